@@ -5,8 +5,8 @@ from itertools import islice
 from espnet2.train import trainer
 from torch import distributed
 
+from espnet_diverse.training.data.seeds import seed_noise, seed_update
 from espnet_diverse.training.loop.cpu_layers import fast_on_cpu
-from espnet_diverse.training.loop.seeds import seed_noise, seed_update
 
 
 def seeded(loader, options, epoch):

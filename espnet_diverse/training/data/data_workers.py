@@ -35,13 +35,21 @@ class LoaderBatches:
         loader: The batches; workers are looked for in a `torch.utils.data.DataLoader`.
         name: What messages call it.
         start: Number of the first batch. A `RowLoader` begins there, the batches of others are read and left out.
+        seed: Called with the number of a batch before it is read, so that a loader without workers whose batches have
+            no seeds of their own draws the same random numbers wherever reading begins.
 
     The handler of SIGCHLD that the process has is called as before, PyTorch's excepted, which raises at any place of
     the main thread, also within a step of training; `close` sets it again.
     """
 
-    def __init__(self, loader: Iterable[Item], name: str, start: int = 0):
-        self.loader, self.name = loader, name
+    def __init__(
+        self,
+        loader: Iterable[Item],
+        name: str,
+        start: int = 0,
+        seed: Callable[[int], None] = lambda number: None,
+    ):
+        self.loader, self.name, self.seed = loader, name, seed
         self.again = False
         self._former = signal.getsignal(signal.SIGCHLD)
         # A handler that was not set from Python is None and cannot be set again.
@@ -70,6 +78,7 @@ class LoaderBatches:
 
     def __next__(self) -> Item:
         while True:
+            self.seed(self.number)
             try:
                 with self._watched():
                     item = next(self.iterator)

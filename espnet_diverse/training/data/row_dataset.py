@@ -21,7 +21,7 @@ from torch.utils.data import DataLoader
 
 from espnet_diverse.data.packed_table import PackedTable
 from espnet_diverse.data.tables import pack_table
-from espnet_diverse.training.loop.seeds import seed_row
+from espnet_diverse.training.data.seeds import seed_row
 
 
 class RowDataset(ESPnetDataset):

@@ -2,10 +2,11 @@
 
 import logging
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
 
+from espnet_diverse.errors import abridged
 from espnet_diverse.progress import progress
 from espnet_diverse.training.data.data_workers import Item, LoaderBatches, Tensors
 from espnet_diverse.training.data.row_dataset import RowLoader
@@ -57,25 +58,33 @@ class Position:
 class EpochBatches:
     """The batches of an epoch; shows progress, and survives the loss of a data worker.
 
-    A context manager: its end gives up the data workers.
+    A context manager: it calls the handler of SIGCHLD of the process beside its own, and sets it again at its end.
 
     Args:
         loader: The batches, with the names of their utterances.
         name: What progress is shown as.
         ranks: The processes that share the batches; by default one.
         position: Where the epoch goes on; None for its beginning.
+        seed: Called with the number of a batch before it is read, see `LoaderBatches`.
 
     Attributes:
         position: Where the epoch goes on; None for its beginning, also where its batches are not those of before.
         done: Number of batches that were read and are no longer needed.
     """
 
-    def __init__(self, loader: Iterable[Item], name: str, ranks: Ranks | None = None, position: Position | None = None):
+    def __init__(
+        self,
+        loader: Iterable[Item],
+        name: str,
+        ranks: Ranks | None = None,
+        position: Position | None = None,
+        seed: Callable[[int], None] = lambda number: None,
+    ):
         self.loader, self.name, self.ranks = loader, name, ranks or Ranks()
         self._digest: int | None = None
         self.position = self._checked(position) if position else None
         self.done = self.position.batches if self.position else 0
-        self._batches = LoaderBatches(loader, name, self.done)
+        self._batches = LoaderBatches(loader, name, self.done, seed)
 
     def __enter__(self) -> "EpochBatches":
         return self
@@ -138,8 +147,7 @@ class EpochBatches:
 
 def named(utterances: list[str]) -> str:
     """Names of utterances for a message; after the first few their number."""
-    more = f" and {len(utterances) - _SHOWN} more" if len(utterances) > _SHOWN else ""
-    return f"utterances {' '.join(utterances[:_SHOWN])}{more}"
+    return f"utterances {abridged(utterances, _SHOWN, ' ')}"
 
 
 def _lengths(tensors: Tensors) -> str:

@@ -31,6 +31,7 @@ from espnet_diverse.training.checkpoints.averaging import average_best
 from espnet_diverse.training.checkpoints.run_kernels import taken_of
 from espnet_diverse.training.checkpoints.run_state import RunState, check_finite, restore_statistics, statistics_of
 from espnet_diverse.training.data.length_check import ShapeFile, check_lengths, shape_files
+from espnet_diverse.training.data.seeds import seed_row
 from espnet_diverse.training.distributed.ranks import Ranks
 from espnet_diverse.training.loop.cpu_layers import fast_on_cpu
 from espnet_diverse.training.loop.diagnosis import monitored_parts
@@ -192,10 +193,11 @@ class Loop:
         options, epoch = self.options, statistics.get_epoch()
         sample = ParameterSample(self.model) if epoch == 1 and not position else None  # later a rate may be at 0
         bad = NonFiniteBatches(self.model, statistics, self.output_dir, self.ranks)
-        self._empty_cache()
+        torch.cuda.empty_cache()  # no effect where no GPU is in use
         self.model.train()
         name = f"train epoch {epoch} of {options.max_epoch}"
-        with fast_on_cpu(self.model), EpochBatches(loader, name, self.ranks, position) as batches:
+        seed = partial(seed_row, options.seed, epoch, position=self.ranks.own)  # of loaders without seeds of their own
+        with fast_on_cpu(self.model), EpochBatches(loader, name, self.ranks, position, seed) as batches:
             tell_length_of_run(self.model, batches.total, options)
             self.saved = batches.done
             if batches.position:
@@ -236,7 +238,7 @@ class Loop:
             reached: The end of the training before, which is saved if training is asked to stop.
         """
         epoch = statistics.get_epoch()
-        self._empty_cache()
+        torch.cuda.empty_cache()
         self.model.eval()
         name = f"valid epoch {epoch} of {self.options.max_epoch}"
         with fast_on_cpu(self.model), EpochBatches(loader, name, self.ranks) as batches:
@@ -244,8 +246,7 @@ class Loop:
                 _, stats, weight = self.updates.forward(batch)
                 statistics.register(*self.updates.average(stats, weight))
                 statistics.next()
-                losses = statistics.stats.get("loss")
-                if losses and not math.isfinite(losses[-1].value):
+                if not math.isfinite(statistics.stats["loss"][-1].value):
                     first = named(batch.utterances)
                     raise TrainingError(f"epoch {epoch}: the validation loss is not finite, first of {first}")
                 if self._is_asked_to_stop():
@@ -337,10 +338,6 @@ class Loop:
         """Return whether one of the processes was asked to stop; all of them call this at the same place."""
         self.stop.number = self.ranks.largest(self.stop.number)
         return bool(self.stop.number)
-
-    def _empty_cache(self) -> None:
-        if self.options.ngpu:
-            torch.cuda.empty_cache()
 
 
 def ended(options: Options, reporter: Reporter) -> str:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from espnet_diverse.training.loop.seeds import seed_noise, seed_row, seed_update
+from espnet_diverse.training.data.seeds import seed_noise, seed_row, seed_update
 
 
 def draws(seed, *place):
