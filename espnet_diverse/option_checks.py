@@ -195,9 +195,14 @@ def read[Options](kind: type[Options], given: Mapping[str, Any], owner: str) -> 
         owner: Part of the program that the options belong to, such as "head selection", for messages.
 
     Raises:
+        ConfigError: `given` is no mapping.
         UnknownOptionError: An option is not a field of `kind`.
     """
-    check_names(given, [option.name for option in fields(kind)], owner)
+    names = [option.name for option in fields(kind)]
+    if not isinstance(given, Mapping):
+        such = f"a mapping of options, such as {{{names[0]}: ...}}"
+        raise ConfigError(f"{owner} must be {such}, but is {given!r:.100}")
+    check_names(given, names, owner)
     return kind(**given)
 
 

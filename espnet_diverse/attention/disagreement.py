@@ -53,8 +53,6 @@ def disagreement_options(given: Mapping[str, Any]) -> DisagreementOptions:
     Raises:
         ValueError: An option is unknown or has a value that is not allowed.
     """
-    if not isinstance(given, Mapping):
-        raise ValueError(f"disagreement {given!r} is no mapping of options; write disagreement: {{of: {given}}}")
     return read(DisagreementOptions, given, "disagreement")
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from espnet_diverse.errors import ConfigError
 from espnet_diverse.functional.particles import BANDWIDTHS
 from espnet_diverse.option_checks import Options, choice, flag, listed, number, read
 
@@ -60,7 +59,5 @@ def read_repulsion(section: object) -> RepulsionOptions | None:
     """
     if section is None:
         return None
-    if not isinstance(section, dict):
-        raise ConfigError(f"{section!r} is not a mapping of options; write repulsion: {{method: {section}}}")
     options = read(RepulsionOptions, section, "repulsion")
     return None if options.method == "none" else options

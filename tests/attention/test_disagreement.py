@@ -143,7 +143,7 @@ def test_a_net_takes_it_with_its_attention():
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ("output", "disagreement 'output' is no mapping of options; write disagreement: {of: output}"),
+        ("output", "disagreement must be a mapping of options, such as {of: ...}, but is 'output'"),
         ({"on": "output"}, "unknown option 'on' of disagreement; known: of weight per"),
         ({"of": "outputs"}, "of must be one of output subspace position frobenius parameters, but is 'outputs'"),
         ({"weight": -1}, "weight must be at least 0, but is -1"),

@@ -89,7 +89,10 @@ def test_head_selection_is_an_option_of_attention_alone(part):
         ("encoder_conf.attention.preset=best", "encoder_conf.attention: attention 'sdma' has no preset 'best'; known"),
         ("encoder_conf.attention.lambda_k=-1", "encoder_conf.attention: lambda_k must be at least 0, but is -1"),
         ("encoder_conf.attention.selection.strategy=no", "encoder_conf.attention.selection: strategy must be"),
-        ("encoder_conf.attention.selection=group", "encoder_conf.attention.selection: selection 'group' is no mapping"),
+        (
+            "encoder_conf.attention.selection=group",
+            "encoder_conf.attention.selection: head selection must be a",
+        ),
         (
             "encoder_conf.attention.disagreement.of=values",
             "encoder_conf.attention.disagreement: of must be one of output subspace position ",

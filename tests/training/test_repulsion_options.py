@@ -10,7 +10,7 @@ from espnet_diverse.training.repulsion_options import read_repulsion
 @pytest.mark.parametrize(
     ("section", "said"),
     [
-        ("svgd", "'svgd' is not a mapping of options; write repulsion: {method: svgd}"),
+        ("svgd", "repulsion must be a mapping of options, such as {method: ...}, but is 'svgd'"),
         ({"alpa": 1}, "unknown option 'alpa'"),
         ({"method": "svdg"}, "method must be one of svgd spos sgld cosine none, but is 'svdg'"),
         ({"alpha": -1}, "alpha must be at least 0, but is -1"),

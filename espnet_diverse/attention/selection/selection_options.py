@@ -125,6 +125,4 @@ def selection_options(given: Mapping[str, Any]) -> SelectionOptions:
     Raises:
         ValueError: An option is unknown or has a value that is not allowed.
     """
-    if not isinstance(given, Mapping):
-        raise ValueError(f"selection {given!r} is no mapping of options; write selection: {{strategy: {given}}}")
     return read(SelectionOptions, given, "head selection")

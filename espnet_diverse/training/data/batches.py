@@ -176,8 +176,8 @@ def read_sampling(section: object) -> Sampling | None:
     """
     if section is None:
         return None
-    if not isinstance(section, dict) or "by" not in section:
-        raise ConfigError(f"{section!r} is not allowed; give a mapping of options with `by`")
+    if isinstance(section, Mapping) and "by" not in section:
+        raise ConfigError("sampling needs by, one condition or several")
     return read(Sampling, section, "sampling")
 
 

@@ -165,6 +165,6 @@ def test_an_error_has_the_name_of_the_option_so_that_its_line_is_found(name, opt
 
 def test_a_name_in_place_of_options_is_refused():
     with pytest.raises(
-        ValueError, match="selection 'group' is no mapping of options; write selection: {strategy: group}"
+        ValueError, match="head selection must be a mapping of options, such as {strategy: ...}, but is 'group'"
     ):
         build_attention("softmax", SIZE, HEADS, selection="group")

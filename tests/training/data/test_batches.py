@@ -124,8 +124,8 @@ def test_the_section_of_the_configuration():
 @pytest.mark.parametrize(
     ("section", "said"),
     [
-        (5, "5 is not allowed; give a mapping of options with `by`"),
-        ({"temperature": 5}, "give a mapping of options with `by`"),
+        (5, "sampling must be a mapping of options, such as {by: ...}, but is 5"),
+        ({"temperature": 5}, "sampling needs by"),
         ({"by": "lang", "temp": 5}, "unknown option 'temp' of sampling"),
         ({"by": "lang", "tasks": 5}, "unknown option 'tasks' of sampling"),
         ({"by": "language"}, "by must be one or a list of lang tgtlang domain, but is 'language'"),
