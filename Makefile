@@ -59,7 +59,7 @@ docs: $(VENV)/.ready  ## The documentation into build/docs; a link or name that 
 trust: $(VENV)/.ready  ## Long proofs.
 	$(BIN)/python -m pytest -m "trust or counted"
 
-bench: $(VENV)/.ready  ## Speed and memory against ESPnet, into build/bench; some 45 minutes on an idle machine.
+bench: $(VENV)/.ready  ## Speed and memory against ESPnet, into build/bench; more than an hour on an idle machine.
 	benchmarks/cpu.sh --output_dir build/bench $(if $(COMPARE),--compare $(COMPARE))
 
 $(VENV)/.ready: setup.py constraints.txt $(VENV)/pyvenv.cfg
