@@ -10,10 +10,12 @@ import torch
 from torch import Tensor
 
 from espnet_diverse import option_checks
+from espnet_diverse.attention.head_patterns import HeadPatterns, key_lengths
 from espnet_diverse.attention.inspection import Inspection, Monitored
 from espnet_diverse.attention.relative_position import PositionTerm
 from espnet_diverse.attention.supports import Supports
 from espnet_diverse.functional.precision import in_full_precision
+from espnet_diverse.scope import current
 
 
 class Inputs(NamedTuple):
@@ -85,6 +87,7 @@ class Heads:
         need_weights: Whether the core must return its weights.
         key_features: Features of cached keys, (B, H, Tk, R), see `KVCache`; None without a cache.
         stream: What the layers of the net hand on, see `Core.connect`; None with a cache.
+        patterns: Patterns of the heads, which restrict the mask further, see `allowed`; None if there are none.
     """
 
     q: Tensor
@@ -101,6 +104,7 @@ class Heads:
     key_features: Tensor | None = None
     stream: Stream | None = None
     position_term: PositionTerm | None = None
+    patterns: HeadPatterns | None = None
 
     def scores(self) -> Tensor:
         """Return the scaled logits (B, H, Tq, Tk), computed in ESPnet's order, so that equal inputs give equal bits."""
@@ -119,6 +123,38 @@ class Heads:
         With a cache they are not: keys are more than queries, or both are those of hypotheses side by side.
         """
         return self.perturbed is not None and self.query is self.key and self.q.size(2) == self.k.size(2)
+
+    def lengths(self) -> Tensor:
+        """Return the lengths of the key sequences, (B,) or (1,): up to the last key that any query may attend to."""
+        if self.mask is None:
+            return torch.tensor([self.k.size(2)], device=self.k.device)
+        return key_lengths(self.mask.expand(-1, -1, -1, self.k.size(2)))
+
+    def positions(self, causal: bool) -> tuple[Tensor, Tensor]:
+        """Return the positions of queries and keys, broadcastable to (B, 1, Tq, 1) and (B, 1, Tq, Tk).
+
+        With a cache, the keys of several hypotheses may lie side by side in the order of their positions. Which
+        position a key has for a query follows from the mask: it allows the query's own position and all before it.
+
+        Args:
+            causal: Whether the mask excludes keys after a query.
+        """
+        if causal and self.mask is not None and not self.same_positions():
+            key = self.mask.expand(-1, -1, -1, self.k.size(2)).cumsum(-1) - 1
+            return key[..., -1:], key
+        key = torch.arange(self.k.size(2), device=self.k.device)
+        return key[-self.q.size(2) :].unsqueeze(-1), key
+
+    def allowed(self) -> Tensor | None:
+        """Return the pairs that attend, broadcastable to (B, H, Tq, Tk), or None (all).
+
+        They are those of `mask` and of the patterns of the heads.
+        """
+        if self.patterns is None:
+            return self.mask
+        if self.same_positions() and self.mask is not None and self.mask.size(-1) == self.k.size(2):
+            return current().once(self.patterns, self.mask)  # one for all layers
+        return self.patterns.allowed(self.mask, *self.positions(self.patterns.causal), self.lengths())
 
     def in_full_precision(self) -> "Heads":
         """Return the same in float32 or float64. Fields that were one object stay one, which tells self-attention."""

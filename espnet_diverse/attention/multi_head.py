@@ -16,7 +16,9 @@ from torch import Tensor, nn
 
 from espnet_diverse.attention.core import Core, Heads, Inputs, KVCache, Stream
 from espnet_diverse.attention.disagreement import Disagreement
+from espnet_diverse.attention.head_patterns import HeadPatterns
 from espnet_diverse.attention.parts import by_parts, is_long, slices
+from espnet_diverse.attention.query_key_norm import QueryKeyNormOptions, ScaledQueries, UnitKeys
 from espnet_diverse.attention.relative_position import PositionTerm
 from espnet_diverse.attention.selection.head_gather import AllHeads, split_heads
 from espnet_diverse.attention.selection.head_selection import HeadSelection
@@ -54,6 +56,9 @@ class MultiHeadAttention(Uncompiled):
         selection: A `HeadSelection`, which selects H heads of a larger pool for each sample. With None the pool is the
             H heads.
         disagreement: A `Disagreement`, which adds a loss of heads that are alike, or None.
+        qk_norm: Options of normalised queries and keys, or None to attend with them as they are projected.
+        patterns: Pattern of allowed keys of each head, or None.
+        regularisers: Modules that change the outputs of heads in training, see `attention/regularisers.py`.
 
     Attributes:
         attn: Attention weights (B, H, Tq, Tk) of the last call. They are kept only in a scope with `keep_attention`, or
@@ -76,6 +81,9 @@ class MultiHeadAttention(Uncompiled):
         relative: bool = False,
         selection: HeadSelection | None = None,
         disagreement: Disagreement | None = None,
+        qk_norm: QueryKeyNormOptions | None = None,
+        patterns: HeadPatterns | None = None,
+        regularisers: Sequence[nn.Module] = (),
     ):
         nn.Module.__init__(self)  # not super(): `nets` adds ESPnet's class as a second base for its type alone
         if size % heads:
@@ -86,7 +94,8 @@ class MultiHeadAttention(Uncompiled):
         self.linear_k = nn.Linear(size, pool * self.d_k)
         self.linear_v = self.linear_k if core.tied else nn.Linear(size, pool * self.d_k)
         self.linear_out = nn.Linear(size, size)
-        self.q_norm, self.k_norm = nn.Identity(), nn.Identity()
+        self.q_norm = ScaledQueries(heads, qk_norm) if qk_norm else nn.Identity()
+        self.k_norm = UnitKeys() if qk_norm else nn.Identity()
         if relative:
             self.linear_pos = nn.Linear(size, pool * self.d_k, bias=False)
             self.pos_bias_u = nn.Parameter(torch.empty(pool, self.d_k))
@@ -98,6 +107,8 @@ class MultiHeadAttention(Uncompiled):
         self.core = core
         self.selection = selection
         self.disagreement = disagreement
+        self.patterns = patterns
+        self.regularisers = nn.ModuleList(regularisers)
         self.attn: Tensor | None = None
         self.head_mask: Tensor | None = None
 
@@ -149,7 +160,7 @@ class MultiHeadAttention(Uncompiled):
         q, k, v = selected.project((self.linear_q, self.linear_k, self.linear_v), projected, values=True)
         q, k = self.q_norm(q), self.k_norm(k)
         k, v = (x.expand(query.size(0), -1, -1, -1) for x in (k, v))
-        heads = Heads(q, k, v, query, key, q, inputs, allowed, stream=stream)
+        heads = Heads(q, k, v, query, key, q, inputs, allowed, stream=stream, patterns=self.patterns)
         if isinstance(pos_emb, Tensor):
             heads.q = q + selected.rows(self.pos_bias_u).unsqueeze(-2)
             term = self._position_term(q, pos_emb, selected)
@@ -164,6 +175,8 @@ class MultiHeadAttention(Uncompiled):
         context, weights = self._attend(heads)
         if disagreement is not None:
             disagreement.add_loss(heads, context, weights, self._projections())
+        for change in self.regularisers:
+            context = change(heads, context, self.linear_out.weight)
         self.attn = weights if kept else None
         return self._merge(context, selected)
 
@@ -212,10 +225,9 @@ class MultiHeadAttention(Uncompiled):
             ValueError: There are more positions than the core supports.
         """
         self.check_length(*((q.size(2), cache.k.size(2)) if length is None else (length,)))
-        features = cache.features
-        heads = Heads(
-            q, cache.k, cache.v, query, query, q, mask=None if mask is None else _bool_mask(mask), key_features=features
-        )
+        allowed = None if mask is None else _bool_mask(mask)
+        heads = Heads(q, cache.k, cache.v, query, query, q, None, allowed, key_features=cache.features)
+        heads.patterns = self.patterns
         context, self.attn = self._attend(heads)
         return self._merge(context)
 
@@ -266,6 +278,8 @@ class MultiHeadAttention(Uncompiled):
         reach, time = self.core.reach, x.size(1)
         if self.training or current().collect or self._keeps_weights() or not is_long(time, reach or 0):
             return None
+        if self.patterns is not None:
+            return None  # they depend on the position in the whole
         if mask is not None and mask.size(-2) > 1 or isinstance(pos_emb, Tensor) and pos_emb.size(1) < 2 * time - 1:
             return None  # queries with keys of their own, or the position of ESPnet's older encoders
         self.attn = None

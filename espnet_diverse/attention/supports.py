@@ -10,6 +10,8 @@ USES = {
     "cached_decoding": "cached decoding",
     "cross_attention": "cross-attention",
     "head_selection": "head selection",
+    "head_patterns": "patterns of heads",
+    "dot_products": "normalised queries and keys",
 }
 """Uses that a net may make of a core, fields of `Supports`, with their names in messages."""
 
@@ -31,6 +33,8 @@ class Supports:
         explicit_weights: The core returns its attention weights when `Heads.need_weights` asks for them. Without them
             the attention has no weights to plot or analyse, and is left out there.
         head_selection: The heads may differ between the samples of a batch.
+        head_patterns: Which keys a query attends to is `Heads.allowed()`, which may differ between heads.
+        dot_products: The logits are `Heads.scores()`, the dot products of queries and keys.
         half_precision: The core computes in the precision of its inputs. Otherwise it is given float32 when autocast or
             the model computes in half precision.
         max_length: The greatest number of queries or keys, or None for any number. A core whose limit depends on its
@@ -45,6 +49,8 @@ class Supports:
     cross_attention: bool = False
     explicit_weights: bool = False
     head_selection: bool = False
+    head_patterns: bool = False
+    dot_products: bool = False
     half_precision: bool = False
     max_length: int | None = None
 
@@ -77,6 +83,8 @@ EVERYTHING = Supports(
     cross_attention=True,
     explicit_weights=True,
     head_selection=True,
+    head_patterns=True,
+    dot_products=True,
     half_precision=True,
 )
 """Everything, at any length."""

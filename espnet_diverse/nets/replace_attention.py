@@ -5,13 +5,7 @@ from collections.abc import Iterable
 
 from torch import nn
 
-from espnet_diverse.attention import (
-    MultiHeadAttention,
-    build_core_of,
-    build_disagreement,
-    build_selection,
-    check_uses,
-)
+from espnet_diverse.attention import MultiHeadAttention, attention_parts
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.upstream.layers import (
     ContextualBlockConformerLayer,
@@ -63,8 +57,8 @@ def replace_attention(
     Args:
         layers: The layers, which have their attention as `attribute`.
         attribute: Name of the attention: `self_attn`, `src_attn` (cross-attention) or `attn`.
-        attention: `{"core": name, **options of the core}`, `selection`, `SelectionOptions` by name, and
-            `disagreement`, `DisagreementOptions` by name; None is softmax, which equals ESPnet's attention.
+        attention: `{"core": name, **options of the core}` and the parts of `attention.build.PARTS`, such as
+            `selection`; None is softmax, which equals ESPnet's attention.
         causal: Whether it is self-attention in which no query attends to later keys.
         net: Name of the net, for messages.
         length: Greatest number of positions of a call, if it is known.
@@ -113,29 +107,26 @@ def _counterpart(
         raise ConfigError(f"{where}: zero_triu: true is not supported with a replaced attention; set it to false")
     relative = isinstance(theirs, _RELATIVE)
     size = theirs.h * theirs.d_k
-    options = dict(attention)
-    name, disagreement = options.pop("core", "softmax"), options.pop("disagreement", None)
     try:
-        selection = build_selection(options.pop("selection", None), theirs.h)
-        core = build_core_of(name, size, theirs.h, options, **kind)
         cached = with_memory is None and any(kind.values())  # decoders decode with a cache
         needed_by = {} if with_memory is None else {"cross_attention": "a memory"}
-        check_uses(name, core.supports, _uses(relative, selection is not None, cached, **kind), needed_by)
-        core.supports.check_length(name, length or 0)
-        penalty = build_disagreement(disagreement, core)
+        uses = _uses(relative, cached, **kind)
+        core, parts = attention_parts(attention, size, theirs.h, **kind, uses=uses, needed_by=needed_by)
+        core.supports.check_length(core.name, length or 0)
     except (ValueError, TypeError) as error:
         raise ConfigError(f"{where}: {error}") from error
     attention_class = with_memory or (Attention if core.supports.explicit_weights else WeightlessAttention)
-    ours = attention_class(size, theirs.h, core, theirs.dropout_rate, relative, selection, penalty)
+    ours = attention_class(size, theirs.h, core, theirs.dropout_rate, relative, **parts)
     by_head = _BY_HEAD[: 2 if core.tied else 3] + (_BY_HEAD_RELATIVE if relative else ())
-    for part in _SHARED + (by_head if selection is None else ()):  # a pool has its own initial weights
+    taken = _SHARED if parts["qk_norm"] is None else _SHARED[:1]
+    for part in taken + (by_head if ours.selection is None else ()):  # a pool has its own initial weights
         setattr(ours, part, getattr(theirs, part))
     if core.tied:
         ours.linear_v = ours.linear_k
     return ours.train(theirs.training)
 
 
-def _uses(relative: bool, selected: bool, cached: bool, cross: bool, causal: bool) -> list[str]:
+def _uses(relative: bool, cached: bool, cross: bool, causal: bool) -> list[str]:
     """Return what a net uses an attention for, keys of `attention.supports.USES`."""
     wanted = {
         "padding": True,
@@ -143,7 +134,6 @@ def _uses(relative: bool, selected: bool, cached: bool, cross: bool, causal: boo
         "causal": causal,
         "cached_decoding": cached,
         "cross_attention": cross,
-        "head_selection": selected,
     }
     return [use for use, needed in wanted.items() if needed]
 

@@ -9,9 +9,7 @@ from itertools import product
 from espnet2.asr.ctc import CTC
 from espnet2.tasks import abs_task
 
-from espnet_diverse.attention import core_class, core_options
-from espnet_diverse.attention.disagreement import disagreement_options
-from espnet_diverse.attention.selection.selection_options import selection_options
+from espnet_diverse.attention import PARTS, core_class, core_options
 from espnet_diverse.contrib.flowseq import FlowOptions
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.nets import DECODERS, ENCODERS, LANGUAGE_MODELS, PROMPTED_ENCODERS
@@ -136,14 +134,14 @@ def _check_parts(config: Config, section: str) -> None:
             if not isinstance(options, dict):
                 raise ConfigError(f"{options!r} is not a mapping of options")
             read(options)
-        for group in _GROUPS if part in _ATTENTIONS else ():
-            if options.get(group) is not None:
-                with located(config, section, part, group):
-                    _GROUPS[group](options[group])
+        for name, read_part in PARTS.items() if part in _ATTENTIONS else ():
+            if options.get(name) is not None:
+                with located(config, section, part, name):
+                    read_part(options[name])
 
 
 def _read_attention(options: dict) -> None:
-    of_core = {name: value for name, value in options.items() if name not in ("core", *_GROUPS)}
+    of_core = {name: value for name, value in options.items() if name not in ("core", *PARTS)}
     core_options(options.get("core", "softmax"), of_core)
 
 
@@ -151,10 +149,6 @@ _ATTENTIONS = ("attention", "cross_attention")
 
 
 _NETS = {"encoder": ENCODERS | PROMPTED_ENCODERS, "decoder": DECODERS, "lm": LANGUAGE_MODELS}
-
-
-_GROUPS = {"selection": selection_options, "disagreement": disagreement_options}
-"""Groups of options of an attention that no core has to itself, and what reads them."""
 
 
 _PARTS = {

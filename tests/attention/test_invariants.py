@@ -23,9 +23,21 @@ VARIANTS = {
     "softmax:group": {"selection": GROUP},
     "softmax:subset": {"selection": GROUP | {"strategy": "subset", "kl_weight": 1.0}},
     "softmax:static": {"selection": GROUP | {"strategy": "static"}},
+    "softmax:qk_norm": {"qk_norm": {}},
+    "softmax:mixed": {"head_patterns": ["global", {"window": 1}, "previous", "start"]},
+    "softmax:directed": {"head_patterns": ["forward", "backward", "next", "end"]},
+    "softmax:mixed-group": {"head_patterns": ["global", {"window": 1}], "selection": GROUP, "qk_norm": {}},
+    "softmax:drop_heads": {"drop_heads": {"rate": 0.5}},
+    "softmax:relaxed": {"relaxed": {}},
+    "sma:mixed": {"head_patterns": ["global", {"window": 1}], "qk_norm": {}, "relaxed": {}},
+    "sdma:mixed": {"head_patterns": ["global", {"window": 1}], "drop_heads": {}},
+    "window:mixed": {"window": 2, "head_patterns": ["global", "previous"], "qk_norm": {}},
+    "bigbird:mixed": {"block_size": 1, "global_blocks": 1, "random_blocks": 1, "head_patterns": ["global", "start"]},
     "sma:group": {"selection": GROUP},
     "sdma:subset": {"selection": GROUP | {"strategy": "subset", "subset_order": "score"}},
     "linformer:group": {"compressed_length": 3, "max_length": 40, "selection": GROUP},
+    "linformer:qk_norm": {"compressed_length": 3, "max_length": 40, "qk_norm": {}},
+    "random_features:qk_norm": {"qk_norm": {}},
     "linformer:shared": {"compressed_length": 3, "max_length": 40, "shared": True},
     "luna:untied": {"length": 3, "tied": False},
     "window:narrow": {"window": 1},
@@ -42,19 +54,27 @@ VARIANTS = {
 
 
 def softmax_equivalent(core):
-    """Options at which a core, or a variant of it, is softmax attention."""
-    return CORES[core.split(":")[0]].SOFTMAX_EQUIVALENT
+    """Options at which a core, or a variant of it, is softmax attention, or None."""
+    changed = {"qk_norm", "head_patterns", "drop_heads", "relaxed"} & VARIANTS.get(core, {}).keys()
+    return None if changed else CORES[core.split(":")[0]].SOFTMAX_EQUIVALENT
+
+
+def fits(core, uses):
+    """Whether a core, or a variant of it, declares all of some uses."""
+    patterns = VARIANTS.get(core, {}).get("head_patterns", [])
+    refused = (patterns and "cross_attention" in uses) or ("next" in patterns and "causal" in uses)
+    return not refused and CORES[core.split(":")[0]].supports.missing(uses) is None
 
 
 def supporting(*uses):
     """Parametrise `core` by the cores that declare all of `uses`, and their variants."""
-    able = [name for name in [*CORES, *VARIANTS] if CORES[name.split(":")[0]].supports.missing(uses) is None]
+    able = [name for name in [*CORES, *VARIANTS] if fits(name, uses)]
     return pytest.mark.parametrize("core", able)
 
 
 def supporting_by_position(*uses):
     """The same, and `relative`: whether the core has relative position."""
-    able = [name for name in [*CORES, *VARIANTS] if CORES[name.split(":")[0]].supports.missing(uses) is None]
+    able = [name for name in [*CORES, *VARIANTS] if fits(name, uses)]
     cases = [(name, False) for name in able]
     cases += [(name, True) for name in able if CORES[name.split(":")[0]].supports.relative_position]
     return pytest.mark.parametrize(

@@ -31,7 +31,14 @@ from espnet_diverse.functional.lambda_attention import (
 class LambdaAttention(Core):
     """Content lambdas. It has no options and no parameters."""
 
-    supports = replace(EVERYTHING, relative_position=False, explicit_weights=False, half_precision=False)
+    supports = replace(
+        EVERYTHING,
+        relative_position=False,
+        explicit_weights=False,
+        half_precision=False,
+        head_patterns=False,
+        dot_products=False,
+    )
     linear = True
 
     def forward(self, heads: Heads) -> tuple[Tensor, None]:

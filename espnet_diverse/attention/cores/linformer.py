@@ -50,7 +50,7 @@ class Linformer(Core):
 
     Options = LinformerOptions
     options: LinformerOptions
-    supports = Supports(head_selection=True, half_precision=True)
+    supports = Supports(head_selection=True, dot_products=True, half_precision=True)
     linear = True
 
     def __init__(

@@ -70,7 +70,9 @@ class RandomFeatures(Core):
 
     Options = RandomFeaturesOptions
     options: RandomFeaturesOptions
-    supports = replace(EVERYTHING, relative_position=False, explicit_weights=False, half_precision=False)
+    supports = replace(
+        EVERYTHING, relative_position=False, explicit_weights=False, half_precision=False, head_patterns=False
+    )
     linear = True
     bits: Tensor
     batches: Tensor

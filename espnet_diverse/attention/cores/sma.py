@@ -123,10 +123,10 @@ class SMA(Core):
         gamma = self.gamma()
         if not (self.training or gamma.is_cuda or torch.jit.is_tracing()) and gamma == 0:
             return softmax_attention(heads)  # to the bit; on a GPU the comparison would wait for it
-        bias = heads.scaled_position()
+        bias, allowed = heads.scaled_position(), heads.allowed()
         if not heads.need_weights and heads.dropout == 0:
-            return sdma_attention(heads.q, heads.k, heads.v, p_query, p_key, gamma, heads.mask, bias=bias), None
-        weights = mixed_weights(heads.q, heads.k, p_query, p_key, gamma, heads.mask, bias=bias)
+            return sdma_attention(heads.q, heads.k, heads.v, p_query, p_key, gamma, allowed, bias=bias), None
+        weights = mixed_weights(heads.q, heads.k, p_query, p_key, gamma, allowed, bias=bias)
         context = F.dropout(weights, heads.dropout) @ heads.v
         return context, weights if heads.need_weights else None
 

@@ -11,7 +11,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from espnet_diverse.attention.core import Core, Heads
+from espnet_diverse.attention.head_patterns import HeadPatterns
 from espnet_diverse.attention.supports import EVERYTHING
+from espnet_diverse.functional.block_sparse import block_sparse_attention
+from espnet_diverse.functional.head_patterns import ONE_KEY, one_key_attention, triangular_attention
+from espnet_diverse.functional.sparse_patterns import Sliding
+
+#: Positions from which on the patterns of heads are computed one by one.
+_LONG = 256
 
 
 class Softmax(Core):
@@ -28,14 +35,34 @@ class Softmax(Core):
 def softmax_attention(heads: Heads) -> tuple[Tensor, Tensor | None]:
     """Compute the context (B, H, Tq, D), and weights (B, H, Tq, Tk) if needed, else None, equation (1)."""
     if heads.need_weights:
-        weights = masked_softmax(heads.scores(), heads.mask)
+        weights = masked_softmax(heads.scores(), heads.allowed())
         return F.dropout(weights, heads.dropout) @ heads.v, weights
-    bias = heads.scaled_position()
+    if heads.patterns is not None and heads.position is None and heads.same_positions() and heads.k.size(2) >= _LONG:
+        return _by_pattern(heads, heads.patterns), None
+    bias, allowed = heads.scaled_position(), heads.allowed()
     if bias is None:
-        bias = heads.mask
-    elif heads.mask is not None:
-        bias = bias.masked_fill(~heads.mask, -torch.inf)
+        bias = allowed
+    elif allowed is not None:
+        bias = bias.masked_fill(~allowed, -torch.inf)
     return F.scaled_dot_product_attention(heads.q, heads.k, heads.v, bias, heads.dropout), None
+
+
+def _by_pattern(heads: Heads, patterns: HeadPatterns) -> Tensor:
+    """Compute the context (B, H, T, D) of self-attention pattern by pattern, with the pairs that each needs."""
+    context, lengths = torch.empty_like(heads.v), heads.lengths()
+    for pattern, members in patterns.groups().items():
+        q, k, v = (x[:, members] for x in (heads.q, heads.k, heads.v))
+        if pattern.name in ONE_KEY:
+            some = one_key_attention(pattern.name, v, lengths, heads.mask, heads.dropout)
+        elif pattern.name == "window":
+            blocks = Sliding(pattern.width).blocks(k.size(2), lengths)
+            some = block_sparse_attention(q, k, v, blocks, heads.mask, dropout=heads.dropout)
+        elif pattern.name == "global":
+            some = F.scaled_dot_product_attention(q, k, v, heads.mask, heads.dropout)
+        else:
+            some = triangular_attention(q, k, v, pattern.name == "forward", heads.mask, heads.dropout)
+        context[:, members] = some
+    return context
 
 
 def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:

@@ -8,7 +8,7 @@ from espnet2.asr.ctc import CTC
 from espnet2.tasks.abs_task import AbsTask
 from espnet2.utils.get_default_kwargs import get_default_kwargs
 
-from espnet_diverse.attention import CORES, core_options
+from espnet_diverse.attention import CORES, PARTS, core_options
 from espnet_diverse.runs.config import Config, leaves
 from espnet_diverse.runs.config_checks import check, chosen_classes
 from espnet_diverse.training.espnet_command import arguments
@@ -47,7 +47,7 @@ def _of_attention(given: dict) -> dict:
     core = given.get("core", "softmax")
     known = {field.name for field in dataclasses.fields(CORES[core].Options)} if core in CORES else set()
     chosen = core_options(core, {key: value for key, value in given.items() if key in known | {"preset"}})
-    return {"core": core, "selection": None, "disagreement": None, **given, **dataclasses.asdict(chosen)}
+    return {"core": core, **dict.fromkeys(PARTS), **given, **dataclasses.asdict(chosen)}
 
 
 def _shown(value: object) -> str:

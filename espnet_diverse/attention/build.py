@@ -1,0 +1,164 @@
+"""Attention from options by name: a core, and the parts that surround any core.
+
+An `attention:` section of a configuration has the name of the core, `core`, the options of that core, and the parts of
+`PARTS`, each a section of its own.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from espnet_diverse.attention.core import Core
+from espnet_diverse.attention.disagreement import build_disagreement, disagreement_options
+from espnet_diverse.attention.head_patterns import build_head_patterns, head_patterns
+from espnet_diverse.attention.multi_head import MultiHeadAttention
+from espnet_diverse.attention.query_key_norm import query_key_norm_options
+from espnet_diverse.attention.registry import check_uses, core_class
+from espnet_diverse.attention.regularisers import DropHeads, Relaxed, drop_heads_options, relaxed_options
+from espnet_diverse.attention.selection.learned_selection import build_selection
+from espnet_diverse.attention.selection.selection_options import selection_options
+from espnet_diverse.option_checks import OptionError, check_names
+
+PARTS: Mapping[str, Callable[[Any], Any]] = {
+    "selection": selection_options,
+    "disagreement": disagreement_options,
+    "qk_norm": query_key_norm_options,
+    "head_patterns": head_patterns,
+    "drop_heads": drop_heads_options,
+    "relaxed": relaxed_options,
+}
+"""Parts of an attention that no core has to itself, and what reads their options."""
+
+_REGULARISERS = {"drop_heads": DropHeads, "relaxed": Relaxed}
+
+
+def build_core(core: str, size: int, heads: int, cross: bool = False, causal: bool = False, **options) -> Core:
+    """Build a core by name.
+
+    Args:
+        core: Name of the core, in `CORES` or registered by `register_core`.
+        size: Model width M.
+        heads: Number of heads H.
+        cross: Whether the core is for cross-attention.
+        causal: Whether the core is for causal self-attention.
+        options: Fields of the core's `Options`, and `preset`, a name in its `PRESETS`, which the other options
+            override.
+
+    Raises:
+        ValueError: The name, the preset or one of the options is unknown; the message lists the known ones.
+    """
+    return build_core_of(core, size, heads, options, cross, causal)
+
+
+def build_core_of(
+    core: str, size: int, heads: int, given: Mapping[str, Any], cross: bool = False, causal: bool = False
+) -> Core:
+    """Build a core by name, like `build_core`, with options from a configuration, which may have any names.
+
+    Raises:
+        ValueError: As `build_core`.
+    """
+    built = core_class(core)(size, heads, core_options(core, given), cross, causal)
+    built.name = core
+    return built
+
+
+def core_options(core: str, given: Mapping[str, Any]) -> Core.Options:
+    """Options of the core called `core`, its name; `given` are the `options` of `build_core`.
+
+    Raises:
+        ValueError: As `build_core`.
+    """
+    kind = core_class(core).Options
+    known = [field.name for field in dataclasses.fields(kind)] + ["preset"] * bool(kind.PRESETS)
+    check_names(given, known, f"attention {core!r}")
+    preset, explicit = given.get("preset"), {name: value for name, value in given.items() if name != "preset"}
+    if preset is None:
+        return kind(**explicit)
+    if not isinstance(preset, str) or preset not in kind.PRESETS:
+        raise OptionError("preset", f"attention {core!r} has no preset {preset!r}; known: {' '.join(kind.PRESETS)}")
+    return kind(**(kind.PRESETS[preset] | explicit))
+
+
+def build_attention(
+    core: str,
+    size: int,
+    heads: int,
+    dropout: float = 0.0,
+    relative: bool = False,
+    cross: bool = False,
+    causal: bool = False,
+    **options,
+) -> MultiHeadAttention:
+    """Build a multi-head attention with a core given by name.
+
+    Args:
+        core: Name of the core, in `CORES` or registered by `register_core`.
+        size: Model width M.
+        heads: Number of heads H; divides `size`.
+        dropout: Dropout rate of the attention weights.
+        relative: Whether `forward` takes relative position embeddings.
+        cross: Whether it is cross-attention.
+        causal: Whether it is causal self-attention.
+        options: Parts of `PARTS`, and the options of `build_core`: `preset` and fields of the core's `Options`.
+
+    Raises:
+        ValueError: A name or an option is unknown, or the core does not support what is asked for.
+    """
+    uses = {"relative_position": relative, "causal": causal, "cross_attention": cross}
+    given = {"core": core, **options}
+    built, parts = attention_parts(given, size, heads, cross, causal, [use for use, needed in uses.items() if needed])
+    return MultiHeadAttention(size, heads, built, dropout, relative, **parts)
+
+
+def attention_parts(
+    given: Mapping[str, Any],
+    size: int,
+    heads: int,
+    cross: bool = False,
+    causal: bool = False,
+    uses: Sequence[str] = (),
+    needed_by: Mapping[str, str] = MappingProxyType({}),
+) -> tuple[Core, dict[str, Any]]:
+    """Build the core of an attention and what surrounds it.
+
+    Args:
+        given: An `attention:` section.
+        size: Model width M.
+        heads: Number of heads H.
+        cross: Whether it is cross-attention.
+        causal: Whether it is causal self-attention.
+        uses: Other uses that the core must support, keys of `supports.USES`.
+        needed_by: What needs a use, see `check_uses`.
+
+    Returns:
+        The core, and arguments of `MultiHeadAttention` by name.
+
+    Raises:
+        ValueError: A name or an option is unknown, or the core does not support a use or a part.
+    """
+    options = dict(given)
+    name = options.pop("core", "softmax")
+    part = {each: options.pop(each, None) for each in PARTS}
+    read = {each: None if value is None else PARTS[each](value) for each, value in part.items() if each != "selection"}
+    selection = build_selection(part["selection"], heads)
+    core = build_core_of(name, size, heads, options, cross, causal)
+    patterns = build_head_patterns(part["head_patterns"], heads, causal)
+    by_part = {
+        "head_selection": selection is not None,
+        "head_patterns": patterns is not None or part["relaxed"] is not None,
+        "dot_products": part["qk_norm"] is not None,
+    }
+    check_uses(name, core.supports, [*uses, *(use for use, needed in by_part.items() if needed)], needed_by)
+    if patterns is not None and cross:
+        raise OptionError(
+            "head_patterns", "patterns of heads do not fit cross-attention or a memory: keys have other positions"
+        )
+    return core, {
+        "selection": selection,
+        "disagreement": build_disagreement(part["disagreement"], core),
+        "qk_norm": read["qk_norm"],
+        "patterns": patterns,
+        "regularisers": [kind(read[each]) for each, kind in _REGULARISERS.items() if read[each] is not None],
+    }

@@ -1,0 +1,144 @@
+"""Heads of one attention that differ by construction: a pattern of allowed keys for each.
+
+    attention: {core: softmax, head_patterns: [global, window: 2, forward, backward]}
+
+With H heads and fewer patterns, the list is repeated. Equations and papers are in `functional/head_patterns.py`. The
+patterns need no parameters; a mask of pairs comes to the mask of padding. Softmax over long sequences computes each
+pattern by itself: `window` in blocks, `forward` and `backward` in half of the products of all pairs, and heads with one
+key for each query without products.
+
+Softmax-equivalent setting: `head_patterns: [global]`.
+Cost: that of the core with a mask of all pairs of positions.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from espnet_diverse.functional.head_patterns import ONE_KEY, SOME_KEYS, allowed_pairs
+from espnet_diverse.option_checks import OptionError, hint, must_be
+
+#: Patterns by name; those that a query of causal attention can have look only at keys before it.
+NAMES = (*SOME_KEYS, "window", *ONE_KEY)
+_CAUSAL = ("global", "window", "previous", "start")
+
+
+@dataclass(frozen=True)
+class HeadPattern:
+    """Pattern of a head.
+
+    Attributes:
+        name: One of `NAMES`.
+        width: Number of positions of a window on each side.
+    """
+
+    name: str
+    width: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.width}" if self.name == "window" else self.name
+
+
+@dataclass(frozen=True)
+class HeadPatterns:
+    """Patterns of all heads; equal ones are equal objects, so that layers can share a mask.
+
+    Attributes:
+        patterns: The pattern of each head.
+        causal: Whether the mask excludes keys after a query.
+    """
+
+    patterns: tuple[HeadPattern, ...]
+    causal: bool = False
+
+    def __call__(self, mask: Tensor) -> Tensor:
+        """Add the patterns to a mask of the self-attention of whole sequences.
+
+        mask (B, 1, 1 or T, T), True = may attend -> (B, H, T, T).
+        """
+        position = torch.arange(mask.size(-1), device=mask.device)
+        return self.allowed(mask, position.unsqueeze(-1), position, key_lengths(mask))
+
+    def allowed(self, mask: Tensor | None, query: Tensor, key: Tensor, length: Tensor) -> Tensor:
+        """Compute the keys that each query of each head may attend to.
+
+        Args:
+            mask: Bool, True = may attend, broadcastable to (B, 1, Tq, Tk), or None.
+            query: Positions of the queries, broadcastable to (B, 1, Tq, 1).
+            key: Positions of the keys, broadcastable to (B, 1, Tq, Tk).
+            length: Lengths of the sequences (B,) or (1,).
+
+        Returns:
+            Bool (B or 1, H, Tq, Tk).
+        """
+        length = length.view(-1, 1, 1, 1)
+        if query.dim() < 4:
+            query, key = (x.expand(1, 1, -1, -1) if x.dim() == 2 else x.view(1, 1, 1, -1) for x in (query, key))
+        different = {each: allowed_pairs(each.name, query, key, length, each.width) for each in self.groups()}
+        pairs = torch.cat(torch.broadcast_tensors(*(different[each] for each in self.patterns)), dim=1)
+        return pairs if mask is None else pairs & mask
+
+    def groups(self) -> dict[HeadPattern, list[int]]:
+        """Return the heads of each pattern."""
+        return {each: [h for h, other in enumerate(self.patterns) if other == each] for each in self.patterns}
+
+
+def key_lengths(mask: Tensor) -> Tensor:
+    """Return the lengths of key sequences, up to the last key that any query may attend to: (B, 1, Tq, Tk) -> (B,)."""
+    numbers = torch.arange(1, mask.size(-1) + 1, device=mask.device)
+    return (mask.any(-2).squeeze(1) * numbers).amax(-1)
+
+
+def build_head_patterns(given: Sequence[Any] | None, heads: int, causal: bool = False) -> HeadPatterns | None:
+    """Build the patterns of H heads.
+
+    Args:
+        given: The patterns: names, and `{"window": width}`; None for heads without patterns.
+        heads: Number of heads H, a multiple of the number of patterns.
+        causal: Whether the patterns are for causal self-attention.
+
+    Raises:
+        OptionError: A pattern is unknown, does not fit causal attention, or the number does not divide H.
+    """
+    if given is None:
+        return None
+    patterns = head_patterns(given)
+    if heads % len(patterns):
+        raise OptionError(
+            "head_patterns", f"{len(patterns)} patterns do not fit {heads} heads; give a number that divides it"
+        )
+    later = next((each for each in patterns if each.name not in _CAUSAL), None) if causal else None
+    if later is not None:
+        raise OptionError(
+            "head_patterns", f"pattern {later.name} does not fit causal attention; choose from {' '.join(_CAUSAL)}"
+        )
+    return HeadPatterns(tuple(patterns * (heads // len(patterns))), causal)
+
+
+def head_patterns(given: Sequence[Any]) -> list[HeadPattern]:
+    """Read patterns from a configuration.
+
+    Raises:
+        OptionError: They are no list of at least one pattern, or a pattern is unknown.
+    """
+    if not isinstance(given, list | tuple) or not given:
+        raise must_be("head_patterns", "a list of patterns, such as [global, window: 2, forward, backward]", given)
+    return [_pattern(each) for each in given]
+
+
+def _pattern(given: Any) -> HeadPattern:
+    name, width = next(iter(given.items())) if isinstance(given, Mapping) and len(given) == 1 else (given, None)
+    if not isinstance(name, str) or name not in NAMES:
+        raise OptionError(
+            "head_patterns", f"unknown pattern of a head {name!r}; {hint(str(name), NAMES, 'head_patterns')}"
+        )
+    if name == "window":
+        if not isinstance(width, int) or isinstance(width, bool) or width < 0:
+            raise must_be("window of head_patterns", "a width of at least 0, as in `window: 2`", width)
+        return HeadPattern(name, width)
+    if width is not None:
+        raise OptionError("head_patterns", f"pattern {name} has no width; give the name alone")
+    return HeadPattern(name)

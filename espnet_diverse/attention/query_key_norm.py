@@ -1,0 +1,77 @@
+"""Attention by the cosine of queries and keys, for any core whose logits are their dot products.
+
+Henry et al. 2020, "Query-Key Normalization for Transformers":
+
+    A = softmax_j(g q_i . k_j / (|q_i| |k_j|)),    g learned, from log2(L^2 - L)
+
+L is the length of a long sequence of the training data; the paper takes its 97.5th percentile. Here each head has a
+scale g of its own. The queries are multiplied by g sqrt(D), so that a core divides its logits by sqrt(D) as always, and
+PyTorch's fused attention stays in use. Relative position adds its biases to the normalised queries.
+
+Softmax-equivalent setting: none; without the section queries and keys stay as they are projected.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from espnet_diverse.option_checks import Options, number, read
+
+
+@dataclass(frozen=True)
+class QueryKeyNormOptions(Options):
+    """Options of normalised queries and keys, the keys of the `qk_norm:` section of an attention.
+
+    Attributes:
+        length: Number of positions L of a long sequence, which gives the scale that training begins with: 32 gives 10.
+    """
+
+    length: int = number(32, least=2)
+
+
+def query_key_norm_options(given: Mapping[str, Any]) -> QueryKeyNormOptions:
+    """Return `QueryKeyNormOptions` from a section of a configuration.
+
+    Raises:
+        ConfigError: An option is unknown or has a value that is not allowed.
+    """
+    return read(QueryKeyNormOptions, given, "qk_norm")
+
+
+class UnitKeys(nn.Module):
+    """Divides keys by their norms."""
+
+    def forward(self, k: Tensor) -> Tensor:
+        """Normalise k (B, H, T, D) -> (B, H, T, D)."""
+        return F.normalize(k, dim=-1)
+
+
+class ScaledQueries(nn.Module):
+    """Divides queries by their norms and multiplies them by g sqrt(D).
+
+    Args:
+        heads: Number of heads H.
+        options: The options.
+
+    Attributes:
+        scale: The scale g of each head (H, 1, 1).
+    """
+
+    def __init__(self, heads: int, options: QueryKeyNormOptions):
+        super().__init__()
+        self.length = options.length
+        self.scale = nn.Parameter(torch.empty(heads, 1, 1))
+        self.espnet_initialization_fn()
+
+    def espnet_initialization_fn(self) -> None:
+        """Set the scale that training begins with; ESPnet's `init` draws all parameters anew, then calls this."""
+        nn.init.constant_(self.scale, math.log2(self.length**2 - self.length))
+
+    def forward(self, q: Tensor) -> Tensor:
+        """Normalise and scale q (B, H, T, D) -> (B, H, T, D)."""
+        return F.normalize(q, dim=-1) * (self.scale * math.sqrt(q.size(-1))).to(q.dtype)

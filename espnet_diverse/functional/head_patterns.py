@@ -1,0 +1,116 @@
+"""Patterns of the heads of one attention: the keys j that a query i of a sequence of n positions may attend to.
+
+    global       all
+    window w     |i - j| <= w
+    forward      j <= i
+    backward     j >= i
+    previous     j = max(i - 1, 0)
+    next         j = min(i + 1, n - 1)
+    start        j = 0
+    end          j = n - 1
+
+The first four are those of Cui et al. 2019, "Mixed Multi-Head Self-Attention for Neural Machine Translation"; patterns
+with one key for each query are among those of Raganato et al. 2020, "Fixed Encoder Self-Attention Patterns in
+Transformer-Based Machine Translation". Here every query of a sequence attends to at least one key.
+"""
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+#: Queries of a block of `triangular_attention`.
+_BLOCK = 128
+
+ONE_KEY: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "previous": lambda query, last: (query - 1).clamp(min=0),
+    "next": lambda query, last: torch.minimum(query + 1, last),
+    "start": lambda query, last: torch.zeros_like(query),
+    "end": lambda query, last: last.expand_as(query),
+}
+"""Patterns with one key for each query: positions of queries and the last position of their sequences -> the key."""
+
+SOME_KEYS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "global": lambda query, key: torch.ones_like(query - key, dtype=torch.bool),
+    "forward": lambda query, key: key <= query,
+    "backward": lambda query, key: key >= query,
+}
+"""The others without a width: positions of queries and keys -> which pairs attend."""
+
+
+def allowed_pairs(name: str, query: Tensor, key: Tensor, length: Tensor, width: int = 0) -> Tensor:
+    """Compute which pairs of positions attend.
+
+    Args:
+        name: Name of the pattern.
+        query: Positions of queries, integer.
+        key: Positions of keys, integer, broadcastable with `query`.
+        length: Lengths n of the sequences, integer, broadcastable with both.
+        width: Width w of a window.
+
+    Returns:
+        Bool, of the shape that all broadcast to.
+    """
+    if name == "window":
+        allowed = (query - key).abs() <= width
+    elif name in ONE_KEY:
+        query = query + torch.zeros_like(length)
+        allowed = key == ONE_KEY[name](query, length - 1)
+    else:
+        allowed = SOME_KEYS[name](query, key)
+    return allowed
+
+
+def one_key_attention(name: str, v: Tensor, length: Tensor, mask: Tensor | None = None, dropout: float = 0.0) -> Tensor:
+    """Compute the context of heads whose queries have one key each, with the weight 1.
+
+    Args:
+        name: Name of the pattern, in `ONE_KEY`.
+        v: Values (B, H, T, D).
+        length: Lengths n of the sequences (B,) or (1,).
+        mask: Bool, True = may attend besides the pattern, broadcastable to (B, 1, T, T), or None.
+        dropout: Dropout rate of the weights.
+
+    Returns:
+        Context (B, H, T, D), zero for queries that may not attend to their key.
+    """
+    query = torch.arange(v.size(2), device=v.device)
+    key = ONE_KEY[name](query + torch.zeros_like(length).unsqueeze(-1), length.unsqueeze(-1) - 1).clamp(min=0)
+    key = key[:, None, :, None].expand(len(v), -1, -1, -1)  # (B, 1, T, 1)
+    context = v.gather(2, key.expand(-1, v.size(1), -1, v.size(3)))
+    if mask is not None:
+        allowed = mask.expand(len(v), 1, v.size(2), v.size(2)).gather(3, key)
+        context = context.masked_fill(~allowed, 0.0)
+    return context * F.dropout(torch.ones_like(v[..., :1]), dropout) if dropout else context
+
+
+def triangular_attention(
+    q: Tensor, k: Tensor, v: Tensor, forward: bool, mask: Tensor | None = None, dropout: float = 0.0
+) -> Tensor:
+    """Compute softmax attention of the patterns forward and backward in blocks of queries, half of all scores.
+
+    Args:
+        q: Queries (B, H, T, D).
+        k: Keys (B, H, T, D).
+        v: Values (B, H, T, D).
+        forward: Whether the pattern is forward, j <= i; otherwise backward, j >= i.
+        mask: Bool, True = may attend besides the pattern, broadcastable to (B, 1, T, T), or None.
+        dropout: Dropout rate of the weights.
+
+    Returns:
+        Context (B, H, T, D), zero for queries that may attend to nothing.
+    """
+    time, parts = q.size(2), []
+    position = torch.arange(time, device=q.device)
+    if mask is not None:
+        mask = mask.expand(-1, -1, -1, time)
+    for first in range(0, time, _BLOCK):
+        rows = slice(first, min(first + _BLOCK, time))
+        keys = slice(0, rows.stop) if forward else slice(first, time)
+        distance = position[rows].unsqueeze(-1) - position[keys]
+        allowed = distance >= 0 if forward else distance <= 0
+        if mask is not None:
+            allowed = allowed & (mask if mask.size(2) == 1 else mask[:, :, rows])[..., keys]
+        parts.append(F.scaled_dot_product_attention(q[:, :, rows], k[:, :, keys], v[:, :, keys], allowed, dropout))
+    return torch.cat(parts, dim=2)

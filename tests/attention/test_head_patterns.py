@@ -1,0 +1,129 @@
+"""Heads that differ by construction, in attention, against a softmax for each head."""
+
+import pytest
+import torch
+
+from espnet_diverse.attention import build_attention
+from espnet_diverse.attention.cores import softmax
+from espnet_diverse.attention.head_patterns import HeadPattern, build_head_patterns, head_patterns
+from espnet_diverse.option_checks import OptionError
+from espnet_diverse.scope import scope
+
+SIZE, HEADS, TIME = 16, 8, 7
+ALL = ["global", {"window": 2}, "forward", "backward", "previous", "next", "start", "end"]
+MASK = torch.arange(TIME) < torch.tensor([7, 4]).view(2, 1, 1)
+
+
+def attention(core="softmax", patterns=ALL, **options):
+    torch.manual_seed(0)
+    return build_attention(core, SIZE, HEADS, head_patterns=patterns, **options).double().eval()
+
+
+def tokens(time=TIME):
+    return torch.randn(2, time, SIZE, generator=torch.Generator().manual_seed(1), dtype=torch.double)
+
+
+@pytest.mark.parametrize("long", [False, True], ids=["one mask", "by pattern"])
+def test_each_head_is_softmax_over_its_own_keys(long, monkeypatch):
+    monkeypatch.setattr(softmax, "_LONG", 1 if long else 100)
+    module, x = attention(), tokens()
+    q, k, v = (
+        linear(x).view(2, TIME, HEADS, -1).transpose(1, 2)
+        for linear in (module.linear_q, module.linear_k, module.linear_v)
+    )
+    context = torch.zeros_like(v)
+    for b, n in enumerate([7, 4]):
+        for i in range(n):
+            keys = [range(n), range(max(i - 2, 0), min(i + 3, n)), range(i + 1), range(i, n)]
+            keys += [[max(i - 1, 0)], [min(i + 1, n - 1)], [0], [n - 1]]
+            for h, seen in enumerate(keys):
+                seen = list(seen)
+                weights = (q[b, h, i] @ k[b, h, seen].T / q.size(-1) ** 0.5).softmax(-1)
+                context[b, h, i] = weights @ v[b, h, seen]
+    expected = module.linear_out(context.transpose(1, 2).reshape(2, TIME, SIZE))
+    out = module(x, x, x, MASK)
+    torch.testing.assert_close(out[MASK[:, 0]], expected[MASK[:, 0]])
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_long_sequences_have_the_result_and_gradients_of_short_ones(masked, monkeypatch):
+    results = []
+    for limit in (1000, 1):
+        monkeypatch.setattr(softmax, "_LONG", limit)
+        module, x = attention(), tokens().requires_grad_()
+        out = module(x, x, x, MASK if masked else None)
+        keep = MASK[:, 0] if masked else torch.ones(2, TIME, dtype=torch.bool)
+        out[keep].square().sum().backward()
+        results.append((out[keep], x.grad, module.linear_q.weight.grad, module.linear_v.weight.grad))
+    for short, long in zip(*results, strict=True):
+        torch.testing.assert_close(long, short)
+
+
+@pytest.mark.parametrize("core", ["sma", "sdma"])
+def test_semantic_masks_stay_within_the_patterns(core):
+    module, x = attention(core), tokens()
+    module.core.updates.count.fill_(2000)
+    with scope(keep_attention=True):
+        module(x, x, x, MASK)
+    assert (module.attn[:, 2].triu(1) == 0).all() and (module.attn[:, 3].tril(-1) == 0).all()
+    assert (module.attn[1, :, :, 4:] == 0).all()
+    torch.testing.assert_close(module.attn[0].sum(-1), torch.ones(HEADS, TIME, dtype=torch.double))
+
+
+def test_a_window_core_intersects_its_window_with_the_patterns():
+    module, x = attention("window", window=1), tokens()
+    with scope(keep_attention=True):
+        module(x, x, x, MASK)
+    far = (torch.arange(TIME).unsqueeze(-1) - torch.arange(TIME)).abs() > 1
+    assert (module.attn[:, :, far] == 0).all() and (module.attn[:, 2].triu(1) == 0).all()
+
+
+def test_global_heads_are_softmax_attention():
+    module, x = attention(patterns=["global"]), tokens()
+    plain = build_attention("softmax", SIZE, HEADS).double().eval()
+    plain.load_state_dict(module.state_dict())
+    torch.testing.assert_close(module(x, x, x, MASK), plain(x, x, x, MASK))
+
+
+def test_layers_share_one_mask():
+    first, second, x = attention(), attention(), tokens()
+    made = []
+    with scope():
+        for module in (first, second):
+            module.core.register_forward_pre_hook(lambda _, given: made.append(given[0].allowed()))
+            module(x, x, x, MASK)
+    assert made[0] is made[1]
+
+
+def test_a_list_is_repeated_over_the_heads():
+    patterns = build_head_patterns(["global", {"window": 3}], 4)
+    assert patterns.patterns == (HeadPattern("global"), HeadPattern("window", 3)) * 2
+    assert patterns.groups() == {HeadPattern("global"): [0, 2], HeadPattern("window", 3): [1, 3]}
+    assert build_head_patterns(None, 4) is None
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("global", "head_patterns must be a list of patterns"),
+        ([], "head_patterns must be a list of patterns"),
+        (["globl"], "unknown pattern of a head 'globl'; did you mean 'global'"),
+        (["window"], "must be a width of at least 0, as in `window: 2`, but is None"),
+        ([{"window": -1}], "must be a width of at least 0"),
+        ([{"forward": 2}], "pattern forward has no width; give the name alone"),
+    ],
+)
+def test_wrong_patterns_are_refused(given, said):
+    with pytest.raises(OptionError, match=said):
+        head_patterns(given)
+
+
+def test_patterns_that_do_not_fit_are_refused():
+    with pytest.raises(OptionError, match="3 patterns do not fit 4 heads; give a number that divides it"):
+        build_head_patterns(["global", "start", "end"], 4)
+    with pytest.raises(OptionError, match="pattern next does not fit causal attention; choose from global window"):
+        build_head_patterns(["global", "next"], 4, causal=True)
+    with pytest.raises(ValueError, match="attention 'luna' does not support patterns of heads; choose one that does"):
+        build_attention("luna", SIZE, 4, head_patterns=["forward"])
+    with pytest.raises(OptionError, match="patterns of heads do not fit cross-attention"):
+        build_attention("softmax", SIZE, 4, cross=True, head_patterns=["start"])

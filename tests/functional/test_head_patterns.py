@@ -1,0 +1,80 @@
+"""Patterns of heads against loops, and their attention against the softmax over all pairs."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from espnet_diverse.functional.head_patterns import ONE_KEY, allowed_pairs, one_key_attention, triangular_attention
+
+TIME, LENGTHS = 6, [6, 4]
+LOOPS = {
+    "global": lambda i, j, n: True,
+    "window": lambda i, j, n: abs(i - j) <= 2,
+    "forward": lambda i, j, n: j <= i,
+    "backward": lambda i, j, n: j >= i,
+    "previous": lambda i, j, n: j == max(i - 1, 0),
+    "next": lambda i, j, n: j == min(i + 1, n - 1),
+    "start": lambda i, j, n: j == 0,
+    "end": lambda i, j, n: j == n - 1,
+}
+
+
+def allowed(name, time=TIME, lengths=LENGTHS, width=2):
+    """(B, T, T)."""
+    position = torch.arange(time)
+    return allowed_pairs(name, position.unsqueeze(-1), position, torch.tensor(lengths).view(-1, 1, 1), width).expand(
+        len(lengths), time, time
+    )
+
+
+def heads(time=TIME, width=3):
+    generator = torch.Generator().manual_seed(0)
+    return [
+        torch.randn(2, 2, time, width, generator=generator, dtype=torch.double, requires_grad=True) for _ in range(3)
+    ]
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_allowed_pairs_are_those_of_loops(name):
+    found = allowed(name)
+    for b, n in enumerate(LENGTHS):
+        for i in range(n):
+            assert found[b, i, :n].tolist() == [LOOPS[name](i, j, n) for j in range(n)]
+            assert found[b, i, :n].any()
+
+
+@pytest.mark.parametrize("masked", ["none", "padding", "pairs"])
+@pytest.mark.parametrize("name", [*ONE_KEY, "forward", "backward"])
+def test_attention_of_a_pattern_is_softmax_over_its_pairs(name, masked, monkeypatch):
+    monkeypatch.setattr("espnet_diverse.functional.head_patterns._BLOCK", 4)
+    q, k, v = heads()
+    lengths = [TIME, TIME] if masked == "none" else LENGTHS
+    mask = {
+        "none": None,
+        "padding": torch.arange(TIME) < torch.tensor(LENGTHS).view(2, 1, 1, 1),
+        "pairs": torch.rand(2, 1, TIME, TIME, generator=torch.Generator().manual_seed(1)) < 0.7,
+    }[masked]
+    pairs = allowed(name, lengths=lengths).unsqueeze(1)
+    expected = F.scaled_dot_product_attention(q, k, v, pairs if mask is None else pairs & mask)
+    if name in ONE_KEY:
+        found = one_key_attention(name, v, torch.tensor(lengths), mask)
+    else:
+        found = triangular_attention(q, k, v, name == "forward", mask)
+    torch.testing.assert_close(found, expected)
+
+
+def test_gradients():
+    q, k, v = heads(5, 2)
+    mask = torch.arange(5) < torch.tensor([5, 3]).view(2, 1, 1, 1)
+    assert torch.autograd.gradcheck(lambda *x: triangular_attention(*x, True, mask), (q, k, v))
+    assert torch.autograd.gradcheck(lambda x: one_key_attention("next", x, torch.tensor([5, 3]), mask), (v,))
+
+
+def test_dropout_removes_the_one_key_of_a_query():
+    torch.manual_seed(0)
+    v = heads()[2].detach()
+    dropped = one_key_attention("previous", v, torch.tensor([TIME]), dropout=0.5)
+    kept = one_key_attention("previous", v, torch.tensor([TIME]))
+    gone = (dropped == 0).all(-1)
+    assert 0 < gone.sum() < gone.numel()
+    torch.testing.assert_close(dropped[~gone], 2 * kept[~gone])
