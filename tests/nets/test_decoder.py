@@ -25,12 +25,20 @@ def test_decoder_equals_espnet_in_full_pass_and_cached_steps():
         torch.testing.assert_close(logp, their_logp, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("core", ["sma", "sdma", "luna"])
-def test_cached_decoding_equals_the_full_pass(core):
+@pytest.mark.parametrize(
+    ("attention", "cross_attention"),
+    [
+        *(({"core": core},) * 2 for core in ("sma", "sdma", "luna")),
+        ({"head_patterns": [{"window": 1}, "previous"], "qk_norm": {}}, {"qk_norm": {}, "relaxed": {}}),
+        ({"core": "sdma", "head_patterns": ["start", "global"], "drop_heads": {}}, {"core": "sma", "qk_norm": {}}),
+    ],
+    ids=str,
+)
+def test_cached_decoding_equals_the_full_pass(attention, cross_attention):
     """The released SDMA code loses the semantic mask at each cached step; ours gives the full pass, step by step."""
     torch.manual_seed(0)
     net = DECODERS["diverse_transformer"](
-        11, 16, attention_heads=2, num_blocks=2, attention={"core": core}, cross_attention={"core": core}
+        11, 16, attention_heads=2, num_blocks=2, attention=attention, cross_attention=cross_attention
     )
     for name, buffer in net.named_buffers():
         if name.endswith("updates.count"):

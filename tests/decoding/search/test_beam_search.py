@@ -109,6 +109,7 @@ def test_a_limited_core_counts_positions_and_not_hypotheses(build, sources, chan
         {"attention": {"core": "bigbird", "block_size": 1, "window_blocks": 0, "random_blocks": 1}},
         {"attention": {"core": "lambda_attention"}, "cross_attention": {"core": "lambda_attention"}},
         {"attention": {"core": "random_features"}, "cross_attention": {"core": "random_features"}},
+        {"attention": {"head_patterns": ["previous", {"window": 1}], "qk_norm": {}}, "cross_attention": {"qk_norm": {}}},
         {"normalize_before": False},
         {"concat_after": True},
         {"cls": TransformerDecoder},
