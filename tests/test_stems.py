@@ -31,7 +31,7 @@ def test_every_attention_fragment_belongs_to_a_core():
     assert {path.stem for path in (ROOT / "conf" / "attention").glob("*.yaml")} == set(CORES)
 
 
-@pytest.mark.parametrize("folder", ["heads", "repulsion", "memory"])
+@pytest.mark.parametrize("folder", ["heads", "modifiers", "repulsion", "memory"])
 def test_what_stands_beside_an_attention_has_a_row(folder):
     named = {name.removeprefix(f"{folder}/") for name in re.findall("`([^`]*)`", row(f"{folder}/", "[^`]*"))}
     fragments = {path.stem for path in (ROOT / "conf" / folder).glob("*.yaml")}

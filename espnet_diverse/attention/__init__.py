@@ -18,8 +18,8 @@ from espnet_diverse.attention.build import (
     core_options,
 )
 from espnet_diverse.attention.core import Core, Heads, Inputs, KVCache, Stream
-from espnet_diverse.attention.disagreement import build_disagreement
 from espnet_diverse.attention.inspection import AuxiliaryLoss, Diagnosis, HeadMap, Inspection, Monitored
+from espnet_diverse.attention.modifiers.disagreement import build_disagreement
 from espnet_diverse.attention.multi_head import MultiHeadAttention
 from espnet_diverse.attention.registry import CORES, check_uses, core_class, known_cores, register_core
 from espnet_diverse.attention.selection.learned_selection import build_selection

@@ -10,12 +10,13 @@ from types import MappingProxyType
 from typing import Any
 
 from espnet_diverse.attention.core import Core
-from espnet_diverse.attention.disagreement import build_disagreement, disagreement_options
-from espnet_diverse.attention.head_patterns import build_head_patterns, head_patterns
+from espnet_diverse.attention.modifiers.disagreement import build_disagreement, disagreement_options
+from espnet_diverse.attention.modifiers.head_patterns import build_head_patterns, head_patterns
+from espnet_diverse.attention.modifiers.position import position_option
+from espnet_diverse.attention.modifiers.query_key_norm import query_key_norm_options
+from espnet_diverse.attention.modifiers.regularisers import DropHeads, Relaxed, drop_heads_options, relaxed_options
 from espnet_diverse.attention.multi_head import MultiHeadAttention
-from espnet_diverse.attention.query_key_norm import query_key_norm_options
 from espnet_diverse.attention.registry import check_uses, core_class
-from espnet_diverse.attention.regularisers import DropHeads, Relaxed, drop_heads_options, relaxed_options
 from espnet_diverse.attention.selection.learned_selection import build_selection
 from espnet_diverse.attention.selection.selection_options import selection_options
 from espnet_diverse.option_checks import OptionError, check_names
@@ -25,6 +26,7 @@ PARTS: Mapping[str, Callable[[Any], Any]] = {
     "disagreement": disagreement_options,
     "qk_norm": query_key_norm_options,
     "head_patterns": head_patterns,
+    "position": position_option,
     "drop_heads": drop_heads_options,
     "relaxed": relaxed_options,
 }
@@ -109,7 +111,7 @@ def build_attention(
     uses = {"relative_position": relative, "causal": causal, "cross_attention": cross}
     given = {"core": core, **options}
     built, parts = attention_parts(given, size, heads, cross, causal, [use for use, needed in uses.items() if needed])
-    return MultiHeadAttention(size, heads, built, dropout, relative, **parts)
+    return MultiHeadAttention(size, heads, built, dropout, **parts)
 
 
 def attention_parts(
@@ -147,18 +149,36 @@ def attention_parts(
     patterns = build_head_patterns(part["head_patterns"], heads, causal)
     by_part = {
         "head_selection": selection is not None,
-        "head_patterns": patterns is not None or part["relaxed"] is not None,
-        "dot_products": part["qk_norm"] is not None,
+        "head_patterns": any(part[each] is not None for each in ("head_patterns", "relaxed", "position")),
+        "dot_products": any(part[each] is not None for each in ("qk_norm", "position")),
     }
     check_uses(name, core.supports, [*uses, *(use for use, needed in by_part.items() if needed)], needed_by)
-    if patterns is not None and cross:
-        raise OptionError(
-            "head_patterns", "patterns of heads do not fit cross-attention or a memory: keys have other positions"
-        )
+    _check_position(core, size // heads, read, cross, "relative_position" in uses)
     return core, {
         "selection": selection,
         "disagreement": build_disagreement(part["disagreement"], core),
         "qk_norm": read["qk_norm"],
+        "position": read["position"] or ("relative" if "relative_position" in uses else "absolute"),
         "patterns": patterns,
         "regularisers": [kind(read[each]) for each, kind in _REGULARISERS.items() if read[each] is not None],
     }
+
+
+def _check_position(core: Core, width: int, read: Mapping[str, Any], cross: bool, relative: bool) -> None:
+    """Check that parts that depend on positions fit the attention.
+
+    Raises:
+        OptionError: They do not.
+    """
+    for part in ("head_patterns", "position"):
+        if read[part] is not None and cross:
+            raise OptionError(
+                part, f"{part} does not fit cross-attention or a memory: keys have positions of their own"
+            )
+    position = read["position"]
+    if position is not None and relative:
+        raise OptionError("position", f"position {position} cannot be combined with relative position; set selfattn")
+    if position == "rotary" and width % 2:
+        raise OptionError("position", f"position rotary needs heads of even width, but it is {width}")
+    if position == "alibi" and core.position_in_parts:
+        raise OptionError("position", f"position alibi does not fit attention {core.name!r}; choose rotary")

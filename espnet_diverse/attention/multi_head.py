@@ -15,10 +15,11 @@ import torch
 from torch import Tensor, nn
 
 from espnet_diverse.attention.core import Core, Heads, Inputs, KVCache, Stream
-from espnet_diverse.attention.disagreement import Disagreement
-from espnet_diverse.attention.head_patterns import HeadPatterns
+from espnet_diverse.attention.modifiers.disagreement import Disagreement
+from espnet_diverse.attention.modifiers.head_patterns import HeadPatterns
+from espnet_diverse.attention.modifiers.position import POSITIONS, with_position
+from espnet_diverse.attention.modifiers.query_key_norm import QueryKeyNormOptions, ScaledQueries, UnitKeys
 from espnet_diverse.attention.parts import by_parts, is_long, slices
-from espnet_diverse.attention.query_key_norm import QueryKeyNormOptions, ScaledQueries, UnitKeys
 from espnet_diverse.attention.relative_position import PositionTerm
 from espnet_diverse.attention.selection.head_gather import AllHeads, split_heads
 from espnet_diverse.attention.selection.head_selection import HeadSelection
@@ -52,13 +53,14 @@ class MultiHeadAttention(Uncompiled):
         heads: Number of heads H; divides `size`.
         core: The core, which attends with H heads of width M / H.
         dropout: Dropout rate of the attention weights.
-        relative: Whether `forward` takes relative position embeddings before the mask.
+        position: "relative" if `forward` takes relative position embeddings before the mask; one of
+            `position.POSITIONS`; or "absolute", where the inputs hold the positions.
         selection: A `HeadSelection`, which selects H heads of a larger pool for each sample. With None the pool is the
             H heads.
         disagreement: A `Disagreement`, which adds a loss of heads that are alike, or None.
         qk_norm: Options of normalised queries and keys, or None to attend with them as they are projected.
         patterns: Pattern of allowed keys of each head, or None.
-        regularisers: Modules that change the outputs of heads in training, see `attention/regularisers.py`.
+        regularisers: Modules that change the outputs of heads in training, see `attention/modifiers/regularisers.py`.
 
     Attributes:
         attn: Attention weights (B, H, Tq, Tk) of the last call. They are kept only in a scope with `keep_attention`, or
@@ -78,7 +80,7 @@ class MultiHeadAttention(Uncompiled):
         heads: int,
         core: Core,
         dropout: float = 0.0,
-        relative: bool = False,
+        position: str = "absolute",
         selection: HeadSelection | None = None,
         disagreement: Disagreement | None = None,
         qk_norm: QueryKeyNormOptions | None = None,
@@ -96,13 +98,13 @@ class MultiHeadAttention(Uncompiled):
         self.linear_out = nn.Linear(size, size)
         self.q_norm = ScaledQueries(heads, qk_norm) if qk_norm else nn.Identity()
         self.k_norm = UnitKeys() if qk_norm else nn.Identity()
-        if relative:
+        self.position, self.relative = position, position == "relative"
+        if self.relative:
             self.linear_pos = nn.Linear(size, pool * self.d_k, bias=False)
             self.pos_bias_u = nn.Parameter(torch.empty(pool, self.d_k))
             self.pos_bias_v = nn.Parameter(torch.empty(pool, self.d_k))
             nn.init.xavier_uniform_(self.pos_bias_u)
             nn.init.xavier_uniform_(self.pos_bias_v)
-        self.relative = relative
         self.dropout_rate = dropout
         self.core = core
         self.selection = selection
@@ -309,6 +311,8 @@ class MultiHeadAttention(Uncompiled):
         return self.selection(batch) if self.selection else AllHeads(self.h)
 
     def _attend(self, heads: Heads) -> tuple[Tensor, Tensor | None]:
+        if self.position in POSITIONS:
+            heads = with_position(heads, self.position, self.core.causal)
         if self.core.supports.half_precision or heads.v.dtype in (torch.float32, torch.float64):
             return self.core(heads)
         with torch.autocast(heads.v.device.type, enabled=False):

@@ -6,6 +6,7 @@ from torch import Tensor
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.functional.masks import lengths_to_mask
 from espnet_diverse.nets.adapter import insert_adapters
+from espnet_diverse.nets.no_position import remove_absolute_position
 from espnet_diverse.nets.recomputation import check_recomputed
 from espnet_diverse.nets.replace_attention import replace_attention, signature_with
 from espnet_diverse.nets.start_tag import insert_start_tag
@@ -44,6 +45,7 @@ class DiverseTransformerDecoder(TransformerDecoder):
     ):
         super().__init__(*args, **options)
         net = type(self).__name__
+        remove_absolute_position(self, self.embed, attention)
         replace_attention(self.decoders, "self_attn", attention, causal=True, net=net)
         replace_attention(self.decoders, "src_attn", cross_attention, net=net)
         insert_adapters(self.decoders, adapter)

@@ -22,6 +22,7 @@ from espnet_diverse.functional.masks import lengths_to_mask
 from espnet_diverse.nets.adapter import insert_adapters
 from espnet_diverse.nets.encoder_layer import replace_layers
 from espnet_diverse.nets.memory import Carried, MemoryStream, add_memory
+from espnet_diverse.nets.no_position import remove_absolute_position
 from espnet_diverse.nets.recomputation import check_recomputed
 from espnet_diverse.nets.replace_attention import replace_attention, signature_with
 from espnet_diverse.nets.stream import connect_layers
@@ -77,6 +78,7 @@ class _WithAttention:
             self.embed = self._gated_subsampling(input_size, conv_channels)
         elif type(getattr(self, "embed", None)) is Conv2dSubsampling:
             self.embed = ChunkedConvSubsampling(self.embed)
+        remove_absolute_position(self, self.embed, attention)
         replace_layers(self.encoders)
         net, self.by_segments = type(self).__name__, memory is not None
         if memory is None:

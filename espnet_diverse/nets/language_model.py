@@ -6,6 +6,7 @@ from espnet2.lm.transformer_lm import TransformerLM
 from torch import Tensor
 
 from espnet_diverse.nets.memory import add_memory
+from espnet_diverse.nets.no_position import remove_absolute_position
 from espnet_diverse.nets.replace_attention import replace_attention, signature_with
 
 
@@ -29,6 +30,7 @@ class DiverseTransformerLM(TransformerLM):
     def __init__(self, *args, attention: dict | None = None, memory: dict | None = None, **options):
         super().__init__(*args, **options)
         net, self.by_segments = type(self).__name__, memory is not None
+        remove_absolute_position(self, self.encoder.embed, attention)
         if memory is None:
             replace_attention(self.encoder.encoders, "self_attn", attention, causal=True, net=net)
         else:

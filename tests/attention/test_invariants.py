@@ -29,6 +29,10 @@ VARIANTS = {
     "softmax:mixed-group": {"head_patterns": ["global", {"window": 1}], "selection": GROUP, "qk_norm": {}},
     "softmax:drop_heads": {"drop_heads": {"rate": 0.5}},
     "softmax:relaxed": {"relaxed": {}},
+    "softmax:rotary": {"position": "rotary"},
+    "softmax:alibi": {"position": "alibi", "head_patterns": ["global", {"window": 2}]},
+    "sdma:rotary": {"position": "rotary", "qk_norm": {}},
+    "window:rotary": {"window": 1, "position": "rotary"},
     "sma:mixed": {"head_patterns": ["global", {"window": 1}], "qk_norm": {}, "relaxed": {}},
     "sdma:mixed": {"head_patterns": ["global", {"window": 1}], "drop_heads": {}},
     "window:mixed": {"window": 2, "head_patterns": ["global", "previous"], "qk_norm": {}},
@@ -55,14 +59,15 @@ VARIANTS = {
 
 def softmax_equivalent(core):
     """Options at which a core, or a variant of it, is softmax attention, or None."""
-    changed = {"qk_norm", "head_patterns", "drop_heads", "relaxed"} & VARIANTS.get(core, {}).keys()
+    changed = {"qk_norm", "head_patterns", "position", "drop_heads", "relaxed"} & VARIANTS.get(core, {}).keys()
     return None if changed else CORES[core.split(":")[0]].SOFTMAX_EQUIVALENT
 
 
 def fits(core, uses):
     """Whether a core, or a variant of it, declares all of some uses."""
-    patterns = VARIANTS.get(core, {}).get("head_patterns", [])
-    refused = (patterns and "cross_attention" in uses) or ("next" in patterns and "causal" in uses)
+    patterns, position = (VARIANTS.get(core, {}).get(part, ()) for part in ("head_patterns", "position"))
+    refused = (patterns or position) and "cross_attention" in uses
+    refused = refused or ("next" in patterns and "causal" in uses) or (position and "relative_position" in uses)
     return not refused and CORES[core.split(":")[0]].supports.missing(uses) is None
 
 
@@ -76,7 +81,7 @@ def supporting_by_position(*uses):
     """The same, and `relative`: whether the core has relative position."""
     able = [name for name in [*CORES, *VARIANTS] if fits(name, uses)]
     cases = [(name, False) for name in able]
-    cases += [(name, True) for name in able if CORES[name.split(":")[0]].supports.relative_position]
+    cases += [(name, True) for name in able if fits(name, ["relative_position"])]
     return pytest.mark.parametrize(
         ("core", "relative"), cases, ids=[f"{name}-{'relative' if r else 'absolute'}" for name, r in cases]
     )

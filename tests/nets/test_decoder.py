@@ -30,6 +30,8 @@ def test_decoder_equals_espnet_in_full_pass_and_cached_steps():
     [
         *(({"core": core},) * 2 for core in ("sma", "sdma", "luna")),
         ({"head_patterns": [{"window": 1}, "previous"], "qk_norm": {}}, {"qk_norm": {}, "relaxed": {}}),
+        ({"position": "rotary"}, {}),
+        ({"core": "sma", "position": "alibi"}, {}),
         ({"core": "sdma", "head_patterns": ["start", "global"], "drop_heads": {}}, {"core": "sma", "qk_norm": {}}),
     ],
     ids=str,

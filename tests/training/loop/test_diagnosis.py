@@ -6,7 +6,7 @@ from torch import nn
 from espnet_diverse.attention import AuxiliaryLoss, Core, Diagnosis, build_attention, register_core, registry
 from espnet_diverse.attention.cores.sdma import SDMA
 from espnet_diverse.attention.cores.softmax import Softmax
-from espnet_diverse.attention.disagreement import Disagreement
+from espnet_diverse.attention.modifiers.disagreement import Disagreement
 from espnet_diverse.attention.selection.learned_selection import LearnedSelection
 from espnet_diverse.nets.memory.base import MemoryOptions
 from espnet_diverse.nets.memory.cdt import CDTMemory

@@ -9,7 +9,7 @@ from references import repulsion as oracle
 
 from espnet_diverse.attention import Core, Supports, build_attention, build_disagreement
 from espnet_diverse.attention.cores.softmax import Softmax
-from espnet_diverse.attention.disagreement import Disagreement, DisagreementOptions
+from espnet_diverse.attention.modifiers.disagreement import Disagreement, DisagreementOptions
 from espnet_diverse.functional.disagreement import disagreement, frobenius_of_queries
 from espnet_diverse.nets.encoder import DiverseTransformerEncoder
 from espnet_diverse.scope import scope

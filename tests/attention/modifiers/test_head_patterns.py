@@ -5,7 +5,7 @@ import torch
 
 from espnet_diverse.attention import build_attention
 from espnet_diverse.attention.cores import softmax
-from espnet_diverse.attention.head_patterns import HeadPattern, build_head_patterns, head_patterns
+from espnet_diverse.attention.modifiers.head_patterns import HeadPattern, build_head_patterns, head_patterns
 from espnet_diverse.option_checks import OptionError
 from espnet_diverse.scope import scope
 
@@ -125,5 +125,5 @@ def test_patterns_that_do_not_fit_are_refused():
         build_head_patterns(["global", "next"], 4, causal=True)
     with pytest.raises(ValueError, match="attention 'luna' does not support patterns of heads; choose one that does"):
         build_attention("luna", SIZE, 4, head_patterns=["forward"])
-    with pytest.raises(OptionError, match="patterns of heads do not fit cross-attention"):
+    with pytest.raises(OptionError, match="head_patterns does not fit cross-attention or a memory"):
         build_attention("softmax", SIZE, 4, cross=True, head_patterns=["start"])

@@ -1,0 +1,53 @@
+"""Positions in attention that need no position embeddings.
+
+Rotary position, Su et al. 2021, "RoFormer: Enhanced Transformer with Rotary Position Embedding"; for speech Li et al.
+2021, "Conformer-based End-to-end Speech Recognition With Rotary Position Embedding". Each pair of channels of a query
+or key at position m is turned by an angle that grows with m, so that dot products depend on distances alone:
+
+    (x_c, x_{c + D/2}) <- rotation by m theta_c,    theta_c = 10000^(-2 c / D),    c = 0 ... D/2 - 1
+
+Attention with linear biases (ALiBi), Press et al. 2022, "Train Short, Test Long": distance is subtracted from the
+logits, for each head with a slope of its own.
+
+    logits_ij <- q_i . k_j / sqrt(D) - s_h |i - j|,    s_h = 2^(-8 h / H),    h = 1 ... H
+
+The distance is that to keys after the query, too, as in encoders; in causal attention there are none.
+"""
+
+import torch
+from torch import Tensor
+
+_BASE = 10000.0
+
+
+def rotate(x: Tensor, position: Tensor) -> Tensor:
+    """Turn the channels of queries or keys by their positions.
+
+    Args:
+        x: (B, H, T, D), D even.
+        position: Positions of x, integer, broadcastable to (B, T).
+
+    Returns:
+        (B, H, T, D).
+    """
+    half = x.size(-1) // 2
+    frequency = _BASE ** (-torch.arange(half, device=x.device, dtype=torch.float64) / half)
+    angle = position.unsqueeze(-1) * frequency  # in double precision, because long sequences turn many times
+    cos, sin = (f.to(x.dtype).unsqueeze(-3) for f in (angle.cos(), angle.sin()))
+    first, second = x[..., :half], x[..., half:]
+    return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
+
+
+def distance_bias(query: Tensor, key: Tensor, heads: int) -> Tensor:
+    """Compute ALiBi's biases of the logits.
+
+    Args:
+        query: Positions of queries (..., Tq, 1).
+        key: Positions of keys, broadcastable to (..., Tq, Tk).
+        heads: Number of heads H.
+
+    Returns:
+        (..., H, Tq, Tk) in double precision.
+    """
+    slope = 2.0 ** (-8.0 * torch.arange(1, heads + 1, device=key.device, dtype=torch.float64) / heads)
+    return -slope.view(-1, 1, 1) * (query - key).abs().unsqueeze(-3)

@@ -1,0 +1,84 @@
+"""Attention that has position by itself, against attention whose queries and keys were turned before."""
+
+import pytest
+import torch
+
+from espnet_diverse.attention import KVCache, build_attention
+from espnet_diverse.functional.position import rotate
+from espnet_diverse.option_checks import OptionError
+
+SIZE, HEADS, TIME = 16, 4, 6
+
+
+def attention(core="softmax", **options):
+    torch.manual_seed(0)
+    return build_attention(core, SIZE, HEADS, **options).double().eval()
+
+
+def tokens():
+    return torch.randn(2, TIME, SIZE, generator=torch.Generator().manual_seed(1), dtype=torch.double)
+
+
+def test_logits_are_those_of_turned_queries_and_keys():
+    module, x = attention(position="rotary"), tokens()
+    q, k, v = (
+        linear(x).view(2, TIME, HEADS, -1).transpose(1, 2)
+        for linear in (module.linear_q, module.linear_k, module.linear_v)
+    )
+    position = torch.arange(TIME)
+    logits = rotate(q, position) @ rotate(k, position).mT / q.size(-1) ** 0.5
+    expected = module.linear_out((logits.softmax(-1) @ v).transpose(1, 2).flatten(2))
+    torch.testing.assert_close(module(x, x, x, None), expected)
+
+
+def test_linear_biases_are_added_to_the_logits():
+    module, x = attention(position="alibi"), tokens()
+    q, k, v = (
+        linear(x).view(2, TIME, HEADS, -1).transpose(1, 2)
+        for linear in (module.linear_q, module.linear_k, module.linear_v)
+    )
+    distance = (torch.arange(TIME).unsqueeze(-1) - torch.arange(TIME)).abs()
+    slope = torch.tensor([1 / 4, 1 / 16, 1 / 64, 1 / 256], dtype=torch.double).view(-1, 1, 1)
+    weights = (q @ k.mT / q.size(-1) ** 0.5 - slope * distance).softmax(-1)
+    torch.testing.assert_close(module(x, x, x, None), module.linear_out((weights @ v).transpose(1, 2).flatten(2)))
+
+
+@pytest.mark.parametrize("position", ["rotary", "alibi"])
+def test_a_shift_of_all_positions_changes_nothing(position):
+    module, x = attention(position=position), tokens()
+    mask = torch.arange(TIME + 3) >= 3
+    later = torch.cat([torch.randn(2, 3, SIZE, dtype=torch.double), x], dim=1)
+    torch.testing.assert_close(module(later, later, later, mask.expand(2, 1, -1))[:, 3:], module(x, x, x, None))
+
+
+@pytest.mark.parametrize("position", ["rotary", "alibi"])
+def test_hypotheses_side_by_side_have_the_positions_of_their_own(position):
+    """Two continuations of one prefix in one cache, whose nodes lie one after the other."""
+    module, x = attention(position=position, causal=True), tokens()[:1]
+    first, second = x[:, [0, 1, 2, 4]], x[:, [0, 1, 3, 5]]
+    causal = torch.ones(4, 4, dtype=torch.bool).tril().unsqueeze(0)
+    expected = torch.cat([module(each, each, each, causal)[:, -1:] for each in (first, second)], dim=1)
+    cache = KVCache(*module.cache_kv(x))
+    behind = torch.tensor([[[1, 1, 1, 0, 1, 0], [1, 1, 0, 1, 0, 1]]], dtype=torch.bool)
+    late = x[:, 4:]
+    torch.testing.assert_close(module.attend_cached(module.project_query(late), late, cache, behind), expected)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"position": "rope"}, "position must be one of rotary alibi, but is 'rope'"),
+        ({"position": "rotary", "cross": True}, "position does not fit cross-attention or a memory"),
+        ({"position": "rotary", "relative": True}, "cannot be combined with relative position"),
+        ({"position": "alibi", "core": "window"}, "position alibi does not fit attention 'window'; choose rotary"),
+        ({"position": "rotary", "core": "luna"}, "attention 'luna' does not support patterns of heads"),
+    ],
+)
+def test_what_does_not_fit_is_refused(options, said):
+    with pytest.raises(ValueError, match=said):
+        attention(**options)
+
+
+def test_rotary_position_needs_pairs_of_channels():
+    with pytest.raises(OptionError, match="position rotary needs heads of even width, but it is 3"):
+        build_attention("softmax", 12, 4, position="rotary")
