@@ -164,6 +164,9 @@ def attention_parts(
     }
 
 
+_ABSOLUTE = "set pos_enc_layer_type: abs_pos and selfattention_layer_type: selfattn"
+
+
 def _check_position(core: Core, width: int, read: Mapping[str, Any], cross: bool, relative: bool) -> None:
     """Check that parts that depend on positions fit the attention.
 
@@ -177,7 +180,7 @@ def _check_position(core: Core, width: int, read: Mapping[str, Any], cross: bool
             )
     position = read["position"]
     if position is not None and relative:
-        raise OptionError("position", f"position {position} cannot be combined with relative position; set selfattn")
+        raise OptionError("position", f"position {position} replaces relative position; {_ABSOLUTE}")
     if position == "rotary" and width % 2:
         raise OptionError("position", f"position rotary needs heads of even width, but it is {width}")
     if position == "alibi" and core.position_in_parts:

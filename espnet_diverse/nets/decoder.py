@@ -45,7 +45,7 @@ class DiverseTransformerDecoder(TransformerDecoder):
     ):
         super().__init__(*args, **options)
         net = type(self).__name__
-        remove_absolute_position(self, self.embed, attention)
+        remove_absolute_position(self, attention)
         replace_attention(self.decoders, "self_attn", attention, causal=True, net=net)
         replace_attention(self.decoders, "src_attn", cross_attention, net=net)
         insert_adapters(self.decoders, adapter)

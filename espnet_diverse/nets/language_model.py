@@ -30,7 +30,7 @@ class DiverseTransformerLM(TransformerLM):
     def __init__(self, *args, attention: dict | None = None, memory: dict | None = None, **options):
         super().__init__(*args, **options)
         net, self.by_segments = type(self).__name__, memory is not None
-        remove_absolute_position(self, self.encoder.embed, attention)
+        remove_absolute_position(self, attention)
         if memory is None:
             replace_attention(self.encoder.encoders, "self_attn", attention, causal=True, net=net)
         else:

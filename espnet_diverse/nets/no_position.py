@@ -4,8 +4,10 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from espnet_diverse.attention import MultiHeadAttention
+from espnet_diverse.attention.modifiers.position import POSITIONS
 from espnet_diverse.errors import ConfigError
-from espnet_diverse.upstream.layers import PositionalEncoding
+from espnet_diverse.upstream.layers import PositionalEncoding, StreamPositionalEncoding
 
 
 class NoPosition(PositionalEncoding):
@@ -23,27 +25,35 @@ class NoPosition(PositionalEncoding):
         self.pe = x.new_zeros(1, 1, 1).expand(1, x.size(1), self.d_model)
 
 
-def remove_absolute_position(net: nn.Module, embed: nn.Module | None, attention: dict[str, Any] | None) -> None:
-    """Let a net add no positions to its inputs if its attention has position by itself.
+def remove_absolute_position(net: nn.Module, attention: dict[str, Any] | None) -> None:
+    """Let a net add no positions to its inputs if its attention is to have position by itself.
 
     Args:
-        net: The net, for messages.
-        embed: The part that makes the inputs of the layers.
+        net: The net, before its attention is replaced.
         attention: Options of the attention, with `position` or not.
 
     Raises:
-        ConfigError: The net has other positions, which cannot be removed.
+        ConfigError: The net needs the positions of its blocks.
     """
     if (position := (attention or {}).get("position")) is None:
         return
-    found = [
-        (parent, name, child)
-        for parent in (embed.modules() if embed is not None else ())
-        for name, child in parent.named_children()
-        if isinstance(child, PositionalEncoding)
-    ]
-    if not found or any(type(child) is not PositionalEncoding for _, _, child in found):
-        has = f"{type(net).__name__} has no absolute positions that position: {position} could replace"
-        raise ConfigError(f"{has}; set pos_enc_layer_type: abs_pos and selfattention_layer_type: selfattn")
-    for parent, name, child in found:
-        setattr(parent, name, NoPosition(child))
+    if any(isinstance(module, StreamPositionalEncoding) for module in net.modules()):
+        raise ConfigError(f"position {position} does not fit the blocks of {type(net).__name__}; leave it out")
+    _remove(net)
+
+
+def remove_positions_of_frontend(model: nn.Module) -> None:
+    """Let the frontend of a model add no positions, as that of texts does, if its encoder's attention has them."""
+    encoder, frontend = getattr(model, "encoder", None), getattr(model, "frontend", None)
+    if encoder is None or frontend is None:
+        return
+    attentions = (module for module in encoder.modules() if isinstance(module, MultiHeadAttention))
+    if any(attention.position in POSITIONS for attention in attentions):
+        _remove(frontend)
+
+
+def _remove(net: nn.Module) -> None:
+    for parent in list(net.modules()):
+        for name, child in parent.named_children():
+            if type(child) is PositionalEncoding:
+                setattr(parent, name, NoPosition(child))

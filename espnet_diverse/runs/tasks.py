@@ -19,6 +19,7 @@ from espnet_diverse.errors import ConfigError, ModelError
 from espnet_diverse.nets.classification.sentence_classifier import CLASSIFIERS
 from espnet_diverse.nets.frontends.bert import BertFrontend
 from espnet_diverse.nets.models import DiverseClassificationModel, DiverseSTModel
+from espnet_diverse.nets.no_position import remove_positions_of_frontend
 from espnet_diverse.nets.size_limits import bounded_by
 from espnet_diverse.registration import replaced_names
 from espnet_diverse.registration.lazy_imports import explain_missing_transformers
@@ -87,6 +88,7 @@ class _TaskMixin:
             if isinstance(error, ImportError):
                 said = explain_missing_transformers(said)
             raise ConfigError(f"the model of this configuration cannot be built: {said}") from error
+        remove_positions_of_frontend(model)
         if (frontend := getattr(model, "frontend", None)) is not None:
             args.frontend_conf = described(args.frontend_conf, frontend)
         return model

@@ -13,7 +13,11 @@ from espnet2.legacy.nets.pytorch_backend.transformer.attention import (
 )
 from espnet2.legacy.nets.pytorch_backend.transformer.contextual_block_encoder_layer import ContextualBlockEncoderLayer
 from espnet2.legacy.nets.pytorch_backend.transformer.decoder_layer import DecoderLayer
-from espnet2.legacy.nets.pytorch_backend.transformer.embedding import LegacyRelPositionalEncoding, PositionalEncoding
+from espnet2.legacy.nets.pytorch_backend.transformer.embedding import (
+    LegacyRelPositionalEncoding,
+    PositionalEncoding,
+    StreamPositionalEncoding,
+)
 from espnet2.legacy.nets.pytorch_backend.transformer.encoder_layer import EncoderLayer
 from espnet2.legacy.nets.pytorch_backend.transformer.label_smoothing_loss import LabelSmoothingLoss
 from espnet2.legacy.nets.pytorch_backend.transformer.positionwise_feed_forward import PositionwiseFeedForward
@@ -41,6 +45,7 @@ __all__ = [
     "PositionalEncoding",
     "PositionwiseFeedForward",
     "RelPositionMultiHeadedAttention",
+    "StreamPositionalEncoding",
     "TooShortUttError",
     "add_sos_eos",
     "check_short_utt",

@@ -46,7 +46,19 @@ def test_decoders_and_language_models_have_none_either():
         torch.testing.assert_close(pos_enc.eval()(x), x * 4)
 
 
-@pytest.mark.parametrize("name", ["diverse_conformer", "diverse_contextual_block_transformer"])
-def test_other_positions_are_refused(name):
-    with pytest.raises(ConfigError, match="set pos_enc_layer_type: abs_pos and selfattention_layer_type: selfattn"):
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        (
+            "diverse_conformer",
+            "replaces relative position; set pos_enc_layer_type: abs_pos",
+        ),
+        (
+            "diverse_contextual_block_transformer",
+            "does not fit the blocks of DiverseContextualBlockTransformerEncoder",
+        ),
+    ],
+)
+def test_other_positions_are_refused(name, said):
+    with pytest.raises(ConfigError, match=said):
         ENCODERS[name](20, **SMALL, attention={"position": "rotary"})

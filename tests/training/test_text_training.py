@@ -12,6 +12,7 @@ from espnet_diverse.bin.main import main
 from espnet_diverse.data.kaldi import read_table
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.nets.models import Diverse
+from espnet_diverse.nets.no_position import NoPosition
 from espnet_diverse.packing.pruning import prune
 from espnet_diverse.runs.config import merge
 from espnet_diverse.runs.tasks import TASKS, load_model
@@ -178,3 +179,23 @@ def test_a_language_model_trains_and_its_last_epochs_are_averaged(tiny_translati
     assert "|exp/test|5|" in results.read_text()
     numbers = yaml.safe_load((tmp_path / "exp" / "test" / "perplexity.json").read_text())
     assert 1 < numbers["perplexity"] < 30 and numbers["unknown_tokens"] == 0
+
+
+def test_every_modifier_trains_decodes_and_packs(tiny_translation, tmp_path):
+    """Heads with patterns, scaled cosines, rotary position, removed heads and relaxed weights, in one model."""
+    run = tiny_translation
+    both = "qk_norm: {}, position: rotary, drop_heads: {schedule: v}, relaxed: {}"
+    options = [
+        f"--set=encoder_conf.attention={{head_patterns: [forward, next], {both}}}",
+        f"--set=decoder_conf.attention={{core: sma, head_patterns: [global, previous], {both}}}",
+    ]
+    config = train(run, tmp_path, *options)
+    assert config["encoder_conf"]["attention"]["head_patterns"] == ["forward", "next"]
+    model, _ = load_model(tmp_path / "exp", task="mt")
+    assert isinstance(model.frontend.embed[-1], NoPosition) and isinstance(model.decoder.embed[-1], NoPosition)
+    decode = ["--data_dir", str(run.test_dir), "--set=beam_size=2"]
+    assert main(["decode", str(tmp_path / "exp"), *decode, "--output_dir", str(tmp_path / "ours")]) == 0
+    assert main(["pack", str(tmp_path / "exp"), "--output", str(tmp_path / "packed.zip")]) == 0
+    packed = ["decode", str(tmp_path / "packed.zip"), *decode, "--output_dir", str(tmp_path / "packed")]
+    assert main(packed) == 0
+    assert (tmp_path / "ours" / "text").read_text() == (tmp_path / "packed" / "text").read_text()

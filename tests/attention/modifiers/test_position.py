@@ -69,7 +69,10 @@ def test_hypotheses_side_by_side_have_the_positions_of_their_own(position):
     [
         ({"position": "rope"}, "position must be one of rotary alibi, but is 'rope'"),
         ({"position": "rotary", "cross": True}, "position does not fit cross-attention or a memory"),
-        ({"position": "rotary", "relative": True}, "cannot be combined with relative position"),
+        (
+            {"position": "rotary", "relative": True},
+            "replaces relative position; set pos_enc_layer_type: abs_pos",
+        ),
         ({"position": "alibi", "core": "window"}, "position alibi does not fit attention 'window'; choose rotary"),
         ({"position": "rotary", "core": "luna"}, "attention 'luna' does not support patterns of heads"),
     ],
