@@ -6,6 +6,7 @@ from typing import overload
 
 from espnet_diverse.attention.core import Core
 from espnet_diverse.attention.cores.bigbird import BigBird
+from espnet_diverse.attention.cores.gated import Gated
 from espnet_diverse.attention.cores.lambda_attention import LambdaAttention
 from espnet_diverse.attention.cores.linformer import Linformer
 from espnet_diverse.attention.cores.luna import Luna
@@ -21,6 +22,7 @@ CORES: dict[str, type[Core]] = {
     "softmax": Softmax,
     "sma": SMA,
     "sdma": SDMA,
+    "gated": Gated,
     "linformer": Linformer,
     "luna": Luna,
     "window": Window,

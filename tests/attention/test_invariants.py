@@ -25,6 +25,7 @@ VARIANTS = {
     "softmax:static": {"selection": GROUP | {"strategy": "static"}},
     "sma:group": {"selection": GROUP},
     "sdma:subset": {"selection": GROUP | {"strategy": "subset", "subset_order": "score"}},
+    "gated:head": {"per": "head", "selection": GROUP},
     "linformer:group": {"compressed_length": 3, "max_length": 40, "selection": GROUP},
     "linformer:shared": {"compressed_length": 3, "max_length": 40, "shared": True},
     "luna:untied": {"length": 3, "tied": False},

@@ -66,6 +66,7 @@ def differences(model, path, ids=None):
         ("transformer", "softmax"),
         ("transformer", "sma"),
         ("transformer", "sdma"),
+        ("transformer", "gated"),
         ("transformer", "lambda_attention"),
         ("transformer", "random_features"),
         ("transformer", "luna"),
