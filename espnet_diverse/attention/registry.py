@@ -11,6 +11,7 @@ from espnet_diverse.attention.cores.lambda_attention import LambdaAttention
 from espnet_diverse.attention.cores.linformer import Linformer
 from espnet_diverse.attention.cores.luna import Luna
 from espnet_diverse.attention.cores.random_features import RandomFeatures
+from espnet_diverse.attention.cores.sanm import SANM
 from espnet_diverse.attention.cores.sdma import SDMA
 from espnet_diverse.attention.cores.sma import SMA
 from espnet_diverse.attention.cores.softmax import Softmax
@@ -23,6 +24,7 @@ CORES: dict[str, type[Core]] = {
     "sma": SMA,
     "sdma": SDMA,
     "gated": Gated,
+    "sanm": SANM,
     "linformer": Linformer,
     "luna": Luna,
     "window": Window,

@@ -26,6 +26,8 @@ VARIANTS = {
     "sma:group": {"selection": GROUP},
     "sdma:subset": {"selection": GROUP | {"strategy": "subset", "subset_order": "score"}},
     "gated:head": {"per": "head", "selection": GROUP},
+    "sanm:narrow": {"kernel_size": 2, "residual": False},
+    "sanm:group": {"selection": GROUP},
     "linformer:group": {"compressed_length": 3, "max_length": 40, "selection": GROUP},
     "linformer:shared": {"compressed_length": 3, "max_length": 40, "shared": True},
     "luna:untied": {"length": 3, "tied": False},

@@ -67,6 +67,7 @@ def differences(model, path, ids=None):
         ("transformer", "sma"),
         ("transformer", "sdma"),
         ("transformer", "gated"),
+        ("transformer", "sanm"),
         ("transformer", "lambda_attention"),
         ("transformer", "random_features"),
         ("transformer", "luna"),
