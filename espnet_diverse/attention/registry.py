@@ -15,6 +15,7 @@ from espnet_diverse.attention.cores.sanm import SANM
 from espnet_diverse.attention.cores.sdma import SDMA
 from espnet_diverse.attention.cores.sma import SMA
 from espnet_diverse.attention.cores.softmax import Softmax
+from espnet_diverse.attention.cores.talking_heads import TalkingHeads
 from espnet_diverse.attention.cores.window import Window
 from espnet_diverse.attention.supports import USES, Supports
 from espnet_diverse.option_checks import OptionError, hint
@@ -25,6 +26,7 @@ CORES: dict[str, type[Core]] = {
     "sdma": SDMA,
     "gated": Gated,
     "sanm": SANM,
+    "talking_heads": TalkingHeads,
     "linformer": Linformer,
     "luna": Luna,
     "window": Window,

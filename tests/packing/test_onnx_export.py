@@ -68,6 +68,7 @@ def differences(model, path, ids=None):
         ("transformer", "sdma"),
         ("transformer", "gated"),
         ("transformer", "sanm"),
+        ("transformer", "talking_heads"),
         ("transformer", "lambda_attention"),
         ("transformer", "random_features"),
         ("transformer", "luna"),
