@@ -6,6 +6,7 @@ from typing import overload
 
 from espnet_diverse.attention.core import Core
 from espnet_diverse.attention.cores.bigbird import BigBird
+from espnet_diverse.attention.cores.differential import Differential
 from espnet_diverse.attention.cores.gated import Gated
 from espnet_diverse.attention.cores.lambda_attention import LambdaAttention
 from espnet_diverse.attention.cores.linformer import Linformer
@@ -27,6 +28,7 @@ CORES: dict[str, type[Core]] = {
     "gated": Gated,
     "sanm": SANM,
     "talking_heads": TalkingHeads,
+    "differential": Differential,
     "linformer": Linformer,
     "luna": Luna,
     "window": Window,

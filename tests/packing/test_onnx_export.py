@@ -69,6 +69,7 @@ def differences(model, path, ids=None):
         ("transformer", "gated"),
         ("transformer", "sanm"),
         ("transformer", "talking_heads"),
+        ("transformer", "differential"),
         ("transformer", "lambda_attention"),
         ("transformer", "random_features"),
         ("transformer", "luna"),
