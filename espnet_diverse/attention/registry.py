@@ -17,6 +17,7 @@ from espnet_diverse.attention.cores.sdma import SDMA
 from espnet_diverse.attention.cores.sma import SMA
 from espnet_diverse.attention.cores.softmax import Softmax
 from espnet_diverse.attention.cores.talking_heads import TalkingHeads
+from espnet_diverse.attention.cores.value_residual import ValueResidual
 from espnet_diverse.attention.cores.window import Window
 from espnet_diverse.attention.supports import USES, Supports
 from espnet_diverse.option_checks import OptionError, hint
@@ -29,6 +30,7 @@ CORES: dict[str, type[Core]] = {
     "sanm": SANM,
     "talking_heads": TalkingHeads,
     "differential": Differential,
+    "value_residual": ValueResidual,
     "linformer": Linformer,
     "luna": Luna,
     "window": Window,

@@ -32,6 +32,7 @@ VARIANTS = {
     "talking_heads:before": {"start": "drawn", "after": False, "selection": GROUP},
     "talking_heads:after": {"start": "drawn", "before": False},
     "differential:group": {"lambda_init": 0.2, "selection": GROUP},
+    "value_residual:group": {"learned": True, "selection": GROUP},
     "linformer:group": {"compressed_length": 3, "max_length": 40, "selection": GROUP},
     "linformer:shared": {"compressed_length": 3, "max_length": 40, "shared": True},
     "luna:untied": {"length": 3, "tied": False},

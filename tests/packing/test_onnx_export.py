@@ -70,6 +70,7 @@ def differences(model, path, ids=None):
         ("transformer", "sanm"),
         ("transformer", "talking_heads"),
         ("transformer", "differential"),
+        ("transformer", "value_residual"),
         ("transformer", "lambda_attention"),
         ("transformer", "random_features"),
         ("transformer", "luna"),
