@@ -75,7 +75,7 @@ class ValueResidual(Core):
             if isinstance(core, ValueResidual):
                 core.is_first = False
                 if self.options.learned:
-                    core.shares = nn.Parameter(torch.tensor([self.options.first, self.options.own]))
+                    core.shares = nn.Parameter(torch.tensor([float(self.options.first), float(self.options.own)]))
         return True
 
     def forward(self, heads: Heads) -> tuple[Tensor, Tensor | None]:
