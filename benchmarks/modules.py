@@ -15,6 +15,8 @@ CORES: dict[str, dict] = {
     "sma": {"n_clusters_z": CLUSTERS},
     "sdma": {"n_clusters_z": CLUSTERS, "n_clusters_q": CLUSTERS},
 }
+MORE: dict[str, dict] = {"gated": {}, "sanm": {}, "talking_heads": {}, "differential": {}, "value_residual": {}}
+"""Cores that are measured where they are asked for. A module of value residual on its own is a first layer, softmax."""
 EVALUATION, FORWARD, FULL = "evaluation forward", "training forward", "training forward + backward"
 MODES = (EVALUATION, FORWARD, FULL)
 
@@ -51,7 +53,7 @@ def _modules() -> dict[str, nn.Module]:
 
     modules = {"espnet": MultiHeadedAttention(HEADS, SIZE, 0.0, use_sdpa=True)}
     modules["espnet_default"] = MultiHeadedAttention(HEADS, SIZE, 0.0)
-    modules |= {name: build_attention(name, SIZE, HEADS, **options) for name, options in CORES.items()}
+    modules |= {name: build_attention(name, SIZE, HEADS, **options) for name, options in (CORES | MORE).items()}
     for module in modules.values():
         half_way(module)
     return modules
