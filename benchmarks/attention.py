@@ -21,6 +21,7 @@ from espnet_diverse.progress import progress
 from espnet_diverse.registration import fast_start
 
 CONTESTANTS = ["espnet", "espnet_default", *modules.CORES]
+MORE = list(modules.MORE)
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -72,7 +73,11 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     measuring.add_keep_memory(parser)
     parser.add_argument("--repeats", type=_positive, help="rounds; 15 for an attention, 7 for a step")
     parser.add_argument(
-        "--contestants", nargs="+", choices=CONTESTANTS, default=CONTESTANTS, help="the first is the base (all)"
+        "--contestants",
+        nargs="+",
+        choices=CONTESTANTS + MORE,
+        default=CONTESTANTS,
+        help=f"the first is the base (all but {' '.join(MORE)})",
     )
     results.add_arguments(parser, devices=True)
     args = results.parsed(parser, argv)

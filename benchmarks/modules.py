@@ -15,6 +15,17 @@ CORES: dict[str, dict] = {
     "sma": {"n_clusters_z": CLUSTERS},
     "sdma": {"n_clusters_z": CLUSTERS, "n_clusters_q": CLUSTERS},
 }
+MODIFIERS: dict[str, dict] = {
+    "mixed": {"head_patterns": ["global", {"window": 2}, "forward", "backward"]},
+    "qk_norm": {"qk_norm": {}},
+    "rotary": {"position": "rotary"},
+    "alibi": {"position": "alibi"},
+    "dropped": {"drop_heads": {}},
+}
+"""Softmax with the fragments of conf/modifiers of these names."""
+MORE: dict[str, dict] = {"gated": {}, "sanm": {}, "talking_heads": {}, "differential": {}, "value_residual": {}}
+MORE |= {name: {"core": "softmax", **options} for name, options in MODIFIERS.items()}
+"""What is measured where it is asked for. A module of value residual on its own is a first layer, softmax."""
 EVALUATION, FORWARD, FULL = "evaluation forward", "training forward", "training forward + backward"
 MODES = (EVALUATION, FORWARD, FULL)
 
@@ -51,7 +62,8 @@ def _modules() -> dict[str, nn.Module]:
 
     modules = {"espnet": MultiHeadedAttention(HEADS, SIZE, 0.0, use_sdpa=True)}
     modules["espnet_default"] = MultiHeadedAttention(HEADS, SIZE, 0.0)
-    modules |= {name: build_attention(name, SIZE, HEADS, **options) for name, options in CORES.items()}
+    for name, options in (CORES | MORE).items():
+        modules[name] = build_attention(**{"core": name, "size": SIZE, "heads": HEADS} | options)
     for module in modules.values():
         half_way(module)
     return modules

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 
 import torch
-from modules import half_way
+from modules import MODIFIERS, half_way
 from torch import Tensor, nn
 
 FEATURES, CHARACTERS = 80, 4233
@@ -41,7 +41,7 @@ def contestants(
     """Training steps of models of one of `SIZES`.
 
     Args:
-        names: "espnet" with `use_sdpa`, "espnet_default" without it, or cores.
+        names: "espnet" with `use_sdpa`, "espnet_default" without it, cores, or fragments of `MODIFIERS`.
         size: Size of the models.
         shape: Number of utterances, and the longest one's frames after subsampling.
         device: Device of models and data.
@@ -52,7 +52,8 @@ def contestants(
     def step(name: str) -> Callable[[], None]:
         if name in _ESPNET:
             return step_of(*build([], SIZES[size] + _ESPNET[name]), data, device, dtype, ours=False)
-        return step_of(*build([f"attention/{name}"], SIZES[size]), data, device, dtype)
+        fragments = ["attention/softmax", f"modifiers/{name}"] if name in MODIFIERS else [f"attention/{name}"]
+        return step_of(*build(fragments, SIZES[size]), data, device, dtype)
 
     return {name: step(name) for name in names}
 

@@ -6,13 +6,18 @@ from typing import overload
 
 from espnet_diverse.attention.core import Core
 from espnet_diverse.attention.cores.bigbird import BigBird
+from espnet_diverse.attention.cores.differential import Differential
+from espnet_diverse.attention.cores.gated import Gated
 from espnet_diverse.attention.cores.lambda_attention import LambdaAttention
 from espnet_diverse.attention.cores.linformer import Linformer
 from espnet_diverse.attention.cores.luna import Luna
 from espnet_diverse.attention.cores.random_features import RandomFeatures
+from espnet_diverse.attention.cores.sanm import SANM
 from espnet_diverse.attention.cores.sdma import SDMA
 from espnet_diverse.attention.cores.sma import SMA
 from espnet_diverse.attention.cores.softmax import Softmax
+from espnet_diverse.attention.cores.talking_heads import TalkingHeads
+from espnet_diverse.attention.cores.value_residual import ValueResidual
 from espnet_diverse.attention.cores.window import Window
 from espnet_diverse.attention.supports import USES, Supports
 from espnet_diverse.option_checks import OptionError, hint
@@ -21,6 +26,11 @@ CORES: dict[str, type[Core]] = {
     "softmax": Softmax,
     "sma": SMA,
     "sdma": SDMA,
+    "gated": Gated,
+    "sanm": SANM,
+    "talking_heads": TalkingHeads,
+    "differential": Differential,
+    "value_residual": ValueResidual,
     "linformer": Linformer,
     "luna": Luna,
     "window": Window,

@@ -1,4 +1,4 @@
-"""A state that the layers of an encoder pass from one to the next, such as the packed rows of Luna.
+"""A state that the layers of an encoder pass from one to the next, such as the packed rows of Luna or the first values.
 
 ESPnet's encoders call `x, mask = layer(x, mask)`, in several loops, and their layers give the mask to the attention and
 return it as it is. A hook before each layer wraps the mask in a `Stream`, which carries the state of the layer before;
@@ -38,7 +38,7 @@ def connect_layers(layers: MultiSequential, attribute: str, net: str = "net", tr
     for fault in (words for words, found in refused.items() if found):
         raise ConfigError(
             f"{net}: the layers of attention {cores[0].name!r} hand on a state, and this encoder {fault}; "
-            "set contextual: false, or leave that out"
+            "leave that out, or choose another attention (luna with contextual: false hands on none)"
         )
     for layer in layers:
         layer.register_forward_pre_hook(_give)

@@ -93,7 +93,10 @@ def test_building_draws_espnets_initial_weights():
     assert all(torch.equal(v, net.state_dict()[k]) for k, v in reference.state_dict().items())
 
 
-@pytest.mark.parametrize(("core", "name", "options"), cases_of_cores(CORES))
+@pytest.mark.parametrize(
+    ("core", "name", "options"),
+    [case for case in cases_of_cores(CORES) if case[0] != "value_residual" or "block" not in case[1]],
+)
 def test_every_core_trains_in_every_encoder(core, name, options):
     """A core without relative position in the same encoder with absolute position."""
     torch.manual_seed(0)

@@ -89,6 +89,9 @@ def of_espnet(request, tmp_path_factory):
         (["heads/subset"], with_pool(5, "subset_order=score")),
         (["heads/static"], []),
         (["attention/sdma", "heads/group"], with_pool(4)),
+        ([], [f"{net}_conf.attention={{core: gated, start: zero, scale: 2.0}}" for net in ("encoder", "decoder")]),
+        ([], ["encoder_conf.attention={core: sanm, start: zero, residual: false}"]),
+        ([], ["encoder_conf.attention={core: value_residual, first: 0.0, own: 1.0, learned: true}"]),
     ],
 )
 def test_the_model_begins_as_that_of_espnet(tmp_path, of_espnet, fragments, options):

@@ -23,6 +23,9 @@ PADDED = padding(6, 4)
 CAUSAL = PADDED & torch.ones(6, 6, dtype=torch.bool).tril()
 CASES = {"none": (None, False), "padding": (PADDED, False), "causal": (CAUSAL, True), "blocks": (CAUSAL, False)}
 """Mask of sequences of 6 and 4 positions, and whether the core is causal."""
+BY_HEAD = PADDED & ((draw(B, H, 6, 6, seed=6) > 0) | torch.eye(6, dtype=torch.bool))
+"""Masks that differ between heads; each query sees itself."""
+MASKS = {"none": None, "padding": PADDED, "causal": CAUSAL, "heads": BY_HEAD}
 
 
 def heads(mask, time=6, relative=False, **given):
@@ -59,3 +62,34 @@ def gradcheck(core, given):
     tensors = [x[1:, :1] for x in (given.q, given.k, given.v)]
     tensors += [] if term is None else [term.q[1:, :1], term.p[:, :1]]
     return torch.autograd.gradcheck(context, [x.clone().requires_grad_() for x in tensors])
+
+
+def sequences(given, lengths=(6, 4)):
+    """For each sample its number, its q, k, v (H, T, D), what is seen (H, T, T) and the position term (H, T, T).
+
+    They are NumPy arrays without padding.
+    """
+    seen = torch.ones(B, H, 6, 6, dtype=torch.bool) if given.mask is None else given.mask.expand(B, H, 6, 6)
+    term = torch.zeros(B, H, 6, 6, dtype=torch.double) if given.position is None else given.position
+    for b, n in enumerate(lengths if given.mask is not None else [6] * B):
+        tokens = (x[b, :, :n].numpy() for x in (given.q, given.k, given.v))
+        yield b, *tokens, seen[b, :, :n, :n].numpy(), term[b, :, :n, :n].numpy()
+
+
+def whole_position(given):
+    """The same inputs with the position term as a matrix, which most cores are given."""
+    if given.position_term is not None:
+        given.position, given.position_term = given.position_term.matrix(), None
+    return given
+
+
+def attention_gradcheck(module, mask, *position):
+    """Check the gradients of an attention with respect to its input (1, 5, SIZE) and the parameters of its core."""
+    module = module.double().eval()
+    names = [name for name, _ in module.named_parameters() if name.startswith("core.")]
+
+    def attend(x, *values):
+        return torch.func.functional_call(module, dict(zip(names, values, strict=True)), (x, x, x, *position, mask))
+
+    given = [draw(1, 5, SIZE), *(module.get_parameter(name).detach().clone() for name in names)]
+    return torch.autograd.gradcheck(attend, [x.requires_grad_() for x in given])

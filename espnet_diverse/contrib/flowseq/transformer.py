@@ -5,6 +5,8 @@ from typing import NamedTuple
 from espnet2.asr.decoder.transformer_decoder import TransformerDecoder
 from torch import Tensor
 
+from espnet_diverse.attention.cores.value_residual import ValueResidual
+from espnet_diverse.errors import ConfigError
 from espnet_diverse.functional.masks import lengths_to_mask
 from espnet_diverse.nets.replace_attention import replace_attention
 from espnet_diverse.scope import current
@@ -38,7 +40,7 @@ class ConditionedTransformer(TransformerDecoder):
         options: Options of ESPnet's transformer decoder.
 
     Raises:
-        ConfigError: As `replace_attention`.
+        ConfigError: As `replace_attention`, or the attention takes values that only the layers of encoders hand on.
     """
 
     def __init__(
@@ -52,6 +54,9 @@ class ConditionedTransformer(TransformerDecoder):
         super().__init__(size, width, use_output_layer=False, **options)
         replace_attention(self.decoders, "self_attn", attention, net="FlowDecoder")
         replace_attention(self.decoders, "src_attn", cross_attention, net="FlowDecoder")
+        if any(isinstance(layer.self_attn.core, ValueResidual) for layer in self.decoders):
+            said = "attention 'value_residual' takes values of the first layer, which only encoders hand on"
+            raise ConfigError(f"FlowDecoder: {said}; choose another attention")
 
     def forward(self, x: Tensor, valid: Tensor, source: Source) -> Tensor:
         """Features x (B, T, F) or tokens (B, T), valid (B, T) -> (B, T, M); what stands at padding changes nothing.

@@ -49,3 +49,11 @@ def test_a_core_that_does_not_fit_is_refused():
     said = r"FlowDecoder, src_attn of layer 1: attention 'linformer' does not support cached decoding; choose one"
     with pytest.raises(ConfigError, match=said):
         ConditionedTransformer(6, 16, cross_attention={"core": "linformer"}, **SIZE)
+
+
+def test_values_are_not_handed_on_and_a_core_that_needs_them_is_refused():
+    said = (
+        "^FlowDecoder: attention 'value_residual' takes values of the first layer, which only encoders hand on; choose"
+    )
+    with pytest.raises(ConfigError, match=said):
+        ConditionedTransformer(6, 16, attention={"core": "value_residual"}, **SIZE)

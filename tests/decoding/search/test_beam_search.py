@@ -105,6 +105,12 @@ def test_a_limited_core_counts_positions_and_not_hypotheses(build, sources, chan
     [
         {"attention": {"core": "sma", "decoder_test_mask": True}, "cross_attention": {"core": "sma"}},
         {"attention": {"core": "sdma", "decoder_test_mask": True}, "cross_attention": {"core": "sdma"}},
+        {"attention": {"core": "gated"}, "cross_attention": {"core": "gated"}},
+        {
+            "attention": {"core": "talking_heads", "start": "drawn"},
+            "cross_attention": {"core": "talking_heads", "start": "drawn"},
+        },
+        {"attention": {"core": "differential"}, "cross_attention": {"core": "differential"}},
         {"attention": {"core": "window", "window": 1, "global_tokens": 1}},
         {"attention": {"core": "bigbird", "block_size": 1, "window_blocks": 0, "random_blocks": 1}},
         {"attention": {"core": "lambda_attention"}, "cross_attention": {"core": "lambda_attention"}},
