@@ -9,7 +9,6 @@ from references.core_inputs import (
     MASKS,
     PADDED,
     SIZE,
-    B,
     D,
     H,
     attention_gradcheck,
@@ -39,16 +38,6 @@ def test_equals_loops(residual, mask, relative):
             torch.testing.assert_close(weights[b, h, :n, :n], torch.tensor(expected))
             whole = expected @ v[h] + oracle.memory(v[h], filters[h], residual)
             torch.testing.assert_close(context[b, h, :n], torch.tensor(whole))
-
-
-def test_a_key_that_one_head_sees_is_no_padding_for_another():
-    """A pattern of a head, such as the previous position, may leave a key out for all queries of that head."""
-    core, given = build_core("sanm", SIZE, H, kernel_size=3).double(), heads(None)
-    given.mask = torch.ones(B, H, 6, 6, dtype=torch.bool)
-    given.mask[:, 0, :, 5] = False
-    memory = core(given)[0] - build_core("softmax", SIZE, H)(given)[0]
-    expected = oracle.memory(given.v[0, 0].numpy(), core.filters[:D].detach().numpy(), True)
-    torch.testing.assert_close(memory[0, 0], torch.tensor(expected))
 
 
 def test_gradcheck():
