@@ -164,8 +164,7 @@ class PairedLabelSmoothingLoss(LabelSmoothingLoss):
         """Compute the loss () of scores (B, T, V) and targets (B, T)."""
         total, number = self.total(scores, targets), self.number(targets)
         if current().paired:
-            first, second = scores.chunk(2)
-            found = consistency(first, second, targets.chunk(2)[0] != self.ignored).sum()
+            found = consistency(scores, targets.chunk(2)[0] != self.ignored).sum()
             current().add_loss(self.name, found / (number / 2))  # `number` is that of both halves
         return total / number
 
@@ -187,9 +186,9 @@ class PairedCTC(CTC):
     def loss_fn(self, th_pred: Tensor, th_target: Tensor, th_ilen: Tensor, th_olen: Tensor) -> Tensor:
         """Compute the loss () of scores (T, B, V) of sequences of th_ilen (B,) frames, as ESPnet's method."""
         if current().paired:
-            first, second = th_pred.transpose(0, 1).chunk(2)
-            valid = lengths_to_mask(th_ilen.chunk(2)[0].to(first.device), first.size(1))
-            current().add_loss(self.name, consistency(first, second, valid, constant_targets=True).mean())
+            scores = th_pred.transpose(0, 1)
+            valid = lengths_to_mask(th_ilen.chunk(2)[0].to(scores.device), scores.size(1))
+            current().add_loss(self.name, consistency(scores, valid, constant_targets=True).mean())
         return super().loss_fn(th_pred, th_target, th_ilen, th_olen)
 
 
