@@ -51,3 +51,11 @@ def test_a_run_that_was_killed_goes_on_bit_for_bit(straight, tiny_run, tmp_path,
     assert train(tiny_run, tmp_path / "exp", *CHANGES) == 0
     ours, theirs = (checkpoint.load(folder / "2epoch.pth") for folder in (tmp_path / "exp", straight))
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+
+
+def test_several_processes_train_together(tiny_run, tmp_path, forks):
+    """With losses by token, whose numbers the processes exchange."""
+    changes = [BOTH, "model_conf.length_normalized_loss=true", "batch_size=4", "max_epoch=1"]
+    assert train(tiny_run, tmp_path / "exp", *changes, nproc=2) == 0
+    stats = checkpoint.load(tmp_path / "exp" / checkpoint.CHECKPOINT)["reporter"]["stats"][1]["train"]
+    assert all(math.isfinite(stats[name]) and stats[name] > 0 for name in ("loss", "aux_r_drop", "aux_cr_ctc"))

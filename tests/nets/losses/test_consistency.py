@@ -5,6 +5,8 @@ import torch
 import torch.nn.functional as F
 from espnet2.asr.ctc import CTC
 from espnet2.layers.time_warp import TimeWarp
+from references.markdown import ROOT
+from references.two_passes import LENGTHS, SMALL, TOKENS, batch, build
 
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.nets.losses.consistency import (
@@ -18,54 +20,15 @@ from espnet_diverse.nets.losses.consistency import (
     doubled_conditions,
 )
 from espnet_diverse.nets.losses.label_smoothing import LabelSmoothingLoss
+from espnet_diverse.runs.config import merge
 from espnet_diverse.runs.tasks import TASKS
 from espnet_diverse.scope import scope
 
-TOKENS = ["<blank>", "<unk>", "a", "b", "<sos>", "<eos>", "<sop>", "<na>", "<sos/eos>"]
-LENGTHS = torch.tensor([5, 2, 3])
-TEXT = torch.tensor([[2, 3, 2, 2, 3], [3, 2, -1, -1, -1], [2, 2, 3, -1, -1]])
-SMALL = {"attention_heads": 2, "linear_units": 8, "num_blocks": 1, "positional_dropout_rate": 0.0}
 BOTH = {"r_drop": 2.0, "cr_ctc": 0.5}
 GIVEN = {"asr": BOTH, "st": BOTH, "mt": {"r_drop": 2.0}, "s2t": BOTH}
 """Weights for each task."""
 
 each_task = pytest.mark.parametrize("task", GIVEN)
-
-
-def build(task, consistency=None, dropout=0.1, model_conf=None, **options):
-    """A model with fixed weights, in training."""
-    conf = {"ctc_weight": 0.3, "lsm_weight": 0.1, "consistency": consistency} | (model_conf or {})
-    nets = {"encoder": "diverse_transformer", "decoder": "diverse_transformer", "model": "diverse", "specaug": None}
-    nets["encoder_conf"] = {"output_size": 8, "dropout_rate": dropout, **SMALL}
-    nets["decoder_conf"] = {"dropout_rate": dropout, **SMALL}
-    if task == "mt":
-        del conf["ctc_weight"], nets["specaug"]
-        nets |= {"frontend": "embed", "frontend_conf": {"embed_dim": 8, "positional_dropout_rate": 0.0}}
-        nets["encoder_conf"] |= {"input_layer": None}
-    else:
-        nets |= {"frontend_conf": {"n_mels": 16}, "ctc_conf": {"dropout_rate": dropout}}
-    if task in ("st", "mt"):
-        nets["src_token_list"] = TOKENS
-    if task == "st":
-        del nets["model"]  # the only one
-        conf = {"asr_weight": 0.0, "mt_weight": 0.0, "report_bleu": False} | conf
-    for part in ("encoder_conf", "decoder_conf"):
-        nets[part] |= options.pop(part, {})
-    torch.manual_seed(0)
-    parser = TASKS[task].get_parser()
-    parser.set_defaults(**{"token_list": TOKENS, "model_conf": conf} | nets | options)
-    return TASKS[task].build_model(parser.parse_args([])).train()
-
-
-def batch(task, samples=slice(None)):
-    """Three sentences of 5, 2 and 3 tokens, or some of them, as training gives them."""
-    random = torch.Generator().manual_seed(1)
-    names = {"mt": ["src_text"], "st": ["src_text"], "s2t": ["text_prev", "text_ctc"]}.get(task, [])
-    given = {name: TEXT.clone() for name in ["text", *names]}
-    given |= {f"{name}_lengths": LENGTHS.clone() for name in list(given)}
-    if task != "mt":
-        given |= {"speech": torch.randn(3, 8000, generator=random), "speech_lengths": torch.tensor([8000, 6000, 7000])}
-    return {name: value[samples] for name, value in given.items()} | {"utt_id": ["u1", "u2", "u3"][samples]}
 
 
 def terms_of(model, monkeypatch):
@@ -373,6 +336,21 @@ def test_other_losses_of_ctc_and_of_the_decoder_are_refused():
         add_consistency(model, {"cr_ctc": 0.2}, Branches({}, {"ctc": 1.0}))
     with pytest.raises(ConfigError, match="r_drop needs a loss of smoothed labels; set lsm_weight below 1"):
         add_consistency(model, {"r_drop": 1.0}, Branches({"criterion": 1.0}, {}))
+
+
+def test_the_fragments_build_a_model_after_the_configuration_of_a_recipe():
+    recipe = ROOT / "egs" / "common" / "conf" / "train_speech.yaml"
+    config = merge(["model/tiny", recipe, "losses/r_drop", "losses/cr_ctc"])
+    parser = TASKS["asr"].get_parser()
+    parser.set_defaults(**config, token_list=TOKENS)
+    model = TASKS["asr"].build_model(parser.parse_args([])).train()
+    assert model.consistency.weights == {
+        "r_drop": {"r_drop.criterion_att": pytest.approx(2.5 * 0.7)},
+        "cr_ctc": {"cr_ctc.ctc": pytest.approx(0.2 * 0.3)},
+    }
+    assert model.specaug.time_mask.num_mask == 5
+    loss, stats, _ = model(**batch("asr"))
+    assert loss.isfinite() and stats["aux_r_drop"] > 0 and stats["aux_cr_ctc"] > 0
 
 
 def test_batches_are_doubled_with_all_that_they_have():
