@@ -1,4 +1,4 @@
-"""Compare training steps of text translation with each attention, in one process.
+"""Compare training steps of text translation with each attention, and with R-Drop, in one process.
 
     python benchmarks/text_step.py                       # model/mt_mini
     python benchmarks/text_step.py --model model/mt_base # larger, and slow
@@ -20,8 +20,9 @@ from training_step import step_of
 
 from espnet_diverse.registration import fast_start
 
-ATTENTIONS = {"softmax": "attention/softmax", "sma": "attention/sma,losses/sma_text"}
-ATTENTIONS["sdma"] = "attention/sdma,losses/sdma_text_half"
+CONTESTANTS = {"softmax": "attention/softmax", "sma": "attention/sma,losses/sma_text"}
+CONTESTANTS["sdma"] = "attention/sdma,losses/sdma_text_half"
+CONTESTANTS["r_drop"] = "attention/softmax,losses/r_drop"
 CPU = torch.device("cpu")
 
 
@@ -32,7 +33,7 @@ def main(argv: list[str] | None = None) -> None:
     measuring.keep_memory(args)
     conditions = measuring.conditions(f"ratios of medians of {args.repeats} rounds", CPU)
     print(*conditions, sep="\n", flush=True)
-    models = {name: build(args.model, fragments, args.vocabulary) for name, fragments in ATTENTIONS.items()}
+    models = {name: build(args.model, fragments, args.vocabulary) for name, fragments in CONTESTANTS.items()}
     data = batch_of(args.sentences, args.time, args.vocabulary)
     calls = {name: step_of(*built, data, CPU, torch.float32) for name, built in models.items()}
     measured = measuring.compare(calls, args.repeats, CPU, memory=False)

@@ -51,6 +51,7 @@ class Scope:
         token_count: What counts the tokens for losses that are means over tokens, where the batch of this pass is part
             of a larger one; see `nets/processes.py`.
         step: The place of the batch in training; None where the training loop does not give it.
+        paired: Whether the second half of the batch repeats the samples of the first, for losses that compare the two.
 
     Attributes:
         query_mask: Valid positions on the query side of cross-attention, (B, Tq) bool, or None (all valid). ESPnet's
@@ -65,9 +66,10 @@ class Scope:
         statistics: bool = True,
         token_count: "TokenCount | None" = None,
         step: Step | None = None,
+        paired: bool = False,
     ):
         self.conditions = dict(conditions or {})
-        self.token_count, self.step = token_count, step
+        self.token_count, self.step, self.paired = token_count, step, paired
         self.query_mask: Tensor | None = None
         self.keep_attention = keep_attention
         self.collect, self.statistics = collect, collect and statistics
@@ -197,6 +199,7 @@ def scope(
     statistics: bool = True,
     token_count: TokenCount | None = None,
     step: Step | None = None,
+    paired: bool = False,
 ) -> Iterator[Scope]:
     """Open a scope for one forward pass.
 
@@ -208,9 +211,10 @@ def scope(
         statistics: Whether they compute statistics, if `collect` is set.
         token_count: What counts the tokens of a batch that is part of a larger one, see `Scope`.
         step: The place of the batch in training; by default that of the scope around.
+        paired: Whether the second half of the batch repeats the samples of the first, see `Scope`.
     """
     step = step or _CURRENT.get().step
-    token = _CURRENT.set(Scope(conditions, keep_attention, collect, statistics, token_count, step))
+    token = _CURRENT.set(Scope(conditions, keep_attention, collect, statistics, token_count, step, paired))
     try:
         yield _CURRENT.get()
     finally:

@@ -97,8 +97,9 @@ def test_the_yaml_builds():
     config = yaml.safe_load(block)
     encoder = ENCODERS[config["encoder"]](80, **config["encoder_conf"])
     decoder = DECODERS[config["decoder"]](10, encoder.output_size(), **config["decoder_conf"])
-    assert type(encoder.encoders[0].self_attn.core).__name__ == "SDMA"
-    assert type(decoder.decoders[0].src_attn.core).__name__ == "SDMA"
+    assert len(encoder.encoders[0].self_attn.patterns.groups()) == 4
+    assert type(decoder.decoders[0].self_attn.core).__name__ == "SDMA"
+    assert type(decoder.decoders[0].src_attn.core).__name__ == "SMA"
 
 
 def test_the_python_runs(tiny_run, tmp_path):

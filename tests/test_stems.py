@@ -9,16 +9,17 @@ from references.markdown import ROOT
 from espnet_diverse.attention import CORES
 
 
-def row(folder, name):
-    """The first cell of the row of README.md that names something."""
-    (cell,) = re.findall(rf"^\| (`{folder}{name}`[^|]*) \|", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE)
-    return cell
+def named(start=""):
+    """What the rows of README.md that begin with something name in their first cells, a list for each row."""
+    rows = re.findall(rf"^\| (`{start}[^|]*) \|", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE)
+    return [re.findall("`([^`]*)`", row) for row in rows]
 
 
 @pytest.mark.parametrize("stem", CORES)
 def test_a_core_has_its_module_its_fragment_and_its_row(stem):
     """In the decoder the fragment selects the core for those attentions that it supports."""
-    assert CORES[stem].__module__ == f"espnet_diverse.attention.cores.{stem}" and row("", stem)
+    assert CORES[stem].__module__ == f"espnet_diverse.attention.cores.{stem}"
+    assert sum(stem in row for row in named()) == 1
     fragment = yaml.safe_load((ROOT / "conf" / "attention" / f"{stem}.yaml").read_text("utf-8"))
     uses = {"attention": "causal", "cross_attention": "cross_attention"}
     expected = [name for name, use in uses.items() if CORES[stem].supports.missing([use, "cached_decoding"]) is None]
@@ -33,6 +34,7 @@ def test_every_attention_fragment_belongs_to_a_core():
 
 @pytest.mark.parametrize("folder", ["heads", "modifiers", "repulsion", "memory"])
 def test_what_stands_beside_an_attention_has_a_row(folder):
-    named = {name.removeprefix(f"{folder}/") for name in re.findall("`([^`]*)`", row(f"{folder}/", "[^`]*"))}
+    (row,) = named(f"{folder}/")
     fragments = {path.stem for path in (ROOT / "conf" / folder).glob("*.yaml")}
-    assert named == {name for name in fragments if not name.startswith("lm_")} - {"as_released"}
+    expected = {name for name in fragments if not name.startswith("lm_")} - {"as_released"}
+    assert {name.removeprefix(f"{folder}/") for name in row} == expected

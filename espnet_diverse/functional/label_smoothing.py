@@ -43,7 +43,7 @@ class _SmoothedDivergence(torch.autograd.Function):
     @staticmethod
     def forward(ctx, scores: Tensor, targets: Tensor, smoothing: float) -> Tensor:
         c, s = 1 - smoothing, smoothing / (scores.size(1) - 1)
-        sums = [(x.logsumexp(1), x.sum(1)) for x in map(in_full_precision, scores.split(_rows(scores)))]
+        sums = [(x.logsumexp(1), x.sum(1)) for x in map(in_full_precision, scores.split(rows_in_cache(scores)))]
         normaliser, total = (torch.cat(parts) for parts in zip(*sums, strict=True))
         entropy = c * math.log(c) + (smoothing * math.log(s) if s else 0.0)
         ctx.save_for_backward(scores, targets, normaliser)
@@ -58,7 +58,7 @@ class _SmoothedDivergence(torch.autograd.Function):
         c, s = ctx.shares
         result = torch.empty_like(scores)
         columns = (column.unsqueeze(1) for column in (targets, normaliser, gradient))
-        parts = (tensor.split(_rows(scores)) for tensor in (result, scores, *columns))
+        parts = (tensor.split(rows_in_cache(scores)) for tensor in (result, scores, *columns))
         for out, x, t, logarithm, upstream in zip(*parts, strict=True):
             p = (in_full_precision(x) - logarithm).exp_()
             p.sub_(s).scatter_add_(1, t, p.new_full((len(p), 1), s - c))
@@ -66,6 +66,6 @@ class _SmoothedDivergence(torch.autograd.Function):
         return result, None, None
 
 
-def _rows(scores: Tensor) -> int:
-    """Return the number of rows to process at a time: on a CPU as many as fit its cache."""
+def rows_in_cache(scores: Tensor) -> int:
+    """Return the number of rows of scores (N, V) to process at a time: on a CPU as many as fit its cache."""
     return max(1, len(scores) if scores.is_cuda else CACHED // scores.size(1))

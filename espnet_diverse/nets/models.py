@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from inspect import signature
 from math import inf
-from typing import Any
 
 from espnet2.asr.espnet_model import ESPnetASRModel
 from espnet2.lm.espnet_model import ESPnetLanguageModel
@@ -12,15 +11,16 @@ from espnet2.s2t.espnet_ctc_model import ESPnetS2TCTCModel
 from espnet2.s2t.espnet_model import ESPnetS2TModel
 from espnet2.st.espnet_model import ESPnetSTModel
 from espnet2.torch_utils.device_funcs import force_gatherable
-from torch import Tensor, nn
+from torch import Tensor
 
 from espnet_diverse.conditions import CONDITIONS
 from espnet_diverse.errors import ConfigError
-from espnet_diverse.functional.label_smoothing import smoothed_divergence
 from espnet_diverse.functional.sentence_ends import add_sos_eos
 from espnet_diverse.nets.adapter import freeze_base
 from espnet_diverse.nets.classification.sentence_classifier import ClassificationModel
 from espnet_diverse.nets.gradient_balance import gradient_ratios, is_due
+from espnet_diverse.nets.losses.consistency import Branches, add_consistency, doubled, doubled_conditions
+from espnet_diverse.nets.losses.label_smoothing import replace_losses
 from espnet_diverse.nets.processes import token_count
 from espnet_diverse.nets.replace_attention import signature_with
 from espnet_diverse.option_checks import Rule
@@ -31,7 +31,7 @@ from espnet_diverse.upstream.layers import th_accuracy
 #: Statistics of attention modules are computed in the first training batch of an epoch and in each so many after it.
 STATISTICS_INTERVAL = 10
 
-_OURS = {"conditions": None, "auxiliary_factor": 1.0, "balance_interval": 500}
+_OURS = {"conditions": None, "auxiliary_factor": 1.0, "balance_interval": 500, "consistency": None}
 
 
 class Diverse:
@@ -57,7 +57,14 @@ class Diverse:
     #: Number of tokens of a sentence that the loss has besides those of its text: the end of the sentence.
     end_tokens = 1
 
-    def __init__(self, *args, auxiliary_factor: float = 1.0, balance_interval: int = 500, **options):
+    def __init__(
+        self,
+        *args,
+        auxiliary_factor: float = 1.0,
+        balance_interval: int = 500,
+        consistency: Mapping | None = None,
+        **options,
+    ):
         conditions = options.pop("conditions", None)
         super().__init__(*args, **options)
         self.conditions = conditions or {}
@@ -69,6 +76,7 @@ class Diverse:
         by_token = self._has_attention_loss() and any(loss.normalize_length for loss in losses)
         self.loss_per_token = self.loss_per_token or by_token
         replace_losses(self)  # type: ignore[arg-type]  # a mixin: a module, with ESPnet's class in the bases
+        self.consistency = add_consistency(self, consistency, self._branches())  # type: ignore[arg-type]
         freeze_base(self)  # type: ignore[arg-type]  # no effect without adapters
 
     def forward(self, *args, **kwargs) -> tuple[Tensor, dict[str, Tensor | None], Tensor]:
@@ -81,20 +89,26 @@ class Diverse:
 
         Returns:
             Loss (1,), statistics of (1,) each, and weight (1,), as ESPnet's model. The statistics also have
-            `loss_task`, the loss of ESPnet's model alone, `aux_<name>` for each loss of the attention modules, the
-            statistics of those modules (in training every `STATISTICS_INTERVAL` batches), and in the training batches
-            that measure it `gradient_<name>`: the norm of the gradient of that loss relative to that of the task's loss
-            (see `nets/gradient_balance.py`).
+            `loss_task`, the loss of ESPnet's model alone, `aux_<name>` for each loss of the attention modules and, in
+            training, of consistency, the statistics of those modules (in training every `STATISTICS_INTERVAL` batches),
+            and in the training batches that measure it `gradient_<name>`: the norm of the gradient of a loss of the
+            attention modules relative to that of the task's loss (see `nets/gradient_balance.py`). With consistency the
+            loss of the task is the mean over both passes.
         """
+        outer = current()
+        known = outer.conditions
+        if paired := self.consistency is not None and self.training:  # type: ignore[attr-defined]
+            args, kwargs, known = doubled(args), doubled(kwargs), doubled_conditions(known)
         indices = {condition: kwargs.pop(condition)[:, 0] for condition in CONDITIONS if condition in kwargs}
         for condition in indices:
             kwargs.pop(f"{condition}_lengths", None)
-        outer = current()
+        known = known | indices
         due, count = self._statistics_are_due(), outer.token_count
-        with scope(outer.conditions | indices, outer.keep_attention, statistics=due, token_count=count) as shared:
+        with scope(known, outer.keep_attention, statistics=due, token_count=count, paired=paired) as shared:
             loss, stats, weight = super().forward(*args, **kwargs)  # type: ignore[misc]
         stats["loss_task"] = loss.detach()
         auxiliary = shared.losses()
+        consistent = self.consistency.take(auxiliary) if self.consistency else {}
         if auxiliary:  # all processes of a training have them or none: the scale may need the counts of the others
             scale = self._auxiliary_scale(args, kwargs)
             auxiliary = {name: scale * value for name, value in auxiliary.items()}
@@ -102,9 +116,14 @@ class Diverse:
         if auxiliary and is_due(self, self.balance_interval):  # type: ignore[arg-type]
             ratios = gradient_ratios(self, loss, auxiliary)  # type: ignore[arg-type]
             added |= {f"gradient_{name}": ratio for name, ratio in ratios.items()}
-        loss = loss + sum(auxiliary.values())
+        added |= {f"aux_{name}": value.detach() for name, value in consistent.items()}
+        loss = loss + sum(auxiliary.values()) + sum(consistent.values())
         stats["loss"] = loss.detach()
-        return loss, stats | force_gatherable(added, loss.device), weight
+        return loss, stats | force_gatherable(added, loss.device), weight // 2 if paired else weight
+
+    def _branches(self) -> Branches | None:
+        """Return the losses that consistency may apply to; None where the model supports none."""
+        return None
 
     def _statistics_are_due(self) -> bool:
         """Return whether statistics are computed in a batch, as in every batch of evaluation."""
@@ -137,41 +156,15 @@ class Diverse:
         return self.auxiliary_factor * sentences / count
 
 
-class LabelSmoothingLoss(nn.Module):
-    """Divergence of predictions from smoothed targets, summed over tokens; faster than ESPnet's, and needs less memory.
-
-    Args:
-        ignored: Index of padding, which is ignored.
-        smoothing: Total probability of all wrong classes.
-        by_token: Whether to divide by the number of tokens, see `processes.token_count`; otherwise by the number of
-            sequences.
-    """
-
-    def __init__(self, ignored: int, smoothing: float, by_token: bool):
-        super().__init__()
-        self.ignored, self.smoothing, self.by_token = ignored, smoothing, by_token
-
-    def forward(self, scores: Tensor, targets: Tensor) -> Tensor:
-        """Compute the loss () of scores (B, T, V) and targets (B, T)."""
-        padding = (targets == self.ignored).flatten()
-        classes = targets.flatten().masked_fill(padding, 0)
-        divergence = smoothed_divergence(scores.flatten(0, 1), classes, self.smoothing)
-        number = token_count((~padding).sum(), len(targets)) if self.by_token else len(targets)
-        return divergence.masked_fill(padding, 0).sum() / number
-
-
-def replace_losses(model: nn.Module) -> None:
-    """Replace each label smoothing loss of ESPnet that `model` has as an attribute by ours."""
-    theirs: Any  # ESPnet has no types
-    for name, theirs in model.named_children():
-        if type(theirs) is EspnetLabelSmoothingLoss and theirs.smoothing < 1:
-            setattr(model, name, LabelSmoothingLoss(theirs.padding_idx, theirs.smoothing, theirs.normalize_length))
-
-
 class DiverseASRModel(Diverse, ESPnetASRModel):
     """Speech recognition by CTC and attention."""
 
     __signature__ = signature_with(ESPnetASRModel, **_OURS)
+
+    def _branches(self) -> Branches | None:
+        if self.use_transducer_decoder or self.use_linear_decoder:
+            return None
+        return Branches({"criterion_att": 1 - self.ctc_weight}, {"ctc": self.ctc_weight})
 
 
 class DiverseSTModel(Diverse, ESPnetSTModel):
@@ -201,6 +194,14 @@ class DiverseSTModel(Diverse, ESPnetSTModel):
         """Return whether an attention decoder translates; one that recognises the source beside it has other tokens."""
         return self.st_mtlalpha < 1 and not self.st_use_transducer_decoder
 
+    def _branches(self) -> Branches | None:
+        """Return the losses of the translation and of the recognition of the source beside it."""
+        if self.st_use_transducer_decoder:
+            return None
+        own, source = 1 - self.asr_weight - self.mt_weight, self.asr_weight
+        decoders = {"criterion_st": own * (1 - self.st_mtlalpha), "criterion_asr": source * (1 - self.mtlalpha)}
+        return Branches(decoders, {"st_ctc": own * self.st_mtlalpha, "ctc": source * self.mtlalpha})
+
 
 class DiverseMTModel(Diverse, ESPnetMTModel):
     """Text translation.
@@ -219,6 +220,9 @@ class DiverseMTModel(Diverse, ESPnetMTModel):
     def __init__(self, *args, report_bleu: bool = False, **options):
         _check_shared(options)
         super().__init__(*args, report_bleu=report_bleu, **options)
+
+    def _branches(self) -> Branches | None:
+        return Branches({"criterion_mt": 1.0}, {})
 
     # ESPnet's two methods, with our `add_sos_eos`: it has no loop that makes the CPU wait for the GPU.
 
@@ -254,6 +258,9 @@ class DiverseS2TModel(Diverse, ESPnetS2TModel):
     """Multitask speech to text (OWSM)."""
 
     __signature__ = signature_with(ESPnetS2TModel, **_OURS)
+
+    def _branches(self) -> Branches | None:
+        return Branches({"criterion_att": 1 - self.ctc_weight}, {"ctc": self.ctc_weight})
 
 
 class DiverseS2TCTCModel(Diverse, ESPnetS2TCTCModel):

@@ -15,6 +15,7 @@ from espnet_diverse.errors import ConfigError
 from espnet_diverse.nets import DECODERS, ENCODERS, LANGUAGE_MODELS, PROMPTED_ENCODERS
 from espnet_diverse.nets.adapter import AdapterOptions
 from espnet_diverse.nets.condition_rows import read_options
+from espnet_diverse.nets.losses.consistency import consistency_options
 from espnet_diverse.nets.memory import MEMORIES, memory_options
 from espnet_diverse.nets.start_tag import StartTagOptions
 from espnet_diverse.option_checks import read as read_dataclass
@@ -125,7 +126,7 @@ def _check_section(config: Config, section: str, cls: type) -> None:
 
 
 def _check_parts(config: Config, section: str) -> None:
-    """Check the options of the parts of one of our nets, for example of `encoder_conf.attention`."""
+    """Check the options of the parts of one of our nets or models, for example of `encoder_conf.attention`."""
     for part, read in _PARTS.items():
         options = (config.get(section) or {}).get(part)
         if options is None:
@@ -157,5 +158,6 @@ _PARTS = {
     "start_tag": partial(read_options, StartTagOptions, "start_tag"),
     "flow": lambda options: read_dataclass(FlowOptions, options, "flow"),
     "memory": memory_options,
+    "consistency": consistency_options,
 }
-"""Parts of our nets that have options, and what reads them."""
+"""Parts of our nets and models that have options, and what reads them."""

@@ -6,13 +6,11 @@ import torch
 from espnet2.mt import espnet_model
 from espnet2.mt.espnet_model import ESPnetMTModel
 from references.espnet_twin import PROMPTED
-from torch import nn
 
 from espnet_diverse.errors import ConfigError
-from espnet_diverse.nets.models import MODELS, Diverse, LabelSmoothingLoss, replace_losses
+from espnet_diverse.nets.models import MODELS, Diverse
 from espnet_diverse.runs.tasks import TASKS
 from espnet_diverse.scope import current, scope
-from espnet_diverse.upstream.layers import LabelSmoothingLoss as Theirs
 
 TOKENS = ["<blank>", "<unk>", "a", "b", "<sos>", "<eos>", "<sop>", "<na>", "<sos/eos>"]
 ENCODER = {"output_size": 8, "attention_heads": 2, "linear_units": 8, "num_blocks": 1}
@@ -257,24 +255,3 @@ def test_statistics_of_attention_are_those_of_every_tenth_batch_from_the_first_o
         module.training = True
     assert ["clusters" in model(torch.ones(1))[1] for _ in range(2)] == [True, False]
     assert all("aux_kl" in model(torch.ones(1))[1] for _ in range(2))
-
-
-@pytest.mark.parametrize("by_token", [False, True])
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_loss_and_gradient_are_espnets(by_token, smoothing):
-    generator = torch.manual_seed(2)
-    scores = torch.randn(3, 5, 11, generator=generator, dtype=torch.float64)
-    targets = torch.randint(0, 11, (3, 5), generator=generator)
-    targets[0, 3:] = targets[2, 1:] = -1
-    model = nn.Module()
-    model.criterion = theirs = Theirs(11, -1, smoothing, by_token)
-    replace_losses(model)
-    assert type(model.criterion) is LabelSmoothingLoss and not model.state_dict()
-    losses, gradients = [], []
-    for loss in (theirs, model.criterion):
-        x = scores.clone().requires_grad_()
-        losses.append(loss(x, targets))
-        losses[-1].backward()
-        gradients.append(x.grad)
-    torch.testing.assert_close(*losses, atol=1e-12, rtol=0)
-    torch.testing.assert_close(*gradients, atol=1e-12, rtol=0)

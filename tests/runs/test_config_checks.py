@@ -15,6 +15,7 @@ def test_the_shared_fragments_are_accepted():
         for attention in ("softmax", "sma", "sdma"):
             check(ASRTask, merge([f"model/{model}", f"attention/{attention}", "update/adam_noam_25k"]))
     check(ASRTask, merge(["model/tiny", "attention/sma", "losses/disagreement", "repulsion/svgd"]))
+    check(ASRTask, merge(["model/tiny", "losses/r_drop", "losses/cr_ctc"]))
 
 
 @pytest.mark.parametrize(
@@ -60,6 +61,7 @@ def test_a_key_in_a_file_is_refused_with_file_and_line(tmp_path):
         ("encoder_conf", "  attention:\n    disagreement:\n      of: output\n      weigth: 8\n", 5, "weight"),
         ("encoder_conf", "  adapter:\n    by: lang\n    botleneck: 8\n", 4, "bottleneck"),
         ("decoder_conf", "  start_tag:\n    by: lang\n    condition: 8\n", 4, "conditions"),
+        ("model_conf", "  consistency:\n    r_dorp: 1.0\n", 3, "r_drop"),
     ],
 )
 def test_a_nested_key_is_refused_with_file_and_line(tmp_path, section, text, line, said):

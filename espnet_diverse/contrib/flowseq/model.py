@@ -72,6 +72,9 @@ class FlowMTModel(DiverseMTModel):
         bleu = self.mt_error_calculator and self.mt_error_calculator(scores.argmax(-1).cpu(), ys_pad.cpu())
         return loss, self._accuracy(scores, ys_pad), bleu
 
+    def _branches(self) -> None:
+        """Support no consistency: predictions differ by the posterior that was sampled, too."""
+
     def _weight(self) -> float | Tensor:
         """Weight of the divergence."""
         done = self.updates(self.decoder.to_mean.weight)

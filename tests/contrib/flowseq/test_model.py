@@ -51,6 +51,11 @@ def losses(model, seed=1):
     return loss, stats
 
 
+def test_consistency_of_two_passes_is_refused():
+    with pytest.raises(ConfigError, match="^consistency does not fit FlowMTModel or its decoder"):
+        build(model_conf={"consistency": {"r_drop": 1.0}})
+
+
 @pytest.mark.parametrize("by_token", [True, False])
 def test_the_loss_is_minus_the_bound(by_token):
     conf = {"kl_updates": 0, "lsm_weight": 0.1, "length_normalized_loss": by_token}
