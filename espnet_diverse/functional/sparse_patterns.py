@@ -19,6 +19,10 @@ from torch import Tensor
 from espnet_diverse.functional.block_sparse import Blocks
 
 
+_LEAST = 32
+"""Least size of a block of queries: the keys of smaller blocks take longer to gather than more scores to compute."""
+
+
 class Pattern(Protocol):
     """A sparse pattern of self-attention."""
 
@@ -63,11 +67,11 @@ class Sliding:
         return seen if self.causal else seen | (query < self.first)
 
     def blocks(self, time: int, lengths: Tensor) -> Blocks:
-        """See `Pattern.blocks`. Positions that are equal modulo r form a sequence of their own, cut in blocks of w."""
+        """See `Pattern.blocks`. Positions that are equal modulo r form a sequence of their own, in blocks of w."""
         stride, device = self.dilation, lengths.device
         steps = -(-time // stride)
         window = min(self.window, steps)
-        size = max(window, 1)
+        size = min(max(window, _LEAST), steps)
         starts = torch.arange(0, steps, size, device=device)
         span = size + window * (1 if self.causal else 2)
         queries = starts.unsqueeze(-1) + torch.arange(size, device=device)
