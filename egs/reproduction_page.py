@@ -201,6 +201,21 @@ def counts(papers: Mapping[str, Sequence[Claim]]) -> Iterator[str]:
     yield f"Of {found.total()} claims, {', '.join(said[:-1])} and {said[-1]}."
 
 
+def overview(text: str, papers: Mapping[str, Sequence[Claim]]) -> Iterator[str]:
+    """Yield the lines of the table of verdicts, with the headings of the page above the table of each paper."""
+    yield f"| paper | {' | '.join(VERDICTS)} |"
+    yield "|---" * (len(VERDICTS) + 1) + "|"
+    for paper, claims in papers.items():
+        heading = re.findall(r"^## (.+)$", text.partition(_begin(paper))[0], flags=re.MULTILINE)[-1:] or [paper]
+        found = Counter(claim.verdict for claim in claims)
+        numbers = " | ".join(str(found[verdict] or "") for verdict in VERDICTS)
+        yield f"| [{heading[0]}](#{anchor(heading[0])}) | {numbers} |"
+
+
+def _begin(name: str) -> str:
+    return f"<!-- {name}, by egs/reproduction_page.py -->\n"
+
+
 def page(text: str, papers: Mapping[str, Sequence[Claim]], path: Path) -> str:
     """The page with new tables.
 
@@ -209,9 +224,10 @@ def page(text: str, papers: Mapping[str, Sequence[Claim]], path: Path) -> str:
         papers: The claims of each paper.
         path: The name of the page in messages.
     """
-    parts = {"counts": counts(papers)} | {paper: table(paper, claims) for paper, claims in papers.items()}
+    parts = {"counts": counts(papers), "overview": overview(text, papers)}
+    parts |= {paper: table(paper, claims) for paper, claims in papers.items()}
     for name, lines in parts.items():
-        begin = f"<!-- {name}, by egs/reproduction_page.py -->\n"
+        begin = _begin(name)
         head, found, rest = text.partition(begin)
         _, ended, tail = rest.partition("<!-- end -->\n")
         if not found or not ended:

@@ -18,7 +18,11 @@ VERDICTS = re.findall(r"^\| ([\w ]+) \| [^|]+ \|$", PAGE.split("\n## ")[0], flag
 PAPERS = yaml.safe_load((EGS / "claims.yaml").read_text(encoding="utf-8"))
 TRIED = [one["claim"] for claims in PAPERS.values() for one in claims if one["verdict"] != "not tried"]
 SECTIONS = dict(re.findall(r"^### (.+)\n((?:(?!^##+ ).*\n?)*)", PAGE, flags=re.MULTILINE))
-ROWS = [[cell.strip() for cell in line.strip("|").split("|")] for line in PAGE.splitlines() if line.startswith("| [")]
+ROWS = [
+    [cell.strip() for cell in line.strip("|").split("|")]
+    for line in PAGE[PAGE.index("\n## ") :].splitlines()
+    if line.startswith("| [")
+]
 RUNS = [
     f"{experiment}/{name}/{seed}"
     for experiment, shared in yaml.safe_load((EGS / "reproduce.yaml").read_text(encoding="utf-8")).items()
