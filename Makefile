@@ -54,6 +54,7 @@ lint: $(VENV)/.ready
 	$(BIN)/mypy
 
 docs: $(VENV)/.ready  ## The documentation into build/docs; a link or name that leads nowhere is an error.
+	$(BIN)/python egs/reproduction_page.py --check
 	$(BIN)/mkdocs build --strict
 
 trust: $(VENV)/.ready  ## Long proofs.
