@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-#: Queries of a block of `triangular_attention`.
+#: Queries of a block of `_in_blocks`.
 _BLOCK = 128
 
 ONE_KEY: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
@@ -88,7 +88,7 @@ def one_key_attention(name: str, v: Tensor, length: Tensor, mask: Tensor | None 
 def triangular_attention(
     q: Tensor, k: Tensor, v: Tensor, forward: bool, mask: Tensor | None = None, dropout: float = 0.0
 ) -> Tensor:
-    """Compute softmax attention of the patterns forward and backward in blocks of queries, half of all scores.
+    """Compute softmax attention of the patterns forward and backward with half of all scores.
 
     Args:
         q: Queries (B, H, T, D).
@@ -99,8 +99,38 @@ def triangular_attention(
         dropout: Dropout rate of the weights.
 
     Returns:
-        Context (B, H, T, D), zero for queries that may attend to nothing.
+        Context (B, H, T, D), without meaning at padding.
     """
+    if dropout or not (mask is None or _is_padded_at_the_end(mask)):
+        return _in_blocks(q, k, v, forward, mask, dropout)
+    if forward:
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    order = _backwards(q, mask)
+    context = F.scaled_dot_product_attention(*(_in_order(x, order) for x in (q, k, v)), is_causal=True)
+    return _in_order(context, order)
+
+
+def _is_padded_at_the_end(mask: Tensor) -> bool:
+    """Return whether a mask excludes just the ends of sequences; on a GPU, which would wait for it, never."""
+    return not mask.is_cuda and mask.size(-2) == 1 and bool((mask[..., 1:] <= mask[..., :-1]).all())
+
+
+def _backwards(x: Tensor, mask: Tensor | None) -> Tensor:
+    """Return the positions of x (B, H, T, D) from the last to the first, padding in its place: (B or 1, T)."""
+    position = torch.arange(x.size(2), device=x.device)
+    if mask is None:
+        return position.flip(0).unsqueeze(0)
+    length = mask[:, 0, 0].sum(-1, keepdim=True)
+    return torch.where(position < length, length - 1 - position, position)
+
+
+def _in_order(x: Tensor, order: Tensor) -> Tensor:
+    """Gather the positions of x (B, H, T, D) in an order (B or 1, T) that is its own inverse."""
+    return x.gather(2, order[:, None, :, None].expand(len(x), x.size(1), -1, x.size(3)))
+
+
+def _in_blocks(q: Tensor, k: Tensor, v: Tensor, forward: bool, mask: Tensor | None, dropout: float) -> Tensor:
+    """Compute `triangular_attention` for blocks of queries and the keys that any of a block may attend to."""
     time, parts = q.size(2), []
     position = torch.arange(time, device=q.device)
     if mask is not None:

@@ -18,7 +18,6 @@ from torch import Tensor
 
 from espnet_diverse.functional.block_sparse import Blocks
 
-
 _LEAST = 32
 """Least size of a block of queries: the keys of smaller blocks take longer to gather than more scores to compute."""
 
@@ -67,7 +66,7 @@ class Sliding:
         return seen if self.causal else seen | (query < self.first)
 
     def blocks(self, time: int, lengths: Tensor) -> Blocks:
-        """See `Pattern.blocks`. Positions that are equal modulo r form a sequence of their own, in blocks of w."""
+        """See `Pattern.blocks`. Positions equal modulo r form a sequence of their own, in blocks of w or more."""
         stride, device = self.dilation, lengths.device
         steps = -(-time // stride)
         window = min(self.window, steps)

@@ -4,7 +4,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from espnet_diverse.functional.head_patterns import ONE_KEY, allowed_pairs, one_key_attention, triangular_attention
+from espnet_diverse.functional.head_patterns import (
+    ONE_KEY,
+    _in_blocks,
+    allowed_pairs,
+    one_key_attention,
+    triangular_attention,
+)
 
 TIME, LENGTHS = 6, [6, 4]
 LOOPS = {
@@ -60,7 +66,9 @@ def test_attention_of_a_pattern_is_softmax_over_its_pairs(name, masked, monkeypa
         found = one_key_attention(name, v, torch.tensor(lengths), mask)
     else:
         found = triangular_attention(q, k, v, name == "forward", mask)
-    torch.testing.assert_close(found, expected)
+        torch.testing.assert_close(_in_blocks(q, k, v, name == "forward", mask, 0.0), expected)
+    for b, n in enumerate(lengths):
+        torch.testing.assert_close(found[b, :, :n], expected[b, :, :n])
 
 
 def test_gradients():
@@ -68,6 +76,15 @@ def test_gradients():
     mask = torch.arange(5) < torch.tensor([5, 3]).view(2, 1, 1, 1)
     assert torch.autograd.gradcheck(lambda *x: triangular_attention(*x, True, mask), (q, k, v))
     assert torch.autograd.gradcheck(lambda x: one_key_attention("next", x, torch.tensor([5, 3]), mask), (v,))
+
+
+def test_dropout_is_computed_in_blocks():
+    torch.manual_seed(0)
+    q, k, v = (x.detach() for x in heads())
+    dropped = triangular_attention(q, k, v, True, dropout=0.5)
+    assert not torch.allclose(dropped, triangular_attention(q, k, v, True))
+    alone = dropped[:, :, 0] / v[:, :, 0]  # its own key, kept and doubled, or dropped
+    assert set(alone.round(decimals=6).unique().tolist()) == {0.0, 2.0}
 
 
 def test_dropout_removes_the_one_key_of_a_query():

@@ -51,7 +51,9 @@ def _by_pattern(heads: Heads, patterns: HeadPatterns) -> Tensor:
     """Compute the context (B, H, T, D) of self-attention pattern by pattern, with the pairs that each needs."""
     context, lengths = torch.empty_like(heads.v), heads.lengths()
     for pattern, members in patterns.groups().items():
-        q, k, v = (x[:, members] for x in (heads.q, heads.k, heads.v))
+        adjacent = members == list(range(members[0], members[-1] + 1))
+        chosen = slice(members[0], members[-1] + 1) if adjacent else members  # a slice copies nothing
+        q, k, v = (x[:, chosen] for x in (heads.q, heads.k, heads.v))
         if pattern.name in ONE_KEY:
             some = one_key_attention(pattern.name, v, lengths, heads.mask, heads.dropout)
         elif pattern.name == "window":
