@@ -67,7 +67,7 @@ def work(args: argparse.Namespace, waiting: Sequence[Run], given: dict[str, str]
             sys.exit(f"error: {run.label} needs a corpus; give --corpus {name}=DIR, or leave it out by --only")
     programs = Programs(GRACE)
     with programs.stopping(args.minutes):
-        return Walk(waiting, args.results, programs, args.jobs).work()
+        return Walk(waiting, args.results, programs, args.jobs, compares=True).work()
 
 
 def main() -> int:

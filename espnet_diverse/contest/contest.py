@@ -147,7 +147,8 @@ def behind(
     lost = -lost if lower_is_better(first.metric) else lost
     if math.isnan(lost) or lost <= points:
         return None
-    return f"{lost:.1f} points behind {baseline} on {data_set} with {len(seeds)} seeds, and {points:g} were allowed"
+    counted = f"{len(seeds)} seed{'s' * (len(seeds) > 1)}"
+    return f"{lost:.1f} points behind {baseline} on {data_set} with {counted}, and {points:g} were allowed"
 
 
 def _dropped(contest: Contest, conduct: Conduct, runs: Sequence[Run]) -> list[str]:

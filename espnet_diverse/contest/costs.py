@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from espnet_diverse.contest.programs import FINISHED, Programs
+from espnet_diverse.contest.programs import FINISHED, Ended, Programs
 from espnet_diverse.contest.runs import Run
 from espnet_diverse.data.files.atomic_files import write_text
 from espnet_diverse.errors import ModelError, TrainingError
@@ -62,14 +62,17 @@ def measure(runs: Sequence[Run], programs: Programs, path: Path, updates: int) -
         TrainingError: A trial failed; its log is named.
     """
     costs = read_costs(path)
+    trials: dict[str, tuple[Path, Ended]] = {}
     for run in runs:
         if run.name not in costs:
             print(f"{run.name}: timing {2 * updates} batches", flush=True)
-            cost = _measured(run, programs, updates)
-            if cost is None:
+            trials[run.name] = _tried(run, programs, updates)
+            if programs.stopped:
                 return None
-            costs[run.name] = cost
-            write_text(path, json.dumps({name: asdict(each) for name, each in costs.items()}, indent=1) + "\n")
+    for name, (folder, ended) in trials.items():  # after all of them, see `Ended.memory`
+        costs[name] = _read(folder, ended.seconds, ended.memory)
+        shutil.rmtree(folder)
+    write_text(path, json.dumps({name: asdict(each) for name, each in costs.items()}, indent=1) + "\n")
     return costs
 
 
@@ -87,21 +90,21 @@ def read_costs(path: Path) -> dict[str, Cost]:
         raise ModelError(f"{path}: is damaged ({error}); delete it, and the methods are timed again") from error
 
 
-def _measured(run: Run, programs: Programs, updates: int) -> Cost | None:
-    """The cost of the method of a run; None if the programs were stopped."""
+def _tried(run: Run, programs: Programs, updates: int) -> tuple[Path, Ended]:
+    """The folder of the trial of a method, and how it ended.
+
+    Raises:
+        TrainingError: It failed.
+    """
     command, folder = run.trial(updates)
     log = folder.with_name(f"{folder.name}.log")
     shutil.rmtree(folder, ignore_errors=True)
     ended = programs.run(run.preparation(), run.place, log)
     if ended.code in FINISHED:
         ended = programs.run(command, run.place, log)
-    if programs.stopped:
-        return None
-    if ended.code not in FINISHED:
+    if ended.code not in FINISHED and not programs.stopped:
         raise TrainingError(f"the trial of {run.name} failed; its log is {log}")
-    cost = _read(folder, ended.seconds, ended.memory)
-    shutil.rmtree(folder)
-    return cost
+    return folder, ended
 
 
 def _read(folder: Path, seconds: float, memory: int) -> Cost:

@@ -30,7 +30,8 @@ class Ended:
     Attributes:
         code: Its exit code, or -N after signal N.
         seconds: Seconds that it took.
-        memory: Peak resident memory in bytes of the largest of its processes.
+        memory: Peak resident memory in bytes of the largest of its processes; Linux begins to count at that of the
+            process that starts it.
     """
 
     code: int

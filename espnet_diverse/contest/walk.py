@@ -23,6 +23,7 @@ class Walk:
         jobs: Number of runs at the same time.
         leave_out: Called before a run with it and the scores so far; a reason to leave the run out, or None. With it,
             the runs of a seed begin when all of the seed before have ended.
+        compares: Whether each run is scored once more against the baseline of its seed, where that was decoded before.
     """
 
     def __init__(
@@ -32,9 +33,10 @@ class Walk:
         programs: Programs,
         jobs: int = 1,
         leave_out: Callable[[Run, Sequence[dict[str, str]]], str | None] | None = None,
+        compares: bool = False,
     ):
         self.runs, self.results, self.programs, self.jobs = runs, results, programs, jobs
-        self.leave_out = leave_out
+        self.leave_out, self.compares = leave_out, compares
         self._preparing = threading.Lock()
 
     def work(self) -> int:
@@ -83,7 +85,7 @@ class Walk:
         with self._preparing:  # of data that the runs of an experiment share
             code = execute(run.preparation())
         code = code or execute(run.command())
-        for comparison in [] if code else run.comparisons():
+        for comparison in run.comparisons() if self.compares and not code else ():
             code = code or execute(comparison)
         if code:
             return code

@@ -108,8 +108,8 @@ ALONE = Difference("luna", {0: 1.0}, by_seed={0: 1.0})
         (
             [OPEN, TIGHT],
             "bleu",
-            "3 methods, 2 seeds, BLEU on test: no method is shown to differ from softmax, and being better by up to 2.4 "
-            "or worse by up to 2.6 is not excluded.",
+            "3 methods, 2 seeds, BLEU on test: no method is shown to differ from softmax, and being better by up to "
+            "2.4 or worse by up to 2.6 is not excluded.",
         ),
         (
             [OPEN],
@@ -120,8 +120,8 @@ ALONE = Difference("luna", {0: 1.0}, by_seed={0: 1.0})
         (
             [BETTER, OPEN, TIGHT],
             "bleu",
-            "4 methods, 2 seeds, BLEU on test: sdma is better than softmax, by 0.8 to 3.4; sma and window are not shown "
-            "to differ from softmax, and being better by up to 2.4 or worse by up to 2.6 is not excluded.",
+            "4 methods, 2 seeds, BLEU on test: sdma is better than softmax, by 0.8 to 3.4; sma and window are not "
+            "shown to differ from softmax, and being better by up to 2.4 or worse by up to 2.6 is not excluded.",
         ),
         (
             [ALONE],

@@ -1,6 +1,7 @@
 """The redundancy of heads: which runs are analysed, and what is read."""
 
 import json
+from pathlib import Path
 
 from espnet_diverse.contest.programs import Ended, Programs
 from espnet_diverse.contest.redundant_heads import analyse, read_redundancy
@@ -22,8 +23,6 @@ class Analyses(Programs):
         place = command[command.index("--output_dir") + 1]
         if "luna" in place:
             return Ended(1)
-        from pathlib import Path
-
         Path(place).mkdir(parents=True)
         content = {"redundancy": {"encoder": MEASURED, "cross": MEASURED, "mean": MEASURED}}
         (Path(place) / "analysis.json").write_text(json.dumps(content))

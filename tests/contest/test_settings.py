@@ -4,16 +4,17 @@ from pathlib import Path
 
 import pytest
 import yaml
+from references.markdown import ROOT
 
 from espnet_diverse.contest.settings import Budget, Contest, methods, recipe_config
 from espnet_diverse.errors import ConfigError
-from references.markdown import ROOT
 
 SHARED = {
     **{"config": "base.yaml", "metric": "cer", "sets": ["dev", "test"], "decode_config": "decode/joint", "task": "asr"},
     **{"tokens_dir": None, "token_type": "char", "vocab_size": None, "train": "train", "valid": "dev"},
     **{"average_number": 3, "nj": 1, "ngpu": 0, "cluster": ""},
 }
+FREE = Budget()
 BASE = {"max_epoch": 4, "accum_grad": 2, "best_model_criterion": [["valid", "loss", "min"]]}
 
 
@@ -22,7 +23,7 @@ def contest(tmp_path, monkeypatch):
     """contest(base=..., method=..., settings of Contest) -> a contest of two methods, in the working directory."""
     monkeypatch.chdir(tmp_path)
 
-    def make(base=BASE, method="{}", common=(), budget=Budget(), seeds=(0, 1), **changes):
+    def make(base=BASE, method="{}", common=(), budget=FREE, seeds=(0, 1), **changes):
         Path("base.yaml").write_text(yaml.safe_dump(base))
         Path("old.yaml").write_text("{}")
         Path("new.yaml").write_text(method)
@@ -79,7 +80,7 @@ def test_all_runs_of_a_seed_come_before_the_next_and_have_one_budget(contest):
     [
         ({"budget": Budget(updates=30)}, "--updates 30 cannot be shared by 4 epochs of equal length; give a multiple"),
         ({"base": {"accum_grad": 1}}, "no budget: the configuration has no max_epoch; give --epochs or --updates"),
-        ({"base": {**BASE, "patience": 3}}, "base.yaml:6: patience 3 would end some methods before others; remove it"),
+        ({"base": {**BASE, "patience": 3}}, "base.yaml:7: patience 3 would end some methods before others; remove it"),
         ({"method": "max_epoch: 9"}, "new.yaml:1: method new has max_epoch 9, and old 4; all methods need one budget"),
         ({"method": "batch_bins: 9"}, "new.yaml:1: method new has batch_bins 9, and old None"),
     ],
@@ -101,12 +102,12 @@ def test_a_contest_goes_on_with_its_own_settings_alone(contest):
     contest().keep()
     contest(seeds=(0, 1, 2), sets=["dev", "test", "more"], nj=4).keep()  # more seeds, sets and jobs are no change
     for changed, text in (
-        (contest(budget=Budget(epochs=5)), "this contest was begun with another budget.epochs: None -> 5"),
-        (contest(method="grad_clip: 2"), "this contest was begun with another new.grad_clip: not set -> 2"),
-        (contest(metric="wer"), "this contest was begun with another shared.metric: cer -> wer"),
+        ({"budget": Budget(epochs=5)}, "this contest was begun with another budget.epochs: None -> 5"),
+        ({"method": "grad_clip: 2"}, "this contest was begun with another new.grad_clip: not set -> 2"),
+        ({"metric": "wer"}, "this contest was begun with another shared.metric: cer -> wer"),
     ):
         with pytest.raises(ConfigError) as refused:
-            changed.keep()
+            contest(**changed).keep()
         assert text in str(refused.value) and "give the former value, or another --output_dir" in str(refused.value)
 
 
@@ -115,12 +116,12 @@ def test_methods_may_come_later_but_the_baseline_stays(contest, tmp_path):
     first.keep()
     (tmp_path / "third.yaml").write_text("{}")
     more = methods(["old.yaml", "third.yaml"], None, [])
-    Contest(first.output_dir, more, (0,), SHARED, Budget(), data_dir=Path("data")).keep()
+    Contest(first.output_dir, more, (0,), SHARED, FREE, data_dir=Path("data")).keep()
     kept = yaml.safe_load((first.output_dir / "contest.yaml").read_text())
     assert list(kept["methods"]) == ["old", "new", "third"]
     turned = methods(["new.yaml", "old.yaml"], None, [])
     with pytest.raises(ConfigError, match="another baseline: old -> new"):
-        Contest(first.output_dir, turned, (0,), SHARED, Budget(), data_dir=Path("data")).keep()
+        Contest(first.output_dir, turned, (0,), SHARED, FREE, data_dir=Path("data")).keep()
 
 
 def test_the_configuration_of_a_recipe_has_a_place_for_the_attention(tmp_path):
