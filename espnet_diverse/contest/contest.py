@@ -21,7 +21,7 @@ from espnet_diverse.scoring.metric import Metric
 
 @dataclass(frozen=True)
 class Conduct(Options):
-    """How a contest is carried out; none of it changes the score of a run.
+    """Options of carrying out a contest; none of them changes the score of a run.
 
     Attributes:
         jobs: Number of runs at the same time.

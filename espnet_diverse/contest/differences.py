@@ -161,9 +161,9 @@ def conclusion(differences: Sequence[Difference], metric: str, data_set: str) ->
 
 
 def _shown_part(each: Difference, baseline: str, metric: str) -> str:
-    low, high = sorted(abs(bound) for bound in each.over_seeds or ())
+    bounds = [abs(bound) for bound in (*(each.over_seeds or ()), *(each.over_sentences or ()))]
     word = "better" if (each.mean < 0) == lower_is_better(metric) else "worse"
-    return f"{each.method} is {word} than {baseline}, by {low:.1f} to {high:.1f}"
+    return f"{each.method} is {word} than {baseline}, by {min(bounds):.1f} to {max(bounds):.1f}"
 
 
 def _open_part(left: Sequence[Difference], baseline: str, is_all: bool, metric: str) -> str:

@@ -37,7 +37,12 @@ def draw_forest(differences: Sequence[Difference], metric: str, data_set: str, p
         if each.by_seed:
             axes.plot([each.mean], [row], "D", color="black", markersize=5, zorder=3)
             axes.annotate(
-                f"{each.mean:+.1f}", (each.mean, row), (0, 12), textcoords="offset points", ha="center", fontsize=9
+                f"{each.mean:+.1f}".replace("-", "−"),
+                (each.mean, row),
+                (0, 12),
+                textcoords="offset points",
+                ha="center",
+                fontsize=9,
             )
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.4, -0.75)

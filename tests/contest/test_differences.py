@@ -94,7 +94,7 @@ def test_scores_of_another_set_or_metric_are_not_taken(tmp_path):
 
 BASE = Difference("softmax", {0: 20.0, 1: 21.0})
 TWO = {"scores": {0: 1.0, 1: 1.0}}
-BETTER = Difference("sdma", **TWO, by_seed={0: 2.0, 1: 2.2}, over_seeds=(0.8, 3.4), over_sentences=(1.0, 3.0))
+BETTER = Difference("sdma", **TWO, by_seed={0: 2.0, 1: 2.2}, over_seeds=(0.8, 3.4), over_sentences=(0.9, 3.6))
 OPEN = Difference("sma", **TWO, by_seed={0: 0.1, 1: -0.3}, over_seeds=(-2.6, 2.4), over_sentences=(-0.5, 0.3))
 TIGHT = Difference("window", **TWO, by_seed={0: 0.3, 1: 0.31}, over_seeds=(0.2, 0.4), over_sentences=(-1.0, 1.5))
 ALONE = Difference("luna", {0: 1.0}, by_seed={0: 1.0})
@@ -103,8 +103,8 @@ ALONE = Difference("luna", {0: 1.0}, by_seed={0: 1.0})
 @pytest.mark.parametrize(
     ("others", "metric", "said"),
     [
-        ([BETTER], "bleu", "2 methods, 2 seeds, BLEU on test: sdma is better than softmax, by 0.8 to 3.4."),
-        ([BETTER], "cer", "2 methods, 2 seeds, CER on test: sdma is worse than softmax, by 0.8 to 3.4."),
+        ([BETTER], "bleu", "2 methods, 2 seeds, BLEU on test: sdma is better than softmax, by 0.8 to 3.6."),
+        ([BETTER], "cer", "2 methods, 2 seeds, CER on test: sdma is worse than softmax, by 0.8 to 3.6."),
         (
             [OPEN, TIGHT],
             "bleu",
@@ -120,7 +120,7 @@ ALONE = Difference("luna", {0: 1.0}, by_seed={0: 1.0})
         (
             [BETTER, OPEN, TIGHT],
             "bleu",
-            "4 methods, 2 seeds, BLEU on test: sdma is better than softmax, by 0.8 to 3.4; sma and window are not "
+            "4 methods, 2 seeds, BLEU on test: sdma is better than softmax, by 0.8 to 3.6; sma and window are not "
             "shown to differ from softmax, and being better by up to 2.4 or worse by up to 2.6 is not excluded.",
         ),
         (
@@ -143,4 +143,4 @@ def test_one_sentence_says_what_can_be_said_and_what_cannot(others, metric, said
 
 def test_a_method_with_one_seed_is_named_beside_others_with_more():
     said = conclusion([BASE, BETTER, ALONE], "bleu", "test")
-    assert said.endswith("by 0.8 to 3.4; nothing can be said of luna, with fewer than two seeds.")
+    assert said.endswith("by 0.8 to 3.6; nothing can be said of luna, with fewer than two seeds.")

@@ -164,7 +164,7 @@ def _of_recipe(args: argparse.Namespace) -> list[str]:
 
 
 def _shared(args: argparse.Namespace, task: str) -> dict:
-    """What the runs share, see `DataRun`."""
+    """Settings that the runs share, see `DataRun`."""
     names = ("tokens_dir", "token_type", "vocab_size", "average_number", "nj", "ngpu", "cluster")
     shared = {name: getattr(args, name) for name in names}
     shared |= {"task": task, "train": args.train_set, "valid": args.valid_set, "sets": args.test_sets}
