@@ -43,7 +43,8 @@ class Document:
     def picture(self, path: Path, caption: str) -> None:
         """Add a PNG file of the folder of pictures."""
         self._page.picture(path, caption)
-        self._lines += [f"![{caption}]({self._pictures}/{path.name})", "", caption, ""]
+        title = caption.partition(".")[0]
+        self._lines += [f"![{title}]({self._pictures}/{path.name})", "", caption, ""]
 
     def write(self, path: Path) -> None:
         """Write both, `path` with .html and with .md."""

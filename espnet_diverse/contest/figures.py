@@ -15,7 +15,8 @@ from espnet_diverse.contest.differences import Difference
 from espnet_diverse.contest.redundant_heads import KINDS
 from espnet_diverse.contest.scores import lower_is_better
 
-_WIDTH, _DPI = 5.4, 160  # inches; 5.4 inches of 10 points are 7 points on a phone of 390 pixels
+_WIDTH, _DPI = 4.4, 180  # inches; letters of 10 points have 11 pixels on a phone that is 390 pixels wide
+_SMALL = 9  # points
 _SEEDS, _SENTENCES = "#1f5fa8", "#d1660a"
 _REACH = 3.0  # an interval that is longer than this many times the spread of all else is cut, with an arrow
 
@@ -36,14 +37,10 @@ def draw_forest(differences: Sequence[Difference], metric: str, data_set: str, p
         axes.plot(list(each.by_seed.values()), [row + 0.14] * len(each.by_seed), "|", color="black", markersize=9)
         if each.by_seed:
             axes.plot([each.mean], [row], "D", color="black", markersize=5, zorder=3)
-            axes.annotate(
-                f"{each.mean:+.1f}".replace("-", "−"),
-                (each.mean, row),
-                (0, 12),
-                textcoords="offset points",
-                ha="center",
-                fontsize=9,
-            )
+            shown = f"{each.mean:+.1f}".replace("-", "−")
+            box = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
+            place = {"textcoords": "offset points", "ha": "center", "fontsize": _SMALL, "bbox": box}
+            axes.annotate(shown, (each.mean, row), (0, 13), **place)
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.4, -0.75)
     axes.set_xlim(-reach * 1.08, reach * 1.08)
@@ -51,7 +48,7 @@ def draw_forest(differences: Sequence[Difference], metric: str, data_set: str, p
     axes.set_xlabel(f"{metric.upper()} minus that of {baseline.method} ({arrow})")
     axes.set_title(f"{data_set}: difference from {baseline.method}", fontsize=11)
     axes.grid(axis="x", alpha=0.3)
-    figure.legend(handles=_forest_legend(), loc="outside lower center", ncols=2, frameon=False, fontsize=9)
+    figure.legend(handles=_forest_legend(), loc="outside lower center", ncols=2, frameon=False, fontsize=_SMALL)
     figure.savefig(path, dpi=_DPI)
 
 
@@ -86,10 +83,13 @@ def draw_costs(
 ) -> None:
     """Draw the mean score of each method against the time of a batch, the memory and the number of parameters."""
     shown = [(number, each) for number, each in enumerate(differences) if each.method in costs and each.scores]
+    unit, title = (
+        (1e6, "millions") if all(costs[each.method].parameters >= 1e6 for _, each in shown) else (1e3, "thousands")
+    )
     panels = (
         ("time of a batch in training (ms)", lambda cost: 1e3 * cost.step),
         ("peak memory in training (GB)", lambda cost: cost.memory),
-        ("parameters (millions)", lambda cost: cost.parameters / 1e6),
+        (f"parameters ({title})", lambda cost: cost.parameters / unit),
     )
     figure = Figure(figsize=(_WIDTH, 7.6 + 0.28 * math.ceil(len(shown) / 2)), layout="constrained")
     figure.suptitle(f"{metric.upper()} on {data_set} against costs", fontsize=11)
@@ -100,9 +100,10 @@ def draw_costs(
             mean = statistics.mean(scores)
             axes.plot([x], [mean], _marker(number), color=_colour(number), markersize=8, label=each.method)
         axes.set_xlabel(label)
-        axes.set_ylabel(f"{metric.upper()} ({'lower' if lower_is_better(metric) else 'higher'} is better)", fontsize=9)
+        axes.set_ylabel(f"{metric.upper()} ({'low' if lower_is_better(metric) else 'high'} is good)", fontsize=_SMALL)
         axes.margins(x=0.15, y=0.15)
         axes.ticklabel_format(useOffset=False)
+        axes.xaxis.get_major_locator().set_params(nbins=4)
         axes.grid(alpha=0.3)
     _method_legend(figure, axes)
     figure.savefig(path, dpi=_DPI)
@@ -146,15 +147,15 @@ def draw_redundancy(measured: Mapping[str, Mapping[str, Mapping[str, float | Non
     axes.set_yticks(range(len(measured)), list(measured))
     axes.set_ylim(len(measured) - 0.5, -0.5)
     axes.set_xlim(-0.02, 1.02)
-    axes.set_xlabel("redundancy of heads, LR / log2 H (0: all differ; 1: all alike)")
+    axes.set_xlabel("LR / log2 H (0: heads differ, 1: all alike)")
     axes.grid(alpha=0.3)
-    figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=9)
+    figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=_SMALL)
     figure.savefig(path, dpi=_DPI)
 
 
 def _method_legend(figure: Figure, axes: Axes) -> None:
     handles, labels = axes.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False, fontsize=9)
+    figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False, fontsize=_SMALL)
 
 
 def _colour(number: int) -> str:

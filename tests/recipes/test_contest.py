@@ -1,4 +1,4 @@
-"""A contest of three attentions with two seeds on the synthetic Aishell corpus, killed while it trains, and gone on with.
+"""A contest of three attentions with two seeds on the synthetic Aishell corpus, killed while it trains, and resumed.
 
 `make recipes` runs it: six trainings, each in a process of its own.
 """
@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -17,7 +18,7 @@ METHODS = ["attention/softmax", "attention/sma", "attention/window"]
 
 
 def start(recipes, log):
-    environment = {**os.environ, "PATH": f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}"}
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     words = [*METHODS, "--recipe", "egs/aishell/asr1", "--config", "model/tiny,{},conf/demo.yaml", "--epochs", "1"]
     words += ["--recipe_options", "--corpus synthetic --corpus_size tiny", "--test_sets", "test", "--seeds", "0", "1"]
     words += ["--output_dir", "out/which", "--average_number", "1", "--timing", "1", "--analyse", "2"]
