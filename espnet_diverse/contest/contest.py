@@ -57,6 +57,7 @@ def carry_out(contest: Contest, conduct: Conduct, metric: Metric | None, only: s
             process carries out the same contest.
     """
     runs = contest.runs()
+    contest.check_data()
     with folder_lock(contest.output_dir):
         contest.keep()
         if only == "report":
@@ -163,6 +164,8 @@ def _dropped(contest: Contest, conduct: Conduct, runs: Sequence[Run]) -> list[st
 
 def _analysed(contest: Contest, conduct: Conduct, runs: Sequence[Run], programs: Programs) -> list[str]:
     """Analyse the heads of the first finished run of each method; return a note where that failed."""
+    if contest.shared["task"] == "lm":  # `analyse` is for encoders and decoders
+        return []
     waiting = missing(runs, read_results(contest.results))
     firsts = {run.name: run for run in reversed(runs) if run not in waiting}
     if not (conduct.utterances and firsts) or programs.stopped:

@@ -103,7 +103,8 @@ def _tried(run: Run, programs: Programs, updates: int) -> tuple[Path, Ended]:
     if ended.code in FINISHED:
         ended = programs.run(command, run.place, log)
     if ended.code not in FINISHED and not programs.stopped:
-        raise TrainingError(f"the trial of {run.name} failed; its log is {log}")
+        last = log.read_text(encoding="utf-8", errors="replace").strip().rpartition("\n")[2]
+        raise TrainingError(f"the trial of {run.name} failed; its log, {log}, ends: {last}")
     return folder, ended
 
 

@@ -16,9 +16,10 @@ import yaml
 from espnet_diverse.contest.data_runs import DataRun
 from espnet_diverse.contest.runs import RUN_KEYS, RecipeRun, Run, check_keys
 from espnet_diverse.data.files.atomic_files import write_text
-from espnet_diverse.errors import ConfigError
+from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.runs.config import CONF_DIR, Config, differences, merge
 from espnet_diverse.runs.criteria import preferred_metrics
+from espnet_diverse.stage_cache import is_data_directory
 from espnet_diverse.untrusted.foreign_yaml import read_yaml
 
 RECORD = "contest.yaml"
@@ -194,6 +195,16 @@ class Contest:
             settings = {**each, "set": [*each["set"], *self.budget.changes(configs[name])]}
             runs += [self._run(shared, name, seed, settings) for seed in each.get("seeds", self.seeds)]
         return sorted(runs, key=lambda run: run.seed)
+
+    def check_data(self) -> None:
+        """Check that there are data directories of all sets; those of a recipe are made by it.
+
+        Raises:
+            DataError: One is missing.
+        """
+        for name in (self.shared["train"], self.shared["valid"], *self.shared["sets"]) if self.data_dir else ():
+            if not is_data_directory(self.data_dir / name):
+                raise DataError(f"{self.data_dir / name}: is no data directory; name the sets of {self.data_dir}")
 
     def _run(self, shared: Mapping[str, Any], name: str, seed: int, settings: Mapping[str, Any]) -> Run:
         if self.recipe is None:

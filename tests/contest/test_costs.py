@@ -53,7 +53,12 @@ def test_a_trial_is_read_and_deleted_and_not_made_again(tiny_run, tmp_path):
 
 
 def test_a_trial_that_fails_is_named_with_its_log(tiny_run, tmp_path):
-    with pytest.raises(TrainingError, match="the trial of old failed; its log is .*mine_old_trial.log"):
+    log = tmp_path / "exp" / "mine_old_trial.log"
+    log.parent.mkdir()
+    log.write_text("begins\nerror: there is no such key\n")
+    with pytest.raises(
+        TrainingError, match=f"the trial of old failed; its log, {log}, ends: error: there is no such key$"
+    ):
         measure([run(tmp_path)], Trials(tiny_run.model_dir, code=1), tmp_path / "costs.json", updates=5)
 
 

@@ -102,6 +102,7 @@ def test_there_is_no_report_of_nothing(here, capsys):
     [
         ("--recipe x", "give the data: either --data_dir, the folder of data directories, or --recipe"),
         ("--seeds 1 1", "--seeds 1 1: a seed is given twice; give each once"),
+        ("--test_sets dev tset", "data/tset: is no data directory; name the sets of data"),
         ("--jobs 0", "jobs must be at least 1, but is 0"),
         ("--nj 0", "--nj 0: must be 1 or more"),
         ("--minutes 0", "minutes must be above 0, but is 0.0"),
