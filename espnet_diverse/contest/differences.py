@@ -151,6 +151,8 @@ def conclusion(differences: Sequence[Difference], metric: str, data_set: str) ->
         return f"{begin}no method has a seed together with {baseline.method}, so nothing can be compared yet."
     if seeds == 1:
         return f"{begin}nothing can be said of differences, as other seeds may give other ones; give two seeds or more."
+    if not any(difference for each in others for difference in each.by_seed.values()):
+        return f"{begin}all scores equal those of {baseline.method}, as those of models that have learned nothing do."
     shown = [each for each in others if each.is_shown()]
     parts = [_shown_part(each, baseline.method, metric) for each in shown]
     if left := [each for each in others if each.over_seeds is not None and not each.is_shown()]:

@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -59,8 +60,9 @@ class Programs:
     def run(self, command: Sequence[str], folder: Path, log: Path) -> Ended:
         """Run a program until all its processes have closed their output, which is added to a log.
 
-        It has one thread unless OMP_NUM_THREADS is set. Where an earlier call was killed and its program with the same
-        log runs still, that is waited for; such a program ends as soon as it finds that nobody reads its output.
+        It has one thread unless OMP_NUM_THREADS is set, and finds the espnet-diverse of this Python first. Where an
+        earlier call was killed and its program with the same log runs still, that is waited for; such a program ends as
+        soon as it finds that nobody reads its output.
 
         Args:
             command: The command line.
@@ -127,7 +129,7 @@ class Programs:
     def _start(self, command: Sequence[str], folder: Path, held: int) -> subprocess.Popen | None:
         """Start a program that keeps the lock `held` as long as it runs; None where none starts any more."""
         pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-        settings = {"cwd": folder, "env": {"OMP_NUM_THREADS": "1", **os.environ}, "start_new_session": True}
+        settings = {"cwd": folder, "env": _environment(), "start_new_session": True}
         with self._lock:
             if self.stopped:
                 return None
@@ -140,6 +142,14 @@ class Programs:
             for process in self._running:
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, number)
+
+
+def _environment() -> dict[str, str]:
+    variables = {"OMP_NUM_THREADS": "1", **os.environ}
+    programs = Path(sys.executable).parent
+    if (programs / "espnet-diverse").is_file():
+        variables["PATH"] = f"{programs}{os.pathsep}{variables.get('PATH', os.defpath)}"
+    return variables
 
 
 class _BusyError(UserError):

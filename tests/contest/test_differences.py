@@ -124,6 +124,12 @@ ALONE = Difference("luna", {0: 1.0}, by_seed={0: 1.0})
             "shown to differ from softmax, and being better by up to 2.4 or worse by up to 2.6 is not excluded.",
         ),
         (
+            [Difference("luna", {0: 0.0, 1: 0.0}, {0: 0.0, 1: 0.0}, (0.0, 0.0), (0.0, 0.0), 1.0)],
+            "bleu",
+            "2 methods, 2 seeds, BLEU on test: all scores equal those of softmax, as those of models that have learned "
+            "nothing do.",
+        ),
+        (
             [ALONE],
             "cer",
             "2 methods, 1 seed, CER on test: nothing can be said of differences, as other seeds may give other ones; "

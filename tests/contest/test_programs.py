@@ -8,6 +8,7 @@ import threading
 import time
 
 import pytest
+from references.recipes import PROGRAM
 
 from espnet_diverse.contest.programs import STOPPED, Programs
 
@@ -71,6 +72,12 @@ def test_the_program_of_a_killed_call_is_waited_for(tmp_path, capfd):
     assert Programs().run(look, tmp_path, tmp_path / "log").code == 0
     assert (tmp_path / "log").read_text() == "True\n"
     assert f"{tmp_path / 'log'}: waiting for the program that an earlier call has left" in capfd.readouterr().out
+
+
+def test_recipes_find_the_program_of_this_python(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    ended = Programs().run(["sh", "-c", "command -v espnet-diverse"], tmp_path, tmp_path / "log")
+    assert ended.code == 0 and (tmp_path / "log").read_text().strip() == str(PROGRAM)
 
 
 def test_nothing_starts_after_a_stop(tmp_path):
