@@ -17,6 +17,7 @@ from espnet_diverse.contest.scores import lower_is_better
 
 _WIDTH, _DPI = 4.4, 180  # inches; letters of 10 points have 11 pixels on a phone that is 390 pixels wide
 _SMALL = 9  # points
+_LINES = ("-", "--", "-.", ":")
 _SEEDS, _SENTENCES = "#1f5fa8", "#d1660a"
 _REACH = 3.0  # an interval that is longer than this many times the spread of all else is cut, with an arrow
 
@@ -122,7 +123,8 @@ def draw_curves(curves: Sequence[Curves], methods: Sequence[str], path: Path) ->
             colour = _colour(number)
             axes.fill_between(epochs, list(map(min, columns)), list(map(max, columns)), color=colour, alpha=0.15)
             marker = _marker(number) if len(epochs) < 30 else ""
-            axes.plot(epochs, means, color=colour, marker=marker, markersize=5, label=method)
+            line = _LINES[number % len(_LINES)]  # where two curves are one, both can be seen
+            axes.plot(epochs, means, line, color=colour, marker=marker, markersize=5, label=method)
         axes.set_xlabel("epoch")
         axes.set_ylabel(f"{each.title}, validation")
         axes.xaxis.get_major_locator().set_params(integer=True)

@@ -142,8 +142,8 @@ def _cost_section(
     for each in differences:
         if cost := costs.get(each.method):
             ratio = f"{cost.step / baseline.step:.2f}" if baseline else ""
-            size = f"{cost.parameters / 1e6:.2f} M"
-            rows.append([each.method, f"{1e3 * cost.step:.1f}", ratio, f"{cost.memory:.2f}", size])
+            times = [f"{1e3 * cost.step:.1f}", ratio]
+            rows.append([each.method, *times, f"{cost.memory:.2f}", f"{cost.parameters:,}"])
     document.table(("method", "ms a batch", "ratio", "memory (GB)", "parameters"), rows)
     document.paragraph("Memory is the peak of the GPU, or that of the whole process on a CPU, with all libraries.")
 
