@@ -57,7 +57,6 @@ def carry_out(contest: Contest, conduct: Conduct, metric: Metric | None, only: s
             process carries out the same contest.
     """
     runs = contest.runs()
-    contest.check_data()
     with folder_lock(contest.output_dir):
         contest.keep()
         if only == "report":

@@ -112,8 +112,11 @@ def run(args: argparse.Namespace) -> int:
     check_nj(args.nj)
     conduct = Conduct(args.jobs, args.minutes, args.timing, args.analyse, args.drop_behind)
     contest = _contest(args)
+    metric = _metric(contest)
+    if not args.only_report:
+        _check_configurations(contest)
     only = "times" if args.dry_run else "report" if args.only_report else ""
-    return carry_out(contest, conduct, _metric(contest), only)
+    return carry_out(contest, conduct, metric, only)
 
 
 def _contest(args: argparse.Namespace) -> "Contest":
@@ -173,6 +176,23 @@ def _shared(args: argparse.Namespace, task: str) -> dict:
     if args.decode_config or args.recipe is None:
         shared["decode_config"] = args.decode_config or "decode/joint"
     return shared
+
+
+def _check_configurations(contest: "Contest") -> None:
+    """Check the configurations of all methods before the first one is trained."""
+    from contextlib import chdir
+
+    runs = {run.name: run for run in contest.runs()}
+    contest.check_data()
+    from espnet_diverse.training.config.early_check import check_early
+
+    task = {"nar": "mt"}.get(contest.shared["task"], contest.shared["task"])
+    with chdir(contest.recipe or Path.cwd()):
+        for name, run in runs.items():
+            try:
+                check_early(run.config.split(","), run.settings["set"], task)
+            except ConfigError as error:
+                raise ConfigError(f"method {name}: {error}") from error
 
 
 def _metric(contest: "Contest") -> "Metric | None":

@@ -35,6 +35,7 @@ def here(tiny_run, tmp_path, monkeypatch):
     for name, source in (("train", tiny_run.train_dir), ("dev", tiny_run.valid_dir), ("test", tiny_run.test_dir)):
         Path("data", name).symlink_to(source)
     Path("small.yaml").write_text(yaml.safe_dump(SMALL))
+    Path("typo.yaml").write_text("encoder_conf:\n  output_sise: 16\n")
     calls: list[list[str]] = []
 
     def run_here(self, command, folder, log):
@@ -103,6 +104,7 @@ def test_there_is_no_report_of_nothing(here, capsys):
         ("--recipe x", "give the data: either --data_dir, the folder of data directories, or --recipe"),
         ("--seeds 1 1", "--seeds 1 1: a seed is given twice; give each once"),
         ("--test_sets dev tset", "data/tset: is no data directory; name the sets of data"),
+        ("wrong=typo.yaml", "method wrong: typo.yaml:2: unknown option 'encoder_conf.output_sise'; did you mean"),
         ("--jobs 0", "jobs must be at least 1, but is 0"),
         ("--nj 0", "--nj 0: must be 1 or more"),
         ("--minutes 0", "minutes must be above 0, but is 0.0"),
