@@ -47,9 +47,7 @@ def _add_data(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--token_type", default="char", help="its type: char, bpe or unigram (default: char)")
     group.add_argument("--vocab_size", type=int, help="its number of tokens (bpe and unigram only)")
     group.add_argument("--recipe", type=Path, metavar="DIR", help="folder of a recipe, such as egs/aishell/asr1")
-    group.add_argument(
-        "--recipe_options", default="", metavar="WORDS", help="options of its run.sh, such as '--corpus synthetic'"
-    )
+    group.add_argument("--recipe_options", default="", metavar="WORDS", help="options of its run.sh, in quotes")
 
 
 def _add_budget(parser: argparse.ArgumentParser) -> None:
@@ -80,7 +78,7 @@ def _add_scores(parser: argparse.ArgumentParser) -> None:
         "--metric", help="metric (default: cer, of translation bleu, of language models word_perplexity)"
     )
     group.add_argument(
-        "--score_options", default="", metavar="WORDS", help="options of scoring, such as '--normalise wer'"
+        "--score_options", default="", metavar="WORDS", help="further options of `espnet-diverse score`, in quotes"
     )
     group.add_argument(
         "--analyse", type=int, default=20, metavar="N", help="utterances to analyse heads on; 0 for none (default: 20)"
