@@ -119,11 +119,18 @@ class DataRun(Run):
             if self.metric in NOT_SCORED:
                 yield "decode", ["perplexity", *model, *place]
                 continue
-            search = ["--config", self.shared["decode_config"], "--nj", str(self.shared["nj"]), *self._cluster()]
-            yield "decode", ["decode", *model, *place, *search]
+            yield "decode", ["decode", *model, *place, *self._search()]
             texts = ["--reference", str(data / "text"), "--hypothesis", str(folder / "text")]
             options = ["--metric", self.metric, *shlex.split(self.shared.get("score_options", ""))]
             yield "score", ["score", *texts, "--output_dir", str(folder), *options]
+
+    def _search(self) -> list[str]:
+        """Options of the search: those that were given, or its defaults; without a norm short translations win."""
+        if "decode_config" in self.shared:
+            options = ["--config", self.shared["decode_config"]]
+        else:
+            options = ["--length_penalty", "1.0"] if self.shared["task"] == "mt" else []
+        return [*options, "--nj", str(self.shared["nj"]), *self._cluster()]
 
     def _cluster(self) -> list[str]:
         return ["--cluster", self.shared["cluster"]] if self.shared["cluster"] else []

@@ -97,6 +97,15 @@ def test_a_run_of_a_recipe_is_a_call_of_it(tmp_path):
     assert recipe_run(tmp_path).preparation()[-2:] == ["--stop_stage", "tokens"]
 
 
+def test_without_a_search_it_is_that_of_the_command_with_a_norm_of_length_for_text(tmp_path):
+    shared = {key: value for key, value in OF_DATA.items() if key != "decode_config"}
+    for task, norm in (("mt", ["--length_penalty", "1.0"]), ("asr", [])):
+        run = DataRun("mine", {**shared, "task": task}, "sdma", 3, SETTINGS, Path("data"), tmp_path)
+        decode = plan(run.command())[2][1]
+        assert decode[decode.index("cpu") + 1 :] == [*norm, "--nj", "2"]
+        assert value(decode, "--output_dir") == str(run.folder / "decode" / "dev")
+
+
 @pytest.mark.parametrize(
     ("source", "options", "folder"),
     [

@@ -72,8 +72,8 @@ def _add_scores(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--test_sets", nargs="+", default=["dev", "test"], help="sets to decode and score (default: dev test)"
     )
-    group.add_argument("--decode_config", metavar="A,B", help="fragments of the search (default: decode/joint)")
-    group.add_argument("--average_number", type=int, default=3, help="number of epochs to average (default: 3)")
+    group.add_argument("--decode_config", metavar="A,B", help="fragments of the search (default: its defaults)")
+    group.add_argument("--average_number", type=int, help="number of epochs to average (default: 3, or the recipe's)")
     group.add_argument(
         "--metric", help="metric (default: cer, of translation bleu, of language models word_perplexity)"
     )
@@ -160,19 +160,21 @@ def _refuse_of_data(args: argparse.Namespace) -> None:
 
 def _of_recipe(args: argparse.Namespace) -> list[str]:
     """Options of run.sh that this command has too."""
-    words = ["--nj", str(args.nj), "--ngpu", str(args.ngpu), "--average_number", str(args.average_number)]
+    words = ["--nj", str(args.nj), "--ngpu", str(args.ngpu)]
+    if args.average_number is not None:
+        words += ["--average_number", str(args.average_number)]
     return [*words, *(["--cluster", args.cluster] if args.cluster else [])]
 
 
 def _shared(args: argparse.Namespace, task: str) -> dict:
     """Settings that the runs share, see `DataRun`."""
-    names = ("tokens_dir", "token_type", "vocab_size", "average_number", "nj", "ngpu", "cluster")
-    shared = {name: getattr(args, name) for name in names}
+    names = ("tokens_dir", "token_type", "vocab_size", "nj", "ngpu", "cluster")
+    shared = {name: getattr(args, name) for name in names} | {"average_number": args.average_number or 3}
     shared |= {"task": task, "train": args.train_set, "valid": args.valid_set, "sets": args.test_sets}
     if args.score_options:
         shared["score_options"] = args.score_options
-    if args.decode_config or args.recipe is None:
-        shared["decode_config"] = args.decode_config or "decode/joint"
+    if args.decode_config:
+        shared["decode_config"] = args.decode_config
     return shared
 
 
