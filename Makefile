@@ -20,7 +20,7 @@ test: $(VENV)/.ready lint  ## All tests but those of `make recipes`, 15 minutes 
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not trust and not recipes" --ignore tests/trust
 	$(BIN)/python -m pytest -m "not trust" tests/trust  # alone: they fork, which is safe in a process without threads
 
-recipes: $(VENV)/.ready  ## The recipes and benchmarks that `make test` leaves out, from end to end; 6 minutes on two cores.
+recipes: $(VENV)/.ready  ## The recipes and benchmarks that `make test` leaves out, from end to end; 8 minutes on two cores.
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m recipes tests/recipes tests/benchmarks
 
 # Tests of results that could depend on the CPU: its kernels choose the order of a sum by the shapes of their operands.

@@ -27,10 +27,12 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.transforms import blended_transform_factory
 from PIL import Image
-from run_table import EGS, read_results
 from scipy.stats import ttest_ind
 
+from espnet_diverse.contest.scores import read_results
 from espnet_diverse.data.files.atomic_files import write_text
+
+EGS = Path(__file__).resolve().parent
 
 VERDICTS = ("reproduced", "mostly", "not reproduced", "open", "not tried")
 METRICS = {"bleu": "BLEU", "cer": "CER", "wer": "WER", "word_perplexity": "perplexity"}

@@ -38,7 +38,7 @@ LAYERS = [
     {"training", "cluster"},
     {"decoding"},
     {"packing", "transcription", "analysis"},
-    {"inference"},
+    {"inference", "contest"},
     {"demo"},
     {"bin"},
 ]

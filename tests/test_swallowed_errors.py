@@ -23,7 +23,7 @@ KNOWN = {
         *("grouping.each_result: Exception", "inputs.files_of: ValueError", "measurements.survey: DataError"),
         *("recordings.Transcription._decode: Exception", "recordings.Transcription._read: Exception"),
         *("samples.read_samples: DataError", "translate._translated.one: DataError", "utterances.readable: Exception"),
-        *("validate._feature_size: DataError", "validate._hear: DataError"),
+        *("validate._feature_size: DataError", "validate._hear: DataError", "walk.Walk._make: ValueError"),
     ],
     "it becomes a row of the list of faults, which is refused as a whole": [
         *("kaldi._check: DataError", "kaldi._run: DataError", "mtedx._yaml_rows: DataError"),
@@ -41,6 +41,7 @@ KNOWN = {
         *(
             "pack._is_ours: ValueError",
             "run_files.make_vocabularies: UserError",
+            "scores._is_row: ValueError",
             "stage_cache.StageRecord._stored: ValueError",
         ),
         *("targets._written: ValueError", "targets._written: ValueError", "task_services._has_words: UserError"),

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from torch import nn
+
 from espnet_diverse.analysis.collect import attentions
 from espnet_diverse.errors import ConfigError, DataError, ModelError
 from espnet_diverse.runs.tasks import TASKS, read_config
@@ -80,8 +82,7 @@ def _tokens_per_second(path: Path) -> float | None:
 
 def _size(run: Path) -> dict[str, str | int]:
     """Return the fields of `System` that depend on the configuration alone; the weights are not read."""
-    config = read_config(run / "config.yaml")
-    model = TASKS[config.get("task", "asr")].build_whole_model(Namespace(**config))
+    model = _built(run)
     found = attentions(model)["encoder"]
     if not found:
         raise ModelError(f"{run}: its encoder has no attention heads to compare; leave the run out")
@@ -93,8 +94,27 @@ def _size(run: Path) -> dict[str, str | int]:
         "strategy": " + ".join(adapter + chosen) or "none",
         "heads": attention.h,
         "pool": selection.pool if selection else attention.h,
-        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "parameters": _count(model),
     }
+
+
+def count_parameters(run: Path) -> int:
+    """Number of parameters of the model of a run, including frozen ones; the weights are not read.
+
+    Raises:
+        ModelError: config.yaml is missing, or the model cannot be built.
+    """
+    return _count(_built(run))
+
+
+def _built(run: Path) -> nn.Module:
+    """Build the model of a run, with initial weights."""
+    config = read_config(run / "config.yaml")
+    return TASKS[config.get("task", "asr")].build_whole_model(Namespace(**config))
+
+
+def _count(model: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in model.parameters())
 
 
 def table(systems: Sequence[System], metric: str) -> str:

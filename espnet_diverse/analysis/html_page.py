@@ -9,6 +9,7 @@ from espnet_diverse.data.files.atomic_files import write_text
 
 _STYLE = """
 body { font: 16px/1.5 sans-serif; max-width: 76rem; margin: 2rem auto; padding: 0 1rem; color: #222; background: #fff; }
+body { overflow-wrap: anywhere; } table { overflow-wrap: normal; }
 p, dl, figcaption { max-width: 60rem; } dd { margin-bottom: .5rem; }
 h1, h2 { line-height: 1.2; } h2 { margin-top: 3rem; border-bottom: 1px solid #ccc; }
 table { border-collapse: collapse; margin: 1rem 0; }

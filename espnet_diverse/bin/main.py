@@ -40,6 +40,7 @@ COMMANDS = {
     "score": ("report.score", "score hypotheses against references"),
     "classify": ("use.classify", "classify texts; writes classes, confidences, accuracy and calibration"),
     "perplexity": ("use.perplexity", "compute the perplexity of texts under a language model"),
+    "contest": ("train.contest", "find out which attention is best on your data: train, score, compare, report"),
     "plan": ("train.plan", "run the stages of a recipe in one process and skip finished ones"),
     "figure": ("report.figure", "plot the attention heads of a model on one utterance, and head selection in training"),
     "analyse": ("report.analyse", "measure redundancy, clusters and queries of attention heads; writes an HTML report"),
@@ -51,9 +52,9 @@ COMMANDS = {
 
 _NO_READER = 141  # the exit code of a program that ends by SIGPIPE
 
-_CONTINUING = {"prepare", "train", "decode", "plan"}
-"""Commands that keep what an interrupted call has done: downloads, checkpoints, utterances, stages. The others begin
-anew."""
+_CONTINUING = {"prepare", "train", "decode", "plan", "contest"}
+"""Commands that keep what an interrupted call has done: downloads, checkpoints, utterances, stages, runs. The others
+begin anew."""
 
 
 _CHECKING = {"prepare", "train", "validate"}

@@ -81,7 +81,7 @@ class Walk:
     def __init__(self, folder: Path):
         self.folder, self.recipe, self.results = folder, folder / "some" / "mt1", folder / "reproduce.tsv"
         self.recipe.mkdir(parents=True)
-        for name in ("reproduce.py", "run_table.py"):
+        for name in ("reproduce.py",):
             shutil.copy(EGS / name, folder)
         (self.recipe / "run.sh").write_text(RUN_SH.replace("PYTHON", sys.executable))
         (self.recipe / "run.sh").chmod(0o755)

@@ -83,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
     from espnet_diverse.scoring.significance import Bootstrap
 
     check(args, {})
-    metrics = build_metrics(args.metric, args.count_spaces, args.normalise, args.tokenize, _embedder(args))
+    metrics = build_metrics(args.metric, args.count_spaces, args.normalise, args.tokenize, embedder(args))
     bootstrap = Bootstrap(args.samples, args.seed)
     _check_outputs(args)
     tables = _tables(args)
@@ -97,8 +97,12 @@ def run(args: argparse.Namespace) -> int:
     return 2 if any(system.missing for system in corpus.systems()) else 0
 
 
-def _embedder(args: argparse.Namespace) -> "Callable[[], Embedder] | None":
-    """A function that loads the encoder of bertscore, if one is given."""
+def embedder(args: argparse.Namespace) -> "Callable[[], Embedder] | None":
+    """A function that loads the encoder of bertscore, if one is given.
+
+    Raises:
+        ConfigError: A layer is given without an encoder.
+    """
     if args.bert_layer is not None and args.bert_path is None:
         raise ConfigError(f"--bert_layer {args.bert_layer} needs an encoder; give --bert_path PATH as well")
     if args.bert_path is None:

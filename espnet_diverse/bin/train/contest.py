@@ -1,0 +1,217 @@
+"""Find out which attention is best on your data: train several methods at equal budget, and compare them.
+
+METHOD is a list of configuration fragments joined by commas, such as attention/sdma, or NAME=FRAGMENTS; the first one
+is the baseline. All methods are trained with each seed, decoded and scored; contest.html and contest.md show their
+differences with intervals over seeds and over sentences, their costs, learning curves and the redundancy of their
+heads. The methods are first timed with a few batches, which tells how long the contest will take. A contest that was
+stopped or killed goes on with the same command: runs that are done are not trained again.
+"""
+
+import argparse
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from espnet_diverse.bin.options import options
+from espnet_diverse.errors import ConfigError
+
+if TYPE_CHECKING:
+    from espnet_diverse.contest.settings import Contest
+    from espnet_diverse.scoring.metric import Metric
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of this command."""
+    parser.add_argument("methods", nargs="*", metavar="METHOD", help="fragments of a method, or NAME=FRAGMENTS")
+    parser.add_argument(
+        "--runs",
+        type=Path,
+        metavar="FILE",
+        help="YAML of more methods by name, each with fragments, and perhaps set, seeds and init_param",
+    )
+    parser.add_argument("--output_dir", type=Path, required=True, help="directory of the contest")
+    options.add_config(parser, required=False)
+    _add_data(parser)
+    _add_budget(parser)
+    _add_scores(parser)
+    _add_conduct(parser)
+
+
+def _add_data(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("data", "of a folder of data directories, or of a recipe")
+    group.add_argument("--data_dir", type=Path, metavar="DIR", help="folder of the data directories of all sets")
+    group.add_argument("--task", choices=("asr", "st", "mt", "lm"), help="task of the models (default: asr)")
+    group.add_argument("--train_set", default="train", help="set to train on (default: train)")
+    group.add_argument("--valid_set", default="dev", help="set to validate on (default: dev)")
+    group.add_argument("--tokens_dir", type=Path, help="vocabulary (default: one is made of the training texts)")
+    group.add_argument("--token_type", default="char", help="its type: char, bpe or unigram (default: char)")
+    group.add_argument("--vocab_size", type=int, help="its number of tokens (bpe and unigram only)")
+    group.add_argument("--recipe", type=Path, metavar="DIR", help="folder of a recipe, such as egs/aishell/asr1")
+    group.add_argument("--recipe_options", default="", metavar="WORDS", help="options of its run.sh, in quotes")
+
+
+def _add_budget(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("budget", "the same for all methods")
+    group.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="seeds (default: 0 1 2)")
+    group.add_argument("--epochs", type=int, help="number of epochs (default: max_epoch of the configuration)")
+    group.add_argument("--updates", type=int, help="number of updates, which the epochs share")
+    group.add_argument(
+        "--patience", type=int, help="end a run after so many epochs without an improvement (default: never)"
+    )
+    group.add_argument(
+        "--drop_behind",
+        type=float,
+        metavar="POINTS",
+        help="give a method that is so far behind the baseline on the first of --test_sets no further seeds (default: "
+        "all get all seeds)",
+    )
+
+
+def _add_scores(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("decoding and scores")
+    group.add_argument(
+        "--test_sets", nargs="+", default=["dev", "test"], help="sets to decode and score (default: dev test)"
+    )
+    group.add_argument("--decode_config", metavar="A,B", help="fragments of the search (default: its defaults)")
+    group.add_argument("--average_number", type=int, help="number of epochs to average (default: 3, or the recipe's)")
+    group.add_argument(
+        "--metric", help="metric (default: cer, of translation bleu, of language models word_perplexity)"
+    )
+    group.add_argument(
+        "--score_options", default="", metavar="WORDS", help="further options of `espnet-diverse score`, in quotes"
+    )
+    group.add_argument(
+        "--analyse", type=int, default=20, metavar="N", help="utterances to analyse heads on; 0 for none (default: 20)"
+    )
+
+
+def _add_conduct(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("conduct")
+    group.add_argument("--jobs", type=int, default=1, help="runs at the same time (default: 1)")
+    group.add_argument("--nj", type=int, default=1, help="processes that decode a set on the CPU (default: 1)")
+    group.add_argument("--ngpu", type=int, default=0, help="GPUs of a run (default: 0)")
+    group.add_argument(
+        "--cluster", default="", metavar="NAME_OR_FILE", help="cluster for statistics and decoding, see docs/scale.md"
+    )
+    group.add_argument("--minutes", type=float, help="stop then; the same command goes on")
+    group.add_argument(
+        "--timing", type=int, default=10, metavar="N", help="batches to time a method with; 0 for none (default: 10)"
+    )
+    only = group.add_mutually_exclusive_group()
+    only.add_argument("--dry_run", action="store_true", help="only time the methods, and say how long it will take")
+    only.add_argument("--only_report", action="store_true", help="train nothing; write the report of what is done")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Carry out the contest."""
+    from espnet_diverse.bin.options.cluster_option import check_nj
+    from espnet_diverse.contest.contest import Conduct, carry_out
+
+    check_nj(args.nj)
+    conduct = Conduct(args.jobs, args.minutes, args.timing, args.analyse, args.drop_behind)
+    contest = _contest(args)
+    metric = _metric(contest)
+    if not args.only_report:
+        _check_configurations(contest)
+    only = "times" if args.dry_run else "report" if args.only_report else ""
+    return carry_out(contest, conduct, metric, only)
+
+
+def _contest(args: argparse.Namespace) -> "Contest":
+    from espnet_diverse.contest.settings import METRICS, Budget, Contest, methods, recipe_config
+
+    if (args.data_dir is None) == (args.recipe is None):
+        raise ConfigError("give the data: either --data_dir, the folder of data directories, or --recipe")
+    if args.recipe is None and not args.config:
+        raise ConfigError("give the configuration that all methods share, --config model/small,mine.yaml")
+    if len(set(args.seeds)) < len(args.seeds):
+        raise ConfigError(f"--seeds {' '.join(map(str, args.seeds))}: a seed is given twice; give each once")
+    task, words = args.task or "asr", shlex.split(args.recipe_options)
+    if args.recipe is not None:
+        _refuse_of_data(args)
+        task = args.recipe.resolve().name.rstrip("0123456789")
+        if task not in METRICS:
+            raise ConfigError(f"--recipe {args.recipe}: its task {task!r} has no contest; known: {' '.join(METRICS)}")
+        words += _of_recipe(args)
+    return Contest(
+        output_dir=args.output_dir,
+        methods=methods(args.methods, args.runs, args.set),
+        seeds=args.seeds,
+        shared=_shared(args, task)
+        | {
+            "config": args.config or recipe_config(args.recipe, "synthetic" in words),
+            "metric": args.metric or METRICS[task],
+        },
+        budget=Budget(args.epochs, args.updates, args.patience),
+        data_dir=args.data_dir,
+        recipe=args.recipe and args.recipe.resolve(),
+        recipe_options=words,
+    )
+
+
+def _refuse_of_data(args: argparse.Namespace) -> None:
+    """Refuse options of data directories beside a recipe, which has its own."""
+    given = {"task": None, "tokens_dir": None, "vocab_size": None, "token_type": "char"}
+    given |= {"train_set": "train", "valid_set": "dev"}
+    for name, default in given.items():
+        if getattr(args, name) != default:
+            raise ConfigError(f"--{name} is for --data_dir; with --recipe give --recipe_options '--{name} ...'")
+
+
+def _of_recipe(args: argparse.Namespace) -> list[str]:
+    """Options of run.sh that this command has too."""
+    words = ["--nj", str(args.nj), "--ngpu", str(args.ngpu)]
+    if args.average_number is not None:
+        words += ["--average_number", str(args.average_number)]
+    return [*words, *(["--cluster", args.cluster] if args.cluster else [])]
+
+
+def _shared(args: argparse.Namespace, task: str) -> dict:
+    """Settings that the runs share, see `DataRun`."""
+    names = ("tokens_dir", "token_type", "vocab_size", "nj", "ngpu", "cluster")
+    shared = {name: getattr(args, name) for name in names} | {"average_number": args.average_number or 3}
+    shared |= {"task": task, "train": args.train_set, "valid": args.valid_set, "sets": args.test_sets}
+    if args.score_options:
+        shared["score_options"] = args.score_options
+    if args.decode_config:
+        shared["decode_config"] = args.decode_config
+    return shared
+
+
+def _check_configurations(contest: "Contest") -> None:
+    """Check the configurations of all methods before the first one is trained."""
+    from contextlib import chdir
+
+    runs = {run.name: run for run in contest.runs()}
+    contest.check_data()
+    from espnet_diverse.training.config.early_check import check_early
+
+    task = {"nar": "mt"}.get(contest.shared["task"], contest.shared["task"])
+    with chdir(contest.recipe or Path.cwd()):
+        for name, run in runs.items():
+            try:
+                check_early(run.config.split(","), run.settings["set"], task)
+            except ConfigError as error:
+                raise ConfigError(f"method {name}: {error}") from error
+
+
+def _metric(contest: "Contest") -> "Metric | None":
+    """The metric with the options of scoring; None where decoding measures it."""
+    from espnet_diverse.bin.report import score
+    from espnet_diverse.contest.runs import NOT_SCORED
+    from espnet_diverse.scoring.build import build_metrics
+
+    name = contest.shared["metric"]
+    if name in NOT_SCORED:
+        return None
+    parser = argparse.ArgumentParser(prog="espnet-diverse contest --score_options", exit_on_error=False)
+    score.add_arguments(parser)
+    words = ["--reference", "", "--hypothesis", "", "--output_dir", "", "--metric", name]
+    try:
+        args, unknown = parser.parse_known_args([*words, *shlex.split(contest.shared.get("score_options", ""))])
+    except argparse.ArgumentError as error:
+        raise ConfigError(f"--score_options: {error}; espnet-diverse score --help lists them") from error
+    if unknown:
+        raise ConfigError(f"--score_options: unknown {unknown[0]}; espnet-diverse score --help lists them")
+    score.check(args, {})
+    return build_metrics([name], args.count_spaces, args.normalise, args.tokenize, score.embedder(args))[name]

@@ -1,0 +1,140 @@
+"""Costs of methods, from short trials: seconds of a batch, memory, parameters, and how long a contest takes.
+
+A trial trains two epochs of a few batches each in a folder of its own. The second one is timed, because the first
+allocates memory and measures which kernels are faster. Trials run one at a time and beside nothing else, so the times
+of methods can be compared; what they trained is deleted.
+"""
+
+import json
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from espnet_diverse.contest.programs import FINISHED, Ended, Programs
+from espnet_diverse.contest.runs import Run
+from espnet_diverse.data.files.atomic_files import write_text
+from espnet_diverse.errors import ModelError, TrainingError
+
+_BATCHES = re.compile(r"\[train\] Batch sampler: .*N-batch=(\d+)")
+_GPU_MEMORY = "gpu_max_cached_mem_GB"
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The cost of a method.
+
+    Attributes:
+        step: Seconds of a batch in training: reading, forward and backward pass, and its share of an update.
+        memory: Peak memory in GB: of the GPU, or the resident memory of the process on a CPU.
+        parameters: Number of parameters of the model.
+        batches: Number of batches of an epoch over all training data.
+        validation: Seconds of the validation after an epoch.
+        start: Seconds until training begins, and after it.
+    """
+
+    step: float
+    memory: float
+    parameters: int
+    batches: int
+    validation: float
+    start: float
+
+    def seconds(self, epochs: int, batches: int | None = None) -> float:
+        """Estimate the seconds of a training of some epochs; `batches` of each where they have another number."""
+        return self.start + epochs * ((batches or self.batches) * self.step + self.validation)
+
+
+def measure(runs: Sequence[Run], programs: Programs, path: Path, updates: int) -> dict[str, Cost] | None:
+    """Measure the costs of the methods that have none yet.
+
+    Args:
+        runs: A run of each method.
+        programs: What runs the commands.
+        path: File that keeps the costs.
+        updates: Number of batches of an epoch of the trials.
+
+    Returns:
+        Costs by method; None if the programs were stopped.
+
+    Raises:
+        TrainingError: A trial failed; its log is named.
+    """
+    costs = read_costs(path)
+    trials: dict[str, tuple[Path, Ended]] = {}
+    for run in runs:
+        if run.name not in costs:
+            print(f"{run.name}: timing {2 * updates} batches", flush=True)
+            trials[run.name] = _tried(run, programs, updates)
+            if programs.stopped:
+                return None
+    for name, (folder, ended) in trials.items():  # after all of them, see `Ended.memory`
+        costs[name] = _read(folder, ended.seconds, ended.memory)
+        shutil.rmtree(folder)
+    write_text(path, json.dumps({name: asdict(each) for name, each in costs.items()}, indent=1) + "\n")
+    return costs
+
+
+def read_costs(path: Path) -> dict[str, Cost]:
+    """Read the costs that were measured; none where the file is missing.
+
+    Raises:
+        ModelError: It is damaged.
+    """
+    if not path.is_file():
+        return {}
+    try:
+        return {name: Cost(**each) for name, each in json.loads(path.read_text(encoding="utf-8")).items()}
+    except (ValueError, TypeError, AttributeError) as error:
+        raise ModelError(f"{path}: is damaged ({error}); delete it, and the methods are timed again") from error
+
+
+def _tried(run: Run, programs: Programs, updates: int) -> tuple[Path, Ended]:
+    """The folder of the trial of a method, and how it ended.
+
+    Raises:
+        TrainingError: It failed.
+    """
+    command, folder = run.trial(updates)
+    log = folder.with_name(f"{folder.name}.log")
+    shutil.rmtree(folder, ignore_errors=True)
+    ended = programs.run(run.preparation(), run.place, log)
+    if ended.code in FINISHED:
+        ended = programs.run(command, run.place, log)
+    if ended.code not in FINISHED and not programs.stopped:
+        last = log.read_text(encoding="utf-8", errors="replace").strip().rpartition("\n")[2]
+        raise TrainingError(f"the trial of {run.name} failed; its log, {log}, ends: {last}")
+    return folder, ended
+
+
+def _read(folder: Path, seconds: float, memory: int) -> Cost:
+    """The cost that a trial shows, given its seconds and the memory of its process in bytes."""
+    from espnet_diverse.analysis.comparison import count_parameters
+    from espnet_diverse.runs.checkpoint import load_run
+
+    statistics: Mapping[int, Mapping] = load_run(folder)[0]["reporter"]["stats"]
+    second = statistics[2]
+    spent = sum(_seconds(each) for epoch in statistics.values() for each in epoch.values())
+    on_gpu = second["train"].get(_GPU_MEMORY)
+    found = _BATCHES.search((folder / "train.log").read_text(encoding="utf-8"))
+    if found is None:
+        raise TrainingError(f"{folder}/train.log does not tell the number of batches; give --timing 0")
+    return Cost(
+        step=_seconds(second["train"]) / _batches(statistics),
+        memory=float(on_gpu) if on_gpu else memory / 1e9,
+        parameters=count_parameters(folder),
+        batches=int(found[1]),
+        validation=_seconds(second["valid"]),
+        start=max(0.0, seconds - spent),
+    )
+
+
+def _batches(statistics: Mapping[int, Mapping]) -> int:
+    """Number of batches of the second epoch."""
+    return statistics[2]["train"]["total_count"] - statistics[1]["train"]["total_count"]
+
+
+def _seconds(phase: Mapping) -> float:
+    """Seconds of a phase of an epoch, as ESPnet's reporter keeps them in a checkpoint."""
+    return float(phase["time"]["__timedelta_seconds__"])

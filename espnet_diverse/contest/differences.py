@@ -1,0 +1,187 @@
+"""Differences of methods from the baseline, with an interval over seeds and one over the sentences of a test set.
+
+Over seeds: method and baseline are paired by the seed, and the mean difference has the interval of Student's t for its
+n - 1 degrees of freedom. It says how the result would vary if all were trained again.
+
+Over sentences: sentences are drawn with replacement, the same ones for every run, and the difference of the means over
+seeds is computed for each draw (paired bootstrap, see `scoring.significance`). It says how the result would vary on
+other sentences, with the models that there are.
+"""
+
+import math
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+
+import numpy as np
+
+from espnet_diverse.conditions import language_tables
+from espnet_diverse.contest.runs import NOT_SCORED, Run
+from espnet_diverse.contest.scores import lower_is_better
+from espnet_diverse.data.table_views import Joined
+from espnet_diverse.data.tables import pack_table
+from espnet_diverse.scoring.metric import Metric
+from espnet_diverse.scoring.significance import Bootstrap, interval, p_value
+from espnet_diverse.scoring.texts import Corpus, system_of
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A method compared with the baseline on a data set.
+
+    Attributes:
+        method: Name of the method.
+        scores: Score by seed.
+        by_seed: Score minus that of the baseline, by seed, for the seeds that both have; empty for the baseline itself.
+        over_seeds: 95 % interval of their mean over seeds; None with fewer than two.
+        over_sentences: 95 % interval over sentences; None where a metric has no counts of sentences.
+        p_value: p-value of the paired bootstrap test of the means over seeds, or None.
+    """
+
+    method: str
+    scores: Mapping[int, float]
+    by_seed: Mapping[int, float] = field(default_factory=dict)
+    over_seeds: tuple[float, float] | None = None
+    over_sentences: tuple[float, float] | None = None
+    p_value: float | None = None
+
+    @property
+    def mean(self) -> float:
+        """Mean difference; not a number without a seed that both have."""
+        return statistics.mean(self.by_seed.values()) if self.by_seed else math.nan
+
+    def is_shown(self) -> bool:
+        """Return whether there is an interval over seeds, and it and that over sentences lie on one side of 0."""
+        if self.over_seeds is None:
+            return False
+        bounds = [*self.over_seeds, *(self.over_sentences or ())]
+        return all(bound > 0 for bound in bounds) or all(bound < 0 for bound in bounds)
+
+
+def compare(
+    runs: Sequence[Run], results: Sequence[Mapping[str, str]], data_set: str, metric: Metric | None
+) -> list[Difference]:
+    """Compare the methods of a contest on a data set, in their order; the baseline comes first, without a difference.
+
+    Args:
+        runs: The runs of the contest.
+        results: Scores of those that are done.
+        data_set: Name of the set.
+        metric: The metric, for the bootstrap over sentences; None leaves it out.
+
+    Raises:
+        DataError: A text that was decoded, or its reference, cannot be read.
+    """
+    scored: dict[str, dict[int, float]] = {name: {} for name in dict.fromkeys(run.name for run in runs)}
+    known = {(run.experiment, run.name, str(run.seed)): run for run in runs}
+    for row in results:
+        run = known.get((row["experiment"], row["run"], row["seed"]))
+        if run is not None and row["set"] == data_set and row["metric"] == run.metric:
+            scored[run.name][run.seed] = float(row["score"])
+    baseline = next(iter(scored))
+    resampled = _resampling(runs, data_set, metric)
+    return [
+        Difference(name, scores) if name == baseline else _difference(name, scores, baseline, scored, resampled)
+        for name, scores in scored.items()
+    ]
+
+
+def _difference(
+    name: str,
+    scores: Mapping[int, float],
+    baseline: str,
+    scored: Mapping[str, Mapping[int, float]],
+    resampled: Callable[[str, int], np.ndarray] | None,
+) -> Difference:
+    by_seed = {seed: score - scored[baseline][seed] for seed, score in scores.items() if seed in scored[baseline]}
+    if not by_seed or resampled is None:
+        return Difference(name, scores, by_seed, seed_interval(list(by_seed.values())))
+    means = [np.mean([resampled(each, seed) for seed in by_seed], axis=0) for each in (name, baseline)]
+    p = p_value(means[0], means[1], statistics.mean(by_seed.values()))
+    over_sentences = interval(means[0] - means[1])
+    return Difference(name, scores, by_seed, seed_interval(list(by_seed.values())), over_sentences, p)
+
+
+def _resampling(runs: Sequence[Run], data_set: str, metric: Metric | None) -> Callable[[str, int], np.ndarray] | None:
+    """A function that gives the scores of the resamples of a run; None where the metric has no counts of sentences."""
+    if metric is None or runs[0].metric in NOT_SCORED:
+        return None
+    by_key = {(run.name, run.seed): run for run in runs}
+    folder = runs[0].data(data_set)
+    references = pack_table(folder / "text", "reference")
+    if len(references) < 2:
+        return None
+    beside = [folder / name for name in language_tables("text", (folder / "src_text").is_file())]
+    languages = Joined([pack_table(path) for path in beside if path.is_file()])
+
+    @cache
+    def resampled(name: str, seed: int) -> np.ndarray:
+        run = by_key[name, seed]
+        path = run.decoded(name, data_set) / "text"
+        system = system_of(run.label, references, pack_table(path, "hypothesis"))
+        corpus = Corpus(references, system, languages=languages)
+        counts = metric.statistics(references.values(), system.texts, corpus.language_list())
+        return Bootstrap().scores(counts, metric.score)
+
+    return resampled
+
+
+def seed_interval(differences: Sequence[float]) -> tuple[float, float] | None:
+    """The 95 % interval of Student's t for the mean of paired differences; None for fewer than two."""
+    from scipy.stats import t
+
+    if len(differences) < 2:
+        return None
+    mean, count = statistics.mean(differences), len(differences)
+    half = float(t.ppf(0.975, count - 1)) * statistics.stdev(differences) / math.sqrt(count)
+    return mean - half, mean + half
+
+
+def conclusion(differences: Sequence[Difference], metric: str, data_set: str) -> str:
+    """One sentence of what can be said of the methods on a set, and what cannot."""
+    baseline, *others = differences
+    counts = sorted({len(each.by_seed) for each in others})
+    seeds = counts[-1]
+    shown_seeds = " to ".join(map(str, dict.fromkeys((counts[0], seeds))))
+    begin = (
+        f"{len(differences)} methods, {shown_seeds} seed{'' if seeds == 1 else 's'}, {metric.upper()} on {data_set}: "
+    )
+    if seeds == 0:
+        return f"{begin}no method has a seed together with {baseline.method}, so nothing can be compared yet."
+    if seeds == 1:
+        return f"{begin}nothing can be said of differences, as other seeds may give other ones; give two seeds or more."
+    if not any(difference for each in others for difference in each.by_seed.values()):
+        return f"{begin}all scores equal those of {baseline.method}, as those of models that have learned nothing do."
+    shown = [each for each in others if each.is_shown()]
+    parts = [_shown_part(each, baseline.method, metric) for each in shown]
+    if left := [each for each in others if each.over_seeds is not None and not each.is_shown()]:
+        parts.append(_open_part(left, baseline.method, len(left) == len(others), metric))
+    if few := [each.method for each in others if each.over_seeds is None]:
+        parts.append(f"nothing can be said of {_joined(few)}, with fewer than two seeds")
+    return f"{begin}{'; '.join(parts)}."
+
+
+def _shown_part(each: Difference, baseline: str, metric: str) -> str:
+    bounds = [abs(bound) for bound in (*(each.over_seeds or ()), *(each.over_sentences or ()))]
+    word = "better" if (each.mean < 0) == lower_is_better(metric) else "worse"
+    return f"{each.method} is {word} than {baseline}, by {min(bounds):.1f} to {max(bounds):.1f}"
+
+
+def _open_part(left: Sequence[Difference], baseline: str, is_all: bool, metric: str) -> str:
+    bounds = [bound for each in left for bound in (*(each.over_seeds or ()), *(each.over_sentences or ()))]
+    gains = [-bound if lower_is_better(metric) else bound for bound in bounds]
+    up, down = max(0.0, *gains), max(0.0, *(-gain for gain in gains))
+    named = (
+        "no method is"
+        if is_all
+        else f"{_joined([each.method for each in left])} {'is' if len(left) == 1 else 'are'} not"
+    )
+    return (
+        f"{named} shown to differ from {baseline}, and being better by up to {up:.1f} or worse by up to {down:.1f} "
+        "is not excluded"
+    )
+
+
+def _joined(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -1,0 +1,169 @@
+"""Pictures of a contest. They are narrow and their letters large, so that they can be read on a phone too."""
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from espnet_diverse.contest.costs import Cost
+from espnet_diverse.contest.curves import Curves
+from espnet_diverse.contest.differences import Difference
+from espnet_diverse.contest.redundant_heads import KINDS
+from espnet_diverse.contest.scores import lower_is_better
+
+_WIDTH, _DPI = 4.4, 180  # inches; letters of 10 points have 11 pixels on a phone that is 390 pixels wide
+_SMALL = 9  # points
+_LINES = ("-", "--", "-.", ":")
+_SEEDS, _SENTENCES = "#1f5fa8", "#d1660a"
+_REACH = 3.0  # an interval that is longer than this many times the spread of all else is cut, with an arrow
+
+
+def draw_forest(differences: Sequence[Difference], metric: str, data_set: str, path: Path) -> None:
+    """Draw the differences of the methods from the baseline, the first one, with their two intervals."""
+    baseline, *others = differences
+    names = [each.method for each in others]
+    figure = Figure(figsize=(_WIDTH, 1.9 + 0.62 * len(others)), layout="constrained")
+    axes = figure.subplots()
+    axes.axvline(0, color="#444444", linewidth=1)
+    reach = _reach(others)
+    for row, each in enumerate(others):
+        if each.over_seeds:
+            _interval(axes, row + 0.14, each.over_seeds, reach, _SEEDS, 4)
+        if each.over_sentences:
+            _interval(axes, row - 0.14, each.over_sentences, reach, _SENTENCES, 2)
+        axes.plot(list(each.by_seed.values()), [row + 0.14] * len(each.by_seed), "|", color="black", markersize=9)
+        if each.by_seed:
+            axes.plot([each.mean], [row], "D", color="black", markersize=5, zorder=3)
+            shown = f"{each.mean:+.1f}".replace("-", "−")
+            box = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
+            place = {"textcoords": "offset points", "ha": "center", "fontsize": _SMALL, "bbox": box}
+            axes.annotate(shown, (each.mean, row), (0, 13), **place)
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 0.4, -0.75)
+    axes.set_xlim(-reach * 1.08, reach * 1.08)
+    arrow = "← better" if lower_is_better(metric) else "better →"
+    axes.set_xlabel(f"{metric.upper()} minus that of {baseline.method} ({arrow})")
+    axes.set_title(f"{data_set}: difference from {baseline.method}", fontsize=11)
+    axes.grid(axis="x", alpha=0.3)
+    figure.legend(handles=_forest_legend(), loc="outside lower center", ncols=2, frameon=False, fontsize=_SMALL)
+    figure.savefig(path, dpi=_DPI)
+
+
+def _forest_legend() -> list[Line2D]:
+    return [
+        Line2D([], [], color=_SEEDS, linewidth=4, label="95 % over seeds"),
+        Line2D([], [], color=_SENTENCES, linewidth=2, label="95 % over sentences"),
+        Line2D([], [], color="black", marker="D", linestyle="", markersize=5, label="mean over seeds"),
+        Line2D([], [], color="black", marker="|", linestyle="", markersize=9, label="one seed"),
+    ]
+
+
+def _reach(others: Sequence[Difference]) -> float:
+    """Half of the width of a forest plot: what shows all seeds, and intervals that are not much longer."""
+    points = [abs(value) for each in others for value in (*each.by_seed.values(), *(each.over_sentences or ()))]
+    bounds = [abs(value) for each in others for value in each.over_seeds or ()]
+    spread = max(points, default=0.0)
+    return max(spread, min(max(bounds, default=0.0), _REACH * spread)) or 1.0
+
+
+def _interval(axes: Axes, row: float, bounds: tuple[float, float], reach: float, colour: str, width: float) -> None:
+    """Draw an interval; an end that lies outside of the plot is an arrow."""
+    low, high = (min(max(bound, -reach), reach) for bound in bounds)
+    axes.plot([low, high], [row, row], color=colour, linewidth=width, solid_capstyle="butt")
+    for end, bound, marker in ((low, bounds[0], "<"), (high, bounds[1], ">")):
+        if end != bound:
+            axes.plot([end], [row], marker, color=colour, markersize=8)
+
+
+def draw_costs(
+    differences: Sequence[Difference], costs: Mapping[str, Cost], metric: str, data_set: str, path: Path
+) -> None:
+    """Draw the mean score of each method against the time of a batch, the memory and the number of parameters."""
+    shown = [(number, each) for number, each in enumerate(differences) if each.method in costs and each.scores]
+    unit, title = (
+        (1e6, "millions") if all(costs[each.method].parameters >= 1e6 for _, each in shown) else (1e3, "thousands")
+    )
+    panels = (
+        ("time of a batch in training (ms)", lambda cost: 1e3 * cost.step),
+        ("peak memory in training (GB)", lambda cost: cost.memory),
+        (f"parameters ({title})", lambda cost: cost.parameters / unit),
+    )
+    figure = Figure(figsize=(_WIDTH, 7.6 + 0.28 * math.ceil(len(shown) / 2)), layout="constrained")
+    figure.suptitle(f"{metric.upper()} on {data_set} against costs", fontsize=11)
+    for axes, (label, value) in zip(figure.subplots(len(panels), 1), panels, strict=True):
+        for number, each in shown:
+            x, scores = value(costs[each.method]), list(each.scores.values())
+            axes.plot([x] * len(scores), scores, "_", color=_colour(number), markersize=9)
+            mean = statistics.mean(scores)
+            axes.plot([x], [mean], _marker(number), color=_colour(number), markersize=8, label=each.method)
+        axes.set_xlabel(label)
+        axes.set_ylabel(f"{metric.upper()} ({'low' if lower_is_better(metric) else 'high'} is good)", fontsize=_SMALL)
+        axes.margins(x=0.15, y=0.15)
+        axes.ticklabel_format(useOffset=False)
+        axes.xaxis.get_major_locator().set_params(nbins=4)
+        axes.grid(alpha=0.3)
+    _method_legend(figure, axes)
+    figure.savefig(path, dpi=_DPI)
+
+
+def draw_curves(curves: Sequence[Curves], methods: Sequence[str], path: Path) -> None:
+    """Draw the learning curves over each other: mean and range of the seeds; `methods` are all of the contest."""
+    count = max(len(each.methods) for each in curves)
+    figure = Figure(figsize=(_WIDTH, 3.2 * len(curves) + 0.28 * math.ceil(count / 2)), layout="constrained")
+    for axes, each in zip(figure.subplots(len(curves), 1, squeeze=False)[:, 0], curves, strict=True):
+        for method, seeds in each.methods.items():
+            number = methods.index(method)
+            epochs = sorted(set.intersection(*(set(values) for values in seeds.values())))
+            columns = [[values[epoch] for values in seeds.values()] for epoch in epochs]
+            means = [statistics.mean(column) for column in columns]
+            colour = _colour(number)
+            axes.fill_between(epochs, list(map(min, columns)), list(map(max, columns)), color=colour, alpha=0.15)
+            marker = _marker(number) if len(epochs) < 30 else ""
+            line = _LINES[number % len(_LINES)]  # where two curves are one, both can be seen
+            axes.plot(epochs, means, line, color=colour, marker=marker, markersize=5, label=method)
+        axes.set_xlabel("epoch")
+        axes.set_ylabel(f"{each.title}, validation")
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.grid(alpha=0.3)
+    _method_legend(figure, axes)
+    figure.savefig(path, dpi=_DPI)
+
+
+def draw_redundancy(measured: Mapping[str, Mapping[str, Mapping[str, float | None]]], path: Path) -> None:
+    """Draw how alike the heads of a layer are, LR / log2 H, by method and kind of attention."""
+    figure = Figure(figsize=(_WIDTH, 1.8 + 0.45 * len(measured)), layout="constrained")
+    axes = figure.subplots()
+    for number, (kind, title) in enumerate(KINDS.items()):
+        points = [
+            (row, kinds[kind]["lr_normalised"])
+            for row, kinds in enumerate(measured.values())
+            if kind in kinds and kinds[kind]["lr_normalised"] is not None
+        ]
+        if points:
+            rows, values = zip(*points, strict=True)
+            axes.plot(values, rows, _marker(number), color=_colour(number), markersize=8, label=title)
+    axes.set_yticks(range(len(measured)), list(measured))
+    axes.set_ylim(len(measured) - 0.5, -0.5)
+    axes.set_xlim(-0.02, 1.02)
+    axes.set_xlabel("LR / log2 H (0: heads differ, 1: all alike)")
+    axes.grid(alpha=0.3)
+    figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=_SMALL)
+    figure.savefig(path, dpi=_DPI)
+
+
+def _method_legend(figure: Figure, axes: Axes) -> None:
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False, fontsize=_SMALL)
+
+
+def _colour(number: int) -> str:
+    return f"C{number % 10}"
+
+
+def _marker(number: int) -> str:
+    """A marker; after ten methods, when colours begin anew, there are others."""
+    return "osD^vP*X"[(number + number // 10) % 8]

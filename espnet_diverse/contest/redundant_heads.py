@@ -1,0 +1,47 @@
+"""Redundancy of the heads of each method, as `espnet-diverse analyse` measures it on some utterances."""
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from espnet_diverse.contest.programs import FINISHED, Programs
+from espnet_diverse.contest.runs import Run
+
+FOLDER = "analysis"
+"""Folder of the report of `analyse` in that of a run."""
+KINDS = {"encoder": "encoder", "decoder": "decoder", "cross": "cross-attention"}
+
+
+def analyse(runs: Sequence[Run], programs: Programs, utterances: int, device: str = "cpu") -> list[str]:
+    """Analyse runs that were not yet; return the names of methods that could not be, such as those without weights.
+
+    Args:
+        runs: The runs, one of each method.
+        programs: What runs the commands.
+        utterances: Number of utterances.
+        device: Device to compute on.
+    """
+    failed = []
+    for run in runs:
+        folder = (run.folder / FOLDER).absolute()
+        if (folder / "analysis.json").is_file() or programs.stopped:
+            continue
+        print(f"{run.label}: analysing the heads", flush=True)
+        data = run.data(run.sets[-1]).absolute()
+        words = ["analyse", str(run.folder.absolute()), "--data_dir", str(data), "--output_dir", str(folder)]
+        command = [sys.executable, "-m", "espnet_diverse", *words, "--utterances", str(utterances), "--device", device]
+        code = programs.run(command, run.place, run.log).code
+        if code not in FINISHED and not programs.stopped:
+            print(f"{run.label}: its heads could not be analysed; see {run.log}", file=sys.stderr, flush=True)
+            failed.append(run.name)
+    return failed
+
+
+def read_redundancy(run: Run) -> dict[str, dict[str, float | None]]:
+    """Measures of the heads of a run by kind of attention, a key of `KINDS`; none where it was not analysed."""
+    path: Path = run.folder / FOLDER / "analysis.json"
+    if not path.is_file():
+        return {}
+    found = json.loads(path.read_text(encoding="utf-8"))["redundancy"]
+    return {kind: found[kind] for kind in KINDS if kind in found}

@@ -1,0 +1,204 @@
+"""The report of a contest, contest.html and contest.md, made of what is there: runs that are missing are named."""
+
+import platform
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+
+from espnet_diverse.contest.costs import Cost, read_costs
+from espnet_diverse.contest.curves import read_curves
+from espnet_diverse.contest.differences import Difference, compare, conclusion
+from espnet_diverse.contest.document import Document
+from espnet_diverse.contest.figures import draw_costs, draw_curves, draw_forest, draw_redundancy
+from espnet_diverse.contest.redundant_heads import KINDS, read_redundancy
+from espnet_diverse.contest.runs import Run
+from espnet_diverse.contest.scores import lower_is_better, mean_cell, missing
+from espnet_diverse.contest.settings import Contest
+from espnet_diverse.cpu.machine import cpu_model
+from espnet_diverse.data.files.atomic_files import staged_directory
+from espnet_diverse.data.files.targets import check_prepared, mark_prepared
+from espnet_diverse.scoring.metric import Metric
+
+NAME = "contest"
+PICTURES = "pictures"
+"""Folder beside the report; it is replaced as a whole."""
+_FIRM = "\u00a0"  # a space at which no line ends, in the narrow cells of a phone
+_TERMS = (
+    (
+        "interval over seeds",
+        "95 % interval of Student's t for the mean difference of runs with the same seed: where the mean would lie if "
+        "all were trained again. It reaches 12.7 standard errors to each side with two seeds, 4.3 with three and 2.8 "
+        "with five: more seeds are what makes it narrow.",
+    ),
+    (
+        "interval over sentences",
+        "95 % interval of a paired bootstrap: where the difference of these models would lie on other sentences of the "
+        "same kind. p is that of the paired bootstrap test, about one-sided.",
+    ),
+    (
+        "shown",
+        "A difference is called shown where both intervals lie on one side of 0. Each interval is for one comparison: "
+        "of twenty methods that equal the baseline, one is expected outside of its interval by chance.",
+    ),
+)
+
+
+def write_report(
+    contest: Contest,
+    runs: Sequence[Run],
+    results: Sequence[Mapping[str, str]],
+    metric: Metric | None,
+    notes: Sequence[str] = (),
+) -> list[str]:
+    """Write contest.html, contest.md and pictures/, the report last; return its conclusions, one for each set.
+
+    Args:
+        contest: The contest.
+        runs: All of its runs.
+        results: Scores of those that are done.
+        metric: The metric, for the bootstrap over sentences; None leaves that out.
+        notes: Sentences of what went otherwise than planned.
+
+    Raises:
+        DataError: `pictures` has files that a contest has not written, or a text cannot be read.
+        ModelError: A checkpoint of a finished run is missing or damaged.
+    """
+    check_prepared(contest.output_dir / PICTURES, NAME)
+    waiting = missing(runs, results)
+    done = [run for run in runs if run not in waiting]
+    compared = {name: compare(runs, results, name, metric) for name in runs[0].sets}
+    costs = read_costs(contest.output_dir / "costs.json")
+    document = Document(f"Contest {contest.name}: which attention?", PICTURES)
+    conclusions = [conclusion(each, runs[0].metric, name) for name, each in compared.items()]
+    for said in conclusions:
+        document.paragraph(said)
+    if waiting:
+        labels = ", ".join(f"{run.name} with seed {run.seed}" for run in waiting)
+        document.paragraph(f"Without scores so far: {labels}.")
+    for note in notes:
+        document.paragraph(note)
+    with staged_directory(contest.output_dir / PICTURES) as folder:
+        _difference_section(document, compared, runs[0].metric, folder)
+        _cost_section(document, compared, costs, runs[0].metric, folder)
+        _curve_section(document, done, list(contest.methods), folder)
+        _redundancy_section(document, done, folder)
+        _settings_section(document, contest, runs, results)
+        mark_prepared(folder, NAME)
+    document.write(contest.output_dir / NAME)
+    return conclusions
+
+
+def _difference_section(
+    document: Document, compared: Mapping[str, Sequence[Difference]], metric: str, folder: Path
+) -> None:
+    document.heading("Differences")
+    better = "lower" if lower_is_better(metric) else "higher"
+    for name, differences in compared.items():
+        path = folder / f"forest_{name}.png"
+        draw_forest(differences, metric, name, path)
+        document.picture(
+            path,
+            f"{metric.upper()} on {name} ({better} is better), as differences from {differences[0].method}. An "
+            "interval that holds 0 shows no difference; how far it reaches says which ones are not excluded. An arrow: "
+            "it goes on beyond the picture.",
+        )
+        header = (name, "difference", "95 % over seeds", "95 % over sentences", "p", metric.upper(), "seeds")
+        document.table(header, map(_difference_row, differences))
+    document.terms(_TERMS)
+
+
+def _difference_row(each: Difference) -> list[str]:
+    p = "" if each.p_value is None else f"{each.p_value:.3f}"
+    difference = f"{each.mean:+.2f}" if each.by_seed else ""
+    score = mean_cell(list(each.scores.values())).replace(" ", _FIRM)
+    count = str(len(each.scores))
+    return [each.method, difference, _bounds(each.over_seeds), _bounds(each.over_sentences), p, score, count]
+
+
+def _bounds(interval: tuple[float, float] | None) -> str:
+    return "" if interval is None else f"{interval[0]:+.2f} to {interval[1]:+.2f}".replace(" ", _FIRM)
+
+
+def _cost_section(
+    document: Document,
+    compared: Mapping[str, Sequence[Difference]],
+    costs: Mapping[str, Cost],
+    metric: str,
+    folder: Path,
+) -> None:
+    if not costs:
+        return
+    document.heading("Score against costs")
+    name, differences = list(compared.items())[-1]
+    path = folder / "costs.png"
+    draw_costs(differences, costs, metric, name, path)
+    document.picture(
+        path,
+        f"{metric.upper()} on {name} against what a method costs. Markers: mean over seeds; lines beside them: seeds. "
+        "Times are of short trials, one after another.",
+    )
+    baseline = costs.get(differences[0].method)
+    rows = []
+    for each in differences:
+        if cost := costs.get(each.method):
+            ratio = f"{cost.step / baseline.step:.2f}" if baseline else ""
+            times = [f"{1e3 * cost.step:.1f}", ratio]
+            rows.append([each.method, *times, f"{cost.memory:.2f}", f"{cost.parameters:,}"])
+    document.table(("method", "ms a batch", "ratio", "memory (GB)", "parameters"), rows)
+    document.paragraph("Memory is the peak of the GPU, or that of the whole process on a CPU, with all libraries.")
+
+
+def _curve_section(document: Document, done: Sequence[Run], methods: Sequence[str], folder: Path) -> None:
+    if not (curves := read_curves(done)):
+        return
+    document.heading("Learning curves")
+    path = folder / "curves.png"
+    draw_curves(curves, methods, path)
+    document.picture(path, "Statistics of the validation set by epoch: mean over seeds, and the range of the seeds.")
+
+
+def _redundancy_section(document: Document, done: Sequence[Run], folder: Path) -> None:
+    measured = {run.name: found for run in done if (found := read_redundancy(run))}
+    if not measured:
+        return
+    document.heading("Redundancy of heads")
+    path = folder / "redundancy.png"
+    draw_redundancy(measured, path)
+    document.picture(
+        path,
+        "How alike the heads of a layer attend, with teacher forcing on some utterances, the first seed. A method "
+        "without a row, or without a kind of attention, keeps no weights there that could be compared.",
+    )
+    rows = [
+        [name, KINDS[kind], *(_number(values[key]) for key in ("lr_normalised", "hr", "entropy"))]
+        for name, kinds in measured.items()
+        for kind, values in kinds.items()
+    ]
+    document.table(("method", "attention", "LR / log2 H", "HR", "entropy (nats)"), rows)
+    document.paragraph("espnet-diverse analyse explains these measures; its report is in analysis/ of each run.")
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"
+
+
+def _settings_section(
+    document: Document, contest: Contest, runs: Sequence[Run], results: Sequence[Mapping[str, str]]
+) -> None:
+    document.heading("Settings")
+    document.paragraph(
+        f"All methods have the same budget: {contest.budget}. The base configuration is {runs[0].shared['config']}, "
+        "with the fragments of a method in the place of {}; the data are those of "
+        f"{contest.recipe or contest.data_dir}. All settings are in contest.yaml, all scores in contest.tsv."
+    )
+    rows = []
+    for name, each in contest.methods.items():
+        mine = [run.seed for run in runs if run.name == name]
+        rows.append([name, each["fragments"], " ".join(each["set"]), " ".join(map(str, mine))])
+    document.table(("method", "fragments", "changes", "seeds"), rows)
+    commits = ", ".join(dict.fromkeys(row["commit"] for row in results)) or "none"
+    processors = ", ".join(dict.fromkeys(row["processor"] for row in results)) or cpu_model()
+    document.paragraph(
+        f"Commits or versions of espnet_diverse that trained: {commits}. Processors: {processors}. Report by "
+        f"espnet_diverse {version('espnet_diverse')}, Python {platform.python_version()}."
+    )

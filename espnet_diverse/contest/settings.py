@@ -1,0 +1,288 @@
+"""Settings of a contest: methods, seeds and one budget for all, checked before anything runs and kept beside the runs.
+
+The first method is the baseline. A contest that goes on must have the settings that it began with; more methods, seeds
+and sets may be added.
+"""
+
+import re
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from espnet_diverse.contest.data_runs import DataRun
+from espnet_diverse.contest.runs import RUN_KEYS, RecipeRun, Run, check_keys
+from espnet_diverse.data.files.atomic_files import write_text
+from espnet_diverse.errors import ConfigError, DataError
+from espnet_diverse.runs.config import CONF_DIR, Config, differences, merge
+from espnet_diverse.runs.criteria import preferred_metrics
+from espnet_diverse.stage_cache import is_data_directory
+from espnet_diverse.untrusted.foreign_yaml import read_yaml
+
+RECORD = "contest.yaml"
+"""File of the settings in the folder of a contest."""
+METRICS = {"asr": "cer", "st": "bleu", "mt": "bleu", "nar": "bleu", "lm": "word_perplexity"}
+"""Metric of each task, unless another one is asked for."""
+_BUDGET = (
+    *("max_epoch", "num_iters_per_epoch", "accum_grad", "patience"),
+    *("batch_type", "batch_size", "batch_bins", "valid_batch_size", "valid_batch_bins"),
+)
+"""Keys by which methods would have another number of updates, or batches of another size."""
+_NAME = re.compile(r"[A-Za-z0-9][\w.+-]*")
+_SHOWN_DEFAULT = re.compile(r"^ *--config .*\(default: ([^\s)]+)(?: for the synthetic corpus, else ([^\s)]+))?", re.M)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The training that every method gets.
+
+    Attributes:
+        epochs: Number of epochs; None for that of the configuration.
+        updates: Number of updates; None for those that the epochs have.
+        patience: Epochs without an improvement after which a run ends; None trains all runs to their end.
+    """
+
+    epochs: int | None = None
+    updates: int | None = None
+    patience: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if value is not None and value < 1:
+                raise ConfigError(f"--{name} {value}: must be 1 or more")
+
+    def changes(self, config: Config) -> list[str]:
+        """Changes of the configuration of a method.
+
+        Raises:
+            ConfigError: The number of epochs is not known or does not divide that of the updates, or the configuration
+                ends runs early.
+        """
+        epochs = self.epochs or config.get("max_epoch")
+        if epochs is None:
+            raise ConfigError("no budget: the configuration has no max_epoch; give --epochs or --updates")
+        if config.get("patience") is not None:
+            said = f"{config.origin('patience')}: patience {config['patience']} would end some methods before others"
+            raise ConfigError(f"{said}; remove it, or give --patience {config['patience']} for all methods")
+        changes = [f"max_epoch={epochs}"]
+        if self.updates:
+            if self.updates % epochs:
+                said = f"--updates {self.updates} cannot be shared by {epochs} epochs of equal length"
+                raise ConfigError(f"{said}; give a multiple of it, or --epochs too")
+            batches = self.updates // epochs * (config.get("accum_grad") or 1)
+            changes.append(f"num_iters_per_epoch={batches}")
+        if self.patience:
+            changes.append(f"patience={self.patience}")
+        return changes
+
+    def __str__(self) -> str:
+        parts = [f"{value} {name}" for name, value in (("updates", self.updates), ("epochs", self.epochs)) if value]
+        early = f"ends after {self.patience} epochs without an improvement" if self.patience else ""
+        return ", ".join([*(parts or ["the epochs of the configuration"]), *([early] if early else [])])
+
+
+def methods(given: Sequence[str], file: Path | None, common: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Settings of the methods by name.
+
+    Args:
+        given: Fragments joined by commas, or NAME=FRAGMENTS.
+        file: YAML of settings by name: `fragments`, and perhaps `set`, `seeds`, `init_param`.
+        common: Changes of the configuration of all methods, which come before their own.
+
+    Raises:
+        ConfigError: A method has no fragments or an unknown key, a name is given twice or is no name of a file, or
+            there are fewer than two methods.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for each in given:
+        name, equals, fragments = each.partition("=")
+        if not equals:
+            name, fragments = "_".join(Path(part).stem for part in each.split(",")), each
+        _add(found, name, {"fragments": fragments}, each)
+    if file is not None:
+        for name, settings in merge([file]).items():
+            if not isinstance(settings, Mapping) or not isinstance(settings.get("fragments"), str):
+                raise ConfigError(f"{file}: {name} has no fragments; write {{fragments: attention/sdma}}")
+            check_keys(settings, RUN_KEYS, f"{file}: {name}")
+            _add(found, str(name), dict(settings), f"{file}: {name}")
+    if len(found) < 2:
+        raise ConfigError(f"a contest needs two methods or more, the first as the baseline; given: {len(found)}")
+    return {name: {**each, "set": [*common, *each.get("set", ())]} for name, each in found.items()}
+
+
+def _add(found: dict[str, dict[str, Any]], name: str, settings: dict[str, Any], where: str) -> None:
+    if not _NAME.fullmatch(name):
+        raise ConfigError(f"{where}: {name!r} is no name of a method; give letters, digits, and _ . + - within")
+    if name in found:
+        raise ConfigError(f"{where}: there is a method {name!r} already; give NAME=FRAGMENTS with another name")
+    found[name] = settings
+
+
+@dataclass(frozen=True)
+class Contest:
+    """A contest.
+
+    Attributes:
+        output_dir: Its folder.
+        methods: Settings of the methods by name, the first of which is the baseline.
+        seeds: Seeds of the methods that have none of their own.
+        shared: What all runs share, see `runs.Run` and `data_runs.DataRun`; `config` with {} or without, in which case
+            the fragments of a method come last.
+        budget: The training of each method.
+        data_dir: Folder of the data directories; None with a recipe.
+        recipe: Folder of the recipe; None with data directories.
+        recipe_options: Options of run.sh.
+    """
+
+    output_dir: Path
+    methods: dict[str, dict[str, Any]]
+    seeds: Sequence[int]
+    shared: dict[str, Any]
+    budget: Budget
+    data_dir: Path | None = None
+    recipe: Path | None = None
+    recipe_options: Sequence[str] = ()
+
+    @property
+    def name(self) -> str:
+        """Name of the contest: that of its folder."""
+        return self.output_dir.resolve().name
+
+    @property
+    def results(self) -> Path:
+        """File of the scores."""
+        return self.output_dir / "contest.tsv"
+
+    def merged(self) -> dict[str, Config]:
+        """The configuration of each method, without budget and seed.
+
+        Raises:
+            ConfigError: Fragments or changes are wrong, or a method has a budget of its own.
+        """
+        config = self._config()
+        search = [self.recipe or Path(), CONF_DIR]
+        found = {
+            name: merge(config.format(each["fragments"]).split(","), each["set"], search)
+            for name, each in self.methods.items()
+        }
+        first, baseline = next(iter(found.items()))
+        for name, each in found.items():
+            for key in _BUDGET:
+                if each.get(key) != baseline.get(key):
+                    said = (
+                        f"{each.origin(key)}: method {name} has {key} {each.get(key)}, and {first} {baseline.get(key)}"
+                    )
+                    raise ConfigError(f"{said}; all methods need one budget: set it in the base configuration")
+        return found
+
+    def runs(self) -> list[Run]:
+        """The runs: all of the first seed, in the order of the methods, then all of the second, and so on.
+
+        Raises:
+            ConfigError: As `merged` and `Budget.changes` raise it.
+        """
+        configs = self.merged()
+        first = next(iter(configs))
+        shared = {**self.shared, "config": self._config(), "baseline": first}
+        if self.recipe is None:
+            criterion = preferred_metrics({**configs[first], "task": shared["task"]})[0]
+            shared["average"] = (criterion, shared["average_number"])
+        runs = []
+        for name, each in self.methods.items():
+            settings = {**each, "set": [*each["set"], *self.budget.changes(configs[name])]}
+            runs += [self._run(shared, name, seed, settings) for seed in each.get("seeds", self.seeds)]
+        return sorted(runs, key=lambda run: run.seed)
+
+    def check_data(self) -> None:
+        """Check that there are data directories of all sets; those of a recipe are made by it.
+
+        Raises:
+            DataError: One is missing.
+        """
+        for name in (self.shared["train"], self.shared["valid"], *self.shared["sets"]) if self.data_dir else ():
+            if not is_data_directory(self.data_dir / name):
+                raise DataError(f"{self.data_dir / name}: is no data directory; name the sets of {self.data_dir}")
+
+    def _run(self, shared: Mapping[str, Any], name: str, seed: int, settings: Mapping[str, Any]) -> Run:
+        if self.recipe is None:
+            return DataRun(self.name, shared, name, seed, settings, self.data_dir, self.output_dir)
+        return RecipeRun(self.name, shared, name, seed, settings, self.recipe, (), self.recipe_options)
+
+    def _config(self) -> str:
+        config = self.shared["config"]
+        return config if "{}" in config else f"{config},{{}}"
+
+    def keep(self) -> None:
+        """Write the settings to `RECORD`, or compare them with those that are there.
+
+        Raises:
+            ConfigError: The contest was begun with other settings.
+        """
+        path = self.output_dir / RECORD
+        settings = {
+            "budget": vars(self.budget),
+            "data": str((self.recipe or self.data_dir).resolve()),
+            "recipe_options": list(self.recipe_options),
+            "shared": {key: _plain(value) for key, value in self.shared.items() if key not in _RESOURCES},
+        }
+        configs = {name: _plain(dict(each)) for name, each in self.merged().items()}
+        if path.is_file():
+            former = read_yaml(path, str(path), "delete it, if the contest is to begin anew")
+            kept = former.get("methods") or {}
+            changed = differences(former.get("settings") or {}, settings) | {
+                f"{name}.{key}": change
+                for name in configs.keys() & kept.keys()
+                for key, change in differences(kept[name], configs[name]).items()
+            }
+            if next(iter(kept), None) not in (None, next(iter(configs))):
+                changed["baseline"] = f"{next(iter(kept))} -> {next(iter(configs))}"
+            if changed:
+                key, change = next(iter(changed.items()))
+                said = f"{self.output_dir}: this contest was begun with another {key}: {change}"
+                raise ConfigError(f"{said}; give the former value, or another --output_dir")
+            configs = {**kept, **configs}
+        self.output_dir.mkdir(parents=True, exist_ok=True)
+        text = yaml.safe_dump({"settings": settings, "methods": configs}, sort_keys=False, allow_unicode=True)
+        write_text(path, text)
+
+
+_RESOURCES = ("nj", "ngpu", "cluster", "sets")
+
+
+def _plain(value: Any) -> Any:
+    """A value as YAML gives it back."""
+    return yaml.safe_load(yaml.safe_dump(_in_yaml(value), allow_unicode=True))
+
+
+def _in_yaml(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _in_yaml(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_in_yaml(each) for each in value]
+    return str(value) if isinstance(value, Path) else value
+
+
+def recipe_config(recipe: Path, synthetic: bool) -> str:
+    """The configuration of a recipe, with {} in the place of its attention and without that attention's losses.
+
+    Args:
+        recipe: Folder with run.sh.
+        synthetic: Whether it is to be that for the synthetic corpus.
+
+    Raises:
+        ConfigError: The folder has no run.sh, or the recipe tells no such configuration.
+    """
+    if not (recipe / "run.sh").is_file():
+        raise ConfigError(f"--recipe {recipe}: has no run.sh; give the folder of a recipe, such as egs/aishell/asr1")
+    told = subprocess.run(["./run.sh", "--help"], cwd=recipe, capture_output=True, text=True, check=False).stdout
+    found = _SHOWN_DEFAULT.search(told)
+    told_fragments = (found[1] if synthetic or not found[2] else found[2]).split(",") if found else []
+    fragments = [name for name in told_fragments if not name.startswith("losses/")]  # which belong to an attention
+    places = [number for number, name in enumerate(fragments) if name.startswith("attention/")]
+    if len(places) != 1:
+        raise ConfigError(f"--recipe {recipe}: its configuration names no attention to replace; give --config")
+    fragments[places[0]] = "{}"
+    return ",".join(fragments)

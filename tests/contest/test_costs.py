@@ -1,0 +1,81 @@
+"""Costs of methods: what a trial shows, and how long a training will take."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from espnet_diverse.contest.costs import Cost, measure, read_costs
+from espnet_diverse.contest.programs import Ended, Programs
+from espnet_diverse.contest.runs import RecipeRun
+from espnet_diverse.errors import ModelError, TrainingError
+from espnet_diverse.runs.checkpoint import load_run
+
+SHARED = {"config": "{}", "metric": "cer", "sets": ["test"], "baseline": "old"}
+
+
+def run(folder, name="old"):
+    return RecipeRun("mine", SHARED, name, 0, {"fragments": name}, folder)
+
+
+class Trials(Programs):
+    """Programs that train nothing: a trial leaves a copy of a run of two epochs."""
+
+    def __init__(self, trained: Path, code: int = 0, stops: bool = False):
+        super().__init__()
+        self.trained, self.code, self.stops, self.calls = trained, code, stops, []
+
+    def run(self, command, folder, log):
+        self.calls.append(command)
+        self.stopped |= self.stops
+        if "train" in command[-1:]:
+            shutil.copytree(self.trained, folder / "exp" / command[command.index("--tag") + 1])
+        return Ended(self.code, seconds=100.0, memory=2_500_000_000)
+
+
+def test_a_trial_is_read_and_deleted_and_not_made_again(tiny_run, tmp_path):
+    programs, path = Trials(tiny_run.model_dir), tmp_path / "costs.json"
+    (cost,) = measure([run(tmp_path)], programs, path, updates=5).values()
+    assert [call[-1] for call in programs.calls] == ["tokens", "train"]
+    epochs = load_run(tiny_run.model_dir)[0]["reporter"]["stats"]
+    times = {
+        (n, phase): each["time"]["__timedelta_seconds__"] for n, two in epochs.items() for phase, each in two.items()
+    }
+    assert cost.step == pytest.approx(times[2, "train"] / 2)  # 12 utterances in batches of 6
+    assert (cost.batches, cost.memory, cost.validation) == (2, 2.5, times[2, "valid"])
+    assert cost.start == pytest.approx(100 - sum(times.values()))
+    (adam,) = load_run(tiny_run.model_dir)[0]["optimizers"]
+    assert cost.parameters == sum(each["exp_avg"].numel() for each in adam["state"].values())
+    assert not (tmp_path / "exp" / "mine_old_trial").exists()
+    assert measure([run(tmp_path)], programs, path, updates=5) == {"old": cost} == read_costs(path)
+    assert len(programs.calls) == 2
+
+
+def test_a_trial_that_fails_is_named_with_its_log(tiny_run, tmp_path):
+    log = tmp_path / "exp" / "mine_old_trial.log"
+    log.parent.mkdir()
+    log.write_text("begins\nerror: there is no such key\n")
+    with pytest.raises(
+        TrainingError, match=f"the trial of old failed; its log, {log}, ends: error: there is no such key$"
+    ):
+        measure([run(tmp_path)], Trials(tiny_run.model_dir, code=1), tmp_path / "costs.json", updates=5)
+
+
+def test_a_stop_ends_the_trials(tiny_run, tmp_path):
+    programs = Trials(tiny_run.model_dir, stops=True)
+    assert measure([run(tmp_path), run(tmp_path, "new")], programs, tmp_path / "costs.json", updates=5) is None
+    assert len(programs.calls) <= 2 and not (tmp_path / "costs.json").exists()
+
+
+def test_damaged_costs_are_refused(tmp_path):
+    path = tmp_path / "costs.json"
+    path.write_text(json.dumps({"old": {"step": 1}}))
+    with pytest.raises(ModelError, match="costs.json: is damaged .*; delete it, and the methods are timed again"):
+        read_costs(path)
+
+
+def test_the_time_of_a_training_is_that_of_its_batches_validations_and_start():
+    cost = Cost(step=0.5, memory=1, parameters=1, batches=100, validation=10, start=20)
+    assert cost.seconds(3) == 20 + 3 * (50 + 10)
+    assert cost.seconds(3, batches=8) == 20 + 3 * (4 + 10)

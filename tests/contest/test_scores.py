@@ -1,0 +1,85 @@
+"""The file of scores, and what is known of metrics; `tests/recipes/test_reproduce.py` has how it is kept."""
+
+import json
+
+import pytest
+
+from espnet_diverse.contest.runs import NOT_SCORED, RecipeRun
+from espnet_diverse.contest.scores import (
+    COLUMNS,
+    MEASURED_BY_DECODING,
+    keep_results,
+    lower_is_better,
+    markdown,
+    mean_cell,
+    missing,
+    read_results,
+    scores,
+    unknown,
+)
+from espnet_diverse.errors import DataError
+from espnet_diverse.scoring.build import METRICS
+
+SHARED = {"config": "{}", "metric": "cer", "sets": ["dev", "test"], "baseline": "old"}
+
+
+def runs(folder, **changes):
+    shared = {**SHARED, **changes}
+    return [
+        RecipeRun("mine", shared, name, seed, {"fragments": name}, folder) for seed in (0, 1) for name in ("old", "new")
+    ]
+
+
+def row(run, seed, data_set, score="1.00"):
+    values = ("mine", run, seed, data_set, "cer", score, "", "abc", "CPU")
+    return dict(zip(COLUMNS, values, strict=True))
+
+
+def test_it_is_known_of_every_metric_whether_lower_is_better():
+    lower = {"cer", "wer", "ter", "perplexity", "word_perplexity"}
+    assert {name for name in (*METRICS, *NOT_SCORED) if lower_is_better(name)} == lower
+    assert set(NOT_SCORED) == set(MEASURED_BY_DECODING)
+
+
+def test_rows_are_kept_once_for_a_run_and_a_set(tmp_path):
+    path = tmp_path / "contest.tsv"
+    keep_results(path, [row("old", 0, "dev"), row("old", 0, "test")])
+    keep_results(path, [row("old", 0, "dev", "2.00"), row("new", 0, "dev")])
+    found = read_results(path)
+    assert [(each["run"], each["set"], each["score"]) for each in found] == [
+        ("old", "dev", "2.00"), ("old", "test", "1.00"), ("new", "dev", "1.00"),
+    ]  # fmt: skip
+    left = missing(runs(tmp_path), found)
+    assert [run.label for run in left] == ["mine/new/0", "mine/old/1", "mine/new/1"]
+    assert unknown(runs(tmp_path)[:1], found) == ["mine/new/0"]
+
+
+def test_a_damaged_row_is_named(tmp_path):
+    path = tmp_path / "contest.tsv"
+    keep_results(path, [row("old", 0, "dev")])
+    path.write_text(path.read_text() + "mine\told\n")
+    with pytest.raises(DataError, match=r"contest.tsv:3: not a row of experiment run seed"):
+        read_results(path)
+
+
+def test_the_score_of_a_run_is_read_from_what_was_written(tmp_path):
+    run = runs(tmp_path)[0]
+    for name, score in (("dev", 12.345), ("test", 50)):
+        folder = run.decoded("old", name)
+        folder.mkdir(parents=True)
+        (folder / "score.json").write_text(json.dumps({"metrics": {"cer": {"overall": {"score": score}}}}))
+    found = list(scores(run, "abc"))
+    assert [(each["set"], each["score"], each["p"]) for each in found] == [("dev", "12.35", ""), ("test", "50.00", "")]
+    assert all(tuple(each) == COLUMNS for each in found)
+    with pytest.raises(FileNotFoundError):
+        list(scores(runs(tmp_path)[1], "abc"))
+
+
+def test_tables_have_mean_and_deviation():
+    assert (mean_cell([]), mean_cell([1.25]), mean_cell([1.0, 2.0, 3.0])) == ("", "1.2", "2.0 ± 1.0")
+    made = runs(None)
+    rows = [row("old", seed, "dev", str(score)) for seed, score in ((0, 1.0), (1, 2.0))]
+    assert list(markdown(made, rows)) == [
+        *("| mine | dev | test | seeds |", "|---|---|---|---|"),
+        *("| old | 1.5 ± 0.7 |  | 2 |", "| new |  |  | 0 |"),
+    ]

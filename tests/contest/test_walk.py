@@ -1,0 +1,65 @@
+"""The order of runs, and those that are left out; tests/recipes/test_reproduce.py has stops, failures and results."""
+
+import json
+import threading
+import time
+
+from espnet_diverse.contest.programs import Ended, Programs
+from espnet_diverse.contest.runs import RecipeRun
+from espnet_diverse.contest.scores import read_results
+from espnet_diverse.contest.walk import Walk
+
+SHARED = {"config": "{}", "metric": "cer", "sets": ["test"], "baseline": "old"}
+
+
+class Trainings(Programs):
+    """Programs that write a score, after a while for one of them, and tell when each run began and ended."""
+
+    def __init__(self, slow: str = ""):
+        super().__init__()
+        self.slow, self.events, self.guard = slow, [], threading.Lock()
+
+    def run(self, command, folder, log):
+        tag = command[command.index("--tag") + 1]
+        if "--stop_stage" in command:
+            self.note("begins", tag)
+            return Ended(0)
+        time.sleep(0.3 if tag == self.slow else 0)
+        place = folder / "exp" / tag / "decode" / "test"
+        place.mkdir(parents=True)
+        score = {"metrics": {"cer": {"overall": {"score": 10}}}}
+        (place / "score.json").write_text(json.dumps(score))
+        self.note("ends", tag)
+        return Ended(0)
+
+    def note(self, *event):
+        with self.guard:
+            self.events.append(event)
+
+
+def runs(folder):
+    return [
+        RecipeRun("mine", SHARED, name, seed, {"fragments": name}, folder) for seed in (0, 1) for name in ("old", "new")
+    ]
+
+
+def test_a_method_that_is_left_out_is_no_failure_and_is_judged_by_all_scores_of_the_seed_before(tmp_path, capsys):
+    programs, results = Trainings(slow="mine_new_seed0"), tmp_path / "contest.tsv"
+
+    def leave_out(run, done):
+        seen = {(row["run"], row["seed"]) for row in done}
+        assert run.seed == 0 or seen >= {("old", "0"), ("new", "0")}
+        return "too bad" if (run.name, run.seed) == ("new", 1) else None
+
+    assert Walk(runs(tmp_path), results, programs, jobs=2, leave_out=leave_out).work() == 0
+    assert [(row["run"], row["seed"]) for row in read_results(results)] == [("old", "0"), ("new", "0"), ("old", "1")]
+    said = capsys.readouterr().out
+    assert "mine/new/1: left out: too bad" in said and said.endswith("4 runs done, 0 left\n")
+    assert Walk(runs(tmp_path), results, programs, jobs=2, leave_out=leave_out).work() == 0
+    assert len(programs.events) == 6  # nothing was made again
+
+
+def test_without_a_judge_a_free_job_begins_with_the_next_seed(tmp_path):
+    programs = Trainings(slow="mine_new_seed0")
+    assert Walk(runs(tmp_path), tmp_path / "contest.tsv", programs, jobs=2).work() == 0
+    assert programs.events.index(("begins", "mine_old_seed1")) < programs.events.index(("ends", "mine_new_seed0"))
