@@ -16,6 +16,7 @@ from references.train_command import train
 
 from espnet_diverse.bin.main import main
 
+pytestmark = pytest.mark.recipes
 ALONE = """
 import json, sys
 sys.modules["espnet_diverse"] = None

@@ -16,7 +16,7 @@ from references.markdown import ROOT, blocks, lines
 from espnet_diverse.bin.main import main
 from espnet_diverse.runs.tasks import load_model
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.recipes]
 PAGE = ROOT / "docs" / "in_espnet3.md"
 PROGRAM, TRAINING, INFERENCE = *blocks(PAGE, "python"), *blocks(PAGE, "yaml")
 THEIRS, OURS = ([line for line in lines(PAGE) if line.startswith(name)] for name in ("python ", "espnet-diverse "))

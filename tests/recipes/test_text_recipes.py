@@ -52,7 +52,7 @@ def scores(folder, name="test"):
 @pytest.mark.parametrize(
     ("recipe", "test_set", "metrics"),
     [
-        pytest.param("iwslt14", "test", ["bleu", "chrf"], marks=pytest.mark.slow),
+        pytest.param("iwslt14", "test", ["bleu", "chrf"], marks=pytest.mark.recipes),
         pytest.param("wmt14", "test", ["bleu", "compound_bleu", "chrf"], marks=pytest.mark.recipes),
         pytest.param("wmt17", "test", ["bleu", "chrf"], marks=pytest.mark.recipes),
         pytest.param("multi30k", "test_2016_flickr", ["bleu", "chrf", "ter"], marks=pytest.mark.recipes),

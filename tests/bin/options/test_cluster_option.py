@@ -19,7 +19,7 @@ from espnet_diverse.cluster import backends
 from espnet_diverse.cluster.configuration import LocalOptions
 from espnet_diverse.cpu import linear_kernels
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.recipes]
 
 
 @pytest.fixture(scope="module")
