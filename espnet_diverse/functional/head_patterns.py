@@ -106,7 +106,8 @@ def triangular_attention(
     if forward:
         return F.scaled_dot_product_attention(q, k, v, is_causal=True)
     order = _backwards(q, mask)
-    context = F.scaled_dot_product_attention(*(_in_order(x, order) for x in (q, k, v)), is_causal=True)
+    q, k, v = (_in_order(x, order) for x in (q, k, v))
+    context = F.scaled_dot_product_attention(q, k, v, is_causal=True)
     return _in_order(context, order)
 
 

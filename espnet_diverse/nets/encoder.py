@@ -78,7 +78,7 @@ class _WithAttention:
             self.embed = self._gated_subsampling(input_size, conv_channels)
         elif type(getattr(self, "embed", None)) is Conv2dSubsampling:
             self.embed = ChunkedConvSubsampling(self.embed)
-        remove_absolute_position(self, attention)
+        remove_absolute_position(self, attention)  # type: ignore[arg-type]  # a mixin: a module
         replace_layers(self.encoders)
         net, self.by_segments = type(self).__name__, memory is not None
         if memory is None:
