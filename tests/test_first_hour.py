@@ -8,6 +8,8 @@ from conftest import write_data_dir
 from references.markdown import ROOT, blocks, lines, run_here
 from references.speech import write_speech
 
+pytestmark = pytest.mark.recipes
+
 PAGE = ROOT / "docs" / "first_hour.md"
 COMMANDS = [line for line in lines(PAGE) if line.startswith("espnet-diverse ")]
 

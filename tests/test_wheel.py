@@ -18,6 +18,8 @@ from references.markdown import blocks
 
 from espnet_diverse import __version__
 
+pytestmark = pytest.mark.recipes
+
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = ("setup.py", "pyproject.toml", "README.md", "LICENSE", "espnet_diverse", "conf")
 OFFLINE = ("--quiet", "--no-index", "--no-deps", "--no-build-isolation")

@@ -14,7 +14,7 @@ from espnet_diverse.runs import checkpoint
 from espnet_diverse.training.loop import non_finite
 from espnet_diverse.training.loop.non_finite import NonFiniteBatches
 
-pytestmark = pytest.mark.usefixtures("forks")
+pytestmark = [pytest.mark.usefixtures("forks"), pytest.mark.recipes]
 TWO = ["batch_size=2", "accum_grad=2", "save_interval_steps=2", "keep_nbest_models=1"]  # epochs of 6 batches
 EXACT = [*TWO, *NOISELESS]
 

@@ -107,6 +107,7 @@ def process(rank, folder, data):
     distributed.destroy_process_group()
 
 
+@pytest.mark.recipes
 def test_two_processes_take_the_step_of_one(tmp_path, monkeypatch):
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", socket.if_nameindex()[0][1])  # the loopback, whatever else is there
     # Spawned: a fork copies the locks that threads of this process hold, and may wait for them without end.

@@ -55,6 +55,7 @@ def contest(*options: str) -> int:
 SEARCH = ["--decode_config", "decode/joint,short.yaml", "--seeds", "0", "1"]
 
 
+@pytest.mark.recipes
 @pytest.mark.slow
 def test_a_contest_from_data_to_its_report_and_on_with_another_seed(here, tmp_path, capsys):
     Path("short.yaml").write_text("search: greedy\nmaxlenratio: 0.5\n")

@@ -1,5 +1,6 @@
 """Synthetic CoVoST 2: clips in Common Voice's layout."""
 
+import pytest
 import soundfile
 
 from espnet_diverse.bin.main import main
@@ -7,6 +8,7 @@ from espnet_diverse.corpora.synthetic import covost2 as synthetic
 from espnet_diverse.data.kaldi import read_data_dir
 
 
+@pytest.mark.recipes
 def test_the_synthetic_corpus_prepares(tmp_path):
     """Every language of the synthetic corpus is in every set, and a clip of English is translated three times."""
     argv = ["--corpus", "synthetic", "--size", "tiny", "--download_dir", str(tmp_path), "--nj", "1"]

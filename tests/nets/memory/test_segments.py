@@ -111,6 +111,7 @@ def test_what_is_carried_does_not_grow(memory):
     assert len(sizes) == 1 and len(carried) == (1 if memory.get("scope") == "shared" else 2)
 
 
+@pytest.mark.recipes
 @each_case
 def test_time_and_memory_grow_linearly(memory):
     net = encoder({"segment": 8} | memory)

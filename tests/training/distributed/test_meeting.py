@@ -174,6 +174,7 @@ def start_machine(machine, endpoint, folder):
     (folder / str(machine)).write_text(str(list(found.values())))
 
 
+@pytest.mark.recipes
 def test_machines_meet_at_one_port_and_again_after_a_kill(tmp_path, endpoint, monkeypatch):
     monkeypatch.setenv("KILLED", str(tmp_path / "killed"))
     monkeypatch.setenv("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1")  # as `elastic.launch` does

@@ -95,6 +95,7 @@ def close(folder, other, epoch):
     assert int(ours[count]) == int(theirs[count]) > 0
 
 
+@pytest.mark.recipes
 @pytest.mark.slow
 def test_two_processes_train_what_one_trains_even_if_one_of_them_is_killed(command, one):
     """The first epoch is that of one process, so that a run goes on with another number of them."""

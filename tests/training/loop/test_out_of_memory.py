@@ -87,6 +87,7 @@ def test_the_update_is_that_of_whole_batches(call, backward, tiny_run, straight,
             assert ours[epoch]["train"][name] == pytest.approx(theirs[epoch]["train"][name], rel=1e-4), name
 
 
+@pytest.mark.recipes
 @pytest.mark.parametrize(("call", "backward", "unused"), [(2, False, False), (1, True, False), (2, True, True)])
 def test_two_processes_begin_the_update_again_if_one_is_out_of_memory(
     call, backward, unused, tiny_run, straight, tmp_path, full, capfd
@@ -101,6 +102,7 @@ def test_two_processes_begin_the_update_again_if_one_is_out_of_memory(
     check_same(tmp_path / "exp", straight)
 
 
+@pytest.mark.recipes
 def test_a_share_that_is_too_large_in_halves_too_ends_both_processes_with_one_line(tiny_run, tmp_path, full, capfd):
     full(1, 2, rank=1)
     assert train(tiny_run, tmp_path / "exp", *SETTINGS, nproc=2) == 1
@@ -109,6 +111,7 @@ def test_a_share_that_is_too_large_in_halves_too_ends_both_processes_with_one_li
     assert "although the batch was halved; lower batch_bins or batch_size" in error
 
 
+@pytest.mark.recipes
 def test_a_share_of_one_sentence_stays_whole(tiny_run, straight, tmp_path, full):
     """Process 0 has one sentence more than process 1, and is out of memory in its two."""
     settings = [*SETTINGS, "batch_size=3"]
