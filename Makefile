@@ -20,7 +20,7 @@ test: $(VENV)/.ready lint  ## All tests but those of `make recipes`, 15 minutes 
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not trust and not recipes" --ignore tests/trust
 	$(BIN)/python -m pytest -m "not trust" tests/trust  # alone: they fork, which is safe in a process without threads
 
-recipes: $(VENV)/.ready  ## What `make test` leaves out: recipes, benchmarks, clusters, several processes; 16 minutes on two cores.
+recipes: $(VENV)/.ready  ## What `make test` leaves out: recipes, benchmarks, clusters, several processes; 11 minutes on two cores.
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m recipes --ignore tests/trust
 
 # Tests of results that could depend on the CPU: its kernels choose the order of a sum by the shapes of their operands.
