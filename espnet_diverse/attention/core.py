@@ -127,7 +127,7 @@ class Heads:
     def lengths(self) -> Tensor:
         """Return the lengths of the key sequences, (B,) or (1,): up to the last key that any query may attend to."""
         if self.mask is None:
-            return torch.tensor([self.k.size(2)], device=self.k.device)
+            return torch.arange(1, self.k.size(2) + 1, device=self.k.device)[-1:]  # not a constant to a tracer
         return key_lengths(self.mask.expand(-1, -1, -1, self.k.size(2)))
 
     def positions(self, causal: bool) -> tuple[Tensor, Tensor]:

@@ -37,7 +37,7 @@ def softmax_attention(heads: Heads) -> tuple[Tensor, Tensor | None]:
     if heads.need_weights:
         weights = masked_softmax(heads.scores(), heads.allowed())
         return F.dropout(weights, heads.dropout) @ heads.v, weights
-    if heads.patterns is not None and heads.position is None and heads.same_positions() and heads.k.size(2) >= _LONG:
+    if heads.patterns is not None and _is_long(heads):
         return _by_pattern(heads, heads.patterns), None
     bias, allowed = heads.scaled_position(), heads.allowed()
     if bias is None:
@@ -45,6 +45,12 @@ def softmax_attention(heads: Heads) -> tuple[Tensor, Tensor | None]:
     elif allowed is not None:
         bias = bias.masked_fill(~allowed, -torch.inf)
     return F.scaled_dot_product_attention(heads.q, heads.k, heads.v, bias, heads.dropout), None
+
+
+def _is_long(heads: Heads) -> bool:
+    """Return whether patterns are computed one by one; never for a tracer, to which a length would be a constant."""
+    whole = heads.same_positions() and heads.position is None
+    return whole and heads.k.size(2) >= _LONG and not torch.jit.is_tracing()
 
 
 def _by_pattern(heads: Heads, patterns: HeadPatterns) -> Tensor:

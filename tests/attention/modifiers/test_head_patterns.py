@@ -127,3 +127,10 @@ def test_patterns_that_do_not_fit_are_refused():
         build_attention("luna", SIZE, 4, head_patterns=["forward"])
     with pytest.raises(OptionError, match="head_patterns does not fit cross-attention or a memory"):
         build_attention("softmax", SIZE, 4, cross=True, head_patterns=["start"])
+
+
+def test_a_tracer_gets_one_mask_for_every_length(monkeypatch):
+    monkeypatch.setattr(softmax, "_LONG", TIME)
+    module, x, longer = attention().requires_grad_(False), tokens(), tokens(TIME + 4)
+    traced = torch.jit.trace(lambda x: module(x, x, x, None), x, check_trace=False)
+    torch.testing.assert_close(traced(longer), module(longer, longer, longer, None))
