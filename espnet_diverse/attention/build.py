@@ -6,33 +6,41 @@ An `attention:` section of a configuration has the name of the core, `core`, the
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
 from espnet_diverse.attention.core import Core
 from espnet_diverse.attention.modifiers.disagreement import build_disagreement, disagreement_options
 from espnet_diverse.attention.modifiers.head_patterns import build_head_patterns, head_patterns
-from espnet_diverse.attention.modifiers.position import position_option
-from espnet_diverse.attention.modifiers.query_key_norm import query_key_norm_options
-from espnet_diverse.attention.modifiers.regularisers import DropHeads, Relaxed, drop_heads_options, relaxed_options
+from espnet_diverse.attention.modifiers.position import check_position, position_option
+from espnet_diverse.attention.modifiers.query_key_norm import QueryKeyNormOptions
+from espnet_diverse.attention.modifiers.regularisers import DropHeads, DropHeadsOptions, Relaxed, RelaxedOptions
 from espnet_diverse.attention.multi_head import MultiHeadAttention
 from espnet_diverse.attention.registry import check_uses, core_class
 from espnet_diverse.attention.selection.learned_selection import build_selection
 from espnet_diverse.attention.selection.selection_options import selection_options
-from espnet_diverse.option_checks import OptionError, check_names
+from espnet_diverse.option_checks import OptionError, check_names, read
 
 PARTS: Mapping[str, Callable[[Any], Any]] = {
     "selection": selection_options,
     "disagreement": disagreement_options,
-    "qk_norm": query_key_norm_options,
+    "qk_norm": partial(read, QueryKeyNormOptions, owner="qk_norm"),
     "head_patterns": head_patterns,
     "position": position_option,
-    "drop_heads": drop_heads_options,
-    "relaxed": relaxed_options,
+    "drop_heads": partial(read, DropHeadsOptions, owner="drop_heads"),
+    "relaxed": partial(read, RelaxedOptions, owner="relaxed"),
 }
 """Parts of an attention that no core has to itself, and what reads their options."""
 
 _REGULARISERS = {"drop_heads": DropHeads, "relaxed": Relaxed}
+_NEEDS = {
+    "qk_norm": ("dot_products",),
+    "head_patterns": ("head_patterns",),
+    "position": ("head_patterns", "dot_products"),
+    "relaxed": ("head_patterns",),
+}
+"""What a core must support for a part, keys of `supports.USES`."""
 
 
 def build_core(core: str, size: int, heads: int, cross: bool = False, causal: bool = False, **options) -> Core:
@@ -142,46 +150,20 @@ def attention_parts(
     """
     options = dict(given)
     name = options.pop("core", "softmax")
-    part = {each: options.pop(each, None) for each in PARTS}
-    read = {each: None if value is None else PARTS[each](value) for each, value in part.items() if each != "selection"}
-    selection = build_selection(part["selection"], heads)
+    raw = {part: options.pop(part, None) for part in PARTS}
+    part = {each: None if value is None else PARTS[each](value) for each, value in raw.items() if each != "selection"}
+    selection = build_selection(raw["selection"], heads)
     core = build_core_of(name, size, heads, options, cross, causal)
-    patterns = build_head_patterns(part["head_patterns"], heads, causal)
-    by_part = {
-        "head_selection": selection is not None,
-        "head_patterns": any(part[each] is not None for each in ("head_patterns", "relaxed", "position")),
-        "dot_products": any(part[each] is not None for each in ("qk_norm", "position")),
-    }
-    check_uses(name, core.supports, [*uses, *(use for use, needed in by_part.items() if needed)], needed_by)
-    _check_position(core, size // heads, read, cross, "relative_position" in uses)
+    check_uses(name, core.supports, [*uses, *["head_selection"] * (selection is not None)], needed_by)
+    for each, needs in _NEEDS.items():
+        if part[each] is not None:
+            check_uses(name, core.supports, needs, dict.fromkeys(needs, each))
+    check_position(part["position"], core, size // heads, cross, "relative_position" in uses)
     return core, {
         "selection": selection,
-        "disagreement": build_disagreement(part["disagreement"], core),
-        "qk_norm": read["qk_norm"],
-        "position": read["position"] or ("relative" if "relative_position" in uses else "absolute"),
-        "patterns": patterns,
-        "regularisers": [kind(read[each]) for each, kind in _REGULARISERS.items() if read[each] is not None],
+        "disagreement": build_disagreement(raw["disagreement"], core),
+        "qk_norm": part["qk_norm"],
+        "position": part["position"] or ("relative" if "relative_position" in uses else "absolute"),
+        "patterns": part["head_patterns"] and build_head_patterns(part["head_patterns"], heads, cross, causal),
+        "regularisers": [kind(part[each]) for each, kind in _REGULARISERS.items() if part[each] is not None],
     }
-
-
-_ABSOLUTE = "set pos_enc_layer_type: abs_pos and selfattention_layer_type: selfattn"
-
-
-def _check_position(core: Core, width: int, read: Mapping[str, Any], cross: bool, relative: bool) -> None:
-    """Check that parts that depend on positions fit the attention.
-
-    Raises:
-        OptionError: They do not.
-    """
-    for part in ("head_patterns", "position"):
-        if read[part] is not None and cross:
-            raise OptionError(
-                part, f"{part} does not fit cross-attention or a memory: keys have positions of their own"
-            )
-    position = read["position"]
-    if position is not None and relative:
-        raise OptionError("position", f"position {position} replaces relative position; {_ABSOLUTE}")
-    if position == "rotary" and width % 2:
-        raise OptionError("position", f"position rotary needs heads of even width, but it is {width}")
-    if position == "alibi" and core.position_in_parts:
-        raise OptionError("position", f"position alibi does not fit attention {core.name!r}; choose rotary")

@@ -20,21 +20,26 @@ from torch import Tensor
 _BASE = 10000.0
 
 
-def rotate(x: Tensor, position: Tensor) -> Tensor:
-    """Turn the channels of queries or keys by their positions.
+def turns(position: Tensor, like: Tensor) -> tuple[Tensor, Tensor]:
+    """Compute the cosines and sines that turn queries or keys at some positions.
 
     Args:
-        x: (B, H, T, D), D even.
-        position: Positions of x, integer, broadcastable to (B, T).
+        position: Positions, integer, broadcastable to (B, T).
+        like: Queries or keys (B, H, T, D), D even, for the width and the type of the result.
 
     Returns:
-        (B, H, T, D).
+        Cosines and sines (B or 1, 1, T, D / 2).
     """
-    half = x.size(-1) // 2
-    frequency = _BASE ** (-torch.arange(half, device=x.device, dtype=torch.float64) / half)
+    half = like.size(-1) // 2
+    frequency = _BASE ** (-torch.arange(half, device=like.device, dtype=torch.float64) / half)
     angle = position.unsqueeze(-1) * frequency  # in double precision, because long sequences turn many times
-    cos, sin = (f.to(x.dtype).unsqueeze(-3) for f in (angle.cos(), angle.sin()))
-    first, second = x[..., :half], x[..., half:]
+    cos, sin = (f.to(like.dtype).unsqueeze(-3) for f in (angle.cos(), angle.sin()))
+    return cos, sin
+
+
+def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Turn the channels of queries or keys x (B, H, T, D) by what `turns` gives of their positions -> (B, H, T, D)."""
+    first, second = x.chunk(2, dim=-1)
     return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
 
 

@@ -4,11 +4,16 @@ import math
 
 import torch
 
-from espnet_diverse.functional.position import distance_bias, rotate
+from espnet_diverse.functional import position as functional
+from espnet_diverse.functional.position import distance_bias, turns
 
 
 def vectors(*shape):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(0), dtype=torch.double)
+
+
+def rotate(x, position):
+    return functional.rotate(x, *turns(position, x))
 
 
 def test_channels_are_turned_as_complex_numbers():

@@ -1,6 +1,9 @@
 """The command `train` in this process, as tests of training give it."""
 
+import pytest
+
 from espnet_diverse.bin.main import main
+from espnet_diverse.training.loop.non_finite import NonFiniteBatches
 
 NOISELESS = [  # losses per token: the gradient of several processes is that of one
     *("optim=sgd", "optim_conf={lr: 0.1}", "model_conf.length_normalized_loss=true"),
@@ -20,3 +23,21 @@ def train(run, model_dir, *changes, allow=(), nproc=1, **data):
     return main(
         ["train", *run.config, *arguments, *paths, *(f"--set={change}" for change in changes), *allowed, *processes]
     )
+
+
+class Killed(BaseException):
+    """What nothing expects, so that training ends as after a kill."""
+
+
+def train_until_killed(step, *arguments):
+    """Train as `train` does, and end as after a kill in a step, counted from 1."""
+    steps, check = iter(range(1, 100)), NonFiniteBatches.check
+
+    def counted(*parts):
+        check(*parts)
+        if next(steps) == step:
+            raise Killed
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(NonFiniteBatches, "check", counted)
+        train(*arguments)

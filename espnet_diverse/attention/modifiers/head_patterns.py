@@ -38,9 +38,6 @@ class HeadPattern:
     name: str
     width: int = 0
 
-    def __str__(self) -> str:
-        return f"{self.name} {self.width}" if self.name == "window" else self.name
-
 
 @dataclass(frozen=True)
 class HeadPatterns:
@@ -92,30 +89,31 @@ def key_lengths(mask: Tensor) -> Tensor:
     return (mask.any(-2).squeeze(1) * numbers).amax(-1)
 
 
-def build_head_patterns(given: Sequence[Any] | None, heads: int, causal: bool = False) -> HeadPatterns | None:
+def build_head_patterns(
+    patterns: Sequence[HeadPattern], heads: int, cross: bool = False, causal: bool = False
+) -> HeadPatterns:
     """Build the patterns of H heads.
 
     Args:
-        given: The patterns: names, and `{"window": width}`; None for heads without patterns.
-        heads: Number of heads H, a multiple of the number of patterns.
+        patterns: The patterns, which are repeated.
+        heads: Number of heads H, a multiple of their number.
+        cross: Whether keys have other positions than queries, as in cross-attention and with a memory.
         causal: Whether the patterns are for causal self-attention.
 
     Raises:
-        OptionError: A pattern is unknown, does not fit causal attention, or the number does not divide H.
+        OptionError: A pattern does not fit the attention, or their number does not divide H.
     """
-    if given is None:
-        return None
-    patterns = head_patterns(given)
-    if heads % len(patterns):
-        raise OptionError(
-            "head_patterns", f"{len(patterns)} patterns do not fit {heads} heads; give a number that divides it"
-        )
-    later = next((each for each in patterns if each.name not in _CAUSAL), None) if causal else None
-    if later is not None:
-        raise OptionError(
-            "head_patterns", f"pattern {later.name} does not fit causal attention; choose from {' '.join(_CAUSAL)}"
-        )
-    return HeadPatterns(tuple(patterns * (heads // len(patterns))), causal)
+    later = next((each.name for each in patterns if each.name not in _CAUSAL), None) if causal else None
+    said = None
+    if cross:
+        said = "head_patterns do not fit cross-attention or a memory, whose keys have other positions"
+    elif heads % len(patterns):
+        said = f"{len(patterns)} patterns do not fit {heads} heads; give a number that divides it"
+    elif later is not None:
+        said = f"pattern {later} does not fit causal attention; choose from {' '.join(_CAUSAL)}"
+    if said is not None:
+        raise OptionError("head_patterns", said)
+    return HeadPatterns(tuple(patterns) * (heads // len(patterns)), causal)
 
 
 def head_patterns(given: Sequence[Any]) -> list[HeadPattern]:

@@ -11,9 +11,9 @@ from typing import Any
 
 from torch import Tensor
 
-from espnet_diverse.attention.core import Heads
-from espnet_diverse.functional.position import distance_bias, rotate
-from espnet_diverse.option_checks import must_be
+from espnet_diverse.attention.core import Core, Heads
+from espnet_diverse.functional.position import distance_bias, rotate, turns
+from espnet_diverse.option_checks import OptionError, must_be
 
 POSITIONS = ("rotary", "alibi")
 """Positions that the attention has by itself."""
@@ -30,6 +30,32 @@ def position_option(given: Any) -> str:
     return given
 
 
+def check_position(position: str | None, core: Core, width: int, cross: bool, relative: bool) -> None:
+    """Check that an attention can have position by itself.
+
+    Args:
+        position: One of `POSITIONS`, or None.
+        core: The core.
+        width: Width D of a head.
+        cross: Whether keys have other positions than queries, as in cross-attention and with a memory.
+        relative: Whether the net gives relative position.
+
+    Raises:
+        OptionError: It cannot.
+    """
+    said = None
+    if position is not None and cross:
+        said = "does not fit cross-attention or a memory, whose keys have other positions"
+    elif position is not None and relative:
+        said = "replaces relative position; set pos_enc_layer_type: abs_pos and selfattention_layer_type: selfattn"
+    elif position == "rotary" and width % 2:
+        said = f"needs heads of even width, but it is {width}"
+    elif position == "alibi" and core.position_in_parts:
+        said = f"does not fit attention {core.name!r}; choose rotary"
+    if said is not None:
+        raise OptionError("position", f"position {position} {said}")
+
+
 def with_position(heads: Heads, position: str, causal: bool) -> Heads:
     """Return the heads with position in their queries and keys, or in their position term.
 
@@ -40,19 +66,18 @@ def with_position(heads: Heads, position: str, causal: bool) -> Heads:
     """
     query, key = heads.positions(causal)
     if position == "rotary":
-        query, key = _of_rows(query, key, heads.mask)
-        return replace(heads, q=rotate(heads.q, query), k=rotate(heads.k, key))
+        of_key = turns(_of_keys(key, heads.mask), heads.k)
+        of_query = of_key if heads.same_positions() else turns(query.reshape(-1, query.size(-2)), heads.q)
+        return replace(heads, q=rotate(heads.q, *of_query), k=rotate(heads.k, *of_key))
     bias = distance_bias(query, key, heads.q.size(1))
     bias = bias.squeeze(1) if bias.dim() == 5 else bias  # positions of a cache are (B, 1, Tq, Tk)
     term = (bias * heads.q.size(-1) ** 0.5).to(heads.q.dtype)
     return replace(heads, position=term.expand(len(heads.q), -1, heads.q.size(2), heads.k.size(2)))
 
 
-def _of_rows(query: Tensor, key: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Return the position of each query and each key, broadcastable to (B, Tq) and (B, Tk).
+def _of_keys(key: Tensor, mask: Tensor | None) -> Tensor:
+    """Return the position of each key, broadcastable to (B, Tk).
 
     In a cache with hypotheses side by side a key has the same position for every query that may attend to it.
     """
-    if key.dim() < 4 or mask is None:
-        return query.squeeze(-1), key
-    return query[:, 0, :, 0], key.masked_fill(~mask, 0).amax(-2).squeeze(1)
+    return key if key.dim() < 4 or mask is None else key.masked_fill(~mask, 0).amax(-2).squeeze(1)

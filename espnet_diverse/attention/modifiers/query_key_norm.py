@@ -12,15 +12,13 @@ Softmax-equivalent setting: none; without the section queries and keys stay as t
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from espnet_diverse.functional.precision import in_full_precision
-from espnet_diverse.option_checks import Options, number, read
+from espnet_diverse.option_checks import Options, number
 
 
 @dataclass(frozen=True)
@@ -32,15 +30,6 @@ class QueryKeyNormOptions(Options):
     """
 
     length: int = number(32, least=2)
-
-
-def query_key_norm_options(given: Mapping[str, Any]) -> QueryKeyNormOptions:
-    """Return `QueryKeyNormOptions` from a section of a configuration.
-
-    Raises:
-        ConfigError: An option is unknown or has a value that is not allowed.
-    """
-    return read(QueryKeyNormOptions, given, "qk_norm")
 
 
 class UnitKeys(nn.Module):

@@ -14,16 +14,14 @@ where j are the T keys that the mask allows. Both do nothing in evaluation.
 Softmax-equivalent settings: rate 0, and gamma 0.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from espnet_diverse.attention.core import Heads
 from espnet_diverse.attention.update_counter import UpdateCounter, is_share
-from espnet_diverse.option_checks import Options, choice, needs, number, read
+from espnet_diverse.option_checks import Options, choice, needs, number
 
 
 @dataclass(frozen=True)
@@ -58,24 +56,6 @@ class RelaxedOptions(Options):
     gamma: float = number(0.1, least=0, most=1)
 
 
-def drop_heads_options(given: Mapping[str, Any]) -> DropHeadsOptions:
-    """Return `DropHeadsOptions` from a section of a configuration.
-
-    Raises:
-        ConfigError: An option is unknown or has a value that is not allowed.
-    """
-    return read(DropHeadsOptions, given, "drop_heads")
-
-
-def relaxed_options(given: Mapping[str, Any]) -> RelaxedOptions:
-    """Return `RelaxedOptions` from a section of a configuration.
-
-    Raises:
-        ConfigError: An option is unknown or has a value that is not allowed.
-    """
-    return read(RelaxedOptions, given, "relaxed")
-
-
 class DropHeads(nn.Module):
     """Removes whole heads at random in training.
 
@@ -105,9 +85,8 @@ class DropHeads(nn.Module):
         done, steps = self.updates(watched), self.updates.length(self.options.steps)
         if schedule == "linear":
             return rate * (done / steps).clamp(max=1)
-        return rate * torch.where(done < steps, 1 - done / steps, (done - steps) / (self.updates.of_run - steps)).clamp(
-            0, 1
-        )
+        rising = (done - steps) / (self.updates.of_run - steps)
+        return rate * torch.where(done < steps, 1 - done / steps, rising).clamp(0, 1)
 
 
 class Relaxed(nn.Module):

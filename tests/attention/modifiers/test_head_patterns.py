@@ -96,10 +96,9 @@ def test_layers_share_one_mask():
 
 
 def test_a_list_is_repeated_over_the_heads():
-    patterns = build_head_patterns(["global", {"window": 3}], 4)
+    patterns = build_head_patterns(head_patterns(["global", {"window": 3}]), 4)
     assert patterns.patterns == (HeadPattern("global"), HeadPattern("window", 3)) * 2
     assert patterns.groups() == {HeadPattern("global"): [0, 2], HeadPattern("window", 3): [1, 3]}
-    assert build_head_patterns(None, 4) is None
 
 
 @pytest.mark.parametrize(
@@ -120,12 +119,12 @@ def test_wrong_patterns_are_refused(given, said):
 
 def test_patterns_that_do_not_fit_are_refused():
     with pytest.raises(OptionError, match="3 patterns do not fit 4 heads; give a number that divides it"):
-        build_head_patterns(["global", "start", "end"], 4)
+        build_head_patterns(head_patterns(["global", "start", "end"]), 4)
     with pytest.raises(OptionError, match="pattern next does not fit causal attention; choose from global window"):
-        build_head_patterns(["global", "next"], 4, causal=True)
-    with pytest.raises(ValueError, match="attention 'luna' does not support patterns of heads; choose one that does"):
+        build_head_patterns(head_patterns(["global", "next"]), 4, causal=True)
+    with pytest.raises(ValueError, match="does not support patterns of heads, which head_patterns needs; choose"):
         build_attention("luna", SIZE, 4, head_patterns=["forward"])
-    with pytest.raises(OptionError, match="head_patterns does not fit cross-attention or a memory"):
+    with pytest.raises(OptionError, match="head_patterns do not fit cross-attention or a memory"):
         build_attention("softmax", SIZE, 4, cross=True, head_patterns=["start"])
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from espnet_diverse.attention import KVCache, build_attention
-from espnet_diverse.functional.position import rotate
+from espnet_diverse.functional.position import rotate, turns
 from espnet_diverse.option_checks import OptionError
 
 SIZE, HEADS, TIME = 16, 4, 6
@@ -26,7 +26,7 @@ def test_logits_are_those_of_turned_queries_and_keys():
         for linear in (module.linear_q, module.linear_k, module.linear_v)
     )
     position = torch.arange(TIME)
-    logits = rotate(q, position) @ rotate(k, position).mT / q.size(-1) ** 0.5
+    logits = rotate(q, *turns(position, q)) @ rotate(k, *turns(position, k)).mT / q.size(-1) ** 0.5
     expected = module.linear_out((logits.softmax(-1) @ v).transpose(1, 2).flatten(2))
     torch.testing.assert_close(module(x, x, x, None), expected)
 
@@ -68,13 +68,16 @@ def test_hypotheses_side_by_side_have_the_positions_of_their_own(position):
     ("options", "said"),
     [
         ({"position": "rope"}, "position must be one of rotary alibi, but is 'rope'"),
-        ({"position": "rotary", "cross": True}, "position does not fit cross-attention or a memory"),
+        ({"position": "rotary", "cross": True}, "position rotary does not fit cross-attention or a memory"),
         (
             {"position": "rotary", "relative": True},
             "replaces relative position; set pos_enc_layer_type: abs_pos",
         ),
         ({"position": "alibi", "core": "window"}, "position alibi does not fit attention 'window'; choose rotary"),
-        ({"position": "rotary", "core": "luna"}, "attention 'luna' does not support patterns of heads"),
+        (
+            {"position": "rotary", "core": "luna"},
+            "does not support patterns of heads, which position needs",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused(options, said):

@@ -95,5 +95,5 @@ def test_wrong_options_are_refused():
     ):
         with pytest.raises(OptionError, match=said):
             attention(**options)
-    with pytest.raises(ValueError, match="'luna' does not support patterns of heads"):
+    with pytest.raises(ValueError, match="'luna' does not support patterns of heads, which relaxed needs"):
         attention("luna", relaxed={})
