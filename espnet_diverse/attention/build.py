@@ -40,7 +40,7 @@ _NEEDS = {
     "position": ("head_patterns", "dot_products"),
     "relaxed": ("head_patterns",),
 }
-"""What a core must support for a part, keys of `supports.USES`."""
+"""Uses that a core must support for a part, keys of `supports.USES`."""
 
 
 def build_core(core: str, size: int, heads: int, cross: bool = False, causal: bool = False, **options) -> Core:
