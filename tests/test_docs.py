@@ -50,6 +50,7 @@ def site(tmp_path_factory):
     return folder
 
 
+@pytest.mark.recipes
 def test_the_site_has_the_help_of_every_command(site):
     html = (site / "commands.html").read_text(encoding="utf-8")
     for name in COMMANDS:
@@ -57,6 +58,7 @@ def test_the_site_has_the_help_of_every_command(site):
         assert f"usage: espnet-diverse {name} " in html, name
 
 
+@pytest.mark.recipes
 def test_the_site_shows_docstrings_and_options(site):
     reference = (site / "api" / "attention.html").read_text(encoding="utf-8")
     assert 'id="espnet_diverse.attention.build_attention"' in reference
@@ -66,6 +68,7 @@ def test_the_site_shows_docstrings_and_options(site):
         assert f"<code>{option}</code>" in attentions
 
 
+@pytest.mark.recipes
 def test_the_site_fetches_nothing_from_elsewhere(site):
     for page in site.rglob("*.html"):
         loaded = re.findall(r'<(?:script|link|img)[^>]* (?:src|href)="(https?:)?//', page.read_text(encoding="utf-8"))

@@ -89,7 +89,7 @@ def whole(data_dir, tmp_path):
     return files(tmp_path / "whole")
 
 
-@pytest.mark.parametrize("nj", [1, 2])
+@pytest.mark.parametrize("nj", [1, pytest.param(2, marks=pytest.mark.recipes)])
 def test_a_call_that_is_killed_again_and_again_gives_what_one_that_is_not_gives(data_dir, whole, tmp_path, nj):
     chance, out, log, done = random.Random(nj), tmp_path / "out", tmp_path / "log", set()
     while len(done) < 60:  # at most 12 of 150 each time

@@ -93,6 +93,7 @@ def registered(registered_and_used):
     return registered_and_used[0]
 
 
+@pytest.mark.recipes
 def test_espnets_tables_hold_its_own_classes_and_ours(plain, registered):
     nets = {"diverse_transformer", "diverse_conformer", "diverse_branchformer", "diverse_e_branchformer"}
     nets |= {"diverse_contextual_block_transformer", "diverse_contextual_block_conformer"}
@@ -111,6 +112,7 @@ def test_espnets_tables_hold_its_own_classes_and_ours(plain, registered):
         assert set(registered["tables"][key]) == set(classes) | added, key
 
 
+@pytest.mark.recipes
 def test_the_import_changes_nothing_else_of_the_process(plain, registered):
     assert plain["transformers"] == registered["transformers"] == [True] * 3
     assert registered["added"] == ["espnet_diverse.registration.espnet_tables"]
@@ -119,10 +121,12 @@ def test_the_import_changes_nothing_else_of_the_process(plain, registered):
     assert registered["typechecked"] == plain["typechecked"]
 
 
+@pytest.mark.recipes
 def test_espnets_own_command_knows_our_names(registered_and_used):
     assert "encoder: diverse_conformer" in registered_and_used[1] and "conv_channels: 1024" in registered_and_used[1]
 
 
+@pytest.mark.recipes
 def test_espnets_own_recognizer_loads_our_model_from_another_directory(registered_and_used):
     (line,) = re.findall("^RECOGNISED (.*)$", registered_and_used[1], re.MULTILINE)
     encoder, _, text = line.partition(" ")

@@ -262,6 +262,7 @@ def test_only_functions_of_its_thread_are_decorated_without_the_compiler(monkeyp
         assert disable(len)([1, 2]) == 2
 
 
+@pytest.mark.recipes
 def test_the_alignment_of_speech_synthesis_works_with_packages_that_are_imported_later():
     said = run(
         f"{FAST}import sys\n"

@@ -92,6 +92,7 @@ def test_two_optimizers_update_as_with_espnet(tiny_run, tmp_path, monkeypatch):
     assert len(ours["optimizers"]) == 2 and ours["schedulers"][1] == theirs["schedulers"][1] is not None
 
 
+@pytest.mark.recipes
 @pytest.mark.parametrize("accum_grad", [1, 3])
 def test_two_processes_train_as_with_espnet(accum_grad, tiny_run, tmp_path, monkeypatch):
     ours, theirs = both(tiny_run, tmp_path, monkeypatch, f"accum_grad={accum_grad}", nproc=2)
