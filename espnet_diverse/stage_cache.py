@@ -15,6 +15,7 @@ from pathlib import Path
 
 from espnet_diverse.audio.ark import file_size
 from espnet_diverse.data.files.atomic_files import write_text
+from espnet_diverse.untrusted.whole_files import read_json
 
 
 class StageRecord:
@@ -89,7 +90,7 @@ class StageRecord:
 
     def _stored(self) -> dict | None:
         try:
-            stored = json.loads(self.path.read_text(encoding="utf-8"))
+            stored = read_json(self.path)
         except (FileNotFoundError, ValueError):  # an unreadable record is treated as missing
             return None
         complete = isinstance(stored, dict) and stored.keys() >= {"arguments", "inputs", "exit_code"}

@@ -4,7 +4,6 @@ Gong et al. 2021, "Pay Better Attention to Attention: Head Selection in Multilin
 Modeling", Tables 1 to 4 and Fig. 2.
 """
 
-import json
 from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -16,6 +15,7 @@ from espnet_diverse.analysis.collect import attentions
 from espnet_diverse.errors import ConfigError, DataError, ModelError
 from espnet_diverse.runs.tasks import TASKS, read_config
 from espnet_diverse.scoring.score_file import read_metrics, rows_of
+from espnet_diverse.untrusted.whole_files import read_json
 
 OVERALL = "all"
 
@@ -75,7 +75,7 @@ def _tokens_per_second(path: Path) -> float | None:
     if not path.exists():
         return None
     try:
-        return float(json.loads(path.read_text(encoding="utf-8"))["tokens_per_second"] or 0) or None
+        return float(read_json(path)["tokens_per_second"] or 0) or None
     except (ValueError, LookupError, TypeError) as error:
         raise DataError(f"{path}: is damaged ({error}); run espnet-diverse decode again") from error
 

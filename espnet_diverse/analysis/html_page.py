@@ -6,6 +6,7 @@ from html import escape
 from pathlib import Path
 
 from espnet_diverse.data.files.atomic_files import write_text
+from espnet_diverse.untrusted.whole_files import read_bytes
 
 _STYLE = """
 body { font: 16px/1.5 sans-serif; max-width: 76rem; margin: 2rem auto; padding: 0 1rem; color: #222; background: #fff; }
@@ -55,7 +56,7 @@ class Page:
 
     def picture(self, path: Path, caption: str) -> None:
         """Add a PNG file with a caption."""
-        data = base64.b64encode(path.read_bytes()).decode("ascii")
+        data = base64.b64encode(read_bytes(path)).decode("ascii")
         image = f'<img src="data:image/png;base64,{data}" alt="{escape(caption)}">'
         self._body.append(f"<figure>{image}<figcaption>{escape(caption)}</figcaption></figure>")
 

@@ -13,8 +13,10 @@ from typing import NamedTuple
 
 from espnet_diverse.audio.resampling import RATE
 from espnet_diverse.errors import DataError
+from espnet_diverse.untrusted.produced import MOST_SECONDS, most_bytes, too_large
 
 _ERROR = re.compile(r"^(?:\[[^]]* @ [^]]*\] )?\[(?:error|fatal)\] (.*)$", re.MULTILINE)
+_BLOCK = 1 << 16  # bytes that ffmpeg may write less than it is allowed
 _DURATION = re.compile(r"Duration: (\d+):(\d+):([\d.]+)")
 
 
@@ -69,7 +71,7 @@ def convert(
         at_most: Seconds to convert; the whole file where not given.
 
     Raises:
-        DataError: There is no ffmpeg, the file has no audio, or it is damaged.
+        DataError: There is no ffmpeg, the file has no audio, is damaged, or holds more than `produced.most_bytes`.
     """
     program = _program()
     if program is None:
@@ -82,9 +84,16 @@ def convert(
     # Each recording of a file may begin at time 0: samples get the time of their number. The 32-bit header of wav holds
     # at most 37 hours: RF64 holds more.
     samples = ("-af", "asetpts=N/SR/TB", "-ac", "1", "-ar", str(rate), "-c:a", "pcm_s16le")
-    target = (*samples, "-f", "wav", "-rf64", "auto", "-y", f"file:{wav}")
+    most = most_bytes(path)
+    target = (*samples, "-f", "wav", "-rf64", "auto", "-fs", str(most), "-y", f"file:{wav}")
     command = [program, "-nostdin", "-hide_banner", "-nostats", "-v", "level+info", *strict, *source, *limit, *target]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    try:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=MOST_SECONDS)
+    except subprocess.TimeoutExpired as error:
+        what = f"ffmpeg has not read it in {MOST_SECONDS:.0f} s"
+        raise DataError(f"{name}: {what}; convert it: ffmpeg -i X Y.wav") from error
+    if not done.returncode and wav.stat().st_size >= most - _BLOCK:
+        raise DataError(f"{name}: {too_large(most)}")
     log = done.stderr.decode("utf-8", "replace")
     fault = _fault(log, done.returncode, wav, rate, at_most)
     if fault:

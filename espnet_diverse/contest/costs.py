@@ -16,6 +16,7 @@ from espnet_diverse.contest.programs import FINISHED, Ended, Programs
 from espnet_diverse.contest.runs import Run
 from espnet_diverse.data.files.atomic_files import write_text
 from espnet_diverse.errors import ModelError, TrainingError
+from espnet_diverse.untrusted.whole_files import read_json, read_text
 
 _BATCHES = re.compile(r"\[train\] Batch sampler: .*N-batch=(\d+)")
 _GPU_MEMORY = "gpu_max_cached_mem_GB"
@@ -85,7 +86,7 @@ def read_costs(path: Path) -> dict[str, Cost]:
     if not path.is_file():
         return {}
     try:
-        return {name: Cost(**each) for name, each in json.loads(path.read_text(encoding="utf-8")).items()}
+        return {name: Cost(**each) for name, each in read_json(path).items()}
     except (ValueError, TypeError, AttributeError) as error:
         raise ModelError(f"{path}: is damaged ({error}); delete it, and the methods are timed again") from error
 
@@ -117,7 +118,7 @@ def _read(folder: Path, seconds: float, memory: int) -> Cost:
     second = statistics[2]
     spent = sum(_seconds(each) for epoch in statistics.values() for each in epoch.values())
     on_gpu = second["train"].get(_GPU_MEMORY)
-    found = _BATCHES.search((folder / "train.log").read_text(encoding="utf-8"))
+    found = _BATCHES.search(read_text(folder / "train.log"))
     if found is None:
         raise TrainingError(f"{folder}/train.log does not tell the number of batches; give --timing 0")
     return Cost(

@@ -1,12 +1,12 @@
 """Redundancy of the heads of each method, as `espnet-diverse analyse` measures it on some utterances."""
 
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from espnet_diverse.contest.programs import FINISHED, Programs
 from espnet_diverse.contest.runs import Run
+from espnet_diverse.untrusted.whole_files import read_json
 
 FOLDER = "analysis"
 """Folder of the report of `analyse` in that of a run."""
@@ -43,5 +43,5 @@ def read_redundancy(run: Run) -> dict[str, dict[str, float | None]]:
     path: Path = run.folder / FOLDER / "analysis.json"
     if not path.is_file():
         return {}
-    found = json.loads(path.read_text(encoding="utf-8"))["redundancy"]
+    found = read_json(path)["redundancy"]
     return {kind: found[kind] for kind in KINDS if kind in found}

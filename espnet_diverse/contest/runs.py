@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from espnet_diverse.errors import ConfigError
+from espnet_diverse.untrusted.whole_files import read_text
 
 SYNTHETIC = "synthetic"
 """The corpus that a recipe generates."""
@@ -199,7 +200,7 @@ def read_runs(path: Path, egs: Path, corpora: Mapping[str, str], options: Sequen
         ConfigError: A key is unknown, or there is no such recipe or baseline.
     """
     runs = []
-    for experiment, shared in yaml.safe_load(path.read_text(encoding="utf-8")).items():
+    for experiment, shared in yaml.safe_load(read_text(path)).items():
         check_keys(shared, KEYS, f"{path}: {experiment}")
         recipe = egs / shared["recipe"]
         if not (recipe / "run.sh").is_file():

@@ -1,7 +1,6 @@
 """The file of scores: a table with tabs, a row for each run and data set, which is also the list of what is done."""
 
 import csv
-import json
 import statistics
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,6 +13,7 @@ from espnet_diverse.cpu.machine import cpu_model
 from espnet_diverse.data.files.atomic_files import write_text
 from espnet_diverse.data.files.locks import file_lock
 from espnet_diverse.errors import DataError
+from espnet_diverse.untrusted.whole_files import read_json, read_text
 
 COLUMNS = ("experiment", "run", "seed", "set", "metric", "score", "p", "commit", "processor")
 MEASURED_BY_DECODING = {"word_perplexity": "perplexity.json", "perplexity": "perplexity.json"}
@@ -34,7 +34,7 @@ def read_results(path: Path) -> list[dict[str, str]]:
     """
     if not path.is_file():
         return []
-    rows = csv.DictReader(path.read_text(encoding="utf-8").splitlines(), delimiter="\t", quoting=csv.QUOTE_NONE)
+    rows = csv.DictReader(read_text(path).splitlines(), delimiter="\t", quoting=csv.QUOTE_NONE)
     found = []
     for row in rows:
         if not _is_row(row):
@@ -111,8 +111,8 @@ def _score_of(run: Run, data_set: str) -> tuple[float, str]:
     """Score of a run on a set, and the p-value of its difference from the baseline, where they were compared."""
     folder, metric = run.decoded(run.name, data_set), run.metric
     if file := MEASURED_BY_DECODING.get(metric):
-        return json.loads((folder / file).read_text(encoding="utf-8"))[metric], ""
-    found = json.loads((folder / "score.json").read_text(encoding="utf-8"))["metrics"][metric]
+        return read_json(folder / file)[metric], ""
+    found = read_json(folder / "score.json")["metrics"][metric]
     part = found["averages"][run.shared["row"]] if "row" in run.shared else found["overall"]
     return part["score"], f"{part['baseline']['p_value']:.3f}" if "baseline" in part else ""
 

@@ -23,6 +23,7 @@ from torch import Tensor
 from espnet_diverse.cpu.machine import KERNELS, KERNELS_VARIABLE, cache_folder, cpu_kind
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.functional.linear import AVAILABLE, arranged, linear, product
+from espnet_diverse.untrusted.whole_files import read_json
 
 _SMALL = 2**15  # weights of a layer; 128 by 128 is small, 256 by 256 is not
 _SIZES = {"small": (128, 128), "large": (256, 512)}
@@ -114,7 +115,7 @@ def chosen(file: Path) -> dict[str, str]:
 def read_choice(file: Path) -> dict[str, str] | None:
     """The choice in a file, the library by place and size; None if the file is missing or damaged."""
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
+        found = read_json(file)
     except (OSError, ValueError):
         return None
     sound = isinstance(found, dict) and all(found.get(place) in ("onednn", "mkl") for place in _PLACES)

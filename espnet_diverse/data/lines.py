@@ -14,6 +14,7 @@ from espnet_diverse.data.checks.faults import Fault
 LONGEST_LINE = 1_000_000
 """Bytes of a line. A longer one is a file whose line ends are lost, and would take the tokenizer hours."""
 _MOST_UNPACKED, _MOST_RATIO = 1 << 26, 50  # bytes of a .gz, and times its size in addition; text reaches about 20
+_LONGEST_SKIP = 1 << 28
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -70,11 +71,12 @@ def _decoded(
         repairs.update(["missing final newline"] if file.read() != b"\n" else [])
     file.seek(0)
     offset, undecodable, in_place = 0, 0, isinstance(file, io.BufferedReader)
-    for number, whole in enumerate(file, start=1):
+    for number, whole in enumerate(iter(lambda: file.readline(LONGEST_LINE + 2), b""), start=1):
         line, start = whole.removesuffix(b"\n"), offset
         offset += len(whole)
         if len(line) > LONGEST_LINE:
-            what = f"has {len(line)} bytes; at most {LONGEST_LINE} are allowed: are line ends missing?"
+            offset += _skipped(file, whole)
+            what = f"has more than the {LONGEST_LINE} bytes that are allowed: are line ends missing?"
             faults.append(Fault(str(path), number, what))
             first = line[:LONGEST_ID].decode("utf-8", "ignore").split(None, 1)[:1]
             yield number, f"{''.join(first)} \ufffd", -1, 0  # with the id, so that it is not missing too
@@ -95,6 +97,17 @@ def _decoded(
         yield number, text, start if as_written else -1, len(line)
     if undecodable > 1:
         faults.append(Fault(str(path), None, f"{undecodable - 1} more lines are not utf-8"))
+
+
+def _skipped(file: BinaryIO, whole: bytes) -> int:
+    """Skip the rest of a line that is too long, at most the file after `_LONGEST_SKIP` bytes; return its size."""
+    count = 0
+    while whole and not whole.endswith(b"\n") and count < _LONGEST_SKIP:
+        whole = file.readline(LONGEST_LINE)
+        count += len(whole)
+    if count >= _LONGEST_SKIP:
+        file.seek(0, io.SEEK_END)
+    return count
 
 
 def _encoding_fault(path: Path, number: int, offset: int, line: bytes) -> Fault:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from espnet_diverse.errors import DataError, UserError
+from espnet_diverse.untrusted.whole_files import read_text
 
 
 def read_utf8(
@@ -24,6 +25,6 @@ def read_utf8(
         OSError: It cannot be read.
     """
     try:
-        return path.read_text(encoding="utf-8")
+        return read_text(path)
     except UnicodeDecodeError as fault:
         raise error(f"{shown or path}: not UTF-8 at byte {fault.start}; {advice}") from fault

@@ -25,6 +25,7 @@ from espnet_diverse.stage_cache import digest
 from espnet_diverse.untrusted.foreign_config import OF_THE_MACHINE, check_config, named_files, told_task
 from espnet_diverse.untrusted.foreign_yaml import read_yaml, shortened
 from espnet_diverse.untrusted.hub import OR_NAME, fetched, name_of
+from espnet_diverse.untrusted.whole_files import read_text
 
 META = "meta.yaml"
 SAFETENSORS = "model.safetensors"
@@ -96,7 +97,7 @@ def _run_of(model: Path, key: str, files: Path | None = None) -> Path:
                 _unzip(model, members)
             _arrange(Members(model, files or members), folder)
     if (target / _UNUSED).is_file():
-        unused = (target / _UNUSED).read_text(encoding="utf-8").strip()
+        unused = read_text(target / _UNUSED).strip()
         logging.warning("%s: its %s is not used; scores and texts are those without it", model, unused)
     return target
 

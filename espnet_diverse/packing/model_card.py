@@ -17,6 +17,7 @@ from espnet_diverse.runs.audio_rate import audio_rate
 from espnet_diverse.runs.condition_names import names_of_conditions
 from espnet_diverse.runs.frontends import pretrained_encoders
 from espnet_diverse.scoring.score_file import read_metrics, rows_of
+from espnet_diverse.untrusted.whole_files import read_text
 
 _WHAT = {
     "asr": ("Speech recognition", "automatic-speech-recognition"),
@@ -199,7 +200,7 @@ def _results(scores: Mapping[str, Mapping]) -> str:
 def _commands(model_dir: Path, scores: Mapping[str, Mapping]) -> str:
     """The commands of the run's plan: training, and decoding and scoring of the sets that have scores."""
     plan = model_dir / "plan.tsv"
-    lines = plan.read_text(encoding="utf-8").splitlines() if plan.is_file() else []
+    lines = read_text(plan).splitlines() if plan.is_file() else []
     stages = [line.partition("\t")[::2] for line in lines]
     shown = [
         command
@@ -213,7 +214,7 @@ def _text(path: Path | None) -> str:
     if path is None:
         return ""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = read_text(path).splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path}: cannot be read as text ({error}); give a Markdown file with results") from error
     code, text = False, ""

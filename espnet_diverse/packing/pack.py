@@ -20,6 +20,7 @@ from espnet_diverse.runs import checkpoint
 from espnet_diverse.runs.model_files import INSIDE, NGRAM, find_weights
 from espnet_diverse.runs.tasks import load_model, read_config
 from espnet_diverse.untrusted.foreign_config import OF_THE_MACHINE, named_files
+from espnet_diverse.untrusted.whole_files import read_bytes
 
 WEIGHTS = {"both": (".pth", ".safetensors"), "pth": (".pth",), "safetensors": (".safetensors",)}
 """Suffixes of the weights by choice; ESPnet only reads .pth."""
@@ -107,11 +108,11 @@ def _files(model_dir: Path, config: dict) -> dict[str, bytes]:
     members = {}
     for folder in (Path(), Path("src_tokens")):
         paths = {(folder / name).as_posix(): model_dir / folder / name for name in VOCABULARY}
-        members |= {name: path.read_bytes() for name, path in paths.items() if path.is_file()}
+        members |= {name: read_bytes(path) for name, path in paths.items() if path.is_file()}
     for section, key in named_files(config):
         path = Path(section[key])
         section[key] = place(key, path)
-        members[section[key]] = path.read_bytes()
+        members[section[key]] = read_bytes(path)
     config |= {key: value for key, value in OF_THE_MACHINE.items() if key in config}
     return members
 

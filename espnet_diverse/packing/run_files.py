@@ -14,6 +14,7 @@ from espnet_diverse.runs import checkpoint
 from espnet_diverse.runs.config import save
 from espnet_diverse.text.vocabulary import Vocabulary
 from espnet_diverse.untrusted.foreign_config import named_files
+from espnet_diverse.untrusted.whole_files import read_bytes
 
 _VOCABULARY = ("tokens.txt", "tokens.yaml", "bpe.model", "tokenizer.json")
 
@@ -80,7 +81,7 @@ def make_vocabularies(config: Mapping, folder: Path) -> None:
         tokens, tokenizer = config.get(f"{prefix}token_list"), config.get(f"{prefix}bpemodel")
         if not (place / "tokens.yaml").is_file() and isinstance(tokens, list):
             with suppress(UserError):  # words or phonemes: then only decoding is possible
-                model = Path(folder, tokenizer).read_bytes() if tokenizer else None
+                model = read_bytes(Path(folder, tokenizer)) if tokenizer else None
                 Vocabulary(str(config.get(f"{prefix}token_type")), list(map(str, tokens)), model).save(place)
 
 

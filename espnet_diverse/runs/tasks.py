@@ -1,6 +1,7 @@
 """ESPnet's tasks with our models, and strict loading; an import registers our classes in its tables."""
 
 import logging
+import zipfile
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
@@ -33,6 +34,7 @@ from espnet_diverse.runs.model_files import find_weights
 from espnet_diverse.text.foreign_sentencepiece import check_file
 from espnet_diverse.text.pretrained_tokenizer import PretrainedTokenizer
 from espnet_diverse.untrusted.foreign_config import check_config, named_files
+from espnet_diverse.untrusted.whole_files import check_arrays, read_bytes
 
 
 class _TaskMixin:
@@ -162,7 +164,7 @@ class STTask(_TaskMixin, st.STTask):
 def _build_tokenizer(token_type: str, bpemodel: str | None = None, **options):
     """Replacement of ESPnet's `build_tokenizer`, whose pretrained tokenizers are folders that may refer to code."""
     if token_type == "hugging_face":
-        return PretrainedTokenizer(Path(bpemodel).read_bytes())
+        return PretrainedTokenizer(read_bytes(bpemodel))
     return build_tokenizer(token_type=token_type, bpemodel=bpemodel, **options)
 
 
@@ -282,9 +284,20 @@ def read_config(config_file: Path) -> dict:
     check_config(config, config_file, packed=False)
     for section, key in named_files(config):
         section[key] = str(named_file(section[key], key, config_file))
+    if statistics := (config.get("normalize_conf") or {}).get("stats_file"):
+        _check_statistics(statistics)
     for prefix in ("", "src_"):  # ESPnet opens these files itself
         if config.get(f"{prefix}token_type") == "bpe" and config.get(f"{prefix}bpemodel"):
             check_file(Path(config[f"{prefix}bpemodel"]))
     if config.get("frontend_conf"):
         config["frontend_conf"] = standalone(config, config_file)
     return config
+
+
+def _check_statistics(path: str) -> None:
+    """Refuse statistics that are too large, before ESPnet reads them."""
+    try:
+        check_arrays(path)
+    except (OSError, zipfile.BadZipFile) as error:
+        said = getattr(error, "strerror", None) or "damaged"
+        raise ModelError(f"{path}: {said}; copy the statistics of the model again") from error

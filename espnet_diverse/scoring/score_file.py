@@ -1,11 +1,11 @@
 """Reads score.json, which `espnet-diverse score` writes."""
 
-import json
 from collections.abc import Mapping
 from math import isfinite
 from pathlib import Path
 
 from espnet_diverse.errors import DataError
+from espnet_diverse.untrusted.whole_files import read_json
 
 
 def read_metrics(path: Path) -> dict[str, dict]:
@@ -17,7 +17,7 @@ def read_metrics(path: Path) -> dict[str, dict]:
     if not path.is_file():
         raise DataError(f"{path}: no such file; espnet-diverse score writes it")
     try:
-        metrics = json.loads(path.read_text(encoding="utf-8"))["metrics"]
+        metrics = read_json(path)["metrics"]
         rows = [row for groups in metrics.values() for row in rows_of(groups).values()]
         numbers = bool(rows) and all(isfinite(row["score"]) for row in rows)
     except (ValueError, LookupError, TypeError, AttributeError):

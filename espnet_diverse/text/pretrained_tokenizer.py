@@ -12,6 +12,7 @@ from types import ModuleType
 
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.untrusted.hub import encoder_folder
+from espnet_diverse.untrusted.whole_files import read_bytes
 
 FILE = "tokenizer.json"
 
@@ -92,7 +93,7 @@ def read_tokenizer(model: str | Path) -> bytes:
     """
     file = encoder_folder(model) / FILE
     try:
-        return file.read_bytes()
+        return read_bytes(file)
     except OSError as error:
         todo = "write it with save_pretrained of the model's AutoTokenizer"
         raise ConfigError(f"{file}: cannot be read ({error.strerror}); {todo}") from error

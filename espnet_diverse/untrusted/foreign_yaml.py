@@ -7,12 +7,13 @@ first, which builds nothing; what passes is then read with safe constructors.
 
 import re
 from collections.abc import Callable
-from errno import EINVAL
+from errno import EFBIG
 from pathlib import Path
 
 import yaml
 
 from espnet_diverse.errors import ConfigError, DataError, ModelError
+from espnet_diverse.untrusted.whole_files import read_bytes, read_text
 
 MOST_BYTES = 1 << 20
 MOST_VALUES = 200_000
@@ -79,16 +80,12 @@ def read_yaml(path: Path, shown: str, todo: str = "download the file again") -> 
         ModelError: The file cannot be read, is too large or too deep, or is not a mapping in YAML.
     """
     try:
-        if path.exists() and not (path.is_file() or path.is_dir()):
-            raise OSError(EINVAL, "not a regular file")
-        size = path.stat().st_size
-        if size > MOST_BYTES:
-            allowed = f"at most {MOST_BYTES} are allowed; check where the file is from"
-            raise ModelError(f"{shown} has {size} bytes; {allowed}")
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path, MOST_BYTES)
     except UnicodeDecodeError as error:
         raise ModelError(f"{shown} is not valid YAML (not UTF-8 at byte {error.start}); {todo}") from error
     except OSError as error:
+        if error.errno == EFBIG:
+            raise ModelError(f"{shown} {error.strerror}; check where the file is from") from error
         raise ModelError(f"{shown} cannot be read ({error.strerror}); give the directory of a trained model") from error
     try:
         mapping = _load(text, _Loader)
@@ -108,10 +105,12 @@ def read_list(path: Path, shown: str) -> object:
         DataError: It is too large or too deep, or not valid YAML; the message is one line.
     """
     most_bytes, most_values = _MOST_OF_A_CORPUS
-    if (size := path.stat().st_size) > most_bytes:
-        raise DataError(f"{shown} has {size} bytes; at most {most_bytes} are allowed")
     try:
-        return _load(path.read_bytes(), _Loader, most_values=most_values)
+        return _load(read_bytes(path, most_bytes), _Loader, most_values=most_values)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise DataError(f"{shown}: cannot be read ({error.strerror})") from error
     except YAML_ERRORS as error:
         raise DataError(f"{shown} is not valid YAML ({_reason(error)})") from error
 

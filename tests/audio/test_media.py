@@ -9,6 +9,7 @@ from espnet_diverse.audio.reading import read_audio
 from espnet_diverse.audio.resampling import RATE
 from espnet_diverse.audio.sources import open_audio
 from espnet_diverse.errors import DataError
+from espnet_diverse.untrusted.produced import VARIABLE
 
 MEDIA = ("m4a", "mp4", "mov", "webm", "mka", "aac", "wma")
 
@@ -69,6 +70,14 @@ def test_ffmpeg_of_the_system_comes_first(tmp_path, monkeypatch):
     (tmp_path / "x.m4a").write_bytes(b"\0\0\0\x20ftypM4A ")
     with pytest.raises(DataError, match=r"x\.m4a: ffmpeg cannot read it as MPEG-4 .* \(out of order\); get it"):
         read_audio(tmp_path / "x.m4a")
+
+
+def test_an_hour_of_silence_in_a_small_file_is_refused(tmp_path, ffmpeg, monkeypatch):
+    path = tmp_path / "silence.mka"
+    run_ffmpeg("-f", "lavfi", "-i", "anullsrc=r=16000:cl=mono", "-t", "3600", "-c:a", "flac", path)
+    monkeypatch.setenv(VARIABLE, "50")
+    with pytest.raises(DataError, match=rf"^{path}: holds more than 50 MB of samples; check it, or set {VARIABLE}"):
+        read_audio(path)
 
 
 def test_playlists_do_not_reach_ffmpeg(tmp_path):

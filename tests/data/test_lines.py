@@ -2,10 +2,12 @@ import gzip
 import os
 import re
 import threading
+import tracemalloc
 from collections import Counter
 
 import pytest
 
+from espnet_diverse.data import lines as lines_module
 from espnet_diverse.data.lines import LONGEST_LINE, numbered_lines, placed_lines
 
 
@@ -44,6 +46,22 @@ def test_lines_that_are_not_in_the_file_have_no_place(tmp_path):
     packed = tmp_path / "text.gz"
     packed.write_bytes(gzip.compress(b"a one\n"))
     assert read(packed)[0] == [(1, "a one", -1, 5)]
+
+
+def test_a_file_without_line_ends_is_not_read_as_a_line(tmp_path, monkeypatch):
+    """A sparse file of 20 GB: reading it as one line would need as much memory."""
+    path = tmp_path / "text"
+    with path.open("wb") as file:
+        file.write(b"a one\n" * 1000 + b"b ")
+        file.truncate(20 * 10**9)
+    monkeypatch.setattr(lines_module, "_LONGEST_SKIP", 1 << 22)
+    tracemalloc.start()
+    found, faults, _ = read(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert [text for _, text, _, _ in found] == ["a one"] * 1000 + ["b \ufffd"]
+    assert [fault.where for fault in faults] == [1001] and "are line ends missing?" in faults[0].what
+    assert peak < 20 * LONGEST_LINE
 
 
 def test_a_pipe_is_read_only_where_one_may_be(tmp_path):

@@ -106,14 +106,14 @@ def run(args: argparse.Namespace) -> int:
 
 def _is_list_of_faults(path: Path) -> bool:
     """Return whether a file is what --json writes."""
-    import json
     from dataclasses import fields
 
     from espnet_diverse.data.checks.faults import Fault
+    from espnet_diverse.untrusted.whole_files import read_json
 
     keys = {"directory", "action", *(field.name for field in fields(Fault))}
     try:
-        rows = json.loads(path.read_text(encoding="utf-8"))
+        rows = read_json(path)
     except (OSError, ValueError):
         return False
     return isinstance(rows, list) and all(isinstance(row, dict) and row.keys() == keys for row in rows)

@@ -13,9 +13,13 @@ import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from threading import Timer
+from typing import BinaryIO
 
 from espnet_diverse.errors import DataError
+from espnet_diverse.untrusted.produced import MOST_SECONDS, most_bytes, too_large
 
+_CHUNK = 1 << 20
 _END = "\n"  # of each word in the forms; words hold no line break
 _VALUE = rf"[\w.:=%+,-]*{_END}"  # of an option: no file elsewhere, no command
 _NUMBER = rf"(?:[-+=]?[\d.:,-]*\d[A-Za-z%]?|\-[A-Za-z]?){_END}"  # of an effect of sox
@@ -94,21 +98,26 @@ def run_pipe(value: str, target: Path) -> None:
     """Write the output of an entry of wav.scp that ends in a pipe to a file.
 
     Raises:
-        DataError: What `parse_pipe` raises, or a program is missing or fails.
+        DataError: What `parse_pipe` raises, or a program is missing, fails, takes an hour, or writes more than
+            `produced.most_bytes` of its file.
     """
     commands = [_located(value, command) for command in parse_pipe(value)]
     with ExitStack() as stack:
         output = stack.enter_context(target.open("wb"))
+        most = most_bytes(next(Path(word) for word in commands[0][1:] if Path(word).is_file()))
         logs = [stack.enter_context(tempfile.TemporaryFile()) for _ in commands]
         running: list[subprocess.Popen] = []
         for command, log in zip(commands, logs, strict=True):
-            last = len(running) == len(commands) - 1
             source = running[-1].stdout if running else subprocess.DEVNULL
-            sink = output if last else subprocess.PIPE
-            running.append(subprocess.Popen(command, stdin=source, stdout=sink, stderr=log))
+            running.append(subprocess.Popen(command, stdin=source, stdout=subprocess.PIPE, stderr=log))
             stack.callback(_end, running[-1])
             if len(running) > 1:
                 source.close()  # so that a command whose reader has ended is told so
+        clock = Timer(MOST_SECONDS, lambda: [process.kill() for process in running])
+        stack.callback(clock.cancel)
+        clock.start()
+        if not _copied(running[-1].stdout, output, most):
+            raise DataError(f"{value!r}: {too_large(most)}")
         for process in running:
             process.wait()
         for process, log in zip(running, logs, strict=True):
@@ -117,6 +126,15 @@ def run_pipe(value: str, target: Path) -> None:
                 said = " ".join(log.read().decode("utf-8", "replace").split())[-200:]
                 program = Path(process.args[0]).name
                 raise DataError(f"{value!r}: {program} failed with exit code {process.returncode} ({said})")
+
+
+def _copied(source: BinaryIO, target: BinaryIO, most: int) -> bool:
+    """Copy a stream; return False where it has more than `most` bytes."""
+    while chunk := source.read(min(_CHUNK, most + 1)):
+        if (most := most - len(chunk)) < 0:
+            return False
+        target.write(chunk)
+    return True
 
 
 def _located(value: str, command: Sequence[str]) -> list[str]:

@@ -16,6 +16,7 @@ from espnet_diverse.data.files.atomic_files import check_no_file, write_text
 from espnet_diverse.data.kaldi import DROPPED, DataTables
 from espnet_diverse.data.tables import COLUMNS, entry_faults
 from espnet_diverse.errors import DataError
+from espnet_diverse.untrusted.whole_files import read_json
 
 MARK = ".prepared.json"
 OF_DATA = (MARK, "wav.scp", "feats.scp", "segments", "utt2spk", "src_text")
@@ -139,7 +140,7 @@ def _writer(command: str | None) -> str:
 def _written(target: Path, command: str | None) -> list[str] | None:
     """Names of what a command has written to a directory; None if nothing shows that it has."""
     try:
-        mark = json.loads((target / MARK).read_text(encoding="utf-8"))
+        mark = read_json(target / MARK)
         if mark.get("command") != command:
             return None
         return [str(name) for name in mark["files"]]

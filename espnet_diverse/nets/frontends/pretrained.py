@@ -1,6 +1,5 @@
 """Pretrained text encoders of Hugging Face, read as safetensors from a folder or the Hub. No code of a model is run."""
 
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +16,7 @@ from espnet_diverse.errors import ConfigError, UserError
 from espnet_diverse.functional.masks import lengths_to_mask
 from espnet_diverse.nets.frontends.pretrained_config import OPTIONS, checked
 from espnet_diverse.text.pretrained_tokenizer import PretrainedTokenizer, read_tokenizer
+from espnet_diverse.untrusted import whole_files
 from espnet_diverse.untrusted.hub import encoder_folder
 
 _HEADS = ("pooler",)
@@ -145,8 +145,8 @@ def read_json(file: Path, needed: str = _NEEDED) -> dict:
         ConfigError: The file cannot be read, or is no mapping.
     """
     try:
-        config = json.loads(file.read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
+        config = whole_files.read_json(file)
+    except (OSError, ValueError) as error:
         raise ConfigError(f"{file}: cannot be read ({_one_line(error)}); {needed}") from error
     if not isinstance(config, dict):
         raise ConfigError(f"{file}: is not the configuration of a model; {needed}")

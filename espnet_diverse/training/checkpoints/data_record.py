@@ -25,6 +25,7 @@ from espnet_diverse.errors import DataError
 from espnet_diverse.progress import progress
 from espnet_diverse.runs.config import Config
 from espnet_diverse.stage_cache import digest
+from espnet_diverse.untrusted.whole_files import read_json
 
 FILE = "data.json"
 _SAMPLE = 4096  # bytes of a header, and of the middle of a file
@@ -107,7 +108,7 @@ def saved_digests(output_dir: Path) -> dict[str, str]:
     if not path.is_file():
         return {}
     try:
-        saved = json.loads(path.read_text(encoding="utf-8"))
+        saved = read_json(path)
     except ValueError:
         saved = None
     if not isinstance(saved, dict):

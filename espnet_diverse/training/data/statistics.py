@@ -17,6 +17,7 @@ from espnet_diverse.errors import DataError, abridged
 from espnet_diverse.runs.audio_rate import audio_rate, reads_features
 from espnet_diverse.runs.config import differences, load
 from espnet_diverse.training.data.run_data import existing
+from espnet_diverse.untrusted.whole_files import check_arrays
 
 NAMES = ("count", "sum", "sum_square")
 _WRITTEN = (
@@ -84,7 +85,8 @@ def read_statistics(path: Path) -> Mapping[str, NDArray]:
         DataError: The file is missing or damaged, or lacks an array.
     """
     try:
-        with np.load(existing(path)) as arrays:
+        check_arrays(existing(path))
+        with np.load(path) as arrays:
             found = {name: arrays[name] for name in arrays.files}
     except (OSError, EOFError, ValueError, TypeError, zipfile.BadZipFile, zlib.error) as error:
         if isinstance(error, DataError):

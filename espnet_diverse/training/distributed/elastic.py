@@ -5,7 +5,6 @@ DistributedDataParallel, which averages gradients over the processes; the proces
 killed, all of them restart from the last checkpoint. A signal to this process is passed on to them: they save and end.
 """
 
-import json
 import logging
 import os
 import signal
@@ -26,6 +25,7 @@ from espnet_diverse.runs.config import Config
 from espnet_diverse.training.distributed.meeting import KEY, on_one_machine, on_several_machines
 from espnet_diverse.training.distributed.processes import Processes
 from espnet_diverse.training.distributed.worker import work
+from espnet_diverse.untrusted.whole_files import read_json
 
 _LONGEST = 200  # characters of a message of PyTorch
 _STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
@@ -97,7 +97,7 @@ def _launch(processes: Processes, folder: Path, output_dir: Path) -> LaunchConfi
 def _said(folder: Path) -> UserError | None:
     """The error of the user that a process has written, that of the first one."""
     for file in sorted(folder.iterdir(), key=lambda file: int(file.name)):
-        said = json.loads(file.read_text(encoding="utf-8"))
+        said = read_json(file)
         return getattr(errors, said["type"])(said["message"])
     return None
 

@@ -32,6 +32,8 @@ from torch.distributed.elastic.rendezvous.api import (
 from torch.distributed.elastic.rendezvous.c10d_rendezvous_backend import C10dRendezvousBackend
 from torch.distributed.elastic.rendezvous.dynamic_rendezvous import RendezvousBackend, Token, create_handler
 
+from espnet_diverse.untrusted.whole_files import read_bytes
+
 KEY = ".machines.key"
 """File in the folder of a run on several machines: the key with which their launches sign."""
 
@@ -144,7 +146,7 @@ def _exchange_key(store: Store, file: Path, is_first: bool) -> bytes:
         return key
     expected = store.get("digest of key")
     for _ in range(_KEY_SECONDS):
-        if file.is_file() and hashlib.sha256(key := file.read_bytes()).digest() == expected:
+        if file.is_file() and hashlib.sha256(key := read_bytes(file)).digest() == expected:
             return key
         time.sleep(1)
     raise ValueError(f"{file} is not the file of machine 0; give all machines the same folder")

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from espnet_diverse.corpora.shared import pipes
 from espnet_diverse.corpora.shared.pipes import parse_pipe, run_pipe
 from espnet_diverse.errors import DataError
+from espnet_diverse.untrusted.produced import VARIABLE
 
 
 @pytest.fixture
@@ -134,6 +136,23 @@ def test_ffmpeg_has_no_terminal_and_no_network(folder, monkeypatch):
     run_pipe("ffmpeg -i one.wav -f wav - |", folder / "out")
     said = f"-nostdin -protocol_whitelist file,pipe -i {folder}/one.wav -f wav -\n"
     assert (folder / "out").read_text() == said
+
+
+def test_output_without_an_end_is_cut_off(folder, monkeypatch):
+    install(folder, "sox", "exec cat /dev/zero")
+    monkeypatch.setenv("PATH", f"{folder}/programs:/usr/bin:/bin")
+    monkeypatch.setenv(VARIABLE, "3")
+    with pytest.raises(DataError, match=r"holds more than 3 MB of samples; check it, or set ESPNET_DIVERSE_MAX_"):
+        run_pipe("sox one.wav -t wav - pad 0 1000000000 |", folder / "out")
+    assert (folder / "out").stat().st_size <= 3_000_000
+
+
+def test_a_program_that_does_not_end_is_killed(folder, monkeypatch):
+    install(folder, "sox", "exec sleep 60")
+    monkeypatch.setenv("PATH", f"{folder}/programs:/usr/bin:/bin")
+    monkeypatch.setattr(pipes, "MOST_SECONDS", 0.2)
+    with pytest.raises(DataError, match="sox failed with exit code -9"):
+        run_pipe("sox one.wav -t wav - |", folder / "out")
 
 
 def test_programs_that_are_missing_or_fail(folder, monkeypatch):

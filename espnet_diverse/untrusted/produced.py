@@ -1,0 +1,23 @@
+"""Limits of what a program may make of one file of audio: a file of kilobytes can hold days of silence."""
+
+import os
+from pathlib import Path
+
+VARIABLE = "ESPNET_DIVERSE_MAX_DECODED_MB"
+"""Environment variable with a limit in MB that takes the place of `most_bytes`."""
+MOST_SECONDS = 3600.0
+"""Time that a program gets for one file."""
+_ALWAYS, _RATIO = 1 << 28, 300  # 2.3 hours at 16 kHz, and times the size of the file; speech in opus reaches about 130
+
+
+def most_bytes(source: Path) -> int:
+    """Return the greatest number of bytes that may be made of a file."""
+    given = os.environ.get(VARIABLE, "")
+    if given.isdecimal():
+        return int(given) * 10**6
+    return _ALWAYS + _RATIO * source.stat().st_size
+
+
+def too_large(limit: int) -> str:
+    """Describe a file of which more is made than is allowed, with what to do."""
+    return f"holds more than {limit / 1e6:.0f} MB of samples; check it, or set {VARIABLE} to a larger limit"
