@@ -14,6 +14,7 @@ from typing import NoReturn
 
 from espnet_diverse import __version__
 from espnet_diverse.bin.options.kernels_option import take_kernels
+from espnet_diverse.bin.options.terminal import Terminal
 from espnet_diverse.cpu.allocator import keep_freed_memory
 from espnet_diverse.errors import InterruptedRunError, UserError
 from espnet_diverse.option_checks import hint, nearest
@@ -139,10 +140,17 @@ def run_command(name: str, arguments: list[str]) -> int:
 
 
 def _settle_streams() -> None:
-    """Write UTF-8, whatever the locale, as files are written; and read nothing where standard input is closed."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
+    """Write UTF-8, whatever the locale, as files are written, and to a terminal no control characters of foreign text.
+
+    Where a standard stream is closed, nothing is read or written.
+    """
+    for name in ("stdout", "stderr"):
+        if (stream := getattr(sys, name)) is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115, open until the end
+        elif isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors=stream.errors)
+            if stream.isatty():
+                setattr(sys, name, Terminal(stream))
     if sys.stdin is None:
         sys.stdin = os.fdopen(os.open(os.devnull, os.O_RDONLY))
 

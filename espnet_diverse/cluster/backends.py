@@ -8,6 +8,7 @@ running has its own rules.
 
 import importlib
 import logging
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -112,6 +113,8 @@ def _local(options: LocalOptions) -> Iterator[AbstractContextManager]:
 
 @contextmanager
 def _slurm(options: SlurmOptions) -> Iterator[AbstractContextManager]:
+    if shutil.which("sbatch") is None:  # Dask would find out when it submits a job, and then wait
+        raise ClusterError("this machine has no command sbatch, which submits jobs; start on a login node of Slurm")
     with slurm_cluster(options) as cluster:
         # Jobs that end, at their time limit for example, are replaced.
         cluster.adapt(minimum_jobs=options.workers, maximum_jobs=options.workers)

@@ -129,13 +129,16 @@ def read_cluster(names: str) -> ClusterOptions:
     """Read the configuration of a cluster.
 
     Args:
-        names: A name in conf/cluster, or a YAML file; several, joined by commas, are merged left to right.
+        names: A name in conf/cluster, or a path such as ./site.yaml; several, joined by commas, are merged left to
+            right.
 
     Raises:
         ConfigError: A file is not found or not valid YAML, the kind or a key is unknown, a key is missing, or a value
             is not allowed; the message has file and line.
     """
-    config = merge(names.split(","), search=[Path(), SHARED])
+    # A file of the working folder is taken by its path alone: its prologue and python are commands.
+    paths = [str(Path(name).absolute()) if name.startswith(".") else name for name in names.split(",")]
+    config = merge(paths, search=[SHARED, Path()])
     kind = config.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
         where = config.origin("kind") if "kind" in config else names

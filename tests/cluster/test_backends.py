@@ -79,6 +79,12 @@ def test_a_job_has_the_options_of_the_site_and_its_keys_are_private(slurm, tmp_p
     assert (tmp_path / "exp" / ".cluster").is_dir()
 
 
+def test_a_machine_without_slurm_is_told_at_once(slurm, monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ClusterError, match="^this machine has no command sbatch, .*; start on a login node of Slurm$"):
+        started(slurm).__enter__()
+
+
 def test_a_class_of_dask_gets_its_options_and_private_keys(tmp_path, monkeypatch):
     import dask_jobqueue
 
@@ -109,7 +115,7 @@ def test_faults_of_the_options_of_a_class_are_one_line(tmp_path, given, said):
 def test_a_folder_of_keys_that_others_may_read_is_refused(slurm, tmp_path):
     (tmp_path / "keys").mkdir(mode=0o755)
     message = rf"^keys_dir {tmp_path}/keys: others may read it, and keys are written to it; chmod 700 {tmp_path}/keys$"
-    with pytest.raises(ConfigError, match=message), started(slurm):
+    with pytest.raises(ConfigError, match=message), slurm_cluster(slurm):
         pass
 
 

@@ -19,6 +19,13 @@ def write(tmp_path, monkeypatch):
     return written
 
 
+def test_a_file_of_the_working_folder_does_not_take_the_place_of_a_shared_one(tmp_path, monkeypatch, caplog):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "local.yaml").write_text("kind: local\nworkers: 7\n")
+    assert read_cluster("local").workers != 7 and "is used instead of" in caplog.text
+    assert read_cluster("./local.yaml").workers == 7
+
+
 @pytest.mark.parametrize("path", sorted(SHARED.glob("*.yaml")), ids=lambda path: path.stem)
 def test_the_shared_configurations_are_valid_and_named_after_their_kind(path):
     assert read_cluster(path.stem) == read_cluster(str(path))

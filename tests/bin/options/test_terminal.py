@@ -1,0 +1,58 @@
+import io
+import os
+import pty
+import subprocess
+import sys
+
+import pytest
+
+from espnet_diverse.bin.options.terminal import Terminal
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("\x1b]0;title\x07 \x1b[31mred\x1b[0m", "\ufffd]0;title\ufffd \ufffd[31mred\ufffd[0m"),
+        ("\x9b31m \x00 \x7f \u202e \u2066", "\ufffd31m \ufffd \ufffd \ufffd \ufffd"),
+        ("\r\x1b[K 10 %\x1b[A\n\t", "\r\x1b[K 10 %\x1b[A\n\t"),  # of progress bars
+        ("नमस्ते می‌خواهم שלום é 你好", "नमस्ते می‌خواهم שלום é 你好"),
+    ],
+)
+def test_text_cannot_control_the_terminal(text, shown):
+    stream = io.StringIO()
+    print(text, end="", file=Terminal(stream))
+    assert stream.getvalue() == shown and Terminal(stream).getvalue() == shown
+
+
+def command(folder):
+    name = "evil\x1b]0;x\x07"
+    (folder / name).write_text("a b\n", encoding="utf-8")
+    return [
+        sys.executable,
+        "-m",
+        "espnet_diverse",
+        "score",
+        "--reference",
+        name,
+        "--hypothesis",
+        "missing\x1b[31m",
+        "--output_dir",
+        "out",
+    ]
+
+
+def test_a_command_writes_no_escapes_to_a_terminal_and_all_bytes_elsewhere(tmp_path):
+    reader, terminal = pty.openpty()
+    done = subprocess.run(command(tmp_path), cwd=tmp_path, stdout=terminal, stderr=terminal, check=False)
+    os.close(terminal)
+    shown = os.read(reader, 10_000).decode()
+    os.close(reader)
+    assert done.returncode == 1 and "missing\ufffd[31m" in shown and "\x1b" not in shown
+    done = subprocess.run(command(tmp_path), cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "missing\x1b[31m" in done.stderr
+
+
+@pytest.mark.parametrize("closed", ["2>&-", ">&- 2>&-"])
+def test_closed_streams_are_no_error(tmp_path, closed):
+    script = f'"{sys.executable}" -m espnet_diverse score --help {closed}'
+    assert subprocess.run(["bash", "-c", script], cwd=tmp_path, check=False).returncode == 0
