@@ -2,6 +2,9 @@
 
     global       all
     window w     |i - j| <= w
+    block s      floor(i / s) = floor(j / s)
+    strided s    i - j divisible by s
+    ends s       j + 1 divisible by s, the last positions of blocks, or j = i
     forward      j <= i
     backward     j >= i
     previous     j = max(i - 1, 0)
@@ -9,9 +12,11 @@
     start        j = 0
     end          j = n - 1
 
-The first four are those of Cui et al. 2019, "Mixed Multi-Head Self-Attention for Neural Machine Translation"; patterns
-with one key for each query are among those of Raganato et al. 2020, "Fixed Encoder Self-Attention Patterns in
-Transformer-Based Machine Translation". Here every query of a sequence attends to at least one key.
+global, window, forward and backward are those of Cui et al. 2019, "Mixed Multi-Head Self-Attention for Neural Machine
+Translation"; patterns with one key for each query are among those of Raganato et al. 2020, "Fixed Encoder
+Self-Attention Patterns in Transformer-Based Machine Translation". Child et al. 2019, "Generating Long Sequences with
+Sparse Transformers", section 4.3, factorise causal attention over two heads: window and strided, or block and ends.
+Here every query of a sequence attends to at least one key.
 """
 
 from collections.abc import Callable
@@ -39,6 +44,15 @@ SOME_KEYS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 """The others without a width: positions of queries and keys -> which pairs attend."""
 
 
+WITH_WIDTH: dict[str, Callable[[Tensor, Tensor, int], Tensor]] = {
+    "window": lambda query, key, width: (query - key).abs() <= width,
+    "block": lambda query, key, width: query // width == key // width,
+    "strided": lambda query, key, width: (query - key) % width == 0,
+    "ends": lambda query, key, width: (key % width == width - 1) | (key == query),
+}
+"""Those with a width w or size s: positions of queries and keys, and the width -> which pairs attend."""
+
+
 def allowed_pairs(name: str, query: Tensor, key: Tensor, length: Tensor, width: int = 0) -> Tensor:
     """Compute which pairs of positions attend.
 
@@ -47,13 +61,13 @@ def allowed_pairs(name: str, query: Tensor, key: Tensor, length: Tensor, width: 
         query: Positions of queries, integer.
         key: Positions of keys, integer, broadcastable with `query`.
         length: Lengths n of the sequences, integer, broadcastable with both.
-        width: Width w of a window.
+        width: Width w or size s of a pattern of `WITH_WIDTH`.
 
     Returns:
         Bool, of the shape that all broadcast to.
     """
-    if name == "window":
-        allowed = (query - key).abs() <= width
+    if name in WITH_WIDTH:
+        allowed = WITH_WIDTH[name](query, key, width)
     elif name in ONE_KEY:
         query = query + torch.zeros_like(length)
         allowed = key == ONE_KEY[name](query, length - 1)
@@ -83,6 +97,36 @@ def one_key_attention(name: str, v: Tensor, length: Tensor, mask: Tensor | None 
         allowed = mask.expand(len(v), 1, v.size(2), v.size(2)).gather(3, key)
         context = context.masked_fill(~allowed, 0.0)
     return context * F.dropout(torch.ones_like(v[..., :1]), dropout) if dropout else context
+
+
+def ends_attention(
+    q: Tensor, k: Tensor, v: Tensor, size: int, mask: Tensor | None = None, dropout: float = 0.0
+) -> Tensor:
+    """Compute softmax attention of the pattern ends with T / s + 1 scores for each query.
+
+    Args:
+        q: Queries (B, H, T, D).
+        k: Keys (B, H, T, D).
+        v: Values (B, H, T, D).
+        size: Size s of the blocks.
+        mask: Bool, True = may attend besides the pattern, broadcastable to (B, 1, T, T), or None.
+        dropout: Dropout rate of the weights.
+
+    Returns:
+        Context (B, H, T, D), without meaning at padding.
+    """
+    time, scale = q.size(2), q.size(-1) ** -0.5
+    ends = torch.arange(size - 1, time, size, device=q.device)
+    logits = torch.cat([q @ k[:, :, ends].transpose(-2, -1), (q * k).sum(-1, keepdim=True)], dim=-1) * scale
+    allowed = torch.ones(time, len(ends) + 1, dtype=torch.bool, device=q.device)
+    allowed[ends, -1] = False  # which are there already
+    if mask is not None:
+        mask = mask.expand(-1, -1, time, time)
+        own = mask.diagonal(dim1=-2, dim2=-1).unsqueeze(-1)
+        allowed = allowed & torch.cat([mask[..., ends], own], dim=-1)
+    logits = logits.masked_fill(~allowed, torch.finfo(logits.dtype).min)
+    weights = F.dropout(logits.softmax(-1), dropout)
+    return weights[..., :-1] @ v[:, :, ends] + weights[..., -1:] * v
 
 
 def triangular_attention(

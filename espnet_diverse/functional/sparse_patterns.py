@@ -2,6 +2,9 @@
 
     sliding: |i - j| <= w r and i - j divisible by r, or j or i among the first g positions
         Beltagy et al. 2020, "Longformer: The Long-Document Transformer", section 3.1
+    own blocks: i and j in one block of s
+    strided: i - j divisible by s
+        Child et al. 2019, "Generating Long Sequences with Sparse Transformers", section 4.3
     BigBird: blocks of i and j at most w apart, or the block of j drawn at random for that of i, or i or j in the first
         g blocks
         Zaheer et al. 2020, "Big Bird: Transformers for Longer Sequences", section 2
@@ -78,6 +81,33 @@ class Sliding:
         phase = torch.arange(stride, device=device).view(-1, 1, 1)
         queries, keys = ((x * stride + phase).flatten(0, 1) for x in (queries, keys))
         return Blocks(queries, keys[None, :, None], stride, window * stride, min(self.first, time), not self.causal)
+
+
+@dataclass(frozen=True)
+class Grouped:
+    """Groups of positions that attend to each other: those of a block, or those at equal places of all blocks.
+
+    Attributes:
+        size: Size s of the blocks.
+        strided: Whether a group has equal places, and so i - j is divisible by s.
+    """
+
+    size: int
+    strided: bool = False
+    causal: bool = False  # a mask excludes later keys
+
+    def allows(self, query: Tensor, key: Tensor, lengths: Tensor) -> Tensor:
+        """See `Pattern.allows`."""
+        if self.strided:
+            return (query - key) % self.size == 0
+        return query // self.size == key // self.size
+
+    def blocks(self, time: int, lengths: Tensor) -> Blocks:
+        """See `Pattern.blocks`."""
+        count = -(-time // self.size)
+        position = torch.arange(count * self.size, device=lengths.device).view(count, self.size)
+        position = position.T if self.strided else position
+        return Blocks(position, position[None, :, None], self.size if self.strided else 1)
 
 
 @dataclass(frozen=True)

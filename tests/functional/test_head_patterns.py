@@ -8,6 +8,7 @@ from espnet_diverse.functional.head_patterns import (
     ONE_KEY,
     _in_blocks,
     allowed_pairs,
+    ends_attention,
     one_key_attention,
     triangular_attention,
 )
@@ -16,6 +17,9 @@ TIME, LENGTHS = 6, [6, 4]
 LOOPS = {
     "global": lambda i, j, n: True,
     "window": lambda i, j, n: abs(i - j) <= 2,
+    "block": lambda i, j, n: i // 2 == j // 2,
+    "strided": lambda i, j, n: (i - j) % 2 == 0,
+    "ends": lambda i, j, n: j % 2 == 1 or j == i,
     "forward": lambda i, j, n: j <= i,
     "backward": lambda i, j, n: j >= i,
     "previous": lambda i, j, n: j == max(i - 1, 0),
@@ -50,7 +54,7 @@ def test_allowed_pairs_are_those_of_loops(name):
 
 
 @pytest.mark.parametrize("masked", ["none", "padding", "pairs"])
-@pytest.mark.parametrize("name", [*ONE_KEY, "forward", "backward"])
+@pytest.mark.parametrize("name", [*ONE_KEY, "forward", "backward", "ends"])
 def test_attention_of_a_pattern_is_softmax_over_its_pairs(name, masked, monkeypatch):
     monkeypatch.setattr("espnet_diverse.functional.head_patterns._BLOCK", 4)
     q, k, v = heads()
@@ -64,6 +68,11 @@ def test_attention_of_a_pattern_is_softmax_over_its_pairs(name, masked, monkeypa
     expected = F.scaled_dot_product_attention(q, k, v, pairs if mask is None else pairs & mask)
     if name in ONE_KEY:
         found = one_key_attention(name, v, torch.tensor(lengths), mask)
+    elif name == "ends":
+        found = ends_attention(q, k, v, 2, mask)
+        if masked == "pairs":  # without any key a query has no meaning here, and 0 there
+            some = (pairs & mask).any(-1)[:, 0]
+            found = torch.where(some[:, None, :, None], found, expected)
     else:
         found = triangular_attention(q, k, v, name == "forward", mask)
         torch.testing.assert_close(_in_blocks(q, k, v, name == "forward", mask, 0.0), expected)
@@ -75,6 +84,7 @@ def test_gradients():
     q, k, v = heads(5, 2)
     mask = torch.arange(5) < torch.tensor([5, 3]).view(2, 1, 1, 1)
     assert torch.autograd.gradcheck(lambda *x: triangular_attention(*x, True, mask), (q, k, v))
+    assert torch.autograd.gradcheck(lambda *x: ends_attention(*x, 2, mask), (q, k, v))
     assert torch.autograd.gradcheck(lambda x: one_key_attention("next", x, torch.tensor([5, 3]), mask), (v,))
 
 

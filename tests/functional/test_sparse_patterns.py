@@ -4,9 +4,11 @@ import pytest
 import torch
 from references import efficient as oracle
 
-from espnet_diverse.functional.sparse_patterns import BigBirdBlocks, Sliding
+from espnet_diverse.functional.sparse_patterns import BigBirdBlocks, Grouped, Sliding
 
 PATTERNS = [
+    Grouped(3),
+    Grouped(4, strided=True),
     Sliding(0),
     Sliding(2),
     Sliding(2, first=3),
@@ -27,6 +29,9 @@ each_pattern = pytest.mark.parametrize("pattern", PATTERNS, ids=str)
 
 def looped(pattern, time):
     """The pairs that a pattern allows in a sequence of its own, without later keys if it is causal."""
+    if isinstance(pattern, Grouped):
+        alike = (lambda i: i % pattern.size) if pattern.strided else (lambda i: i // pattern.size)
+        return torch.tensor([[alike(i) == alike(j) for j in range(time)] for i in range(time)])
     given = dict(vars(pattern))
     mask = oracle.window_mask if isinstance(pattern, Sliding) else oracle.bigbird_mask
     return torch.tensor(mask(time, **given))
@@ -76,7 +81,7 @@ def test_blocks_list_each_pair_once(pattern, time):
 
 
 def pattern_stride(pattern):
-    return getattr(pattern, "dilation", 1)
+    return pattern.size if getattr(pattern, "strided", False) else getattr(pattern, "dilation", 1)
 
 
 @each_pattern
@@ -107,7 +112,14 @@ def test_random_blocks_are_spread_evenly():
     assert len(parts) == 10 and parts.min() > 700 and parts.max() < 900  # 800 expected, with a deviation of 20
 
 
-@pytest.mark.parametrize("pattern", [Sliding(8, first=2), Sliding(8, dilation=4), BigBirdBlocks(8)], ids=str)
+@pytest.mark.parametrize(
+    "pattern", [Sliding(8, first=2), Sliding(8, dilation=4), Grouped(8), BigBirdBlocks(8)], ids=str
+)
 def test_scores_grow_linearly(pattern):
     scores = [pattern.blocks(time, torch.tensor([time])).scores() for time in (1024, 2048, 4096)]
     assert scores == [scores[0], 2 * scores[0], 4 * scores[0]]
+
+
+def test_strided_groups_have_an_equal_share_of_all_pairs():
+    for time in (512, 2048):
+        assert Grouped(16, strided=True).blocks(time, torch.tensor([time])).scores() == time * time // 16

@@ -6,6 +6,9 @@ Softmax-equivalent setting: always. With weights the output equals that of ESPne
 Cost: O(Tq Tk D) time; O(Tq D) memory with PyTorch's fused kernel, O(Tq Tk) when weights are needed.
 """
 
+from collections.abc import Callable
+from functools import partial
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -14,11 +17,16 @@ from espnet_diverse.attention.core import Core, Heads
 from espnet_diverse.attention.modifiers.head_patterns import HeadPatterns
 from espnet_diverse.attention.supports import EVERYTHING
 from espnet_diverse.functional.block_sparse import block_sparse_attention
-from espnet_diverse.functional.head_patterns import ONE_KEY, one_key_attention, triangular_attention
-from espnet_diverse.functional.sparse_patterns import Sliding
+from espnet_diverse.functional.head_patterns import ONE_KEY, ends_attention, one_key_attention, triangular_attention
+from espnet_diverse.functional.sparse_patterns import Grouped, Pattern, Sliding
 
 #: Positions from which on the patterns of heads are computed one by one.
 _LONG = 256
+_IN_BLOCKS: dict[str, Callable[[int], Pattern]] = {
+    "window": Sliding,
+    "block": Grouped,
+    "strided": partial(Grouped, strided=True),
+}
 
 
 class Softmax(Core):
@@ -62,9 +70,11 @@ def _by_pattern(heads: Heads, patterns: HeadPatterns) -> Tensor:
         q, k, v = (x[:, chosen] for x in (heads.q, heads.k, heads.v))
         if pattern.name in ONE_KEY:
             some = one_key_attention(pattern.name, v, lengths, heads.mask, heads.dropout)
-        elif pattern.name == "window":
-            blocks = Sliding(pattern.width).blocks(k.size(2), lengths)
+        elif pattern.name in _IN_BLOCKS:
+            blocks = _IN_BLOCKS[pattern.name](pattern.width).blocks(k.size(2), lengths)
             some = block_sparse_attention(q, k, v, blocks, heads.mask, dropout=heads.dropout)
+        elif pattern.name == "ends":
+            some = ends_attention(q, k, v, pattern.width, heads.mask, heads.dropout)
         elif pattern.name == "global":
             some = F.scaled_dot_product_attention(q, k, v, heads.mask, heads.dropout)
         else:

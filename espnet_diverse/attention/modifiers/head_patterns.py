@@ -4,8 +4,8 @@
 
 With H heads and fewer patterns, the list is repeated. Equations and papers are in `functional/head_patterns.py`. The
 patterns need no parameters; a mask of pairs comes to the mask of padding. Softmax over long sequences computes each
-pattern by itself: `window` in blocks, `forward` and `backward` in half of the products of all pairs, and heads with one
-key for each query without products.
+pattern by itself: `window`, `block`, `strided` and `ends` with the products that they need, `forward` and `backward`
+with half of all products, and heads with one key for each query without any.
 
 Softmax-equivalent setting: `head_patterns: [global]`.
 Cost: that of the core with a mask of all pairs of positions.
@@ -18,12 +18,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from espnet_diverse.functional.head_patterns import ONE_KEY, SOME_KEYS, allowed_pairs
+from espnet_diverse.functional.head_patterns import ONE_KEY, SOME_KEYS, WITH_WIDTH, allowed_pairs
 from espnet_diverse.option_checks import OptionError, hint, must_be
 
 #: Patterns by name; those that a query of causal attention can have look only at keys before it.
-NAMES = (*SOME_KEYS, "window", *ONE_KEY)
-_CAUSAL = ("global", "window", "previous", "start")
+NAMES = (*SOME_KEYS, *WITH_WIDTH, *ONE_KEY)
+_CAUSAL = ("global", *WITH_WIDTH, "previous", "start")
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class HeadPattern:
 
     Attributes:
         name: One of `NAMES`.
-        width: Number of positions of a window on each side.
+        width: Number of positions of a window on each side, or of a block.
     """
 
     name: str
@@ -133,9 +133,10 @@ def _pattern(given: Any) -> HeadPattern:
         raise OptionError(
             "head_patterns", f"unknown pattern of a head {name!r}; {hint(str(name), NAMES, 'head_patterns')}"
         )
-    if name == "window":
-        if not isinstance(width, int) or isinstance(width, bool) or width < 0:
-            raise must_be("window of head_patterns", "a width of at least 0, as in `window: 2`", width)
+    if name in WITH_WIDTH:
+        least, what = (0, "width") if name == "window" else (1, "size")
+        if not isinstance(width, int) or isinstance(width, bool) or width < least:
+            raise must_be(f"{name} of head_patterns", f"a {what} of at least {least}, as in `{name}: 2`", width)
         return HeadPattern(name, width)
     if width is not None:
         raise OptionError("head_patterns", f"pattern {name} has no width; give the name alone")

@@ -78,6 +78,32 @@ def test_a_window_core_intersects_its_window_with_the_patterns():
     assert (module.attn[:, :, far] == 0).all() and (module.attn[:, 2].triu(1) == 0).all()
 
 
+STRIDED, FIXED = [{"window": 3}, {"strided": 3}], [{"block": 3}, {"ends": 3}]
+
+
+@pytest.mark.parametrize("pair", [STRIDED, FIXED], ids=["strided", "fixed"])
+@pytest.mark.parametrize("causal", [False, True])
+def test_patterns_of_the_sparse_transformer_compute_what_their_mask_says(pair, causal, monkeypatch):
+    """Child et al. 2019, section 4.3: of two heads one sees the keys near by, and the other every third."""
+    mask = MASK & torch.ones(TIME, TIME, dtype=torch.bool).tril() if causal else MASK
+    results = []
+    for limit in (1000, 1):
+        monkeypatch.setattr(softmax, "_LONG", limit)
+        module, x = attention(patterns=pair, causal=causal), tokens().requires_grad_()
+        out = module(x, x, x, mask)[MASK[:, 0]]
+        out.square().sum().backward()
+        results.append((out, x.grad, module.linear_k.weight.grad))
+    for short, long in zip(*results, strict=True):
+        torch.testing.assert_close(long, short)
+    with scope(keep_attention=True):
+        module(x, x, x, mask)
+    i, j = torch.arange(TIME).unsqueeze(-1), torch.arange(TIME)
+    near = (i - j).abs() <= 3 if "window" in pair[0] else i // 3 == j // 3
+    far = (i - j) % 3 == 0 if "window" in pair[0] else (j % 3 == 2) | (i == j)
+    for h, seen in enumerate((near, far)):
+        assert torch.equal(module.attn[0, h] > 0, seen & mask[0])
+
+
 def test_global_heads_are_softmax_attention():
     module, x = attention(patterns=["global"]), tokens()
     plain = build_attention("softmax", SIZE, HEADS).double().eval()
@@ -109,6 +135,7 @@ def test_a_list_is_repeated_over_the_heads():
         (["globl"], "unknown pattern of a head 'globl'; did you mean 'global'"),
         (["window"], "must be a width of at least 0, as in `window: 2`, but is None"),
         ([{"window": -1}], "must be a width of at least 0"),
+        ([{"strided": 0}], "strided of head_patterns must be a size of at least 1, as in `strided: 2`, but is 0"),
         ([{"forward": 2}], "pattern forward has no width; give the name alone"),
     ],
 )
