@@ -50,7 +50,7 @@ WITH_WIDTH: dict[str, Callable[[Tensor, Tensor, int], Tensor]] = {
     "strided": lambda query, key, width: (query - key) % width == 0,
     "ends": lambda query, key, width: (key % width == width - 1) | (key == query),
 }
-"""Those with a width w or size s: positions of queries and keys, and the width -> which pairs attend."""
+"""Patterns with a width w or size s: positions of queries and keys, and the width -> which pairs attend."""
 
 
 def allowed_pairs(name: str, query: Tensor, key: Tensor, length: Tensor, width: int = 0) -> Tensor:
