@@ -72,3 +72,20 @@ class Transcript:
     def text(self) -> str:
         """The texts of the segments, with spaces between them except between Chinese or Japanese characters."""
         return join_texts(segment.text for segment in self.segments)
+
+    def to_json(self, name: str = "") -> str:
+        """All fields and `name`, as `transcribe --output_format json` writes them."""
+        return self._written("json", name)
+
+    def to_srt(self) -> str:
+        """SubRip subtitles; see `formats`."""
+        return self._written("srt")
+
+    def to_vtt(self) -> str:
+        """WebVTT subtitles; see `formats`."""
+        return self._written("vtt")
+
+    def _written(self, format: str, name: str = "") -> str:
+        from espnet_diverse.transcription.formats import FORMATS  # which imports this module
+
+        return FORMATS[format](self, name)

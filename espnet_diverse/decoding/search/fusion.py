@@ -8,6 +8,7 @@ from torch import nn
 
 from espnet_diverse.decoding.condition_ids import KnownConditions, known_conditions
 from espnet_diverse.decoding.options import LM_SEARCHES
+from espnet_diverse.decoding.search.hotwords import Hotwords
 from espnet_diverse.decoding.search.ngram import NgramScorer, is_ngram, is_usable
 from espnet_diverse.errors import ModelError
 from espnet_diverse.runs.model_files import INSIDE, NGRAM, find_weights
@@ -21,12 +22,12 @@ class Fusion:
     Attributes:
         language_model: Directory of a run of task lm, over the same tokens as the model, or a file of KenLM.
         weights: Its weights, as a path or a name in the directory; by default valid.loss.ave.pth.
-        hotwords: File with a phrase a line.
+        hotwords: Phrases, or the path of a file with one a line.
     """
 
     language_model: Path | None = None
     weights: str | Path | None = None
-    hotwords: Path | None = None
+    hotwords: Hotwords | None = None
 
 
 def language_model_of(model_dir: Path, fusion: Fusion, search: str) -> Path | None:

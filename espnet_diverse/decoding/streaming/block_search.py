@@ -62,6 +62,7 @@ class BlockSearch:
         conditions: The conditions that the model depends on.
         rate: Sampling rate in Hz of the audio that the model reads.
         options: The search options.
+        task, device: Task of the model, and its device.
         indices: Condition indices of what is spoken, for models that depend on conditions.
     """
 
@@ -75,6 +76,7 @@ class BlockSearch:
     ):
         self.conditions, self.rate, self.options = known_conditions(model), required_rate(vars(args)), options
         self.indices: Mapping[str, int] = {}
+        self.task, self.device = "asr", device
         self.encoder, self._encoding = stream_encoder(model.encoder), Encoding(model, device)
         sizes = {name: getattr(self.encoder, name) for name in SIZES}
         self.speech2text = speech2text(model, args, sizes, options, device, language_model)
