@@ -24,7 +24,7 @@ from espnet_diverse.decoding.options import SEARCHED_TASKS, Options, check_searc
 from espnet_diverse.decoding.search.beam import Hypothesis
 from espnet_diverse.decoding.search.beam_search import BeamSearch
 from espnet_diverse.decoding.search.build_search import build_search
-from espnet_diverse.decoding.search.fusion import Fusion, language_model_of, load_language_model
+from espnet_diverse.decoding.search.fusion import Fusion, language_model_of, load_language_model, used_language_model
 from espnet_diverse.decoding.search.greedy import GreedySearch
 from espnet_diverse.decoding.search.hotwords import Hotwords, HotwordScorer, load_hotwords
 from espnet_diverse.decoding.search.ngram import NgramScorer
@@ -68,6 +68,7 @@ class Predictor:
         table: Table of a data directory that names the inputs.
         batch_size, nbest: Default numbers of utterances in a batch, and of hypotheses that are asked for.
         batch_frames: Maximum number of frames in a batch, padding included.
+        fused: Path and weight of the language model, see `used_language_model`.
 
     Raises:
         ConfigError: The options ask for CTC, and the model was trained without it.
@@ -111,6 +112,7 @@ class Predictor:
         self.table = "src_text" if task == "mt" else "wav.scp" if self.rate else "feats.scp"
         self.preprocess = TASKS[task].build_preprocess_fn(args, train=False) if task == "mt" else None
         self.batch_size, self.batch_frames, self.nbest = options.batch_size, _BATCH_FRAMES, options.nbest
+        self.fused: dict[str, str | float] = {}
         self._lock = RLock()  # scorers cache keys of the current batch, and some modules their last output
 
     def resolve(self, options: Options | None) -> Options:
@@ -319,4 +321,6 @@ def load_predictor(
     options = options.resolved(*has)  # before loading, which takes seconds
     model, args = TASKS[task].build_model_from_file(config_file, weights, device)
     lm = folder and load_language_model(folder, fusion.weights, args.token_list, known_conditions(model), device)
-    return Predictor(model, args, task, options, device, precision, compiled, lm, fusion.hotwords)
+    predictor = Predictor(model, args, task, options, device, precision, compiled, lm, fusion.hotwords)
+    predictor.fused = used_language_model(folder, fusion, options.lm_weight)
+    return predictor

@@ -138,12 +138,12 @@ def _corpus(args: argparse.Namespace, tables: dict[str, "PackedTable"]) -> "Corp
     """References and systems, with the languages of the references from --by or a table beside the references."""
     from espnet_diverse.conditions import language_tables
     from espnet_diverse.data.table_views import Joined
-    from espnet_diverse.data.tables import pack_table
+    from espnet_diverse.data.tables import pack_table, pack_texts
     from espnet_diverse.scoring.texts import Corpus, system_of
 
-    references = pack_table(args.reference, "reference")
-    system = system_of(args.name or _name(args.hypothesis), references, pack_table(args.hypothesis, "hypothesis"))
-    baseline = args.baseline and system_of(_name(args.baseline), references, pack_table(args.baseline, "hypothesis"))
+    references = pack_texts(args.reference, "reference")
+    system = system_of(args.name or _name(args.hypothesis), references, pack_texts(args.hypothesis, "hypothesis"))
+    baseline = args.baseline and system_of(_name(args.baseline), references, pack_texts(args.baseline, "hypothesis"))
     languages: list[Mapping[str, str]] = []
     translated = (args.reference.parent / "src_text").is_file()
     for name in language_tables(args.reference.name, translated):

@@ -1,5 +1,6 @@
 """Shallow fusion: a language model and hotwords beside the model in a beam search."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,6 +48,25 @@ def language_model_of(model_dir: Path, fusion: Fusion, search: str) -> Path | No
     if (own / "config.yaml").is_file():
         return own
     return own / NGRAM if (own / NGRAM).is_file() and is_usable(own / NGRAM) else None
+
+
+def used_language_model(folder: Path | None, fusion: Fusion, weight: float) -> dict[str, str | float]:
+    """What of a language model is written beside results: its path and weight; a warning where no user has named it.
+
+    Args:
+        folder: What `language_model_of` returned.
+        fusion: What the user names.
+        weight: The option `lm_weight`, resolved.
+
+    Returns:
+        Entries for decode.json; none where no language model counts.
+    """
+    if folder is None or not weight:
+        return {}
+    if fusion.language_model is None:
+        said = "the language model %s, which is part of the model, counts with lm_weight %g; set lm_weight 0 without it"
+        logging.warning(said, folder, weight)
+    return {"language_model": str(folder), "lm_weight": weight}
 
 
 def language_model_files(model_dir: Path, weights: str | Path | None = None) -> tuple[Path, Path]:

@@ -240,3 +240,9 @@ def test_mistakes_get_one_line_and_leave_no_reports(reference, hypothesis, optio
     assert error[0].startswith("espnet-diverse score: error: ")
     assert message in error[0]
     assert not (tmp_path / "out").exists()
+
+
+def test_a_table_of_recordings_is_no_reference(score, capsys):
+    assert score("a data/a.wav\nb data/b.wav\n", "a x\nb y\n") == 1
+    said = "data/reference: has a recording a line, such as 'a data/a.wav', and no texts; give a file named text"
+    assert said in capsys.readouterr().err

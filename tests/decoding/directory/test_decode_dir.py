@@ -142,7 +142,7 @@ class Silent:
     device = "cpu"
     conditions = KnownConditions()
     table = "wav.scp"
-    batch_size, batch_frames, nbest = 3, 100, 1
+    batch_size, batch_frames, nbest, fused = 3, 100, 1, {}
 
     def __init__(self):
         self.asked = []
@@ -248,7 +248,7 @@ def test_the_utterances_of_a_large_table_are_listed_without_objects_for_all(tmp_
 class Words(Silent):
     """A search that finds two hypotheses of some words for each utterance."""
 
-    batch_size, batch_frames, nbest = 64, 10**6, 2
+    batch_size, batch_frames, nbest, fused = 64, 10**6, 2, {}
 
     def batch(self, sources, conditions):
         return [
