@@ -255,7 +255,10 @@ def test_some_sets_under_other_names(tmp_path, corpus_dir, prepare, capsys):
             "set names dev=a dev=b: a set has one name; dev and valid are the same set",
         ),
         (["--sets", "test", "--train_utterances", "1"], "--train_utterances is for the set train, and --sets has only"),
-        (["--columns", "text=a"], "corpus aishell has no option --columns; it has --on_bad --on_missing --sets --set_names"),
+        (
+            ["--columns", "text=a"],
+            "corpus aishell has no option --columns; it has --on_bad --on_missing --sets --set_names",
+        ),
         (["--corpus", "synthetic"], "give exactly one of SOURCE"),
     ],
 )
