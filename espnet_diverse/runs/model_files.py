@@ -7,6 +7,7 @@ from pathlib import Path
 from espnet_diverse.errors import ModelError
 from espnet_diverse.runs.config import load
 from espnet_diverse.runs.criteria import preferred_metrics
+from espnet_diverse.untrusted.hub import OR_NAME, name_of
 
 INSIDE = "language_model"
 """Folder of a language model in the directory of a run: that of a packed model of ESPnet is unpacked to it."""
@@ -15,12 +16,28 @@ NGRAM = "ngram.bin"
 
 
 _AVERAGE = re.compile(r"(?P<metric>[^/]+)\.ave(?:_(?P<number>\d{1,9})best)?\.(?:pth|safetensors)")
+_SUFFIXES = ("pth", "safetensors", "ckpt")
 _UNNUMBERED = 10**9  # a link to the one with the greatest number, or the only one
 
 
 def weights_name(config: Mapping) -> str:
     """Name of the weights that commands use by default, in the directory of a run with this configuration."""
     return f"{preferred_metrics(config)[0]}.ave.pth"
+
+
+def check_exists(model: Path) -> None:
+    """Refuse a path where no model is; a repository of the Hub is not looked for.
+
+    Raises:
+        ModelError: There is nothing, or what follows hf: is not a name.
+    """
+    if name_of(model) is None and not model.exists():
+        raise ModelError(f"{model}: no such model; give the directory of a run, a packed model, or {OR_NAME}")
+
+
+def has_weights(model_dir: Path) -> bool:
+    """Return whether a directory has any file that may be weights."""
+    return any(True for suffix in _SUFFIXES for _ in model_dir.glob(f"*.{suffix}"))
 
 
 def find_weights(model_dir: Path, model_file: str | Path | None = None, config: Mapping | None = None) -> Path:
@@ -49,7 +66,7 @@ def find_weights(model_dir: Path, model_file: str | Path | None = None, config: 
     for path in candidates:
         if path.is_file():
             return path
-    files = (path.name for suffix in ("pth", "safetensors", "ckpt") for path in model_dir.glob(f"*.{suffix}"))
+    files = (path.name for suffix in _SUFFIXES for path in model_dir.glob(f"*.{suffix}"))
     present = " ".join(sorted(files)) or "none"
     raise ModelError(f"{model_dir / name}: no such model file; model files there: {present}")
 

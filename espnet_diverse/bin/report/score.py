@@ -37,7 +37,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--normalise",
         default="none",
-        help="normalisation: none, or wer for lower case without punctuation (cer, wer; default: none)",
+        help="none; wer: lower case without punctuation; whisper or whisper_en: the basic or the English rules "
+        "of Whisper (extra bert), as on leaderboards (cer, wer; default: none)",
+    )
+    parser.add_argument(
+        "--spelling",
+        type=Path,
+        metavar="FILE",
+        help="normalizer.json of a Whisper model, by which whisper_en writes British words as American ones",
     )
     tokenize = "tokenizer: 13a, zh, char, intl or none (bleu; default: zh for Chinese, char for Japanese, else 13a)"
     parser.add_argument("--tokenize", help=tokenize)
@@ -71,7 +78,9 @@ def check(args: argparse.Namespace, before: "Mapping[str, argparse.Namespace]") 
         raise ConfigError("--zero_shot and --sizes need rows; give the tables of the rows, such as --by utt2lang")
     if args.above != args.above:
         raise ConfigError(f"--above {args.above} is no amount of training data; give a number such as 1e7")
-    check_metrics(args.metric, args.count_spaces, args.normalise, args.tokenize, args.bert_path is not None)
+    check_metrics(
+        args.metric, args.count_spaces, args.normalise, args.tokenize, args.bert_path is not None, args.spelling
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -83,7 +92,9 @@ def run(args: argparse.Namespace) -> int:
     from espnet_diverse.scoring.significance import Bootstrap
 
     check(args, {})
-    metrics = build_metrics(args.metric, args.count_spaces, args.normalise, args.tokenize, embedder(args))
+    metrics = build_metrics(
+        args.metric, args.count_spaces, args.normalise, args.tokenize, embedder(args), args.spelling
+    )
     bootstrap = Bootstrap(args.samples, args.seed)
     _check_outputs(args)
     tables = _tables(args)
