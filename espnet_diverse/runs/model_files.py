@@ -16,7 +16,6 @@ NGRAM = "ngram.bin"
 
 
 _AVERAGE = re.compile(r"(?P<metric>[^/]+)\.ave(?:_(?P<number>\d{1,9})best)?\.(?:pth|safetensors)")
-_SUFFIXES = ("pth", "safetensors", "ckpt")
 _UNNUMBERED = 10**9  # a link to the one with the greatest number, or the only one
 
 
@@ -33,11 +32,6 @@ def check_exists(model: Path) -> None:
     """
     if name_of(model) is None and not model.exists():
         raise ModelError(f"{model}: no such model; give the directory of a run, a packed model, or {OR_NAME}")
-
-
-def has_weights(model_dir: Path) -> bool:
-    """Return whether a directory has any file that may be weights."""
-    return any(True for suffix in _SUFFIXES for _ in model_dir.glob(f"*.{suffix}"))
 
 
 def find_weights(model_dir: Path, model_file: str | Path | None = None, config: Mapping | None = None) -> Path:
@@ -66,7 +60,7 @@ def find_weights(model_dir: Path, model_file: str | Path | None = None, config: 
     for path in candidates:
         if path.is_file():
             return path
-    files = (path.name for suffix in _SUFFIXES for path in model_dir.glob(f"*.{suffix}"))
+    files = (path.name for suffix in ("pth", "safetensors", "ckpt") for path in model_dir.glob(f"*.{suffix}"))
     present = " ".join(sorted(files)) or "none"
     raise ModelError(f"{model_dir / name}: no such model file; model files there: {present}")
 

@@ -77,15 +77,15 @@ class Transcript:
         """All fields and `name`, as `transcribe --output_format json` writes them."""
         return self._written("json", name)
 
-    def to_srt(self) -> str:
-        """SubRip subtitles; see `formats`."""
-        return self._written("srt")
+    def to_srt(self, max_line_width: int | None = None) -> str:
+        """SubRip subtitles, in lines of at most `max_line_width` columns; see `formats`."""
+        return self._written("srt", width=max_line_width)
 
-    def to_vtt(self) -> str:
-        """WebVTT subtitles; see `formats`."""
-        return self._written("vtt")
+    def to_vtt(self, max_line_width: int | None = None) -> str:
+        """WebVTT subtitles, as `to_srt`."""
+        return self._written("vtt", width=max_line_width)
 
-    def _written(self, format: str, name: str = "") -> str:
-        from espnet_diverse.transcription.formats import FORMATS  # which imports this module
+    def _written(self, format: str, name: str = "", width: int | None = None) -> str:
+        from espnet_diverse.transcription.formats import written  # which imports this module
 
-        return FORMATS[format](self, name)
+        return written(self, name, format, width)

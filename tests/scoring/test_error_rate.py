@@ -85,7 +85,10 @@ def test_normalised_texts_lose_case_and_punctuation():
     references, hypotheses = ["Das Ist, ja, Gut!", "IĞDIR"], ["das ist ja gut", "ığdır"]
     assert total(references, hypotheses, "word")[:4] == [0, 5, 0, 0]
     languages = ["de", "tr"]
-    assert counted(references, hypotheses, "word", True, Normalisation("wer"), languages=languages)[:, :2].tolist() == [[4, 0], [1, 0]]
+    assert counted(references, hypotheses, "word", True, Normalisation("wer"), languages=languages)[:, :2].tolist() == [
+        [4, 0],
+        [1, 0],
+    ]
 
 
 def test_details_and_cells():

@@ -18,7 +18,7 @@ def check_paths(args: argparse.Namespace) -> None:
 
     Raises:
         DataError: A directory of data is not there.
-        ModelError: A model is not there, or its directory has no weights.
+        ModelError: A model is not there.
     """
     for name, advice in _FOLDERS.items():
         folder = getattr(args, name, None)
@@ -27,9 +27,7 @@ def check_paths(args: argparse.Namespace) -> None:
     models = [model for name in ("model_dir", "lm") if isinstance(model := getattr(args, name, None), Path)]
     if not models or getattr(args, "format", None) == "lhotse":  # `export lhotse` has data in the model's place
         return
-    from espnet_diverse.runs.model_files import check_exists, find_weights, has_weights
+    from espnet_diverse.runs.model_files import check_exists
 
     for model in models:
         check_exists(model)
-    if hasattr(args, "model_file") and (args.model_dir / "config.yaml").is_file() and not has_weights(args.model_dir):
-        find_weights(args.model_dir, args.model_file)  # which says what is missing

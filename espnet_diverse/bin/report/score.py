@@ -184,7 +184,7 @@ def _write(args: argparse.Namespace, report: "Report", notes: list[str]) -> None
     from itertools import chain
 
     from espnet_diverse.data.files.atomic_files import write_parts, write_text
-    from espnet_diverse.scoring.table import update_results
+    from espnet_diverse.scoring.table import MEASURED, update_results
 
     markdown, notes = report.markdown(), [*report.notes(), *notes]
     files = {name: str(getattr(args, name)) for name in ("reference", "hypothesis", "baseline") if getattr(args, name)}
@@ -198,6 +198,7 @@ def _write(args: argparse.Namespace, report: "Report", notes: list[str]) -> None
     write_text(args.output_dir / "score.md", "\n".join([markdown, *(f"{note}\n" for note in notes)]))
     write_text(args.output_dir / "score.json", json.dumps(summary, ensure_ascii=False, indent=2) + "\n")
     for name, metric in report.metrics.items() if args.results else ():
-        update_results(args.results, f"### {metric.name}", metric.columns, report.results(name))
+        columns = (*metric.columns, *MEASURED)
+        update_results(args.results, f"### {metric.name}", columns, report.results(name))
     print(markdown, end="")
     print(*notes, sep="\n", file=sys.stderr)

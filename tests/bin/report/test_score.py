@@ -66,7 +66,9 @@ def test_results_of_a_run_gather_in_one_table(score, tmp_path):
     names = [f"{name}{row}" for name in ("dev", "test") for row in ("", " de", " zh", " AVG")]
     assert rows == [["dataset", "---", *names]] * 2
     assert [table.split("\n")[0] for table in tables] == ["CER", "chrF2"]
-    assert f"{HEADER}\n" in tables[0]
+    assert f"{HEADER}95 % interval|signature|\n" in tables[0]
+    row = next(line for line in tables[0].splitlines() if line.startswith("|test|"))
+    assert r"|0.0 to 33.3|CER\|spaces:ignored\|case:mixed\|norm:NFC\|bs:1000\|seed:12345\|" in row
 
 
 def test_missing_hypotheses_are_named_and_change_the_exit_code(score, tmp_path, capsys):
