@@ -9,9 +9,10 @@ can be shared by threads: search options are arguments of a call.
 """
 
 # ruff: noqa: E402 (modules that import ESPnet come after `fast_start`)
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from numpy.typing import NDArray
 
@@ -19,25 +20,31 @@ from espnet_diverse.registration import fast_start
 
 fast_start()  # as the commands: otherwise the import takes much longer, and asks the network for data of nltk
 from espnet_diverse.audio.live import open_live
-from espnet_diverse.audio.sources import Source
-from espnet_diverse.conditions import values_by_condition
+from espnet_diverse.audio.sources import Source, live_blocks
+from espnet_diverse.conditions import CONDITIONS, values_by_condition
 from espnet_diverse.decoding.condition_ids import completed, indices_of, warn_of_unused
 from espnet_diverse.decoding.directory.grouping import grouped
-from espnet_diverse.decoding.options import SPEECH_SEARCHES, TRANSLATION_SEARCHES, Options
-from espnet_diverse.decoding.predictor import load_predictor
+from espnet_diverse.decoding.options import SEARCHES, SPEECH_SEARCHES, TRANSLATION_SEARCHES, Options
+from espnet_diverse.decoding.predictor import Predictor, load_predictor
 from espnet_diverse.decoding.search.fusion import Fusion
-from espnet_diverse.errors import ConfigError, ModelError
+from espnet_diverse.decoding.search.hotwords import Hotwords
+from espnet_diverse.errors import ConfigError, DataError, ModelError, abridged
+from espnet_diverse.option_checks import read
 from espnet_diverse.packing.archive import unpacked
 from espnet_diverse.transcription.recordings import Request, Transcription
-from espnet_diverse.transcription.result import Alternative, Transcript
+from espnet_diverse.transcription.result import Alternative, Segment, Transcript
 from espnet_diverse.transcription.segmentation_options import SegmentationOptions
 from espnet_diverse.transcription.streaming import StreamResult, transcribe_stream
+
+if TYPE_CHECKING:  # it imports what only streaming needs
+    from espnet_diverse.decoding.streaming.block_search import BlockSearch
 
 __all__ = [
     "Fusion",
     "Options",
     "Recognizer",
     "Request",
+    "Segment",
     "SegmentationOptions",
     "StreamRecognizer",
     "StreamResult",
@@ -48,9 +55,22 @@ __all__ = [
 
 
 _Loaded = TypeVar("_Loaded", bound="_Pretrained")
+SearchOptions = Options | Mapping[str, Any] | None
+"""Search options as arguments: all of them, some by name, or the defaults."""
+OnProgress = Callable[[float, float], None]
+"""Called with the seconds of a recording that are done, and its length in seconds."""
 
 
 class _Pretrained:
+    model: str
+    search: "Predictor | BlockSearch"
+
+    def __repr__(self) -> str:
+        search, known = self.search, self.search.conditions.names
+        rate = f", {search.rate} Hz" if search.rate else ""
+        values = (f", {CONDITIONS[name].label}: {abridged(names, 10, ' ')}" for name, names in known.items())
+        return f"<{type(self).__name__} {self.model}: {search.task}{rate}, {search.device}{''.join(values)}>"
+
     @classmethod
     def from_pretrained(cls: type[_Loaded], name: str, **options) -> _Loaded:
         """Load a model by its name on the Hugging Face Hub, hf:owner/name; the extra `hub` fetches it.
@@ -72,10 +92,11 @@ class Recognizer(_Pretrained):
         precision: Precision of linear layers: "float32", "int8" or "bfloat16".
         compile: Whether to compile the encoder layers.
         segmentation: Options of splitting recordings into segments of speech.
-        options: Default search options.
+        options: Default search options, as `Options` or a mapping such as {"beam_size": 5}.
         fusion: Language model and hotwords of the search.
 
     Attributes:
+        model: Name of the model, as given.
         search: The loaded `Predictor`; its `conditions` are the languages and domains that the model knows.
 
     Raises:
@@ -92,12 +113,12 @@ class Recognizer(_Pretrained):
         precision: str = "float32",
         compile: bool = False,
         segmentation: SegmentationOptions | None = None,
-        options: Options | None = None,
+        options: SearchOptions = None,
         fusion: Fusion | None = None,
     ):
-        self.segmentation = segmentation or SegmentationOptions()
+        self.model, self.segmentation = str(model), segmentation or SegmentationOptions()
         self.segmentation.detector()  # raises ConfigError where it is not installed, before the model is loaded
-        _check_search(options, SPEECH_SEARCHES)
+        options = _options(options, searches=SPEECH_SEARCHES)
         folder = unpacked(Path(model))
         self.search = load_predictor(folder, model_file, options, device, precision, compile, fusion)
         if self.search.task == "mt":
@@ -112,7 +133,9 @@ class Recognizer(_Pretrained):
         target_language: str | None = None,
         domain: str | None = None,
         word_timestamps: bool = False,
-        options: Options | None = None,
+        options: SearchOptions = None,
+        hotwords: Hotwords | None = None,
+        on_progress: OnProgress | None = None,
     ) -> Transcript:
         """Transcribe a recording.
 
@@ -123,22 +146,51 @@ class Recognizer(_Pretrained):
             target_language: Language of a translation.
             domain: Domain of the recording.
             word_timestamps: Whether to return words with times and confidences.
-            options: Search options of this call; by default those of the constructor.
+            options: Search options of this call; by default those of the constructor. A mapping changes some of them.
+            hotwords: Phrases of this call that get a bonus, or the path of a file with one a line; in place of those of
+                the constructor.
+            on_progress: Called with the seconds that are done and the length of the recording in seconds.
 
         Raises:
             ConfigError: Word timestamps are asked for and the model has no CTC, or a search option is not possible.
             DataError: The recording cannot be read, or a language or domain is unknown or missing.
         """
         names = values_by_condition({"language": language, "target_language": target_language, "domain": domain})
-        (result,) = self.transcribe_all([Request(audio, rate, names)], word_timestamps, options)
+        request = Request(audio, rate, names, on_progress)
+        (result,) = self.transcribe_all([request], word_timestamps, options, hotwords)
         if isinstance(result, Exception):
             raise result
         return result
 
     __call__ = transcribe
 
+    def segments(
+        self,
+        audio: Source,
+        rate: int | None = None,
+        *,
+        language: str | None = None,
+        target_language: str | None = None,
+        domain: str | None = None,
+        word_timestamps: bool = False,
+        options: SearchOptions = None,
+        hotwords: Hotwords | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> Iterator[Segment]:
+        """Transcribe a recording, and yield its segments in order as they are decoded, `batch_size` at a time.
+
+        Arguments and errors are those of `transcribe`; the last digits of scores may differ from it.
+        """
+        names = values_by_condition({"language": language, "target_language": target_language, "domain": domain})
+        transcription = self._transcription(word_timestamps, options, hotwords)
+        return transcription.segments(Request(audio, rate, names, on_progress))
+
     def transcribe_all(
-        self, requests: Iterable[Request], word_timestamps: bool = False, options: Options | None = None
+        self,
+        requests: Iterable[Request | Source],
+        word_timestamps: bool = False,
+        options: SearchOptions = None,
+        hotwords: Hotwords | None = None,
     ) -> Iterator[Transcript | Exception]:
         """Transcribe recordings, several in a batch; one result for each, in order.
 
@@ -146,17 +198,26 @@ class Recognizer(_Pretrained):
         Memory holds a few batches, however many recordings there are and however long they are.
 
         Args:
-            requests: The recordings.
+            requests: The recordings: paths and file objects, or requests.
             word_timestamps: Whether to return words with times and confidences.
-            options: Search options of this call; by default those of the constructor.
+            options: Search options of this call, as for `transcribe`.
+            hotwords: Hotwords of this call, as for `transcribe`.
 
         Raises:
             ConfigError: Word timestamps are asked for and the model has no CTC, or a search option is not possible.
+            DataError: `requests` is a single path.
         """
-        return Transcription(self.search, self.segmentation, word_timestamps, options)(requests)
+        if isinstance(requests, str | Path):
+            raise DataError(f"{requests}: transcribe_all takes several recordings; give a list, or use transcribe")
+        transcription = self._transcription(word_timestamps, options, hotwords)
+        return transcription(each if isinstance(each, Request) else Request(each) for each in requests)
+
+    def _transcription(self, word_timestamps: bool, options: SearchOptions, hotwords: Hotwords | None) -> Transcription:
+        chosen = _options(options, self.search.options)
+        return Transcription(self.search, self.segmentation, word_timestamps, chosen, hotwords)
 
 
-class StreamRecognizer:
+class StreamRecognizer(_Pretrained):
     """Transcribes streams while they are spoken; one at a time.
 
     Args:
@@ -164,11 +225,12 @@ class StreamRecognizer:
         model_file: Weights, as for `Recognizer`.
         device: "cpu", "cuda" or "cuda:N".
         segmentation: Options of detecting utterances.
-        options: Search options.
+        options: Search options, as for `Recognizer`.
         fusion: Language model of the search.
         conditions: Values by condition, such as {"lang": "es"}, for models that depend on conditions.
 
     Attributes:
+        model: Name of the model, as given.
         search: The loaded `BlockSearch`; `search.rate` is the sampling rate of its audio.
 
     Raises:
@@ -184,7 +246,7 @@ class StreamRecognizer:
         *,
         device: str = "cpu",
         segmentation: SegmentationOptions | None = None,
-        options: Options | None = None,
+        options: SearchOptions = None,
         fusion: Fusion | None = None,
         conditions: Mapping[str, str] | None = None,
     ):
@@ -192,9 +254,9 @@ class StreamRecognizer:
             load_block_search,  # imports what only streaming needs
         )
 
-        self.segmentation = segmentation or SegmentationOptions()
+        self.model, self.segmentation = str(model), segmentation or SegmentationOptions()
         self.segmentation.detector()  # raises ConfigError where it is not installed, before the model is loaded
-        self.search = load_block_search(unpacked(Path(model)), model_file, options, device, fusion)
+        self.search = load_block_search(unpacked(Path(model)), model_file, _options(options), device, fusion)
         known, given = self.search.conditions, conditions or {}
         warn_of_unused(known, given, same_language=True)
         self.search.indices = indices_of(known, completed(known, given, same_language=True))
@@ -204,13 +266,20 @@ class StreamRecognizer:
         with open_live(source, pcm_rate, self.search.rate, real_time=real_time) as blocks:
             yield from self.stream(blocks)
 
-    def stream(self, blocks: Iterable[NDArray]) -> Iterator[StreamResult]:
-        """Transcribe blocks (L,) float32 at `search.rate`; memory does not grow with their number.
+    def stream(self, blocks: Iterable[NDArray], rate: int | None = None) -> Iterator[StreamResult]:
+        """Transcribe blocks of samples as they come; memory does not grow with their number.
+
+        Args:
+            blocks: Blocks (L,) or (L, channels), int16, int32, or floating-point between -1 and 1.
+            rate: Their sampling rate in Hz; by default `search.rate`.
 
         Yields:
             A result whenever the text of the utterance changes, and one when it ends.
+
+        Raises:
+            DataError: The rate is impossible, or a block has another type or shape, or samples that are not scaled.
         """
-        return transcribe_stream(self.search, blocks, self.segmentation)
+        return transcribe_stream(self.search, live_blocks(blocks, rate, self.search.rate), self.segmentation)
 
 
 class Translation(NamedTuple):
@@ -243,10 +312,11 @@ class Translator(_Pretrained):
         device: str = "cpu",
         precision: str = "float32",
         compile: bool = False,
-        options: Options | None = None,
+        options: SearchOptions = None,
         fusion: Fusion | None = None,
     ):
-        _check_search(options, TRANSLATION_SEARCHES)
+        self.model = str(model)
+        options = _options(options, searches=TRANSLATION_SEARCHES)
         folder = unpacked(Path(model))
         self.search = load_predictor(folder, model_file, options, device, precision, compile, fusion)
         if self.search.task != "mt":
@@ -259,7 +329,7 @@ class Translator(_Pretrained):
         language: str | None = None,
         target_language: str | None = None,
         domain: str | None = None,
-        options: Options | None = None,
+        options: SearchOptions = None,
     ) -> Translation | list[Translation]:
         """Translate a text, or several. A text of white space alone gives an empty translation with score 0.
 
@@ -268,7 +338,7 @@ class Translator(_Pretrained):
             language: Language of the text.
             target_language: Language of the translation.
             domain: Domain of the text.
-            options: Search options of this call; by default those of the constructor.
+            options: Search options of this call, as for `Recognizer.transcribe`.
 
         Raises:
             ConfigError: A search option is not possible with this model.
@@ -281,8 +351,8 @@ class Translator(_Pretrained):
 
     __call__ = translate
 
-    def _translate(self, texts: Sequence[str], given: dict[str, str], options: Options | None) -> list[Translation]:
-        search, options = self.search, self.search.resolve(options)
+    def _translate(self, texts: Sequence[str], given: dict[str, str], options: SearchOptions) -> list[Translation]:
+        search, options = self.search, self.search.resolve(_options(options, self.search.options))
         warn_of_unused(search.conditions, given, same_language=False)
         indices = indices_of(search.conditions, completed(search.conditions, given, same_language=False))
         found = [Translation("", 0.0)] * len(texts)
@@ -296,7 +366,15 @@ class Translator(_Pretrained):
         return found
 
 
-def _check_search(options: Options | None, searches: Sequence[str]) -> None:
+def _options(
+    given: SearchOptions, defaults: Options | None = None, searches: Sequence[str] = SEARCHES
+) -> Options | None:
+    """Search options as a user gives them; a mapping changes some of `defaults`."""
+    options = given
+    if given is not None and not isinstance(given, Options):
+        options = read(Options, given, "the search")
+        options = options if defaults is None else replace(defaults, **given)
     if options is not None and options.search not in searches:
         other = "; use espnet-diverse decode for it" if options.search == "espnet" else ""
         raise ConfigError(f"search={options.search} is not possible here; possible: {' '.join(searches)}{other}")
+    return options

@@ -14,16 +14,19 @@ from references.streaming import tones as spoken
 from references.streaming import write_run
 from references.tones import tones
 
+import espnet_diverse
 from espnet_diverse.audio.resampling import resample
 from espnet_diverse.decoding.directory.decode_dir import decode
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.decoding.predictor import load_predictor
 from espnet_diverse.errors import ConfigError, DataError, ModelError
-from espnet_diverse.inference import Recognizer, Request, SegmentationOptions, StreamRecognizer, Translator
+from espnet_diverse.inference import Fusion, Recognizer, Request, SegmentationOptions, StreamRecognizer, Translator
+from espnet_diverse.transcription.formats import FORMATS
 from espnet_diverse.transcription.recordings import Transcription
 
 RATE = 16_000
 RATES = (8000, RATE, 44_100)
+ENERGY = SegmentationOptions("energy")
 WHOLE = SegmentationOptions(vad="none", max_seconds=1.3)
 OPTIONS = Options(beam_size=2, ctc_weight=0.4, batch_size=2, maxlenratio=0.3)
 
@@ -240,6 +243,103 @@ def test_a_stream_is_heard_at_the_rate_of_the_model(tmp_path):
     *_, final = online.listen(str(tmp_path / "a.wav"))
     expected = Recognizer(run, segmentation=segmentation, options=options).transcribe(tmp_path / "a.wav")
     assert final.is_final and final.text == expected.text != ""
+
+
+def test_blocks_of_any_kind_give_one_text_while_streaming(tmp_path):
+    online = StreamRecognizer(write_run(tmp_path / "run"), segmentation=ENERGY, options={"beam_size": 2})
+    samples = np.round(spoken(1.3, 0) * 2**15).astype(np.int16)
+    expected = list(online.stream(np.array_split(samples.astype(np.float32) / 2**15, 5)))[-1].text
+    for given in (samples, samples.astype(np.int32) * 2**16, np.stack([samples, samples], 1), samples / 2.0**15):
+        assert list(online.stream(np.array_split(given, 5)))[-1].text == expected != ""
+    slow = resample(samples / np.float32(2**15), RATE, target_rate=8000)
+    resampled = resample(slow, 8000, target_rate=RATE)
+    assert list(online.stream([slow], rate=8000))[-1].text == list(online.stream([resampled]))[-1].text
+
+
+@pytest.mark.parametrize(
+    ("block", "rate", "said"),
+    [
+        (np.full(9, 12_000.0), None, "stream: samples reach 12000; they must be finite and lie between -1 and 1"),
+        (np.zeros(9, np.uint8), None, "stream: its type is uint8; give int16, int32, or floats"),
+        (np.zeros(9, np.float32), 3, "stream: its rate is 3; give one of 1000"),
+    ],
+)
+def test_blocks_that_are_no_samples_are_refused(streaming_run, block, rate, said):
+    with pytest.raises(DataError, match=said):
+        list(StreamRecognizer(streaming_run, segmentation=ENERGY).stream([block], rate))
+
+
+def test_several_recordings_are_a_list_of_paths(tiny_run, recognizer):
+    files = [tiny_run.test_dir / f"test-{index:02d}.wav" for index in range(2)]
+    assert list(recognizer.transcribe_all([str(files[0]), files[1]])) == list(
+        recognizer.transcribe_all(map(Request, files))
+    )
+    with pytest.raises(DataError, match="a.wav: transcribe_all takes several recordings; give a list"):
+        recognizer.transcribe_all("a.wav")
+    with pytest.raises(DataError, match="audio is a list; .* for several recordings call transcribe_all"):
+        recognizer.transcribe(files)
+
+
+def test_hotwords_are_phrases_or_a_file_and_those_of_a_call(tiny_run, recognizer, tmp_path):
+    samples, strong = tones(1, seed=0), {"hotword_weight": 30.0}
+    plain = recognizer(samples, RATE, options=strong)
+    words = ["ca", " b "]
+    (tmp_path / "words").write_text("ca\nb\n")
+    found = recognizer(samples, RATE, options=strong, hotwords=words)
+    assert found.text != plain.text and ("ca" in found.text or "b" in found.text)
+    assert found == recognizer(samples, RATE, options=strong, hotwords=tmp_path / "words")
+    assert recognizer(samples, RATE, options=strong) == plain
+    of_constructor = Recognizer(
+        tiny_run.model_dir, options=replace(OPTIONS, **strong), segmentation=WHOLE, fusion=Fusion(hotwords=words)
+    )
+    assert of_constructor(samples, RATE) == found
+    with pytest.raises(DataError, match="hotwords:1: the model's vocabulary lacks a character of 'Ж'"):
+        recognizer(samples, RATE, hotwords=["Ж"])
+
+
+def test_options_are_a_mapping(tiny_run, recognizer):
+    samples = tones(1, seed=0)
+    expected = recognizer(samples, RATE, options=replace(OPTIONS, beam_size=3, nbest=3))
+    assert recognizer(samples, RATE, options={"beam_size": 3, "nbest": 3}) == expected
+    assert Recognizer(tiny_run.model_dir, options={"beam_size": 3}).search.options.beam_size == 3
+    with pytest.raises(ConfigError, match="unknown option 'beam' of the search; did you mean 'beam_size'"):
+        recognizer(samples, RATE, options={"beam": 3})
+
+
+def test_segments_come_as_they_are_decoded(recognizer):
+    samples, seen = tones(9, seed=3), []
+    segments = recognizer.segments(samples, RATE, word_timestamps=True, on_progress=lambda *now: seen.append(now))
+    assert not seen
+    first = next(segments)
+    assert 0 < seen[-1][0] < 9 == seen[-1][1]
+    whole = recognizer(samples, RATE, word_timestamps=True, on_progress=lambda *now: seen.append(now))
+    assert [each.text for each in (first, *segments)] == [each.text for each in whole.segments]
+    assert seen[-1] == (9, 9) and len(whole.segments) > 4
+    with pytest.raises(DataError, match="no such audio file"):
+        list(recognizer.segments("missing.wav"))
+
+
+def test_transcripts_are_written_as_files_are(recognizer):
+    transcript = recognizer(tones(2, seed=3), RATE)
+    assert transcript.to_json("a") == FORMATS["json"](transcript, "a")
+    assert transcript.to_srt() == FORMATS["srt"](transcript, "") != ""
+    assert transcript.to_vtt() == FORMATS["vtt"](transcript, "") != ""
+
+
+def test_what_is_loaded_says_what_it_is(tmp_path, recognizer, tiny_translation):
+    run = write_run(tmp_path / "run", "diverse_contextual_block_transformer", languages=["en", "de"])
+    online = StreamRecognizer(run, conditions={"lang": "en"}, segmentation=ENERGY)
+    assert repr(online) == f"<StreamRecognizer {run}: asr, 16000 Hz, cpu, language: en de>"
+    assert repr(recognizer) == f"<Recognizer {recognizer.model}: asr, 16000 Hz, cpu>"
+    assert repr(Translator(tiny_translation.model_dir)) == f"<Translator {tiny_translation.model_dir}: mt, cpu>"
+
+
+def test_the_package_has_the_classes_and_is_imported_at_once():
+    code = "import sys, espnet_diverse; sys.exit('torch' in sys.modules or 'numpy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    assert espnet_diverse.Recognizer is Recognizer and espnet_diverse.StreamRecognizer is StreamRecognizer
+    with pytest.raises(AttributeError, match="module 'espnet_diverse' has no attribute 'Recogniser'"):
+        espnet_diverse.Recogniser  # noqa: B018
 
 
 WATCHED = """

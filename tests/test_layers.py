@@ -51,7 +51,7 @@ ATTENTION_BESIDE = {"conditions", "option_checks"}  # what attention may import 
 
 def may_import() -> dict[str, set[str]]:
     """What each part may import: itself, those below it, and for attention and above parts beside."""
-    allowed, below = {"__init__": {"registration"}, "__main__": {"bin"}}, set()
+    allowed, below = {"__init__": {"registration", "inference"}, "__main__": {"bin"}}, set()
     for line in BESIDE:
         allowed |= {part: below | {part} for part in line}
         below = below | line

@@ -103,7 +103,9 @@ def _name(source: Source) -> str:
     if hasattr(source, "read"):
         name = getattr(source, "name", None)
         return name if isinstance(name, str) else "audio"
-    raise DataError(f"audio is a {type(source).__name__}; give a path, a binary file object, or an array with its rate")
+    several = "; for several recordings call transcribe_all" if isinstance(source, list | tuple) else ""
+    allowed = f"give a path, a binary file object, or an array with its rate{several}"
+    raise DataError(f"audio is a {type(source).__name__}; {allowed}")
 
 
 def _on_disk(source: str | Path | BinaryIO, name: str, stack: ExitStack) -> Path:
@@ -123,19 +125,55 @@ def _on_disk(source: str | Path | BinaryIO, name: str, stack: ExitStack) -> Path
 
 def _from_array(samples: NDArray, rate: int | None, target_rate: int) -> Audio:
     name = "audio array"
-    if not isinstance(rate, Real) or not RATES[0] <= rate <= RATES[1]:
-        raise DataError(f"{name}: its rate is {rate}; give one of {RATES[0]} to {RATES[1]} Hz")
-    if samples.ndim not in (1, 2) or not samples.size or samples[0].size > _MAX_CHANNELS:
+    _check_rate(rate, name)
+    if not samples.size:
         shape = tuple(samples.shape)
         raise DataError(f"{name}: its shape is {shape}; give (samples,) or (samples, channels), at least one sample")
+    for _ in _checked_blocks(samples, name):
+        pass
+    duration = _duration(len(samples), rate, target_rate)
+    return Audio(name, duration, rate, partial(_array_blocks, samples), target_rate)
+
+
+def live_blocks(blocks: Iterable[NDArray], rate: float | None, target_rate: int) -> Iterator[NDArray]:
+    """Blocks of samples as a program gives them, mono at one rate; each is checked when it comes.
+
+    Args:
+        blocks: Samples of a stream in order, each block (L,) or (L, channels), int16, int32, or floating-point between
+            -1 and 1.
+        rate: Their sampling rate in Hz; by default `target_rate`.
+        target_rate: Sampling rate in Hz of the result.
+
+    Yields:
+        Blocks (L,) float32 at `target_rate`.
+
+    Raises:
+        DataError: The rate is impossible, or a block has another type or shape, or samples that are not finite or not
+            scaled.
+    """
+    rate = target_rate if rate is None else rate
+    _check_rate(rate, "stream")
+    checked = (part for block in blocks for part in _checked_blocks(np.asarray(block), "stream"))
+    return resample_blocks(checked, rate, target_rate)
+
+
+def _check_rate(rate: object, name: str) -> None:
+    if not isinstance(rate, Real) or not RATES[0] <= rate <= RATES[1]:
+        raise DataError(f"{name}: its rate is {rate}; give one of {RATES[0]} to {RATES[1]} Hz")
+
+
+def _checked_blocks(samples: NDArray, name: str) -> Iterator[NDArray]:
+    """Samples (T,) or (T, channels), scaled and averaged, in blocks; none where there are no samples."""
+    if samples.ndim not in (1, 2) or samples.size and samples[0].size > _MAX_CHANNELS:
+        shape = tuple(samples.shape)
+        raise DataError(f"{name}: its shape is {shape}; give (samples,) or (samples, channels)")
     if samples.dtype.kind != "f" and samples.dtype.name not in _SCALES:
         raise DataError(f"{name}: its type is {samples.dtype}; give int16, int32, or floats between -1 and 1")
-    for block in _array_blocks(samples, 1 << 20):
+    for block in _array_blocks(samples, 1 << 20) if samples.size else ():
         peak = np.abs(block).max()
         if not peak <= LOUDEST:  # NaN is not
             raise DataError(f"{name}: samples reach {peak:g}; they must be finite and lie between -1 and 1: scale them")
-    duration = _duration(len(samples), rate, target_rate)
-    return Audio(name, duration, rate, partial(_array_blocks, samples), target_rate)
+        yield block
 
 
 def _duration(frames: int, rate: float, target_rate: int) -> float:

@@ -14,6 +14,7 @@ from typing import NoReturn
 
 from espnet_diverse import __version__
 from espnet_diverse.bin.options.kernels_option import take_kernels
+from espnet_diverse.bin.options.paths import check_paths
 from espnet_diverse.bin.options.terminal import Terminal
 from espnet_diverse.cpu.allocator import keep_freed_memory
 from espnet_diverse.errors import InterruptedRunError, UserError
@@ -122,6 +123,7 @@ def run_command(name: str, arguments: list[str]) -> int:
     args = parser.parse_intermixed_args(arguments)
     logging.basicConfig(format=f"espnet-diverse {name}: %(message)s")  # where the calling program has no handler
     try:
+        check_paths(args)
         take_kernels(args)
         if not getattr(module, "OPENS_PACKED_MODELS", False):
             _unpack_model(args)

@@ -67,6 +67,8 @@ class Selection(Options):
         case: Letter case of text corpora: "kept", or "lower" for source and target.
         segmentation: Word segmentation of a Chinese source: "none", or "jieba", which separates words by spaces.
         on_missing: For utterances without audio or text: "error", or "drop", which leaves them out and lists them.
+        on_bad: For utterances whose audio cannot be used, and rows of a table with faults: "error", or "drop".
+        audio_dir: Directory that paths of audio in a table are relative to; by default that of the table.
         sets: Sets to prepare, for example ("test",) for a corpus without the others; "test" stands for all test sets,
             such as test_2016_flickr. All by default.
         set_names: Names of sets in the files of this copy of the corpus, where they are not the official ones, for
@@ -89,6 +91,8 @@ class Selection(Options):
     case: str = choice("kept", "lower")
     segmentation: str = choice("none", "jieba")
     on_missing: str = choice("error", "drop")
+    on_bad: str = choice("error", "drop")
+    audio_dir: Path | None = None
     sets: tuple[str, ...] = ()
     set_names: tuple[tuple[str, str], ...] = ()
     columns: tuple[tuple[str, str], ...] = ()

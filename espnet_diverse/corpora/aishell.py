@@ -29,7 +29,7 @@ from espnet_diverse.errors import DataError
 from espnet_diverse.progress import progress
 
 SETS = ("train", "dev", "test")
-OPTIONS = ()
+OPTIONS = ("on_bad",)
 TRANSCRIPT = Path("transcript", "aishell_transcript_v0.8.txt")
 URL = "https://www.openslr.org/resources/33/data_aishell.tgz"
 MD5 = "2f494334227864a8a8fec932999db9d8"

@@ -38,7 +38,7 @@ from espnet_diverse.data.normalisation import for_wer
 from espnet_diverse.errors import DataError
 
 SETS = ("train", "dev", "test")
-OPTIONS = ("task", "languages", "pairs", "zero_shot", "transcripts")
+OPTIONS = ("task", "languages", "pairs", "zero_shot", "transcripts", "on_bad")
 NO_DOWNLOAD = (
     "Common Voice is available on request at https://commonvoice.mozilla.org (CoVoST 2 uses release 4); the tables "
     "of CoVoST 2 are at https://github.com/facebookresearch/covost: unpack both to DIR/<language> and give DIR, to "

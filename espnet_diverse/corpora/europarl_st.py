@@ -38,7 +38,7 @@ from espnet_diverse.data.tables import entry_faults, parse_segment, scan_lines
 from espnet_diverse.errors import DataError
 
 SETS = ("train", "dev", "test")
-OPTIONS = ("task", "languages", "pairs", "zero_shot", "transcripts")
+OPTIONS = ("task", "languages", "pairs", "zero_shot", "transcripts", "on_bad")
 LANGUAGES = ("en", "de", "fr", "es", "it", "pt", "pl", "ro", "nl")
 SUFFIXES = (".wav", ".flac", ".mp3", ".ogg", ".opus", ".m4a")
 URL = "https://www.mllp.upv.es/europarl-st/v1.1.tar.gz"

@@ -28,7 +28,7 @@ from espnet_diverse.errors import DataError, optional_package
 from espnet_diverse.progress import progress
 
 SETS = table.SETS
-OPTIONS = table.OPTIONS
+OPTIONS = tuple(name for name in table.OPTIONS if name != "audio_dir")
 NO_DOWNLOAD = "hf has no dataset of its own; give its name or folder: prepare hf NAME_OR_DIR"
 TABLE = "table.jsonl"
 

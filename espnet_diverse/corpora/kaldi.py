@@ -36,7 +36,7 @@ from espnet_diverse.data.tables import COLUMNS, EMPTY_TRANSCRIPT, scan_packed, s
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.progress import progress
 
-OPTIONS = ("allow_pipes", "split_by", "split_shares", "split_seed")
+OPTIONS = ("on_bad", "allow_pipes", "split_by", "split_shares", "split_seed")
 NO_DOWNLOAD = "a data directory has no download; give its path: prepare kaldi DIR"
 _OF_AUDIO = ("feats.scp", "cmvn.scp", "vad.scp", "utt2dur", "utt2num_frames", "utt2num_samples", "reco2dur")
 _DERIVED = ("spk2utt", "dropped.tsv", "frame_shift", "reco2file_and_channel")

@@ -24,7 +24,7 @@ from espnet_diverse.data.kaldi import DataDir
 from espnet_diverse.errors import DataError, optional_package
 
 SETS = table.SETS
-OPTIONS = table.OPTIONS
+OPTIONS = tuple(name for name in table.OPTIONS if name != "audio_dir")
 NO_DOWNLOAD = "lhotse has no corpus of its own; give its manifests: prepare lhotse DIR"
 CUSTOM = ("domain", "translation", "target_language")
 _NAME = re.compile(r"(?P<before>(?:.*_)?)(?P<kind>supervisions|cuts)(?:_(?P<split>.+?))?(?P<suffix>\.jsonl(?:\.gz)?)")

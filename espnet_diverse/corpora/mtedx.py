@@ -43,7 +43,7 @@ from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.untrusted.foreign_yaml import read_list
 
 SETS = ("train", "dev", "test")
-OPTIONS = ("task", "languages", "pairs", "zero_shot", "transcripts")
+OPTIONS = ("task", "languages", "pairs", "zero_shot", "transcripts", "on_bad")
 SPLITS = {"train": "train", "dev": "valid", "test": "test"}
 LANGUAGES = ("ar", "de", "el", "es", "fr", "it", "pt", "ru")
 TRAINED = ("el-en", "es-en", "es-fr", "es-it", "es-pt", "fr-en", "fr-es", "fr-pt", "pt-en", "ru-en")

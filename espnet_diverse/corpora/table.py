@@ -20,19 +20,23 @@ import logging
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from espnet_diverse.audio.reading import inspect_audio
+from espnet_diverse.audio.reading import inspect_audio, open_file
 from espnet_diverse.audio.segments import Segment
 from espnet_diverse.corpora import EVERYTHING, Selection
 from espnet_diverse.corpora.shared.columns import find_columns
 from espnet_diverse.corpora.shared.splits import SETS, connected, draw_sets
 from espnet_diverse.corpora.shared.table_files import Table, read_table_file
 from espnet_diverse.corpora.shared.table_rows import Entry, RowReader
+from espnet_diverse.data.characters import safe_name
 from espnet_diverse.data.checks.faults import Fault, refuse
 from espnet_diverse.data.kaldi import DataDir
+from espnet_diverse.data.threads import iterate_in_threads
 from espnet_diverse.errors import DataError, abridged
 
-OPTIONS = ("task", "transcripts", "columns", "split_by", "split_shares", "split_seed")
+OPTIONS = ("task", "transcripts", "on_bad", "audio_dir", "columns", "split_by", "split_shares", "split_seed")
 NO_DOWNLOAD = "a table has no download; give its file: prepare table FILE, or run.sh --corpus_dir FILE"
+
+_THREADS = 4
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +46,8 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
 
     Args:
         corpus_dir: The table.
-        selection: Options. Rows without audio or text are errors unless `on_missing="drop"`. With `task="st"` the table
+        selection: Options. Rows without audio or text are errors unless `on_missing="drop"`, other faults of rows and
+            audio unless `on_bad="drop"`. With `task="st"` the table
             has the column translation.
 
     Returns:
@@ -62,7 +67,9 @@ def read_sets(table: Table, selection: Selection) -> dict[str, DataDir]:
     refuse(faults)
     reader = RowReader(table, columns, selection)
     entries = reader.read()
-    refuse(table.faults + reader.faults)
+    faults = table.faults + reader.faults
+    if faults and selection.on_bad == "error":
+        refuse(faults + _audio_faults(table, entries))
     if "split" in columns:
         of_entry = [entry.set for entry in entries]
         _notice_shared_speakers(table, entries)
@@ -73,7 +80,8 @@ def read_sets(table: Table, selection: Selection) -> dict[str, DataDir]:
     sets = {}
     for name in selection.wanted(SETS):
         chosen = [entry for entry, its in zip(entries, of_entry, strict=True) if its == name]
-        sets[name] = _data_dir(table, chosen, selection.task == "st")
+        sets[name] = _data_dir(table, chosen, selection)
+    next(iter(sets.values())).dropped.update(_left_out(table, faults))
     for name, data in sets.items():
         if not data.text:
             what = f"has no {'usable ' if data.dropped else ''}rows for the set {name}"
@@ -103,13 +111,53 @@ def _notice_shared_speakers(table: Table, entries: Iterable[Entry]) -> None:
         log.warning("notice: %s: speakers in several sets: %s", table.path, abridged(shared))
 
 
-def _data_dir(table: Table, entries: Sequence[Entry], translates: bool) -> DataDir:
+def _left_out(table: Table, faults: Iterable[Fault]) -> dict[str, str]:
+    """Rows with faults, named by their lines, with the reasons; a warning says how many there are."""
+    rows: dict[str, list[str]] = {}
+    for fault in faults:
+        rows.setdefault(safe_name(f"row{fault.where}"), []).append(fault.what)
+    if rows:
+        log.warning("notice: %s: %d rows with faults are left out; dropped.tsv lists them", table.path, len(rows))
+    return {row: "; ".join(whats) for row, whats in rows.items()}
+
+
+def _audio_faults(table: Table, entries: Iterable[Entry]) -> list[Fault]:
+    """Faults of the audio of rows without faults, so that one message has all faults of a table."""
+    first: dict[Path, Entry] = {}
+    for entry in entries:
+        if not entry.dropped:
+            first.setdefault(entry.audio, entry)
+    found = iterate_in_threads(_audio_fault, first, _THREADS, "check audio", len(first))
+    return [
+        Fault(str(table.path), entry.where, what, "audio")
+        for entry, what in zip(first.values(), found, strict=True)
+        if what
+    ]
+
+
+def _audio_fault(path: Path) -> str:
+    try:
+        with open_file(path) as file:
+            file.check_header()
+            file.check()
+    except DataError as error:
+        return str(error)
+    return ""
+
+
+def _data_dir(table: Table, entries: Sequence[Entry], selection: Selection) -> DataDir:
     """One set; if any entry is a part of a recording, those that are not have segments over all of it."""
     data = DataDir(dropped={entry.utterance: entry.dropped for entry in entries if entry.dropped})
     kept = [entry for entry in entries if not entry.dropped]
     segmented = any(entry.start is not None or entry.end is not None for entry in kept)
-    faults = []
+    faults, translates = [], selection.task == "st"
     for entry in kept:
+        end, fault = _end(entry) if segmented else (0.0, "")
+        if fault and selection.on_bad == "drop":
+            data.dropped[entry.utterance] = fault
+            continue
+        if fault:
+            faults.append(Fault(str(table.path), entry.where, fault))
         data.wav_scp[entry.recording if segmented else entry.utterance] = str(entry.audio)
         data.text[entry.utterance] = entry.translation if translates else entry.transcript
         data.utt2spk[entry.utterance] = _speaker(entry)
@@ -118,14 +166,18 @@ def _data_dir(table: Table, entries: Sequence[Entry], translates: bool) -> DataD
         for name, value in entry.conditions.items():
             data.conditions.setdefault(name, {})[entry.utterance] = value
         if segmented:
-            try:
-                end = inspect_audio(entry.audio).seconds if entry.end is None else entry.end
-            except DataError as error:
-                faults.append(Fault(str(table.path), entry.where, str(error)))
-                continue
-            if entry.end is None and end <= (entry.start or 0.0):
-                what = f"starts at {entry.start:g} s, and {entry.audio} ends at {end:g} s"
-                faults.append(Fault(str(table.path), entry.where, what))
             data.segments[entry.utterance] = Segment(entry.recording, entry.start or 0.0, end)
     refuse(faults)
     return data
+
+
+def _end(entry: Entry) -> tuple[float, str]:
+    """The end of a part of a recording in seconds, and why it cannot be used, or ""."""
+    if entry.end is not None:
+        return entry.end, ""
+    try:
+        end = inspect_audio(entry.audio).seconds
+    except DataError as error:
+        return 0.0, str(error)
+    start = entry.start or 0.0
+    return end, f"starts at {start:g} s, and {entry.audio} ends at {end:g} s" if end <= start else ""

@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from itertools import islice
 from math import inf, isnan, nan
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from espnet_diverse.data.checks.faults import Fault, refuse
 from espnet_diverse.data.files.atomic_files import write_parts
 from espnet_diverse.data.lines import numbered_lines, placed_lines
 from espnet_diverse.data.packed_table import PackedTable, Rows
+from espnet_diverse.errors import DataError
 
 COLUMNS = {
     "wav.scp": "recording path",
@@ -37,6 +39,8 @@ EMPTY_TRANSCRIPT = "empty transcript; add the text or remove the utterance"
 _TEXTS = ("text", "src_text")
 _SETTLED = 2.0  # seconds after its last change, from which on a file is only read again once it changes
 _ALTERNATIVES = re.compile(r"\{[^{}/]*/[^{}]*\}")
+_OF_AUDIO = re.compile(r"\S+\.(?:wav|flac|mp3|ogg|opus|sph|m4a|ark:\d+)|.*\|", re.IGNORECASE)
+_SEEN = 100  # rows that show what a table holds
 _TRN = re.compile(r"(.*)\(([^\s()]+)\)\s*")
 _UNWRITABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 
@@ -72,6 +76,21 @@ def pack_table(path: Path, kind: str | None = None) -> PackedTable:
     """
     table, faults = scan_packed(path, kind)
     refuse(faults)
+    return table
+
+
+def pack_texts(path: Path, kind: str = "text") -> PackedTable:
+    """Read a table of texts as `pack_table` does.
+
+    Raises:
+        DataError: The table is faulty, or a table of something else, such as a wav.scp.
+    """
+    table = pack_table(path, kind)
+    named = path.name in COLUMNS and path.name not in _TEXTS
+    if named or table and all(map(_OF_AUDIO.fullmatch, islice(table.values(), _SEEN))):
+        key, value = table.pair(0)
+        what = f"{COLUMNS[path.name]} a line" if named else "a recording a line"
+        raise DataError(f"{path}: has {what}, such as '{key} {value:.100}', and no texts; give a file named text")
     return table
 
 

@@ -24,9 +24,9 @@ from espnet_diverse.decoding.options import SEARCHED_TASKS, Options, check_searc
 from espnet_diverse.decoding.search.beam import Hypothesis
 from espnet_diverse.decoding.search.beam_search import BeamSearch
 from espnet_diverse.decoding.search.build_search import build_search
-from espnet_diverse.decoding.search.fusion import Fusion, language_model_of, load_language_model
+from espnet_diverse.decoding.search.fusion import Fusion, language_model_of, load_language_model, used_language_model
 from espnet_diverse.decoding.search.greedy import GreedySearch
-from espnet_diverse.decoding.search.hotwords import load_hotwords
+from espnet_diverse.decoding.search.hotwords import Hotwords, HotwordScorer, load_hotwords
 from espnet_diverse.decoding.search.ngram import NgramScorer
 from espnet_diverse.decoding.search.sampling import SamplingSearch
 from espnet_diverse.decoding.token_text import TokenText
@@ -55,7 +55,7 @@ class Predictor:
         precision: Precision of linear layers, one of `options.PRECISIONS`.
         compiled: Whether encoder layers are compiled.
         language_model: Language model over the same tokens, or None.
-        hotwords: File with a phrase a line, or None.
+        hotwords: Phrases, or the path of a file with one a line, or None.
 
     Attributes:
         args, task, precision, compiled, language_model, hotwords: As given.
@@ -68,6 +68,7 @@ class Predictor:
         table: Table of a data directory that names the inputs.
         batch_size, nbest: Default numbers of utterances in a batch, and of hypotheses that are asked for.
         batch_frames: Maximum number of frames in a batch, padding included.
+        fused: Path and weight of the language model, see `used_language_model`.
 
     Raises:
         ConfigError: The options ask for CTC, and the model was trained without it.
@@ -84,7 +85,7 @@ class Predictor:
         precision: str = "float32",
         compiled: bool = False,
         language_model: nn.Module | NgramScorer | None = None,
-        hotwords: Path | None = None,
+        hotwords: Hotwords | None = None,
     ):
         model.eval()
         self.args, self.task, self.precision, self.compiled = args, task, precision, compiled
@@ -111,6 +112,7 @@ class Predictor:
         self.table = "src_text" if task == "mt" else "wav.scp" if self.rate else "feats.scp"
         self.preprocess = TASKS[task].build_preprocess_fn(args, train=False) if task == "mt" else None
         self.batch_size, self.batch_frames, self.nbest = options.batch_size, _BATCH_FRAMES, options.nbest
+        self.fused: dict[str, str | float] = {}
         self._lock = RLock()  # scorers cache keys of the current batch, and some modules their last output
 
     def resolve(self, options: Options | None) -> Options:
@@ -131,6 +133,19 @@ class Predictor:
         if isinstance(self.search, BeamSearch | ESPnetBeamSearch):
             self.search.check(options)
         return options
+
+    def hotwords_of(self, hotwords: Hotwords | None) -> HotwordScorer | None:
+        """Scorer of phrases for calls of `find`; None where there are none.
+
+        Raises:
+            ConfigError: The search has no hotwords.
+            DataError: See `read_hotwords`.
+        """
+        if hotwords is None:
+            return None
+        if self.options.search == "batched" and not isinstance(self.search, BeamSearch):
+            raise ConfigError("hotwords are not possible with the search of this model; leave them out")
+        return load_hotwords(hotwords, self.options.search, self.tokens, self.device)
 
     def read(self, value: str, segment: Segment | None = None) -> tuple[NDArray, float]:
         """Read one input of the data directory's table.
@@ -195,6 +210,7 @@ class Predictor:
         conditions: Sequence[Mapping[str, int]],
         options: Options | None = None,
         posteriors: bool = False,
+        hotwords: HotwordScorer | None = None,
     ) -> list[Prediction]:
         """Decode a batch of utterances.
 
@@ -203,6 +219,7 @@ class Predictor:
             conditions: Condition indices of each utterance.
             options: Search options of this call; by default those that the model was loaded with.
             posteriors: Whether to return CTC log probabilities; the model must have CTC.
+            hotwords: Scorer of hotwords of this call, from `hotwords_of`, in place of that of the search.
 
         Raises:
             ConfigError: The options are not possible with this model, see `resolve`.
@@ -211,7 +228,7 @@ class Predictor:
         with self._lock, torch.inference_mode():
             source, lengths, ids = self.encode(sources, conditions)
             with scope(ids, collect=False):
-                found = self._search(source, lengths, options, sources)
+                found = self._search(source, lengths, options, sources, hotwords)
             log_probs = self.ctc.log_softmax(source).cpu() if posteriors else [None] * len(found)
         texts = [[self.tokens.decode(*hypothesis) for hypothesis in best] for best in found]
         rows, first = zip(texts, log_probs, lengths.tolist(), strict=True), self.encoding.prompt_frames
@@ -245,10 +262,17 @@ class Predictor:
         }
 
     def _search(
-        self, source: Tensor, lengths: Tensor, options: Options, utterances: Sequence[NDArray]
+        self,
+        source: Tensor,
+        lengths: Tensor,
+        options: Options,
+        utterances: Sequence[NDArray],
+        hotwords: HotwordScorer | None,
     ) -> list[list[Hypothesis]]:
         if isinstance(self.search, SamplingSearch):
             return self.search(source, lengths, options, utterances)
+        if isinstance(self.search, BeamSearch):
+            return self.search(source, lengths, options, hotwords)
         return self.search(source, lengths, options)
 
 
@@ -297,4 +321,6 @@ def load_predictor(
     options = options.resolved(*has)  # before loading, which takes seconds
     model, args = TASKS[task].build_model_from_file(config_file, weights, device)
     lm = folder and load_language_model(folder, fusion.weights, args.token_list, known_conditions(model), device)
-    return Predictor(model, args, task, options, device, precision, compiled, lm, fusion.hotwords)
+    predictor = Predictor(model, args, task, options, device, precision, compiled, lm, fusion.hotwords)
+    predictor.fused = used_language_model(folder, fusion, options.lm_weight)
+    return predictor

@@ -20,11 +20,11 @@ from espnet_diverse.data.files.atomic_files import write_text
 from espnet_diverse.errors import DataError, ModelError
 from espnet_diverse.packing.run_files import copy_file, make_vocabularies
 from espnet_diverse.runs.config import save
-from espnet_diverse.runs.model_files import INSIDE, NGRAM, weights_name
+from espnet_diverse.runs.model_files import INSIDE, NGRAM, check_exists, weights_name
 from espnet_diverse.stage_cache import digest
 from espnet_diverse.untrusted.foreign_config import OF_THE_MACHINE, check_config, named_files, told_task
 from espnet_diverse.untrusted.foreign_yaml import read_yaml, shortened
-from espnet_diverse.untrusted.hub import OR_NAME, fetched, name_of
+from espnet_diverse.untrusted.hub import fetched, name_of
 from espnet_diverse.untrusted.whole_files import read_text
 
 META = "meta.yaml"
@@ -68,8 +68,7 @@ def unpacked(model: str | Path) -> Path:
     if name := name_of(model):
         files = fetched(name)
         return _run_of(model, f"{name.replace('/', '--')}-{files.name}", files)
-    if not model.exists():
-        raise ModelError(f"{model}: no such model; give the directory of a run, a packed model, or {OR_NAME}")
+    check_exists(model)
     if model.is_dir():
         if not (model / "config.yaml").is_file():
             raise ModelError(

@@ -7,6 +7,7 @@ from pathlib import Path
 from espnet_diverse.errors import ModelError
 from espnet_diverse.runs.config import load
 from espnet_diverse.runs.criteria import preferred_metrics
+from espnet_diverse.untrusted.hub import OR_NAME, name_of
 
 INSIDE = "language_model"
 """Folder of a language model in the directory of a run: that of a packed model of ESPnet is unpacked to it."""
@@ -21,6 +22,16 @@ _UNNUMBERED = 10**9  # a link to the one with the greatest number, or the only o
 def weights_name(config: Mapping) -> str:
     """Name of the weights that commands use by default, in the directory of a run with this configuration."""
     return f"{preferred_metrics(config)[0]}.ave.pth"
+
+
+def check_exists(model: Path) -> None:
+    """Refuse a path where no model is; a repository of the Hub is not looked for.
+
+    Raises:
+        ModelError: There is nothing, or what follows hf: is not a name.
+    """
+    if name_of(model) is None and not model.exists():
+        raise ModelError(f"{model}: no such model; give the directory of a run, a packed model, or {OR_NAME}")
 
 
 def find_weights(model_dir: Path, model_file: str | Path | None = None, config: Mapping | None = None) -> Path:

@@ -1,12 +1,14 @@
 """Build metrics by name."""
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.scoring.bertscore import BertScore, Embedder
 from espnet_diverse.scoring.bleu import bleu, chrf, compound_bleu, ter
 from espnet_diverse.scoring.error_rate import ErrorRate
 from espnet_diverse.scoring.metric import Metric
+from espnet_diverse.scoring.normalisation import Normalisation, check_normalisation
 
 METRICS = ("cer", "wer", "bleu", "compound_bleu", "chrf", "chrf++", "ter", "bertscore")
 
@@ -17,23 +19,27 @@ def build_metrics(
     normalisation: str = "none",
     tokenize: str | None = None,
     make_embedder: Callable[[], Embedder] | None = None,
+    spelling: Path | None = None,
 ) -> dict[str, Metric]:
     """Build metrics, in the order of `names`.
 
     Args:
         names: Names in `METRICS`, each at most once.
         count_spaces: Whether cer counts spaces as characters.
-        normalisation: Text normalisation of cer and wer; see `ErrorRate`.
+        normalisation: Text normalisation of cer and wer, one of `normalisation.NORMALISATIONS`.
         tokenize: Tokenizer of bleu and compound_bleu; see `bleu`.
         make_embedder: Function that loads the encoder of bertscore.
+        spelling: File of spellings, see `Normalisation`.
 
     Raises:
-        ConfigError: As `check_metrics` raises it.
+        ConfigError: As `check_metrics` and `Normalisation` raise it.
+        DataError: The file of spellings cannot be read.
     """
-    check_metrics(names, count_spaces, normalisation, tokenize, make_embedder is not None)
+    check_metrics(names, count_spaces, normalisation, tokenize, make_embedder is not None, spelling)
+    rules = Normalisation(normalisation, spelling)
     makers: dict[str, Callable[[], Metric]] = {
-        "cer": lambda: ErrorRate("char", not count_spaces, normalisation),
-        "wer": lambda: ErrorRate("word", normalisation=normalisation),
+        "cer": lambda: ErrorRate("char", not count_spaces, rules),
+        "wer": lambda: ErrorRate("word", normalisation=rules),
         "bleu": lambda: bleu(tokenize),
         "compound_bleu": lambda: compound_bleu(tokenize),
         "chrf": chrf,
@@ -45,7 +51,12 @@ def build_metrics(
 
 
 def check_metrics(
-    names: Sequence[str], count_spaces: bool, normalisation: str, tokenize: str | None, has_embedder: bool
+    names: Sequence[str],
+    count_spaces: bool,
+    normalisation: str,
+    tokenize: str | None,
+    has_embedder: bool,
+    spelling: Path | None = None,
 ) -> None:
     """Check names of metrics and the options that are given with them, as `build_metrics` takes them.
 
@@ -58,6 +69,7 @@ def check_metrics(
             raise ConfigError(f"unknown metric {name!r}; choose from {', '.join(METRICS)}")
         if names.count(name) > 1:
             raise ConfigError(f"metric {name!r} is given {names.count(name)} times; give it once")
+    check_normalisation(normalisation, spelling)
     _fits(count_spaces, "--count_spaces", names, ("cer",))
     _fits(normalisation != "none", f"--normalise {normalisation}", names, ("cer", "wer"))
     _fits(tokenize is not None, f"--tokenize {tokenize}", names, ("bleu", "compound_bleu"))

@@ -5,7 +5,7 @@
 with the counts summed over the corpus. jiwer finds an alignment of each sentence with the minimum number of errors; if
 there are several, sclite may choose one with other numbers of substitutions, deletions and insertions. For an empty
 reference, all units of the hypothesis are insertions. References and hypotheses are normalised by
-`espnet_diverse.text.vocabulary.normalise`; letter case and punctuation are scored unless `normalisation` is "wer".
+`espnet_diverse.text.vocabulary.normalise`; letter case and punctuation are scored unless a normalisation is given.
 """
 
 import importlib.metadata
@@ -15,15 +15,14 @@ from itertools import chain, islice
 import jiwer
 import numpy as np
 
-from espnet_diverse.data.normalisation import for_wer
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.scoring.alignment import Pairs
 from espnet_diverse.scoring.metric import Metric
+from espnet_diverse.scoring.normalisation import Normalisation
 from espnet_diverse.scoring.significance import Bootstrap
 from espnet_diverse.text.vocabulary import normalise
 
 UNITS = {"char": "CER", "word": "WER"}
-NORMALISATIONS = ("none", "wer")
 _BLOCK = 1000  # sentences that are aligned at once
 
 
@@ -35,27 +34,25 @@ class ErrorRate(Metric):
     Args:
         unit: "char" or "word".
         ignore_spaces: Whether "char" ignores spaces, as is usual for Chinese; False counts a space as a character.
-        normalisation: "none", or "wer" for lower case without punctuation (`data.normalisation.for_wer`).
+        normalisation: Normalisation of references and hypotheses; by default none.
 
     Raises:
-        ConfigError: An argument is unknown, or `ignore_spaces` is False for "word".
+        ConfigError: The unit is unknown, or `ignore_spaces` is False for "word".
     """
 
     score_column = "Err"
     reference_columns = (0, 1, 2)
 
-    def __init__(self, unit: str, ignore_spaces: bool = True, normalisation: str = "none"):
+    def __init__(self, unit: str, ignore_spaces: bool = True, normalisation: Normalisation | None = None):
         if unit not in UNITS:
             raise ConfigError(f"unknown unit {unit!r}; choose one of {', '.join(UNITS)}")
-        if normalisation not in NORMALISATIONS:
-            raise ConfigError(f"unknown normalisation {normalisation!r}; choose one of {', '.join(NORMALISATIONS)}")
         if unit == "word" and not ignore_spaces:
             raise ConfigError("spaces can be counted among characters only; score cer, or leave them out")
         self.name = UNITS[unit]
         self.columns = ("Snt", "Chr" if unit == "char" else "Wrd", "Corr", "Sub", "Del", "Ins", "Err", "S.Err")
         self.unit = unit
         self.ignore_spaces = ignore_spaces
-        self.normalisation = normalisation
+        self.normalisation = normalisation or Normalisation()
 
     def align(self, references: Iterable[str], hypotheses: Iterable[str], languages: Iterable[str]) -> Iterator[Pairs]:
         """Aligned units of each sentence; the arguments are those of `statistics`."""
@@ -82,7 +79,7 @@ class ErrorRate(Metric):
     def signature(self, languages: Sequence[str], bootstrap: Bootstrap) -> str:
         """Unit, treatment of spaces, case and punctuation, number and seed of resamples, version of jiwer."""
         spaces = "" if self.unit == "word" else f"|spaces:{'ignored' if self.ignore_spaces else 'counted'}"
-        text = "case:mixed|norm:NFC" if self.normalisation == "none" else "case:lc|punct:no|norm:NFC"
+        text = f"{self.normalisation.signature}|norm:NFC"
         draws = f"bs:{bootstrap.samples}|seed:{bootstrap.seed}"
         return f"{self.name}{spaces}|{text}|{draws}|jiwer:{importlib.metadata.version('jiwer')}"
 
@@ -100,7 +97,7 @@ class ErrorRate(Metric):
         return {"units": int(self.reference_units(sums)), **dict(zip(names, map(int, sums), strict=True))}
 
     def _prepared(self, text: str, language: str) -> str:
-        text = normalise(text if self.normalisation == "none" else for_wer(text, language))
+        text = normalise(self.normalisation(text, language))
         return text.replace(" ", "") if self.unit == "char" and self.ignore_spaces else text
 
 

@@ -8,7 +8,7 @@ from espnet_diverse.scoring.alignment import Alignment
 from espnet_diverse.scoring.error_rate import ErrorRate
 from espnet_diverse.scoring.evaluate import Row, to_dict
 from espnet_diverse.scoring.metric import Metric
-from espnet_diverse.scoring.table import cells, table
+from espnet_diverse.scoring.table import cells, measured, table
 from espnet_diverse.scoring.texts import Corpus
 
 
@@ -32,8 +32,9 @@ class Report:
         return "\n".join(parts)
 
     def results(self, name: str) -> dict[str, list[str]]:
-        """The rows of one metric for `table.update_results`."""
-        return {title: cells(row, self.metrics[name]) for title, row in self._named(name).items()}
+        """The rows of one metric for `table.update_results`, under its columns and `table.MEASURED`."""
+        metric = self.metrics[name]
+        return {title: [*cells(row, metric), *measured(row)] for title, row in self._named(name).items()}
 
     def notes(self) -> list[str]:
         """Notes below the tables: signatures, and references without a hypothesis."""

@@ -14,6 +14,10 @@ _FORMER = "|Wrd|", "|Chr|"
 """Former and present heading of the number of characters."""
 
 
+MEASURED = ("95 % interval", "signature")
+"""Columns of RESULTS.md after those of a metric."""
+
+
 def header(columns: Sequence[str]) -> str:
     """The first line of a table."""
     return f"|dataset|{'|'.join(columns)}|"
@@ -35,13 +39,22 @@ def cells(row: Row, metric: Metric) -> list[str]:
     return list(row.cells) or [f"{row.score:.1f}" if column == metric.score_column else "" for column in metric.columns]
 
 
+def measured(row: Row) -> list[str]:
+    """The cells of a row under `MEASURED`; "|" of a signature is escaped, and an average has none."""
+    return [_interval(row), row.signature.replace("|", r"\|")]
+
+
+def _interval(row: Row) -> str:
+    return "{:.1f} to {:.1f}".format(*row.interval)
+
+
 def table(rows: Mapping[str, Row], metric: Metric) -> str:
     """The table of all rows with intervals and, if there is one, the baseline; ends with a newline."""
     compared = any(row.baseline for row in rows.values())
-    headings = [*metric.columns, "95 % interval", *(["Baseline", "Difference", "p"] if compared else [])]
+    headings = [*metric.columns, MEASURED[0], *(["Baseline", "Difference", "p"] if compared else [])]
     lines = [header(headings), _rule(headings)]
     for name, row in rows.items():
-        shown = [*cells(row, metric), "{:.1f} to {:.1f}".format(*row.interval)]
+        shown = [*cells(row, metric), _interval(row)]
         if row.baseline:
             shown += [f"{row.baseline.score:.1f}", f"{row.baseline.difference:+.1f}"]
             shown.append("" if row.baseline.p_value is None else f"{row.baseline.p_value:.3f}")
@@ -81,13 +94,21 @@ def _update(path: Path, heading: str, columns: Sequence[str], rows: Mapping[str,
         after = [""] if start < len(lines) and lines[start] else []
         lines[start:start] = ["", expected, _rule(columns), *after]
         first = start + 1
-    elif lines[first].replace(*_FORMER) == expected:  # a table of an earlier version
-        lines[first] = expected
+    elif expected.startswith(former := lines[first].replace(*_FORMER)):  # of an earlier version
+        _widen(lines, first, expected, expected.count("|") - former.count("|"))
     elif lines[first] != expected:
         raise DataError(f"{path}:{first + 1}: the table under {heading!r} has other columns; expected {expected}")
     for name, cells in rows.items():
         _put(lines, first, name, line(name, cells))
     write_text(path, "\n".join(lines) + "\n")
+
+
+def _widen(lines: list[str], first: int, expected: str, more: int) -> None:
+    """Give the table that starts at index `first` of `lines` the header `expected`, and its rows `more` empty cells."""
+    end = next((n for n in range(first, len(lines)) if not lines[n].startswith("|")), len(lines))
+    lines[first] = expected
+    for n in range(first + 1, end):
+        lines[n] += ("---|" if lines[n].startswith("|---") else "|") * more
 
 
 def _rule(columns: Sequence[str]) -> str:

@@ -105,6 +105,9 @@ def collect_stats(config: Config, data: RunData, output_dir: Path, workers: Work
     _check_data(filled, data, rate, nj=workers or 4)
     with staged_directory(output_dir) as staging, logged(staging / "stats.log"):
         if data.speech:
+            for phase, data_dir in data.phases().items():  # before hours of features; ESPnet writes the lengths
+                for file, name, _ in (entry for entry in data.entries(config) if entry[2] == "text"):
+                    deque(_lengths(data_dir / file, phase, tokens, name), maxlen=0)
             # Normalisation needs the statistics that are collected here.
             filled.update(collect_stats=True, normalize=None, normalize_conf={}, ngpu=0, output_dir=str(staging))
             with sums_on(workers, data.task, filled) if workers else nullcontext():
@@ -115,12 +118,9 @@ def collect_stats(config: Config, data: RunData, output_dir: Path, workers: Work
                 check_statistics(folder / "feats_stats.npz")
             for file, name, kind in data.entries(config):
                 if kind == "text":
-                    counted = _lengths(data_dir / file, f"{phase} {name}", tokens, name)
-                    if data.speech:  # ESPnet writes those of speech
-                        deque(counted, maxlen=0)
-                    else:
+                    if not data.speech:
                         folder.mkdir(exist_ok=True)
-                        _write_lines(folder / f"{name}_shape", counted)
+                        _write_lines(folder / f"{name}_shape", _lengths(data_dir / file, phase, tokens, name))
                     _write_sizes(folder / f"{name}_shape", folder / tokens.shape(name), tokens, name)
 
 
@@ -319,16 +319,22 @@ def _copy(source: Path, target: Path) -> None:
         shutil.copyfile(source, partial)
 
 
-def _lengths(text: Path, title: str, tokens: Tokens, name: str) -> Iterator[str]:
-    """Yield each utterance with its number of tokens; check that the vocabulary is one of such texts."""
+def _lengths(text: Path, phase: str, tokens: Tokens, name: str) -> Iterator[str]:
+    """Yield each utterance with its number of tokens; check that the vocabulary is one of such texts.
+
+    Texts of validation with other characters are evaluated all the same; a warning says so.
+    """
     texts, vocabulary = pack_table(text), tokens.vocabularies[name]
     total, unknown = 0, 0
-    for utterance, line in progress(texts.items(), title, len(texts), "line"):
+    for utterance, line in progress(texts.items(), f"{phase} {name}", len(texts), "line"):
         indices = vocabulary.encode(line)
         total, unknown = total + len(indices), unknown + indices.count(_UNKNOWN)
         yield f"{utterance} {len(indices)}"
     if unknown > _MOST_UNKNOWN * total:
         has = f"the vocabulary {tokens.folders[name]} lacks {unknown} of its {total} tokens"
+        if phase == "valid":
+            logging.warning("%s: %s, which count as errors; is it a set of the training data?", text, has)
+            return
         raise DataError(f"{text}: {has}; make a vocabulary of this text with espnet-diverse tokens")
 
 

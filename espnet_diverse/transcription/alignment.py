@@ -2,15 +2,17 @@
 
 The most probable CTC path of the tokens of a text (Graves et al. 2006, "Connectionist Temporal Classification", section
 4.1) assigns frames to each token; torchaudio's `forced_align` finds it. CTC learns to emit a token in one or two frames
-of the time in which it is spoken, and blank in the others, so words appear shorter than they are.
+of the time in which it is spoken, and blank in the others, so words appear shorter than they are. A Chinese character
+or kana, of which each would last a frame, lasts until the next one, or half a second.
 
 The confidence of a token is the mean of its CTC posteriors over its frames, that of a word the mean over its tokens.
 Both come from CTC alone, even if the search uses other scores as well.
 """
 
 import logging
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise, zip_longest
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +24,7 @@ from espnet_diverse.text.vocabulary import SPACE
 from espnet_diverse.transcription.cjk import CJK_LETTER
 from espnet_diverse.transcription.result import Word
 
+_LONGEST = 0.5  # seconds of a character with a pause after it
 _WORD_START = "▁"  # marks the first piece of a word in sentencepiece
 
 
@@ -90,7 +93,15 @@ def align_words(
     for text, first, last in split_words(tokens):
         own = [span.score for span in spans[first:last]]
         words.append(Word(text, time_of(spans[first].start), time_of(spans[last - 1].end), sum(own) / len(own)))
-    return tuple(span.score for span in spans), tuple(words)
+    return tuple(span.score for span in spans), tuple(_until_next(words))
+
+
+def _until_next(words: Sequence[Word]) -> Iterator[Word]:
+    """Words, of which Chinese characters and kana last until the next word, at most `_LONGEST` seconds."""
+    for word, after in zip_longest(words, words[1:]):
+        if after is not None and CJK_LETTER.search(word.text):
+            word = replace(word, end=max(word.end, min(after.start, word.start + _LONGEST)))
+        yield word
 
 
 def split_words(tokens: Sequence[str]) -> list[tuple[str, int, int]]:

@@ -2,7 +2,7 @@
 
 txt   one line for each segment
 json  everything: text, segments, words with times and probabilities, n-best texts, language and its probabilities
-srt   SubRip subtitles; with word times, split into cues of at most `CUE_COLUMNS` columns
+srt   SubRip subtitles; with word times, split into cues of at most `CUE_COLUMNS` columns, or two lines of a width
 vtt   WebVTT subtitles, split in the same way
 tsv   start and end in milliseconds, and text, of each segment
 trn   one line, "text (name)", for sclite
@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from espnet_diverse.data.files.atomic_files import write_text
 from espnet_diverse.decoding.directory.results import rounded_score
+from espnet_diverse.transcription.cjk import CJK_LETTER
 from espnet_diverse.transcription.result import Segment, Transcript
 
 CUE_COLUMNS = 84  # two lines of 42
@@ -56,18 +57,21 @@ def as_json(transcript: Transcript, name: str) -> str:
     return json.dumps(content, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
 
 
-def as_srt(transcript: Transcript, name: str) -> str:
-    """SubRip subtitles; `name` is not used."""
+def as_srt(transcript: Transcript, name: str, width: int | None = None) -> str:
+    """SubRip subtitles; `name` is not used, `width` is the greatest number of columns of a line."""
     blocks = [
-        f"{number}\n{_span(cue, ',')}\n{_ARROW.sub('->', cue.text)}\n"
-        for number, cue in enumerate(_cues(transcript), start=1)
+        f"{number}\n{_span(cue, ',')}\n{_ARROW.sub('->', _wrapped(cue.text, width))}\n"
+        for number, cue in enumerate(_cues(transcript, width), start=1)
     ]
     return "\n".join(blocks)
 
 
-def as_vtt(transcript: Transcript, name: str) -> str:
-    """WebVTT subtitles; `name` is not used."""
-    blocks = [f"{_span(cue, '.')}\n{html.escape(cue.text, quote=False)}\n" for cue in _cues(transcript)]
+def as_vtt(transcript: Transcript, name: str, width: int | None = None) -> str:
+    """WebVTT subtitles; arguments as of `as_srt`."""
+    blocks = [
+        f"{_span(cue, '.')}\n{html.escape(_wrapped(cue.text, width), quote=False)}\n"
+        for cue in _cues(transcript, width)
+    ]
     return "\n".join(["WEBVTT\n", *blocks])
 
 
@@ -82,7 +86,7 @@ def as_trn(transcript: Transcript, name: str) -> str:
     return f"{_one_line(transcript.text)} ({name})\n".lstrip(" ")
 
 
-FORMATS: dict[str, Callable[[Transcript, str], str]] = {
+FORMATS: dict[str, Callable[..., str]] = {
     "txt": as_txt,
     "json": as_json,
     "srt": as_srt,
@@ -92,10 +96,27 @@ FORMATS: dict[str, Callable[[Transcript, str], str]] = {
 }
 
 
-def write_transcript(transcript: Transcript, name: str, formats: Sequence[str], directory: Path) -> None:
+SUBTITLES = ("srt", "vtt")
+
+
+def written(transcript: Transcript, name: str, format: str, width: int | None = None) -> str:
+    """The content of a file.
+
+    Args:
+        transcript: The transcript.
+        name: Name of the recording.
+        format: One of `FORMATS`.
+        width: Greatest number of columns of a line of subtitles; a longer word stays whole.
+    """
+    return FORMATS[format](transcript, name, *([width] if format in SUBTITLES else []))
+
+
+def write_transcript(
+    transcript: Transcript, name: str, formats: Sequence[str], directory: Path, width: int | None = None
+) -> None:
     """Write `directory`/`name`.FORMAT for each of `formats`; each file appears complete or not at all."""
     for format in formats:
-        write_text(directory / f"{name}.{format}", FORMATS[format](transcript, name))
+        write_text(directory / f"{name}.{format}", written(transcript, name, format, width))
 
 
 def _segments(transcript: Transcript) -> Iterator[_Cue]:
@@ -106,14 +127,14 @@ def _segments(transcript: Transcript) -> Iterator[_Cue]:
             yield _Cue(segment.start, segment.end, text)
 
 
-def _cues(transcript: Transcript) -> Iterator[_Cue]:
+def _cues(transcript: Transcript, width: int | None) -> Iterator[_Cue]:
     """A cue for each segment that has text, or several that fit on a screen if its words have times."""
     for segment in transcript.segments:
         positions = _word_positions(segment)
         if positions is None:
             yield from _segments(replace(transcript, segments=(segment,)))
             continue
-        for first, last in _split_words(segment, positions):
+        for first, last in _split_words(segment, positions, CUE_COLUMNS if width is None else 2 * width):
             text = _one_line(segment.text[positions[first] : positions[last] + len(segment.words[last].text)])
             yield _Cue(segment.words[first].start, segment.words[last].end, text)
 
@@ -130,15 +151,39 @@ def _word_positions(segment: Segment) -> list[int] | None:
     return positions or None
 
 
-def _split_words(segment: Segment, positions: Sequence[int]) -> Iterator[tuple[int, int]]:
+def _split_words(segment: Segment, positions: Sequence[int], most: int) -> Iterator[tuple[int, int]]:
     """First and last word of each cue of a segment."""
     first, words = 0, segment.words
     for index in range(1, len(words)):
         shown = segment.text[positions[first] : positions[index] + len(words[index].text)]
-        if columns(shown) > CUE_COLUMNS or words[index].start - words[index - 1].end >= CUE_PAUSE:
+        if columns(shown) > most or words[index].start - words[index - 1].end >= CUE_PAUSE:
             yield first, index - 1
             first = index
     yield first, len(words) - 1
+
+
+def _wrapped(text: str, width: int | None) -> str:
+    """A text in lines, broken at spaces and between Chinese characters and kana."""
+    if width is None:
+        return text
+    lines = [""]
+    for piece in _pieces(text):
+        if lines[-1] and columns((lines[-1] + piece).strip()) > width:
+            lines.append("")
+        lines[-1] = (lines[-1] + piece).lstrip()
+    return "\n".join(map(str.rstrip, lines))
+
+
+def _pieces(text: str) -> list[str]:
+    """Parts of a text between which a line may be broken; spaces begin a part."""
+    pieces: list[str] = []
+    for character in text:
+        own = CJK_LETTER.match(character) or pieces and CJK_LETTER.match(pieces[-1][-1]) and character.isalnum()
+        if not pieces or character == " " or own:
+            pieces.append(character)
+        else:
+            pieces[-1] += character
+    return pieces
 
 
 def columns(text: str) -> int:

@@ -8,7 +8,7 @@ that cannot be read has no effect. No more than two windows of features are in m
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import batched, chain, islice
 from math import ceil
 from typing import NamedTuple
 
@@ -21,6 +21,7 @@ from espnet_diverse.decoding.directory.grouping import each_result, grouped
 from espnet_diverse.decoding.frame_times import frame_times
 from espnet_diverse.decoding.options import MULTITASK, SAME_LANGUAGE_TASKS, Options
 from espnet_diverse.decoding.predictor import Prediction, Predictor
+from espnet_diverse.decoding.search.hotwords import Hotwords
 from espnet_diverse.transcription.alignment import align_words, check_ctc
 from espnet_diverse.transcription.language_id import identify_language, spoken_conditions
 from espnet_diverse.transcription.result import Alternative, Segment, Transcript
@@ -108,12 +109,15 @@ class Transcription:
         segmentation: Options of splitting recordings into segments of speech.
         word_timestamps: Whether transcripts get words with times and confidences.
         options: Search options; by default those that the model was loaded with.
+        hotwords: Phrases that get a bonus, in place of those that the model was loaded with.
 
     Attributes:
         window: Number of segments, of one recording or several, that are sorted into batches together.
 
     Raises:
-        ConfigError: Word times are requested and the model has no CTC; or see `check_whole`.
+        ConfigError: Word times are requested and the model has no CTC; the search has no hotwords; or see
+            `check_whole`.
+        DataError: A hotword has characters that the model does not know.
         ModelError: Word times are requested and the model's frontend has no hop length; or see `check_whole`.
     """
 
@@ -123,7 +127,9 @@ class Transcription:
         segmentation: SegmentationOptions,
         word_timestamps: bool = False,
         options: Options | None = None,
+        hotwords: Hotwords | None = None,
     ):
+        self.hotwords = search.hotwords_of(hotwords)
         self.search, self.segmentation, self.options = search, segmentation, search.resolve(options)
         self.window = _WINDOW * self.options.batch_size
         if search.prompt is not None:
@@ -151,6 +157,30 @@ class Transcription:
                 yield pending.popleft().result()
         self._decode(window)
         yield from (recording.result() for recording in pending)
+
+    def segments(self, request: Request) -> Iterator[Segment]:
+        """Yield the segments of one recording in order, a batch as soon as it is decoded.
+
+        Scores may differ from those of a call in their last digits, because batches are others.
+
+        Raises:
+            DataError: The recording cannot be read, or a language or domain is unknown or missing.
+        """
+        recording = _Recording(request)
+        with open_audio(request.audio, request.rate, self.search.rate) as audio:
+            recording.duration = audio.duration
+            recording.report()
+            chunks = self._chunks(recording, audio)
+            beginning = list(islice(chunks, self.window))
+            self._complete_conditions(recording, beginning, detect=True)
+            for batch in batched(chain(beginning, chunks), self.options.batch_size):
+                self._decode(batch)
+                if recording.failure is not None:
+                    raise recording.failure
+                yield from sorted(recording.segments, key=lambda segment: segment.start)
+                recording.segments.clear()
+            recording.is_read = True
+            recording.report()
 
     def count(self, request: Request) -> int:
         """Number of segments that a recording adds to the window of `window` segments; the model is not run.
@@ -267,7 +297,7 @@ class Transcription:
         if self._is_long(batch[0]):  # which is decoded alone
             return [self.search.find_long(batch[0].features, conditions[0])]
         return self.search.find(
-            [chunk.features for chunk in batch], conditions, self.options, posteriors=self.frames is not None
+            [chunk.features for chunk in batch], conditions, self.options, self.frames is not None, self.hotwords
         )
 
     def _segment(self, chunk: _Chunk, found: Prediction | Exception) -> Segment:

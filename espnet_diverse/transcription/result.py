@@ -72,3 +72,20 @@ class Transcript:
     def text(self) -> str:
         """The texts of the segments, with spaces between them except between Chinese or Japanese characters."""
         return join_texts(segment.text for segment in self.segments)
+
+    def to_json(self, name: str = "") -> str:
+        """All fields and `name`, as `transcribe --output_format json` writes them."""
+        return self._written("json", name)
+
+    def to_srt(self, max_line_width: int | None = None) -> str:
+        """SubRip subtitles, in lines of at most `max_line_width` columns; see `formats`."""
+        return self._written("srt", width=max_line_width)
+
+    def to_vtt(self, max_line_width: int | None = None) -> str:
+        """WebVTT subtitles, as `to_srt`."""
+        return self._written("vtt", width=max_line_width)
+
+    def _written(self, format: str, name: str = "", width: int | None = None) -> str:
+        from espnet_diverse.transcription.formats import written  # which imports this module
+
+        return written(self, name, format, width)

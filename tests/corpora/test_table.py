@@ -1,12 +1,15 @@
 """A table of one's own recordings: exactly the expected sets; each error by its text."""
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 
 from espnet_diverse.audio.segments import Segment
 from espnet_diverse.bin.main import main
 from espnet_diverse.corpora import Selection, table
+from espnet_diverse.data.checks.faults import FaultsError
 from espnet_diverse.data.kaldi import DataDir, read_data_dir
 from espnet_diverse.errors import ConfigError, DataError
 
@@ -173,3 +176,57 @@ def test_a_user_prepares_it(tmp_path, write, capsys):
     assert "--columns text: must be NAME=VALUE, each name once" in capsys.readouterr().err
     with pytest.raises(ConfigError, match="^column words=text: there is no 'words'"):
         table.prepare(path, Selection(columns=(("words", "text"),)))
+
+
+@pytest.fixture
+def faulty(tmp_path, write):
+    """A table with a faulty row, a truncated recording and one that is none."""
+    path = write("audio,text,start,split", "a.wav,Yes,,train", "b.wav,No,x,train", "c.wav,So,,train", "d.wav,Ja,,dev")
+    whole = (tmp_path / "c.wav").read_bytes()
+    (tmp_path / "c.wav").write_bytes(whole[: len(whole) // 2])
+    (tmp_path / "d.wav").write_text("no audio")
+    return path
+
+
+def test_faults_of_rows_and_of_audio_are_listed_at_once(faulty, tmp_path):
+    with pytest.raises(FaultsError) as caught:
+        table.prepare(faulty, Selection(sets=("train", "dev")))
+    assert [fault.where for fault in caught.value.faults] == [3, 4, 5]
+    for what in ("start 'x': must be seconds", "c.wav: holds .* truncated", "d.wav: not readable as audio"):
+        assert re.search(what, str(caught.value))
+
+
+def test_rows_and_recordings_with_faults_are_left_out(faulty, tmp_path, caplog, capsys, write_wav):
+    write_wav(tmp_path / "e.wav")
+    faulty.write_text(faulty.read_text() + "e.wav,Oui,,dev\n")
+    arguments = ["prepare", "table", str(faulty), "--output_dir", str(tmp_path / "data"), "--sets", "train", "dev"]
+    assert main(arguments) == 1 and not (tmp_path / "data" / "train").exists()
+    caplog.clear()
+    assert main([*arguments, "--on_bad", "drop"]) == 0
+    train, dev = (read_data_dir(tmp_path / "data" / name) for name in ("train", "dev"))
+    assert (train.text, dev.text) == ({"a": "yes"}, {"e": "oui"})
+    listed = "".join((tmp_path / "data" / name / "dropped.tsv").read_text() for name in ("train", "dev"))
+    for what in ("row3\tstart 'x': must be", "c\t.*c.wav: holds", "d\t.*d.wav: not readable as audio"):
+        assert re.search(what, listed)
+    assert f"notice: {faulty}: 1 rows with faults are left out; dropped.tsv lists them" in caplog.messages
+    assert "train: 1 utterances, 0.00 hours, 1 speakers, 2 dropped" in capsys.readouterr().out
+
+
+def test_parts_of_recordings_that_cannot_be_read_are_left_out(tmp_path, write):
+    path = write("audio,text,start,split", "a.wav,Yes,0.1,test", "b.wav,No,0.1,test", "c.wav,So,0.7,test")
+    (tmp_path / "b.wav").write_text("no audio")
+    (data,) = table.prepare(path, Selection(sets=("test",), on_bad="drop")).values()
+    assert list(data.text) == list(data.segments) == ["a-0000100-end"]
+    assert "not readable" in data.dropped["b-0000100-end"] and "ends at 0.5 s" in data.dropped["c-0000700-end"]
+
+
+def test_audio_may_be_in_another_folder(tmp_path, write, write_wav, monkeypatch):
+    (tmp_path / "clips").mkdir()
+    write_wav(tmp_path / "clips" / "x.wav")
+    path = write("path,sentence", "missing.wav,Yes")
+    path.write_text("path,sentence\nx.wav,Yes\n")
+    monkeypatch.chdir(tmp_path)
+    (data,) = table.prepare(path, Selection(sets=("test",), audio_dir=Path("clips"))).values()
+    assert data.wav_scp == {"x": f"{tmp_path}/clips/x.wav"}
+    arguments = ["prepare", "table", str(path), "--output_dir", "data", "--sets", "test", "--audio_dir", "clips"]
+    assert main(arguments) == 0

@@ -4,7 +4,7 @@ import pytest
 
 from espnet_diverse.audio.segments import Segment
 from espnet_diverse.data.kaldi import read_table, write_table
-from espnet_diverse.data.tables import parse_segment, scan_lines, scan_table
+from espnet_diverse.data.tables import pack_texts, parse_segment, scan_lines, scan_table
 from espnet_diverse.errors import DataError
 
 
@@ -152,3 +152,26 @@ def test_lines_keep_their_order_and_their_gaps(tmp_path, caplog):
     texts, faults = scan_lines(tmp_path / "train.fr")
     assert texts == []
     assert str(faults[0]) == f"{tmp_path}/train.fr: cannot be read (No such file or directory)"
+
+
+@pytest.mark.parametrize(
+    ("name", "lines", "what"),
+    [
+        (
+            "wav.scp",
+            "a /data/a.wav\nb /data/b.FLAC\n",
+            "has recording path a line, such as 'a /data/a.wav', and no texts",
+        ),
+        ("refs", "a data/a.wav\nb sph2pipe -f wav b.sph |\n", "has a recording a line, such as 'a data/a.wav'"),
+        ("utt2spk", "a ben\nb ann\n", "has utterance speaker a line"),
+    ],
+)
+def test_tables_of_something_else_are_no_texts(tmp_path, name, lines, what):
+    (tmp_path / name).write_text(lines)
+    with pytest.raises(DataError, match=what):
+        pack_texts(tmp_path / name, "reference")
+
+
+def test_texts_with_names_of_files_are_texts(tmp_path):
+    (tmp_path / "text").write_text("a open a.wav\nb b.wav\n")
+    assert dict(pack_texts(tmp_path / "text")) == {"a": "open a.wav", "b": "b.wav"}

@@ -34,7 +34,7 @@ class Counting:
     """
 
     device, table, conditions = "cpu", "wav.scp", KnownConditions()
-    batch_frames, nbest = 10_000, 1
+    batch_frames, nbest, fused = 10_000, 1, {}
 
     def __init__(self, log, batch_size=3, seconds=0.0, stop_at=None, stop=lambda: os.kill(os.getpid(), signal.SIGKILL)):
         self.log, self.batch_size, self.seconds, self.stop_at, self.stop = log, batch_size, seconds, stop_at, stop

@@ -10,6 +10,7 @@ from references.edit_distance import edit_distance
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.scoring import error_rate
 from espnet_diverse.scoring.error_rate import ErrorRate
+from espnet_diverse.scoring.normalisation import Normalisation
 from espnet_diverse.scoring.significance import Bootstrap
 
 
@@ -84,7 +85,10 @@ def test_normalised_texts_lose_case_and_punctuation():
     references, hypotheses = ["Das Ist, ja, Gut!", "IĞDIR"], ["das ist ja gut", "ığdır"]
     assert total(references, hypotheses, "word")[:4] == [0, 5, 0, 0]
     languages = ["de", "tr"]
-    assert counted(references, hypotheses, "word", True, "wer", languages=languages)[:, :2].tolist() == [[4, 0], [1, 0]]
+    assert counted(references, hypotheses, "word", True, Normalisation("wer"), languages=languages)[:, :2].tolist() == [
+        [4, 0],
+        [1, 0],
+    ]
 
 
 def test_details_and_cells():
@@ -98,7 +102,7 @@ def test_details_and_cells():
 
 
 def test_signatures_tell_the_ways_of_counting_apart():
-    metrics = [ErrorRate(*ways) for ways in (*UNITS_OF, ("word", True, "wer"))]
+    metrics = [ErrorRate(*ways) for ways in (*UNITS_OF, ("word", True, Normalisation("wer")))]
     signatures = [metric.signature([""], Bootstrap(seed=1)) for metric in metrics]
     assert len(set(signatures)) == 4
     assert signatures[0].startswith("CER|spaces:ignored|case:mixed|norm:NFC|bs:1000|seed:1|jiwer:4")
@@ -110,7 +114,6 @@ def test_signatures_tell_the_ways_of_counting_apart():
     "ways, message",
     [
         (("phone",), "^unknown unit 'phone'; choose one of char, word$"),
-        (("word", True, "asr"), "^unknown normalisation 'asr'; choose one of none, wer$"),
         (("word", False), "^spaces can be counted among characters only; score cer, or leave them out$"),
     ],
 )

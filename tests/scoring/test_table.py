@@ -8,7 +8,7 @@ import pytest
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.scoring.error_rate import ErrorRate
 from espnet_diverse.scoring.evaluate import Compared, Row
-from espnet_diverse.scoring.table import cells, header, line, table, update_results
+from espnet_diverse.scoring.table import MEASURED, cells, header, line, table, update_results
 
 METRIC = ErrorRate("char")
 HEADER = "|dataset|Snt|Chr|Corr|Sub|Del|Ins|Err|S.Err|"
@@ -127,3 +127,15 @@ def test_a_file_in_another_encoding_is_named_and_kept(tmp_path):
     with pytest.raises(DataError, match=r"RESULTS.md: not UTF-8 at byte 4; save the file as UTF-8$"):
         update_results(tmp_path / "RESULTS.md", "### X", ["N"], {"a": ["1"]})
     assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("RESULTS.md", b"# Gr\xfc\xdfe\n")]
+
+
+def test_a_table_without_intervals_is_widened(tmp_path):
+    path = tmp_path / "RESULTS.md"
+    update_results(path, "### X", ["Snt", "Err"], {"dev": ["2", "5.0"]})
+    update_results(path, "### X", ["Snt", "Err", *MEASURED], {"test": ["3", "4.0", "1.0 to 6.0", "X"]})
+    assert path.read_text().splitlines()[4:] == [
+        "|dataset|Snt|Err|95 % interval|signature|",
+        "|---|---|---|---|---|",
+        "|dev|2|5.0|||",
+        "|test|3|4.0|1.0 to 6.0|X|",
+    ]

@@ -81,7 +81,8 @@ def test_an_unknown_option_of_sampling_is_refused_with_its_origin(tiny_run, tmp_
         collect(tiny_run, tiny_run.train_dir, tmp_path, "sampling.by=lang", "sampling.temp=5")
 
 
-def test_a_vocabulary_of_another_language_is_refused(tiny_run, train_dir, tmp_path):
+def test_a_vocabulary_of_another_language_is_refused_before_features(tiny_run, train_dir, tmp_path, monkeypatch):
+    monkeypatch.setattr(stages.espnet_command, "run", lambda *args: pytest.fail("features are computed"))
     table = train_dir / "text"
     table.write_text("".join(f"{line.split()[0]} 你好 a\n" for line in table.read_text().splitlines()))
     with pytest.raises(DataError, match=r"text: the vocabulary .* lacks \d+ of its \d+ tokens; make"):
@@ -186,19 +187,28 @@ def characters(tmp_path):
 
 def test_each_text_has_its_number_of_tokens(tmp_path, characters):
     (tmp_path / "text").write_text("u1 ab\nu2 b a ab\n", encoding="utf-8")
-    assert list(stages._lengths(tmp_path / "text", "text", characters, "text")) == ["u1 2", "u2 6"]
+    assert list(stages._lengths(tmp_path / "text", "train", characters, "text")) == ["u1 2", "u2 6"]
 
 
 def test_a_vocabulary_of_other_texts_is_refused(tmp_path, characters):
     """One unknown character in ten is allowed, two are not."""
     for line, allowed in (("u1 aaaaaaaaax\n", True), ("u1 aaaaaaaaxx\n", False)):
         (tmp_path / "text").write_text(line, encoding="utf-8")
-        found = stages._lengths(tmp_path / "text", "text", characters, "text")
+        found = stages._lengths(tmp_path / "text", "train", characters, "text")
         if allowed:
             assert list(found) == ["u1 10"]
         else:
             with pytest.raises(DataError, match=rf"{tmp_path}/text: the vocabulary .*tokens lacks 2 of its 10 tokens"):
                 list(found)
+
+
+def test_validation_may_have_other_characters(tmp_path, characters, caplog):
+    (tmp_path / "text").write_text("u1 aaaaaaaaxx\n", encoding="utf-8")
+    assert list(stages._lengths(tmp_path / "text", "valid", characters, "text")) == ["u1 10"]
+    (said,) = caplog.messages
+    assert (
+        said.startswith(f"{tmp_path}/text: the vocabulary ") and "tokens lacks 2 of its 10 tokens, which count" in said
+    )
 
 
 def test_sizes_of_the_vocabulary_come_after_the_lengths(tmp_path, characters):

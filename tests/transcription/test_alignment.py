@@ -133,3 +133,11 @@ def test_a_model_without_ctc_over_its_text_is_refused():
     check_ctc(nn.Identity())
     with pytest.raises(ConfigError, match="not possible: the model has no CTC over its output text alone; turn it off"):
         check_ctc(None)
+
+
+def test_characters_last_until_the_next_one_or_half_a_second():
+    path = [1, 0, 0, 0, 2, *[0] * 20, 3, 0, 0, 4, 0, 0]
+    tokens = ["天", "气", "好", "a"]
+    _, words = align_words(planted(path, 5), [1, 2, 3, 4], tokens, FRAMES, 0.0, 2.0)
+    lengths = [word.end - word.start for word in words]
+    assert lengths[:3] == pytest.approx([0.16, 0.5, 0.12]) and lengths[3] == pytest.approx(0.04)

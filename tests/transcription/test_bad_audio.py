@@ -54,7 +54,7 @@ def run(recognizer, sources, output_dir):
 def clean(recognizer, good, tmp_path_factory):
     """What the eleven give by themselves."""
     code, outputs = run(recognizer, good, tmp_path_factory.mktemp("clean") / "out")
-    assert code == 0 and json.loads(outputs.pop("failures.json")) == {}
+    assert code == 0 and "failures.json" not in outputs
     assert len(outputs) == 11 and all(json.loads(content)["text"] for content in outputs.values())
     return outputs
 

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from espnet_diverse.transcription.formats import CUE_COLUMNS, FORMATS, write_transcript
+from espnet_diverse.transcription.formats import CUE_COLUMNS, FORMATS, write_transcript, written
 from espnet_diverse.transcription.result import Alternative, Segment, Transcript, Word
 
 TRANSCRIPT = Transcript(
@@ -168,3 +168,19 @@ def test_files_are_written_by_format(tmp_path, formats):
     assert {path.name for path in tmp_path.iterdir()} == {f"talk.one.{format}" for format in formats}
     for format in formats:
         assert (tmp_path / f"talk.one.{format}").read_text(encoding="utf-8") == made(format, name="talk.one")
+
+
+def test_lines_of_subtitles_have_a_width():
+    words = re.findall(r"\w+", "the quick brown fox jumps over the lazy dog and an extraordinarily long one")
+    spoken = worded(" ".join(words), words)
+    text = spoken.to_srt(max_line_width=12)
+    cues = [block.split("\n")[2:] for block in text.removesuffix("\n").split("\n\n")]
+    assert cues[0] == ["the quick", "brown fox"] and " ".join(line for cue in cues for line in cue) == " ".join(words)
+    assert all(len(line) <= 12 or " " not in line for cue in cues for line in cue)
+    assert written(spoken, "talk", "vtt", 12) == spoken.to_vtt(12) != spoken.to_vtt()
+    assert written(spoken, "talk", "txt", 12) == made("txt", spoken)
+
+
+def test_lines_break_between_chinese_characters_and_not_before_punctuation():
+    spoken = Transcript((Segment(0.0, 1.0, "今天天气，很好abc de", -1.0),), 1.0, {})
+    assert spoken.to_srt(8).split("\n")[2:-1] == ["今天天", "气，很好", "abc de"]

@@ -102,6 +102,11 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
         help="only N utterances of the training set, evenly spaced in the order of their ids (default: all)",
     )
     wanted.add_argument("--on_missing", default="error", help="utterances without audio or text: error or drop")
+    wanted.add_argument(
+        "--on_bad",
+        default="error",
+        help="utterances whose audio cannot be used, and faulty rows of a table: error or drop",
+    )
     wanted.add_argument("--sets", nargs="+", default=[], help="sets to prepare, such as test alone (default: all)")
     wanted.add_argument(
         "--set_names",
@@ -118,6 +123,9 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
     table = parser.add_argument_group("tables (table, hf, lhotse, kaldi)")
     table.add_argument(
         "--columns", nargs="+", default=[], metavar="COLUMN=NAME", help="columns by their names, such as text=sentence"
+    )
+    table.add_argument(
+        "--audio_dir", type=Path, metavar="DIR", help="directory that paths of audio are relative to (table)"
     )
     table.add_argument(
         "--split_by",
@@ -175,7 +183,9 @@ def run(args: argparse.Namespace) -> int:
     selection = _selection(args)
     check_options(corpus, selection)
     limits = args.min_seconds, args.max_seconds
-    formatting = FormatOptions(tuple(args.speed_perturb), *limits, args.audio_format, args.rate, args.shards)
+    formatting = FormatOptions(
+        tuple(args.speed_perturb), *limits, args.audio_format, args.rate, args.shards, args.on_bad
+    )
     _check_targets(args, corpus, selection)
     try:
         sets = corpus.prepare(_corpus_dir(args, corpus, selection), selection)
@@ -231,6 +241,8 @@ def _selection(args: argparse.Namespace) -> "Selection":
         case=args.case,
         segmentation=args.segmentation,
         on_missing=args.on_missing,
+        on_bad=args.on_bad,
+        audio_dir=args.audio_dir,
         sets=tuple(map(_set_name, args.sets)),
         set_names=tuple((_set_name(name), theirs) for name, theirs in _assignments("set_names", args.set_names)),
         columns=tuple(_assignments("columns", args.columns)),

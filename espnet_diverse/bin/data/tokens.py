@@ -70,13 +70,13 @@ def check(args: argparse.Namespace, before: Mapping[str, argparse.Namespace]) ->
 
 def run(args: argparse.Namespace) -> int:
     """Build and save the vocabulary; print its size and the characters of the `--coverage` texts that it lacks."""
-    from espnet_diverse.data.tables import pack_table
+    from espnet_diverse.data.tables import pack_texts
     from espnet_diverse.text.sentencepiece_training import INPUT_SENTENCE_SIZE
     from espnet_diverse.text.vocabulary import Vocabulary, check_target
 
     check_target(args.output_dir)
-    tables = [pack_table(path, "text") for path in args.text]
-    others = {path: pack_table(path, "text").values() for path in args.coverage}
+    tables = [pack_texts(path) for path in args.text]
+    others = {path: pack_texts(path).values() for path in args.coverage}
     size = INPUT_SENTENCE_SIZE if args.input_sentence_size is None else args.input_sentence_size
     if args.input_sentence_size is not None and args.type not in ("bpe", "unigram"):
         raise ConfigError(f"--input_sentence_size {size} is for the types bpe and unigram; leave it out")

@@ -41,6 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--min_seconds", type=float, default=0.1, help="of the shortest utterance (default: 0.1)")
     parser.add_argument("--max_seconds", type=float, default=60.0, help="of the longest utterance (default: 60)")
+    parser.add_argument(
+        "--most", type=int, default=5, metavar="N", help="lines that are printed of faults that are alike (default: 5)"
+    )
     parser.add_argument("--nj", type=int, default=4, help="number of threads that read audio (default: 4)")
 
 
@@ -59,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
     import json
     from dataclasses import asdict
 
-    from espnet_diverse.data.checks.faults import parse_actions
+    from espnet_diverse.data.checks.faults import alike_once, parse_actions
     from espnet_diverse.data.checks.fixing import left_out, write_fixed
     from espnet_diverse.data.checks.plausibility import Limits
     from espnet_diverse.data.files.atomic_files import write_text
@@ -68,6 +71,8 @@ def run(args: argparse.Namespace) -> int:
     from espnet_diverse.text.vocabulary import Vocabulary
 
     check_nj(args.nj)
+    if args.most < 1:
+        raise ConfigError(f"--most {args.most}: must be 1 or more")
     if not 0 < args.min_seconds < args.max_seconds:
         raise ConfigError(f"--min_seconds {args.min_seconds:g} must be above 0 and below --max_seconds")
     if args.fix and len(args.data_dirs) > 1:
@@ -84,8 +89,8 @@ def run(args: argparse.Namespace) -> int:
     limits = Limits(args.min_seconds, args.max_seconds, tokens)
     for data_dir in args.data_dirs:
         faults = _faults(args, data_dir, limits)
-        for fault in faults:
-            print(f"warning: {fault}" if actions[fault.kind] == "warn" else fault)
+        lines = (f"warning: {fault}" if actions[fault.kind] == "warn" else str(fault) for fault in faults)
+        print(*alike_once(lines, most=args.most, listed="--json FILE lists all"), sep="\n", end="\n" * bool(faults))
         warnings = sum(actions[fault.kind] == "warn" for fault in faults)
         count = len(faults) - warnings
         told = f", {warnings} warning{'s' * (warnings > 1)}" if warnings else ""

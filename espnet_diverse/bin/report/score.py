@@ -37,7 +37,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--normalise",
         default="none",
-        help="normalisation: none, or wer for lower case without punctuation (cer, wer; default: none)",
+        help="none; wer: lower case without punctuation; whisper or whisper_en: the basic or the English rules "
+        "of Whisper (extra bert), as on leaderboards (cer, wer; default: none)",
+    )
+    parser.add_argument(
+        "--spelling",
+        type=Path,
+        metavar="FILE",
+        help="normalizer.json of a Whisper model, by which whisper_en writes British words as American ones",
     )
     tokenize = "tokenizer: 13a, zh, char, intl or none (bleu; default: zh for Chinese, char for Japanese, else 13a)"
     parser.add_argument("--tokenize", help=tokenize)
@@ -71,7 +78,9 @@ def check(args: argparse.Namespace, before: "Mapping[str, argparse.Namespace]") 
         raise ConfigError("--zero_shot and --sizes need rows; give the tables of the rows, such as --by utt2lang")
     if args.above != args.above:
         raise ConfigError(f"--above {args.above} is no amount of training data; give a number such as 1e7")
-    check_metrics(args.metric, args.count_spaces, args.normalise, args.tokenize, args.bert_path is not None)
+    check_metrics(
+        args.metric, args.count_spaces, args.normalise, args.tokenize, args.bert_path is not None, args.spelling
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -83,7 +92,9 @@ def run(args: argparse.Namespace) -> int:
     from espnet_diverse.scoring.significance import Bootstrap
 
     check(args, {})
-    metrics = build_metrics(args.metric, args.count_spaces, args.normalise, args.tokenize, embedder(args))
+    metrics = build_metrics(
+        args.metric, args.count_spaces, args.normalise, args.tokenize, embedder(args), args.spelling
+    )
     bootstrap = Bootstrap(args.samples, args.seed)
     _check_outputs(args)
     tables = _tables(args)
@@ -138,12 +149,12 @@ def _corpus(args: argparse.Namespace, tables: dict[str, "PackedTable"]) -> "Corp
     """References and systems, with the languages of the references from --by or a table beside the references."""
     from espnet_diverse.conditions import language_tables
     from espnet_diverse.data.table_views import Joined
-    from espnet_diverse.data.tables import pack_table
+    from espnet_diverse.data.tables import pack_table, pack_texts
     from espnet_diverse.scoring.texts import Corpus, system_of
 
-    references = pack_table(args.reference, "reference")
-    system = system_of(args.name or _name(args.hypothesis), references, pack_table(args.hypothesis, "hypothesis"))
-    baseline = args.baseline and system_of(_name(args.baseline), references, pack_table(args.baseline, "hypothesis"))
+    references = pack_texts(args.reference, "reference")
+    system = system_of(args.name or _name(args.hypothesis), references, pack_texts(args.hypothesis, "hypothesis"))
+    baseline = args.baseline and system_of(_name(args.baseline), references, pack_texts(args.baseline, "hypothesis"))
     languages: list[Mapping[str, str]] = []
     translated = (args.reference.parent / "src_text").is_file()
     for name in language_tables(args.reference.name, translated):
@@ -173,7 +184,7 @@ def _write(args: argparse.Namespace, report: "Report", notes: list[str]) -> None
     from itertools import chain
 
     from espnet_diverse.data.files.atomic_files import write_parts, write_text
-    from espnet_diverse.scoring.table import update_results
+    from espnet_diverse.scoring.table import MEASURED, update_results
 
     markdown, notes = report.markdown(), [*report.notes(), *notes]
     files = {name: str(getattr(args, name)) for name in ("reference", "hypothesis", "baseline") if getattr(args, name)}
@@ -187,6 +198,7 @@ def _write(args: argparse.Namespace, report: "Report", notes: list[str]) -> None
     write_text(args.output_dir / "score.md", "\n".join([markdown, *(f"{note}\n" for note in notes)]))
     write_text(args.output_dir / "score.json", json.dumps(summary, ensure_ascii=False, indent=2) + "\n")
     for name, metric in report.metrics.items() if args.results else ():
-        update_results(args.results, f"### {metric.name}", metric.columns, report.results(name))
+        columns = (*metric.columns, *MEASURED)
+        update_results(args.results, f"### {metric.name}", columns, report.results(name))
     print(markdown, end="")
     print(*notes, sep="\n", file=sys.stderr)

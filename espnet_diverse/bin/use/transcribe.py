@@ -62,6 +62,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     words = "times of words in json, and shorter cues in srt and vtt"
     out.add_argument("--word_timestamps", action="store_true", help=words)
+    out.add_argument(
+        "--max_line_width", type=int, metavar="N", help="columns of a line in srt and vtt (default: one line a cue)"
+    )
     options.add_search_options(parser, SPEECH_SEARCHES)
     options.add_fusion(parser)
     options.add_device_options(parser)
@@ -78,6 +81,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Transcribe; 2 where a recording could not be read, an error where none could."""
     from espnet_diverse.errors import ConfigError
+    from espnet_diverse.transcription.formats import SUBTITLES
     from espnet_diverse.transcription.inputs import find_recordings
     from espnet_diverse.transcription.segmentation_options import SegmentationOptions
 
@@ -87,6 +91,9 @@ def run(args: argparse.Namespace) -> int:
     if args.word_timestamps and args.output_format not in _OF_WORDS:
         has = f"--word_timestamps changes nothing in --output_format {args.output_format}"
         raise ConfigError(f"{has}; give one of {' '.join(_OF_WORDS)}, or leave it out")
+    if args.max_line_width is not None and (args.max_line_width < 1 or args.output_format not in (*SUBTITLES, "all")):
+        allowed = f"is for --output_format {' '.join(SUBTITLES)} all, and 1 or more"
+        raise ConfigError(f"--max_line_width {args.max_line_width}: {allowed}; correct it, or leave it out")
     recordings = find_recordings(args.sources, args.list)
     if args.output_dir is None and (args.output_format == "all" or args.output_format not in _MANY and recordings[1:]):
         many = f" of {len(recordings)} recordings" if recordings[1:] else ""
@@ -262,13 +269,14 @@ def _formats(args: argparse.Namespace) -> list[str]:
 
 def _output(recording: "Recording", transcript: "Transcript", args: argparse.Namespace, alone: bool) -> None:
     """Write or print a transcript."""
-    from espnet_diverse.transcription.formats import FORMATS, write_transcript
+    from espnet_diverse.transcription.formats import write_transcript, written
     from espnet_diverse.transcription.inputs import printable
 
     if args.output_dir is not None:
-        write_transcript(transcript, recording.name, _formats(args), args.output_dir)
+        write_transcript(transcript, recording.name, _formats(args), args.output_dir, args.max_line_width)
     elif alone or args.output_format != "txt":
-        print(FORMATS[args.output_format](transcript, recording.name), end="", flush=True)
+        text = written(transcript, recording.name, args.output_format, args.max_line_width)
+        print(text, end="", flush=True)
     else:
         print(printable(recording.path), " ".join(transcript.text.split()), sep="\t", flush=True)
 
@@ -277,7 +285,7 @@ def _finish(failures: Sequence[tuple[str, str]], count: int, output_dir: Path | 
     from espnet_diverse.decoding.directory.results import write_json
     from espnet_diverse.errors import DataError
 
-    if output_dir is not None:
+    if output_dir is not None and failures:
         write_json(output_dir / "failures.json", dict(failures))
     if len(failures) == count:
         first = failures[0][1]

@@ -199,14 +199,19 @@ class RowReader:
     def _audio(self, given: str) -> Path:
         """Path of an audio file. A copy of a disk of macOS may have decomposed names, where tables are composed."""
         forms = [given] if given.isascii() else [given, *(normalize(form, given) for form in ("NFC", "NFD"))]
-        paths = [Path(os.path.normpath(self.table.path.parent / form)) for form in forms]
+        paths = [Path(os.path.normpath(self._folder() / form)) for form in forms]
         return next(filter(is_file, paths), paths[0])
+
+    def _folder(self) -> Path:
+        """The directory that paths of audio are relative to."""
+        given = self.selection.audio_dir
+        return self.table.path.parent if given is None else given.absolute()
 
     def _recording(self, cells: dict[str, str], audio: Path) -> str:
         """Id of an audio file: its path from the table, without what leads out of the folder and without suffix."""
         if not cells["audio"]:
             return ""
-        parts = Path(os.path.relpath(Path(audio.parent, audio.stem), self.table.path.parent)).parts
+        parts = Path(os.path.relpath(Path(audio.parent, audio.stem), self._folder())).parts
         return "-".join(safe_name(part) for part in parts if part != "..")
 
     def _utterance(

@@ -6,12 +6,15 @@ kind.
 """
 
 import logging
+import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from espnet_diverse.errors import ConfigError, DataError
 
 NAMED = 3
+_VALUES = re.compile(r"""'[^']*'|"[^"]*"|\S*/\S*|\S+\.\w{2,5}:|^\S+|[\d.]+|(?<=: )\S+(?=: )""")
 ACTIONS = {
     "table": "refuse",  # a table, or a line of it, cannot be read or has a value that is not allowed
     "missing": "refuse",  # an utterance is not in all tables
@@ -82,6 +85,26 @@ def refuse(faults: Sequence[Fault], listed: str = "") -> None:
     """Raise one `FaultsError` for all `faults`, see there for `listed`; return if there are none."""
     if faults:
         raise FaultsError(faults, listed)
+
+
+def alike_once(lines: Iterable[str], most: int = NAMED, listed: str = "") -> list[str]:
+    """Lines of which no more than `most` differ in ids, paths and numbers alone, and the number of the others.
+
+    Args:
+        lines: The lines.
+        most: Number of lines that are kept of each kind.
+        listed: What lists all of them, for the line with the number.
+    """
+    lines = list(lines)
+    kinds = [_VALUES.sub("", line) for line in lines]
+    total, seen, kept = Counter(kinds), Counter(), []
+    for line, kind in zip(lines, kinds, strict=True):
+        seen[kind] += 1
+        if seen[kind] <= most:
+            kept.append(line)
+        if seen[kind] == most < total[kind]:
+            kept.append(f"and {total[kind] - most} more like the last{listed and f'; {listed}'}")
+    return kept
 
 
 def parse_actions(words: Iterable[str]) -> dict[str, str]:

@@ -19,6 +19,7 @@ class FormatOptions(Options):
         audio_format: What is written: wav or flac, a file for each utterance; or ark, all utterances as flac in arks.
         rate: Sampling rate of the files in Hz.
         shards: Number of arks of a set; fewer where a set has fewer recordings.
+        on_bad: For utterances whose audio cannot be used: "error", or "drop", which lists them as dropped.
 
     Raises:
         ConfigError: A value is out of range.
@@ -30,6 +31,7 @@ class FormatOptions(Options):
     audio_format: str = choice("wav", "flac", "ark")
     rate: int = number(RATE, least=RATES[0], most=RATES[1])
     shards: int = number(1, least=1)
+    on_bad: str = choice("error", "drop")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -3,8 +3,8 @@
 A file that already has this form is not copied; wav.scp names the original. Sets of text alone are written as they are.
 Other tables are kept with their utterances or speakers. Rows are written as soon as a recording is done and are not
 kept in memory. Utterances outside the limits on length are dropped, each with its reason in dropped.tsv; audio that
-cannot be used (missing, truncated, NaN) is an error, and so are tables that do not agree. Either all sets are written
-or none.
+cannot be used (missing, truncated, NaN) is an error, or dropped with `on_bad`, and tables that do not agree are an
+error. Either all sets are written or none.
 """
 
 from collections import Counter
@@ -140,6 +140,9 @@ def _format_set(
 
     def rows() -> Iterator[tuple[str, str]]:
         for outcome in chain.from_iterable(found):
+            if outcome.fault and audio_format.options.on_bad == "drop":
+                dropped[outcome.source] = outcome.fault
+                continue
             if outcome.fault:
                 faults.append(Fault(name, outcome.source, outcome.fault))
             for kept in outcome.kept:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import overload
 
 from espnet_diverse.cluster.pool import Pool
-from espnet_diverse.data.checks.faults import Fault, refuse
+from espnet_diverse.data.checks.faults import Fault, alike_once, refuse
 from espnet_diverse.data.files.journal import Journal
 from espnet_diverse.data.files.locks import folder_lock
 from espnet_diverse.data.packed_table import PackedTable
@@ -88,14 +88,15 @@ def decode(
             results = Joined([done, {utterance: Result(utterance, failure=why) for utterance, why in failures.items()}])
             numbers = summary(results.values(), float(journal.note))
             staged = _empty(folder / "results")
-            write_results(done, {**numbers, "device": search.device}, staged, search.nbest > 1)
+            write_results(done, {**numbers, "device": search.device, **search.fused}, staged, search.nbest > 1)
             write_json(staged / "failures.json", failures)
             replace_results(staged, output_dir)
         elif not (output_dir / "text").exists():
             write_json(output_dir / "failures.json", failures)
         shutil.rmtree(folder)
-    for utterance, failure in failures.items():
-        logging.warning("%s was not decoded: %s", utterance, failure)
+    lines = (f"{utterance} was not decoded: {failure}" for utterance, failure in failures.items())
+    for one in alike_once(lines, listed="failures.json lists all"):
+        logging.warning("%s", one)
     if not done:
         utterance, failure = next(iter(failures.items()))
         raise DataError(f"{data_dir}: none of {len(jobs)} utterances could be decoded; first {utterance}: {failure}")
@@ -216,12 +217,14 @@ def _entries(path: Path) -> tuple[PackedTable, dict[str, str]]:
     """The entries of a table, and what is wrong with some; a fault of the whole file is an error."""
     table, faults = scan_packed(path)
     refuse([fault for fault in faults if fault.where is None])
-    for fault in faults:
-        logging.warning("%s", fault)
     if not faults:
         return table, {}
-    wrong = {key: entry_faults(path.name, key, value) for key, value in table.items()}
-    return table, {key: "; ".join(whats) for key, whats in wrong.items() if whats}
+    found = {key: entry_faults(path.name, key, value) for key, value in table.items()}
+    wrong = {key: "; ".join(whats) for key, whats in found.items() if whats}
+    reasons = {what for whats in found.values() for what in whats}  # of utterances, which are told as failures
+    for one in alike_once(str(fault) for fault in faults if fault.what not in reasons):
+        logging.warning("%s", one)
+    return table, wrong
 
 
 def _results(

@@ -22,7 +22,7 @@ from espnet_diverse.decoding.encoder.precision import check_device
 from espnet_diverse.decoding.espnet.espnet_beam import choose_class
 from espnet_diverse.decoding.espnet.quiet import quiet
 from espnet_diverse.decoding.options import Options, check_search, has_ctc, text_task, usual_ctc_weight
-from espnet_diverse.decoding.search.fusion import Fusion, language_model_files, language_model_of
+from espnet_diverse.decoding.search.fusion import Fusion, language_model_files, language_model_of, used_language_model
 from espnet_diverse.decoding.search.ngram import NgramScorer, is_ngram
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.registration import replaced_names
@@ -48,6 +48,7 @@ class Search:
         batch_size: 1; utterances are searched one at a time.
         batch_frames: 0.
         nbest: Number of hypotheses that are asked for.
+        fused: Path and weight of the language model, see `used_language_model`.
     """
 
     table = "wav.scp"
@@ -57,6 +58,7 @@ class Search:
         self.speech2text = speech2text
         self.conditions, self.rate = conditions, rate
         self.device, self.nbest = speech2text.device, speech2text.nbest
+        self.fused: dict[str, str | float] = {}
 
     def __call__(self, source: NDArray, conditions: Mapping[str, int]) -> list[tuple]:
         """Decode one utterance.
@@ -161,5 +163,8 @@ def load_search(
         speech2text = cls(config_file, weights, device=device, **lm, **given)
     conditions = known_conditions(getattr(speech2text, f"{task}_model"))
     if task == "mt":
-        return TextSearch(speech2text, conditions)
-    return (FeatureSearch if rate is None else Search)(speech2text, conditions, rate)
+        search: Search = TextSearch(speech2text, conditions)
+    else:
+        search = (FeatureSearch if rate is None else Search)(speech2text, conditions, rate)
+    search.fused = used_language_model(folder, fusion, options.lm_weight)
+    return search

@@ -80,13 +80,16 @@ class BeamSearch:
         self.vocabulary = (ctc.ctc_lo if decoder is None else decoder.output_layer).out_features
 
     @torch.inference_mode()
-    def __call__(self, source: Tensor, lengths: Tensor, options: Options) -> list[list[Hypothesis]]:
+    def __call__(
+        self, source: Tensor, lengths: Tensor, options: Options, hotwords: HotwordScorer | None = None
+    ) -> list[list[Hypothesis]]:
         """Search for the best hypotheses of each utterance.
 
         Args:
             source: Encoder output (B, T, M).
             lengths: Number of frames of each utterance (B,), T for at least one.
             options: Search options; `ctc_weight` and, with a language model, `lm_weight` are numbers.
+            hotwords: Scorer of hotwords of this call, in place of that of the search.
 
         The open scope holds the condition ids of the utterances, (B,) or (1,).
 
@@ -98,12 +101,13 @@ class BeamSearch:
         """
         self.check(options)
         ratio = options.minlenratio
-        found = self._search(source, lengths, options, ratio)
+        hotwords = self.hotwords if hotwords is None else hotwords
+        found = self._search(source, lengths, options, ratio, hotwords)
         while ratio >= 0.1 and not all(found):  # ESPnet tries again with shorter hypotheses
             ratio -= 0.1
             rows = torch.tensor([row for row, best in enumerate(found) if not best], device=lengths.device)
             with scope(conditions=of_rows(current().conditions, rows), collect=False):
-                again = self._search(source[rows], lengths[rows], options, ratio)
+                again = self._search(source[rows], lengths[rows], options, ratio, hotwords)
             for row, best in zip(rows.tolist(), again, strict=True):
                 found[row] = best
         return found
@@ -120,20 +124,27 @@ class BeamSearch:
         if weight < 1 and self.decoder is None:
             raise ConfigError(f"ctc_weight {weight} needs a decoder, and this search has CTC alone; set ctc_weight=1")
 
-    def _weighted_scorers(self, options: Options) -> Sequence[_Weighted]:
+    def _weighted_scorers(self, options: Options, hotwords: HotwordScorer | None) -> Sequence[_Weighted]:
         """Scorers with non-zero weights."""
         weighted = [
             (1 - options.ctc_weight, self.decoder),
             (options.lm_weight, self.language_model),
-            (options.hotword_weight, self.hotwords),
+            (options.hotword_weight, hotwords),
         ]
         return [(weight, scorer) for weight, scorer in weighted if weight and scorer is not None]
 
-    def _search(self, source: Tensor, lengths: Tensor, options: Options, minlenratio: float) -> list[list[Hypothesis]]:
-        bonus = 0.0 if self.hotwords is None else options.hotword_weight * self.hotwords.greatest
+    def _search(
+        self,
+        source: Tensor,
+        lengths: Tensor,
+        options: Options,
+        minlenratio: float,
+        hotwords: HotwordScorer | None,
+    ) -> list[list[Hypothesis]]:
+        bonus = 0.0 if hotwords is None else options.hotword_weight * hotwords.greatest
         bounds = token_bounds(options, lengths, self.of_text, minlenratio)
         beam = Beam(*bounds, self.eos, options, bonus, self.sos)
-        scorers, mask = self._weighted_scorers(options), source_mask(source, lengths)
+        scorers, mask = self._weighted_scorers(options, hotwords), source_mask(source, lengths)
         for _, scorer in scorers:
             scorer.begin(source, mask)
         ctc = CTCPrefixScorer(self.ctc.log_softmax(source), lengths, self.eos) if options.ctc_weight else None

@@ -1,5 +1,6 @@
 """Shallow fusion: a language model and hotwords beside the model in a beam search."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,6 +9,7 @@ from torch import nn
 
 from espnet_diverse.decoding.condition_ids import KnownConditions, known_conditions
 from espnet_diverse.decoding.options import LM_SEARCHES
+from espnet_diverse.decoding.search.hotwords import Hotwords
 from espnet_diverse.decoding.search.ngram import NgramScorer, is_ngram, is_usable
 from espnet_diverse.errors import ModelError
 from espnet_diverse.runs.model_files import INSIDE, NGRAM, find_weights
@@ -21,12 +23,12 @@ class Fusion:
     Attributes:
         language_model: Directory of a run of task lm, over the same tokens as the model, or a file of KenLM.
         weights: Its weights, as a path or a name in the directory; by default valid.loss.ave.pth.
-        hotwords: File with a phrase a line.
+        hotwords: Phrases, or the path of a file with one a line.
     """
 
     language_model: Path | None = None
     weights: str | Path | None = None
-    hotwords: Path | None = None
+    hotwords: Hotwords | None = None
 
 
 def language_model_of(model_dir: Path, fusion: Fusion, search: str) -> Path | None:
@@ -46,6 +48,25 @@ def language_model_of(model_dir: Path, fusion: Fusion, search: str) -> Path | No
     if (own / "config.yaml").is_file():
         return own
     return own / NGRAM if (own / NGRAM).is_file() and is_usable(own / NGRAM) else None
+
+
+def used_language_model(folder: Path | None, fusion: Fusion, weight: float) -> dict[str, str | float]:
+    """What of a language model is written beside results: its path and weight; a warning where no user has named it.
+
+    Args:
+        folder: What `language_model_of` returned.
+        fusion: What the user names.
+        weight: The option `lm_weight`, resolved.
+
+    Returns:
+        Entries for decode.json; none where no language model counts.
+    """
+    if folder is None or not weight:
+        return {}
+    if fusion.language_model is None:
+        said = "the language model %s, which is part of the model, counts with lm_weight %g; set lm_weight 0 without it"
+        logging.warning(said, folder, weight)
+    return {"language_model": str(folder), "lm_weight": weight}
 
 
 def language_model_files(model_dir: Path, weights: str | Path | None = None) -> tuple[Path, Path]:

@@ -15,6 +15,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from espnet_diverse.data.characters import clean_text
 from espnet_diverse.data.checks.faults import Fault, refuse
 from espnet_diverse.data.tables import scan_lines
 from espnet_diverse.decoding.token_text import UNKNOWN, TokenText
@@ -123,7 +124,11 @@ class _Tree:
         return failure, pending
 
 
-def load_hotwords(path: Path, search: str, tokens: TokenText, device: str) -> HotwordScorer:
+Hotwords = str | Path | Sequence[str]
+"""The path of a file with a phrase a line, or phrases."""
+
+
+def load_hotwords(hotwords: Hotwords, search: str, tokens: TokenText, device: str) -> HotwordScorer:
     """Read hotwords for a search with these tokens; arguments and errors are also those of `read_hotwords`.
 
     Raises:
@@ -131,29 +136,32 @@ def load_hotwords(path: Path, search: str, tokens: TokenText, device: str) -> Ho
     """
     if search != "batched":
         raise ConfigError(f"search={search} has no hotwords; set search=batched, or leave them out")
-    return HotwordScorer(read_hotwords(path, tokens.encode, UNKNOWN), len(tokens), device)
+    return HotwordScorer(read_hotwords(hotwords, tokens.encode, UNKNOWN), len(tokens), device)
 
 
-def read_hotwords(path: Path, encode: Callable[[str], list[int]], unknown: int) -> list[list[int]]:
-    """Read phrases, one a line, as token indices; empty lines are left out.
+def read_hotwords(hotwords: Hotwords, encode: Callable[[str], list[int]], unknown: int) -> list[list[int]]:
+    """Read phrases as token indices; empty ones are left out.
 
     Args:
-        path: The file.
+        hotwords: The file, or the phrases.
         encode: Returns the token indices of a text.
         unknown: Index of <unk>.
 
     Raises:
         DataError: The file cannot be read, has no phrase, or a phrase has characters that the model does not know.
     """
-    lines, faults = scan_lines(path)
+    if isinstance(hotwords, str | Path):
+        path, (lines, faults) = str(hotwords), scan_lines(Path(hotwords))
+    else:
+        path, lines, faults = "hotwords", [clean_text(phrase)[0] for phrase in hotwords], []
     phrases = []
     for number, line in enumerate(lines, start=1):
         tokens = encode(line) if line else []
         if unknown in tokens:
-            faults.append(Fault(str(path), number, f"the model's vocabulary lacks a character of {line!r}; change it"))
+            faults.append(Fault(path, number, f"the model's vocabulary lacks a character of {line!r}; change it"))
         elif tokens:
             phrases.append(tokens)
     if not phrases and not faults:
-        faults.append(Fault(str(path), None, "has no phrase; write one a line"))
+        faults.append(Fault(path, None, "has no phrase; write one a line"))
     refuse(faults)
     return phrases

@@ -33,7 +33,7 @@ from espnet_diverse.decoding.encoder.encoding import Encoding, check_parts
 from espnet_diverse.decoding.encoder.precision import check_device
 from espnet_diverse.decoding.options import Options, has_ctc, text_task, usual_ctc_weight
 from espnet_diverse.decoding.search.build_search import Search, build_search
-from espnet_diverse.decoding.search.fusion import Fusion, language_model_of, load_language_model
+from espnet_diverse.decoding.search.fusion import Fusion, language_model_of, load_language_model, used_language_model
 from espnet_diverse.decoding.search.ngram import is_ngram
 from espnet_diverse.decoding.streaming.espnet_streaming import SIZES, speech2text
 from espnet_diverse.decoding.streaming.stream_encoder import stream_encoder, unfit_for_streams
@@ -62,6 +62,7 @@ class BlockSearch:
         conditions: The conditions that the model depends on.
         rate: Sampling rate in Hz of the audio that the model reads.
         options: The search options.
+        task, device: Task of the model, and its device.
         indices: Condition indices of what is spoken, for models that depend on conditions.
     """
 
@@ -75,6 +76,7 @@ class BlockSearch:
     ):
         self.conditions, self.rate, self.options = known_conditions(model), required_rate(vars(args)), options
         self.indices: Mapping[str, int] = {}
+        self.task, self.device = "asr", device
         self.encoder, self._encoding = stream_encoder(model.encoder), Encoding(model, device)
         sizes = {name: getattr(self.encoder, name) for name in SIZES}
         self.speech2text = speech2text(model, args, sizes, options, device, language_model)
@@ -198,6 +200,7 @@ def load_block_search(
         folder = None
     options = options.resolved(has_ctc(config, "asr"), folder is not None, usual_ctc_weight(config, "asr"))
     model, args = TASKS["asr"].build_model_from_file(config_file, weights, device)
+    used_language_model(folder, fusion, options.lm_weight)
     lm = folder and load_language_model(folder, fusion.weights, args.token_list, known_conditions(model), device)
     return BlockSearch(model.eval(), args, options, device, lm)
 

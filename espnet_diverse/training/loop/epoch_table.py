@@ -2,6 +2,8 @@
 
 import logging
 import math
+import shutil
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -12,6 +14,7 @@ from espnet_diverse.progress import timespan
 from espnet_diverse.training.loop.diagnosis import Parts, findings
 
 _SHOWN = [("train", "loss"), ("train", "acc"), ("valid", "loss"), ("valid", "acc"), ("valid", "cer_ctc")]
+_TIMES = (11, 11)  # columns of the times
 _GRADIENT = "gradient_"
 _MEMORY = "gpu_max_cached_mem_GB"  # the name that ESPnet gives it
 _TITLES = {"optim0_lr0": "lr", _MEMORY: "gpu_GB"}
@@ -20,6 +23,7 @@ _TITLES = {"optim0_lr0": "lr", _MEMORY: "gpu_GB"}
 class EpochTable(Reporter):
     """ESPnet's reporter; after the validation of each epoch it also prints a row of a table, and warns of problems.
 
+    On a terminal the row has the columns that fit into a line; train.log has all statistics.
     Below the row of a model with auxiliary losses are the norms of their gradients relative to that of the task's loss.
     A row ends with the time since training was started or continued, and the time until the last epoch at this pace.
     The number of the epoch is one of the statistics of its validation: with `[valid, epoch, max]` in
@@ -71,7 +75,7 @@ class EpochTable(Reporter):
         if self._columns is None:
             auxiliary = [("train", name) for name in phases["train"] if name.startswith("aux_")]
             columns = _SHOWN + auxiliary + [("train", "optim0_lr0"), ("train", _MEMORY)]
-            self._columns = [column for column in columns if column[1] in phases[column[0]]]
+            self._columns = _fitting([column for column in columns if column[1] in phases[column[0]]])
             print(self._row([*map(_title, self._columns), "elapsed", "left"], "epoch"), flush=True)
         values = [phases[phase].get(name, math.nan) for phase, name in self._columns]
         epoch = f"{self.epoch}/{self.epochs}" if self.epochs else str(self.epoch)
@@ -84,7 +88,7 @@ class EpochTable(Reporter):
         return timespan(elapsed), "" if left is None else timespan(left)
 
     def _row(self, cells: list[str], epoch: str) -> str:
-        widths = [max(9, len(_title(column))) for column in self._columns] + [11, 11]
+        widths = [*map(_width, self._columns), *_TIMES]
         return " ".join([f"{epoch:>7}", *(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))])
 
 
@@ -112,6 +116,26 @@ class _MeasuredAlone(SubReporter):
 def _is_filler(value: ReportedValue) -> bool:
     """Return whether ESPnet has put a value in the place of one that a step does not have."""
     return isinstance(value, WeightedAverage) and value.weight == 0
+
+
+def _fitting(columns: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The columns that fit into a line of the terminal, if stdout is one; the last of the least important are left out.
+
+    A note says how many.
+    """
+    room = shutil.get_terminal_size().columns - 7 - sum(1 + width for width in _TIMES)
+    if not sys.stdout.isatty():
+        return columns
+    kept = sorted(columns, key=lambda column: (column not in _SHOWN, column[1] != "optim0_lr0"))
+    while kept and sum(1 + _width(column) for column in kept) > room:
+        kept.pop()
+    if left := len(columns) - len(kept):
+        print(f"{left} statistics do not fit into a line; train.log has all", flush=True)
+    return [column for column in columns if column in kept]
+
+
+def _width(column: tuple[str, str]) -> int:
+    return max(9, len(_title(column)))
 
 
 def _title(column: tuple[str, str]) -> str:

@@ -40,7 +40,7 @@ from espnet_diverse.training.loop.epoch_table import EpochTable
 from espnet_diverse.training.loop.non_finite import NonFiniteBatches
 from espnet_diverse.training.loop.parameter_sample import UNCHANGED, ParameterSample
 from espnet_diverse.training.loop.precision import mixed_precision
-from espnet_diverse.training.loop.run_length import tell_length_of_run
+from espnet_diverse.training.loop.run_length import tell_length_of_run, warn_of_warmup
 from espnet_diverse.training.loop.stopping import StopRequest, stop_on_signals
 from espnet_diverse.training.loop.updates import Result, Update, Updates
 from espnet_diverse.training.repulsion_options import RepulsionOptions, read_repulsion
@@ -199,6 +199,8 @@ class Loop:
         seed = partial(seed_row, options.seed, epoch, position=self.ranks.own)  # of loaders without seeds of their own
         with fast_on_cpu(self.model), EpochBatches(loader, name, self.ranks, position, seed) as batches:
             tell_length_of_run(self.model, batches.total, options)
+            if sample and self.ranks.own == 0:
+                warn_of_warmup(self.schedulers, batches.total, options)
             self.saved = batches.done
             if batches.position:
                 restore_statistics(statistics, batches.position.statistics)

@@ -72,7 +72,7 @@ def test_sampling_is_seeded_and_is_not_beam_search(tiny_translation, tmp_path, c
 
 @pytest.mark.parametrize("ratio", ["0.5", "-1", "nan"])
 def test_a_ratio_that_no_pair_has_is_refused_before_anything_is_written(ratio, tmp_path, capsys):
-    paths = ["--data_dir", str(tmp_path / "mono"), "--output_dir", str(tmp_path / "bt")]
+    paths = ["--data_dir", str(tmp_path), "--output_dir", str(tmp_path / "bt")]
     assert main(["augment", "back", str(tmp_path), *paths, "--max_ratio", ratio]) == 1
     said = f"espnet-diverse augment: error: --max_ratio {ratio} would leave no pair; give a number of at least 1\n"
     assert capsys.readouterr().err == said

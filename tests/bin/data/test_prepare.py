@@ -223,7 +223,7 @@ def test_selection_reaches_the_corpus(tmp_path, monkeypatch):
 
 def test_options_that_a_corpus_has_not_are_refused(prepare, capsys):
     assert prepare("--languages", "zh") == 1
-    assert "corpus aishell has no option --languages; it has --on_missing" in capsys.readouterr().err
+    assert "corpus aishell has no option --languages; it has --on_bad --on_missing" in capsys.readouterr().err
     assert prepare("--task", "st") == 1
     assert "corpus aishell has no option --task; it has" in capsys.readouterr().err
 
@@ -255,7 +255,10 @@ def test_some_sets_under_other_names(tmp_path, corpus_dir, prepare, capsys):
             "set names dev=a dev=b: a set has one name; dev and valid are the same set",
         ),
         (["--sets", "test", "--train_utterances", "1"], "--train_utterances is for the set train, and --sets has only"),
-        (["--columns", "text=a"], "corpus aishell has no option --columns; it has --on_missing --sets --set_names"),
+        (
+            ["--columns", "text=a"],
+            "corpus aishell has no option --columns; it has --on_bad --on_missing --sets --set_names",
+        ),
         (["--corpus", "synthetic"], "give exactly one of SOURCE"),
     ],
 )

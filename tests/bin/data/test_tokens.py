@@ -125,3 +125,10 @@ def test_a_file_is_not_replaced(text, capsys):
     (text.parent / "mine").touch()
     assert main(["tokens", "--text", str(text), "--output_dir", str(text.parent / "mine")]) == 1
     assert "mine: is a file, but a directory is to be written here; choose another path" in capsys.readouterr().err
+
+
+def test_a_table_of_recordings_is_no_text(tmp_path, capsys):
+    (tmp_path / "wav.scp").write_text("a a.wav\n")
+    assert main(["tokens", "--text", str(tmp_path / "wav.scp"), "--output_dir", str(tmp_path / "tokens")]) == 1
+    assert "wav.scp: has recording path a line, such as 'a a.wav', and no texts" in capsys.readouterr().err
+    assert not (tmp_path / "tokens").exists()

@@ -148,3 +148,14 @@ def test_former_lists_of_faults_are_replaced(data, data_dir, tmp_path):
     write_table(data_dir / "text", data.text)
     for _ in range(2):
         assert main(["validate", str(data_dir), "--json", str(path)]) == 0 and json.loads(path.read_text()) == []
+
+
+def test_faults_that_are_alike_are_printed_once(data_dir, capsys):
+    rows = [f"u{number:02} flac -c u{number:02}.flac |" for number in range(40)]
+    (data_dir / "wav.scp").write_text("\n".join(rows) + "\n")
+    assert main(["validate", str(data_dir), "--most", "2"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert sum("contains a pipe" in line for line in lines) == 2
+    assert lines[2] == "and 38 more like the last; --json FILE lists all" and len(lines) < 20
+    assert main(["validate", str(data_dir), "--most", "0"]) == 1
+    assert "--most 0: must be 1 or more" in capsys.readouterr().err

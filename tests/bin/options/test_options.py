@@ -139,7 +139,7 @@ def test_no_other_command_reads_a_model():
 @pytest.mark.parametrize("command", ["decode", "transcribe", "translate", "perplexity"])
 def test_a_device_that_is_not_there_is_refused(command, tmp_path, capsys):
     (tmp_path / "config.yaml").touch()
-    arguments = ["--data_dir", "d", "--output_dir", str(tmp_path / "out")]
+    arguments = ["--data_dir", str(tmp_path), "--output_dir", str(tmp_path / "out")]
     if command in ("transcribe", "translate"):
         arguments = ["a.wav"] if command == "transcribe" else []
     assert main([command, str(tmp_path), *arguments, "--device", "cuda:99"]) == 1

@@ -66,7 +66,9 @@ def test_results_of_a_run_gather_in_one_table(score, tmp_path):
     names = [f"{name}{row}" for name in ("dev", "test") for row in ("", " de", " zh", " AVG")]
     assert rows == [["dataset", "---", *names]] * 2
     assert [table.split("\n")[0] for table in tables] == ["CER", "chrF2"]
-    assert f"{HEADER}\n" in tables[0]
+    assert f"{HEADER}95 % interval|signature|\n" in tables[0]
+    row = next(line for line in tables[0].splitlines() if line.startswith("|test|"))
+    assert r"|0.0 to 33.3|CER\|spaces:ignored\|case:mixed\|norm:NFC\|bs:1000\|seed:12345\|" in row
 
 
 def test_missing_hypotheses_are_named_and_change_the_exit_code(score, tmp_path, capsys):
@@ -240,3 +242,9 @@ def test_mistakes_get_one_line_and_leave_no_reports(reference, hypothesis, optio
     assert error[0].startswith("espnet-diverse score: error: ")
     assert message in error[0]
     assert not (tmp_path / "out").exists()
+
+
+def test_a_table_of_recordings_is_no_reference(score, capsys):
+    assert score("a data/a.wav\nb data/b.wav\n", "a x\nb y\n") == 1
+    said = "data/reference: has a recording a line, such as 'a data/a.wav', and no texts; give a file named text"
+    assert said in capsys.readouterr().err

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from espnet_diverse.data.checks.faults import ACTIONS, CHOICES, Fault, decisive, parse_actions, refuse
+from espnet_diverse.data.checks.faults import ACTIONS, CHOICES, Fault, alike_once, decisive, parse_actions, refuse
 from espnet_diverse.errors import ConfigError, DataError
 
 
@@ -42,3 +42,15 @@ def test_the_documentation_has_every_kind_with_its_action():
     page = (Path(__file__).parents[3] / "docs" / "trust.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \| (\w+) \|", page, flags=re.MULTILINE)
     assert {kind: action for kinds, action in rows for kind in re.findall(r"\w+", kinds)} == ACTIONS
+
+
+def test_faults_that_are_alike_are_told_once_with_their_number():
+    pipes = [f"data/wav.scp:{line}: 'flac -c {line}.flac |' contains a pipe; write files" for line in range(1, 60)]
+    others = ["warning: data/text: u1: has no words", "data/wav.scp: a1: a1.wav: no such audio file"]
+    assert alike_once([*pipes[:2], *others, *pipes[2:]], 3, "--json FILE lists all") == [
+        *(*pipes[:2], *others, pipes[2]),
+        "and 56 more like the last; --json FILE lists all",
+    ]
+    missing = [f"data/wav.scp: {name}: {name}.wav: no such audio file" for name in "abcd"]
+    assert alike_once(missing, 2) == [*missing[:2], "and 2 more like the last"]
+    assert alike_once(missing, 4) == missing

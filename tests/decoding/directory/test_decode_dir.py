@@ -100,6 +100,17 @@ def test_a_bad_line_of_a_table_costs_its_utterance_alone(tiny_run, search, tmp_p
     assert failures.keys() == {"aa", "ab", "ac/../x", "zz"} and not (tmp_path / "ran").exists()
     assert "contains a pipe" in failures["aa"] and "missing columns" in failures["ab"]
     assert any("wav.scp:5: duplicate id 'test-00'" in message for message in caplog.messages)
+    assert sum("contains a pipe" in message for message in caplog.messages) == 1
+
+
+def test_failures_that_are_alike_are_told_once(tiny_run, search, tmp_path, caplog):
+    (tmp_path / "wav.scp").write_text(
+        (tiny_run.test_dir / "wav.scp").read_text() + "".join(f"u{n:02} flac -c u{n:02}.flac |\n" for n in range(30))
+    )
+    decode(search, tmp_path, tmp_path / "out")
+    told = [message for message in caplog.messages if "notice" not in message]
+    assert [message.partition(" ")[0] for message in told] == ["u00", "u01", "u02", "and"]
+    assert told[3] == "and 27 more like the last; failures.json lists all"
 
 
 def test_other_rates_and_channels_are_converted(tiny_run, search, tmp_path):
@@ -142,7 +153,7 @@ class Silent:
     device = "cpu"
     conditions = KnownConditions()
     table = "wav.scp"
-    batch_size, batch_frames, nbest = 3, 100, 1
+    batch_size, batch_frames, nbest, fused = 3, 100, 1, {}
 
     def __init__(self):
         self.asked = []
@@ -248,7 +259,7 @@ def test_the_utterances_of_a_large_table_are_listed_without_objects_for_all(tmp_
 class Words(Silent):
     """A search that finds two hypotheses of some words for each utterance."""
 
-    batch_size, batch_frames, nbest = 64, 10**6, 2
+    batch_size, batch_frames, nbest, fused = 64, 10**6, 2, {}
 
     def batch(self, sources, conditions):
         return [

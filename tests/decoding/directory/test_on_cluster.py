@@ -16,7 +16,7 @@ class Search:
     """Reads as many frames as the entry says; its score depends on the batch, as that of a real search does."""
 
     device, table, conditions = "cpu", "wav.scp", KnownConditions()
-    batch_size, batch_frames, nbest = 3, 100, 1
+    batch_size, batch_frames, nbest, fused = 3, 100, 1, {}
 
     def __init__(self):
         self.asked = []

@@ -23,7 +23,7 @@ class Lengths:
     device = "cpu"
     conditions = KnownConditions()
     table = "wav.scp"
-    batch_size, batch_frames, nbest = 3, 100, 1
+    batch_size, batch_frames, nbest, fused = 3, 100, 1, {}
 
     def read(self, value, segment=None):
         return np.zeros(int(value)), 1.0

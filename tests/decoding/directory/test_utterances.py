@@ -21,7 +21,7 @@ from espnet_diverse.errors import ClusterError, DataError
 class Search:
     """Reads as many frames as the entry says, and writes their number."""
 
-    batch_size, batch_frames, nbest = 2, 100, 1
+    batch_size, batch_frames, nbest, fused = 2, 100, 1, {}
 
     def read(self, value, segment=None):
         if not value.isdigit():

@@ -1,5 +1,6 @@
 """Language models and hotwords in the searches of a loaded model."""
 
+import json
 import shutil
 from dataclasses import replace
 
@@ -8,6 +9,7 @@ from references.language_models import RNN, TRANSFORMER, write_lm
 
 from espnet_diverse.bin.main import main
 from espnet_diverse.decoding.condition_ids import KnownConditions
+from espnet_diverse.decoding.directory.decode_dir import decode
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.decoding.predictor import load_predictor
 from espnet_diverse.decoding.search.fusion import Fusion, language_model_of, load_language_model
@@ -51,7 +53,7 @@ def test_a_recurrent_language_model_takes_espnets_search(tiny_run, tokens, tmp_p
     assert "SequentialRNNLM has no batched search: ESPnet's is used" in capfd.readouterr().err
 
 
-def test_the_model_in_its_folder_is_used_unless_another_is_named(tiny_run, tokens, tmp_path):
+def test_the_model_in_its_folder_is_used_unless_another_is_named(tiny_run, tokens, tmp_path, caplog):
     copy = shutil.copytree(tiny_run.model_dir, tmp_path / "exp")
     own, other = write_lm(copy / INSIDE, tokens), write_lm(tmp_path / "lm", tokens)
     assert language_model_of(copy, Fusion(), "batched") == language_model_of(copy, Fusion(), "espnet") == own
@@ -62,6 +64,14 @@ def test_the_model_in_its_folder_is_used_unless_another_is_named(tiny_run, token
     assert language_model_of(tiny_run.model_dir, Fusion(), "batched") is None
     predictor = load_predictor(copy)
     assert predictor.language_model is not None and predictor.options.lm_weight == 0.3
+    said = f"the language model {own}, which is part of the model, counts with lm_weight 0.3; set lm_weight 0 without"
+    assert [message.startswith(said) for message in caplog.messages] == [True]
+    decode(predictor, tiny_run.test_dir, tmp_path / "out")
+    numbers = json.loads((tmp_path / "out" / "decode.json").read_text())
+    assert (numbers["language_model"], numbers["lm_weight"]) == (str(own), 0.3)
+    caplog.clear()
+    assert load_predictor(copy, options=Options(lm_weight=0)).fused == {}
+    assert load_predictor(copy, fusion=Fusion(own)).fused == predictor.fused and not caplog.messages
     assert predictor.resolve(Options(lm_weight=0.0)).lm_weight == 0.0
     assert load_predictor(copy, options=Options(search="greedy")).language_model is None
 

@@ -52,6 +52,17 @@ def test_a_row_says_how_many_epochs_there_are_and_what_is_left(capsys):
     assert len(header) == len(second) == len(third)
 
 
+@pytest.mark.parametrize(("width", "most"), [(80, 80), (100, 100), (400, 162)])
+def test_a_row_fits_into_the_terminal(capsys, monkeypatch, width, most):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", str(width))
+    run_epoch(EpochTable([SDMA]), 1, **{f"aux_loss_number_{n}": 1.0 for n in range(5)})
+    *note, header, row = capsys.readouterr().out.splitlines()
+    assert len(header) == len(row) <= most and "loss" in header.split() and "left" in header.split()
+    assert ("loss_number_0" in header, bool(note)) == (width == 400, width < 400)
+    assert not note or note[0].endswith("statistics do not fit into a line; train.log has all")
+
+
 def test_the_memory_of_a_gpu_is_a_column(capsys):
     table = EpochTable([SDMA])
     table.set_epoch(1)
