@@ -28,7 +28,7 @@ COMMANDS = {
     "stats": ("train.stats", "collect feature statistics and shapes"),
     "train": ("train.train", "train a model"),
     "average": ("train.average", "average the best checkpoints of a training run"),
-    "prune": ("train.prune", "reduce a model with head selection to one language or domain"),
+    "prune": ("train.prune", "reduce a model with head selection or LoRA to one language or domain"),
     "adopt": ("train.adopt", "make a softmax model one with another attention or head selection, with its weights"),
     "pack": ("train.pack", "pack a model into one file with a model card"),
     "export": ("data.export", "export a model as safetensors or ONNX, or data to lhotse"),

@@ -17,6 +17,7 @@ from espnet_diverse.attention.selection.head_selection import StaticSelection
 from espnet_diverse.attention.selection.learned_selection import LearnedSelection
 from espnet_diverse.errors import ModelError, abridged
 from espnet_diverse.nets.adapter import Adapters
+from espnet_diverse.nets.low_rank import LowRank
 from espnet_diverse.nets.start_tag import TaggedEmbedding
 from espnet_diverse.runs import checkpoint
 from espnet_diverse.runs.condition_names import names_of_conditions
@@ -154,6 +155,9 @@ def _condition_rows(part: nn.Module) -> Iterator[tuple[str, list[str], list[Labe
                 yield f"{name}.logits_{condition}", [condition], [(value,) for value in names]
         if isinstance(module, Adapters):
             for parameter, _ in module.named_parameters():
+                yield f"{name}.{parameter}", module.rows.by, module.rows.labels
+        if isinstance(module, LowRank) and module.rows is not None:
+            for parameter in ("lora_A", "lora_B"):
                 yield f"{name}.{parameter}", module.rows.by, module.rows.labels
         if isinstance(module, TaggedEmbedding):
             yield f"{name}.start.weight", module.rows.by, module.rows.labels
