@@ -112,6 +112,7 @@ def decoded(model, data_dir, output_dir, *options):
     return (output_dir / "text").read_text(), {name: float(value) for name, value in score.items()}
 
 
+@pytest.mark.slow
 def test_each_language_has_an_adapter(languages, tmp_path, monkeypatch):
     """Training, going on from within an epoch, averaging, decoding of mixed batches, pruning and packing."""
     monkeypatch.setenv("ESPNET_DIVERSE_CACHE", str(tmp_path / "cache"))
