@@ -108,7 +108,6 @@ setup(
         "hf": ["datasets>=4.0"],  # the first without code in datasets
         "kenlm": ["kenlm>=0.2"],  # compiled when it is installed
         "lhotse": ["lhotse>=1.30"],
-        "lora": ["loralib>=0.1.2"],
         "docs": ["mkdocs>=1.6", "mkdocstrings[python]>=1.0"],
         "browser": ["playwright>=1.50"],  # tests the page in a Chromium, where there is one
         "onnx": ["onnx>=1.17", "onnxruntime>=1.20", "onnxscript>=0.5"],

@@ -8,7 +8,6 @@ import json
 import re
 import shutil
 from importlib.metadata import version
-from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -64,9 +63,6 @@ REFUSED = table(
     ("s2t_e_branchformer", "analyse", "a model of task s2t cannot be analysed; known: asr st mt s2t_ctc"),
 )
 """Cells that are refused for good, and what is said."""
-
-WITHOUT_LORALIB = table(("asr_lora", SPEECH, r"needs the package loralib: pip install 'espnet_diverse\[lora\]'"))
-"""What is said where loralib, which ESPnet asks for, is not installed."""
 
 
 @pytest.fixture(scope="module")
@@ -263,8 +259,7 @@ def test_the_outputs_are_those_of_espnet(model, use, data_dir, tmp_path, capfd, 
         pytest.skip(f"ESPnet {version('espnet')} is older than the model")
     monkeypatch.setenv("ESPNET_DIVERSE_CACHE", str(tmp_path / "cache"))
     cell = getattr(Cell(model, data_dir, tmp_path, capfd), use)
-    refused = REFUSED | ({} if find_spec("loralib") else WITHOUT_LORALIB)
-    said = refused.get((model.name, use))
+    said = REFUSED.get((model.name, use))
     if said is None:
         cell()
         return

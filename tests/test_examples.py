@@ -46,7 +46,7 @@ def test_scripts_are_short(script):
 
 
 def test_every_script_is_run_here():
-    assert [script.name for script in SCRIPTS] == ["fine_tune.py", "own_core.py", "transcribe.py"]
+    assert [script.name for script in SCRIPTS] == ["own_core.py", "transcribe.py"]
 
 
 def test_transcribe_prints_segments_and_what_cannot_be_read(tiny_run, tmp_path):
@@ -97,19 +97,3 @@ def test_a_core_of_ones_own_is_refused_by_a_decoder(example, tiny_run, tmp_path)
     done = train(example, tiny_run, tmp_path / "exp", "--set", "decoder_conf.attention.core=cosine")
     assert done.returncode == 1
     assert "attention 'cosine' does not support c" in done.stderr  # causal attention, or cached decoding
-
-
-def test_fine_tuning_begins_with_the_trained_weights(example, tiny_run, tmp_path):
-    data = tmp_path / "data"
-    data.mkdir()
-    (data / "train").symlink_to(tiny_run.valid_dir)
-    (data / "dev").symlink_to(tiny_run.test_dir)
-    still = ["--set", "max_epoch=1", "--set", "optim=sgd", "--set", "optim_conf={lr: 1.0e-8}"]
-    done = example("fine_tune.py", tiny_run.model_dir, data, tmp_path / "exp", *still)
-    assert done.returncode == 0, done.stderr
-    before = torch.load(tiny_run.model_dir / "valid.acc.ave.pth", weights_only=True)
-    after = torch.load(tmp_path / "exp" / "valid.acc.ave.pth", weights_only=True)
-    learned = [name for name in before if before[name].is_floating_point() and "updates" not in name]
-    assert len(learned) > 50
-    for name in learned:
-        torch.testing.assert_close(after[name], before[name], msg=name)

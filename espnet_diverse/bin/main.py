@@ -29,8 +29,9 @@ COMMANDS = {
     "tokens": ("data.tokens", "build the vocabulary of a data directory"),
     "stats": ("train.stats", "collect feature statistics and shapes"),
     "train": ("train.train", "train a model"),
+    "fine-tune": ("train.fine_tune", "train a model further on other data: stats, train and average in one"),
     "average": ("train.average", "average the best checkpoints of a training run"),
-    "prune": ("train.prune", "reduce a model with head selection to one language or domain"),
+    "prune": ("train.prune", "reduce a model with head selection or LoRA to one language or domain"),
     "adopt": ("train.adopt", "make a softmax model one with another attention or head selection, with its weights"),
     "pack": ("train.pack", "pack a model into one file with a model card"),
     "export": ("data.export", "export a model as safetensors or ONNX, or data to lhotse"),
@@ -54,7 +55,7 @@ COMMANDS = {
 
 _NO_READER = 141  # the exit code of a program that ends by SIGPIPE
 
-_CONTINUING = {"prepare", "train", "decode", "plan", "contest"}
+_CONTINUING = {"prepare", "train", "fine-tune", "decode", "plan", "contest"}
 """Commands that keep what an interrupted call has done: downloads, checkpoints, utterances, stages, runs. The others
 begin anew."""
 

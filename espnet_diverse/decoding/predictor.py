@@ -31,6 +31,7 @@ from espnet_diverse.decoding.search.ngram import NgramScorer
 from espnet_diverse.decoding.search.sampling import SamplingSearch
 from espnet_diverse.decoding.token_text import TokenText
 from espnet_diverse.errors import ConfigError
+from espnet_diverse.nets.low_rank import merge_low_rank
 from espnet_diverse.runs.audio_rate import audio_rate, required_rate
 from espnet_diverse.runs.compilation import compile_layers
 from espnet_diverse.runs.model_files import find_weights
@@ -87,7 +88,7 @@ class Predictor:
         language_model: nn.Module | NgramScorer | None = None,
         hotwords: Hotwords | None = None,
     ):
-        model.eval()
+        merge_low_rank(model.eval(), by_condition=False)
         self.args, self.task, self.precision, self.compiled = args, task, precision, compiled
         self.device, self.language_model, self.hotwords = device, language_model, hotwords
         self.ctc = getattr(model, "st_ctc" if task == "st" else "ctc", None)

@@ -160,8 +160,14 @@ def freeze_base(model: nn.Module) -> None:
     model.requires_grad_(False)
     for adapter in adapters:
         adapter.requires_grad_(True)
+    keep_statistics(model)
+
+
+def keep_statistics(model: nn.Module) -> None:
+    """Let batch norms whose parameters are all frozen go on as in evaluation, by the statistics that they have."""
     for module in model.modules():
-        if isinstance(module, _WITH_STATISTICS):
+        frozen = not any(parameter.requires_grad for parameter in module.parameters())
+        if isinstance(module, _WITH_STATISTICS) and frozen:
             module.register_forward_pre_hook(_evaluate)
 
 

@@ -26,7 +26,8 @@ from espnet_diverse.runs.condition_names import fill_in, names_of_conditions
 from espnet_diverse.runs.config import Config
 from espnet_diverse.runs.config_checks import check
 from espnet_diverse.runs.model_files import find_weights
-from espnet_diverse.runs.tasks import TASKS, load_model, read_config
+from espnet_diverse.runs.tasks import TASKS, TRAINED, load_model, read_config
+from espnet_diverse.runs.training_config import training_config
 
 _NETS = {"encoder": ENCODERS | PROMPTED_ENCODERS, "decoder": DECODERS, "lm": LANGUAGE_MODELS}
 _FIRST = 0.0, -2.302585092994046  # logits of the heads that a subset begins with, and of the others: log 1 and log 0.1
@@ -54,7 +55,8 @@ def adopt(
     data_dir: Path | None = None,
     model_file: str | Path | None = None,
 ) -> Adopted:
-    """Write a model with the weights of a trained one and another configuration: config.yaml, weights, vocabulary.
+    """Write a model with the weights of a trained one and another configuration: config.yaml, weights, vocabulary,
+    and train.yaml, the configuration to train it further with.
 
     Args:
         model_dir: Directory of the run, of this package or of ESPnet.
@@ -83,7 +85,8 @@ def adopt(
     model = TASKS[task].build_whole_model(args)
     new = adopt_weights(model, trained)
     difference = largest_difference(trained, model, task, names_of_conditions(config), config.get("input_size"))
-    write_model(model, config, model_dir, output_dir / weights.name, "adopt")
+    further = training_config(config) if task in TRAINED else None
+    write_model(model, config, model_dir, output_dir / weights.name, "adopt", further)
     return Adopted(output_dir / weights.name, new, difference)
 
 

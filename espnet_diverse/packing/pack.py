@@ -1,4 +1,7 @@
-"""Packing the directory of a run into one file, which ESPnet can also read; `archive.py` describes the format."""
+"""Packing the directory of a run into one file, which ESPnet can also read; `archive.py` describes the format.
+
+Adapters of low rank become part of the weights, but for those by condition where no value of it is given.
+"""
 
 import sys
 import zipfile
@@ -6,6 +9,7 @@ import zlib
 from collections.abc import Mapping
 from io import BytesIO
 from pathlib import Path
+from types import MappingProxyType
 
 import espnet
 import torch
@@ -14,9 +18,12 @@ import yaml
 import espnet_diverse
 from espnet_diverse.data.files.atomic_files import staged_file
 from espnet_diverse.errors import ConfigError
+from espnet_diverse.nets.low_rank import adapted, merge_low_rank
 from espnet_diverse.packing.archive import CARD, META, NAMES, NGRAM_FILE, SAFETENSORS, VOCABULARY, place
 from espnet_diverse.packing.model_card import Facts, card
+from espnet_diverse.packing.pruning import prune_model, pruned_config
 from espnet_diverse.runs import checkpoint
+from espnet_diverse.runs.lora import without_adapter
 from espnet_diverse.runs.model_files import INSIDE, NGRAM, find_weights
 from espnet_diverse.runs.tasks import load_model, read_config
 from espnet_diverse.untrusted.foreign_config import OF_THE_MACHINE, named_files
@@ -34,6 +41,7 @@ def pack(
     facts: Facts,
     model_file: str | Path | None = None,
     weights: str = "both",
+    conditions: Mapping[str, str] = MappingProxyType({}),
 ) -> Path:
     """Write a packed model with its model card, and its own language model. What cannot be loaded is not packed.
 
@@ -43,12 +51,14 @@ def pack(
         facts: Statements for the model card.
         model_file: Weights, see `find_weights`; by default those that commands use.
         weights: Format of the weights, a key of `WEIGHTS`.
+        conditions: Values by condition of the model that is packed, see `prune_model`; by default that of all.
 
     Returns:
         `output`; the same model and facts give the same content.
 
     Raises:
-        ConfigError: The name of `output` or the format of the weights is not allowed, or another file is there.
+        ConfigError: The name of `output` or the format of the weights is not allowed, another file is there, or a value
+            of a condition is unknown or missing.
         ModelError: A file is missing or damaged, or the weights do not fit the configuration.
     """
     if output.suffix != ".zip":
@@ -61,6 +71,12 @@ def pack(
     task = config.get("task", "asr")
     source = find_weights(model_dir, model_file, config)
     model, _ = load_model(model_dir, source, task=task)
+    if conditions:
+        prune_model(model, conditions)
+        config = pruned_config(config, model)
+    merge_low_rank(model, by_condition=False)
+    if next(adapted(model), None) is None:
+        config = without_adapter(config)
     files = {checkpoint.SAFETENSORS: SAFETENSORS, ".pth": source.with_suffix(".pth").name}
     text = card(model_dir, config, model, facts, output.name)
     named = _files(model_dir, config)

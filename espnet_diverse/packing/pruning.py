@@ -1,8 +1,9 @@
-"""Pruning a model with head selection to one language or domain.
+"""Pruning a model with head selection or adapters of low rank to one language or domain.
 
 Every attention with head selection keeps the heads that the condition selects, so that plain attention computes the
-same result. The tag of the target language becomes the embedding of <sos/eos>. A net without any other option of this
-package is renamed to ESPnet's own, so that the model loads without this package.
+same result. The tag of the target language becomes the embedding of <sos/eos>. Adapters of low rank become part of the
+weights, also those that do not depend on conditions. A net without any other option of this package is renamed to
+ESPnet's own, so that the model loads without this package.
 """
 
 import copy
@@ -19,10 +20,12 @@ from espnet_diverse.data.files.targets import check_prepared
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.nets import DECODERS, ENCODERS, LANGUAGE_MODELS, PROMPTED_ENCODERS
 from espnet_diverse.nets.condition_rows import ConditionRows
+from espnet_diverse.nets.low_rank import adapted, merge_low_rank
 from espnet_diverse.nets.start_tag import TaggedEmbedding
 from espnet_diverse.nets.subsampling import GATED
 from espnet_diverse.packing.run_files import write_model
 from espnet_diverse.runs.condition_names import names_of_conditions
+from espnet_diverse.runs.lora import without_adapter
 from espnet_diverse.runs.model_files import find_weights
 from espnet_diverse.runs.tasks import load_model, read_config
 from espnet_diverse.scope import scope
@@ -41,15 +44,15 @@ def prune(
     Args:
         model_dir: Directory of the run.
         output_dir: Directory to write to: a new or empty one, or one that `prune` has written.
-        conditions: Values by condition; without a target language it is the language.
+        conditions: Values by condition, none if the model has adapters and depends on none; without a target language
+            it is the language.
         model_file: Weights, see `find_weights`.
 
     Returns:
         Path of the weights, which keep the name of `model_file`.
 
     Raises:
-        ConfigError: A value is unknown or missing, the model does not depend on any condition, or `output_dir` is
-            `model_dir`.
+        ConfigError: A value is unknown or missing, nothing of the model can be pruned, or `output_dir` is `model_dir`.
         DataError: `output_dir` has other files.
         ModelError: A file is missing or damaged, or the weights do not fit the configuration.
     """
@@ -73,7 +76,7 @@ def prune_model(model: nn.Module, conditions: Mapping[str, str]) -> None:
         conditions: Values by condition.
 
     Raises:
-        ConfigError: A value is unknown or missing, or the model does not depend on any condition.
+        ConfigError: A value is unknown or missing, or nothing of the model can be pruned.
     """
     ids = {condition: torch.tensor([index]) for condition, index in _indices(model, conditions).items()}
     model.eval()
@@ -83,11 +86,12 @@ def prune_model(model: nn.Module, conditions: Mapping[str, str]) -> None:
                 module.prune()
             elif isinstance(module, nn.Sequential) and len(module) and isinstance(module[0], TaggedEmbedding):
                 module[0] = _untagged(module[0], model.sos)
+        merge_low_rank(model)
 
 
 def pruned_config(config: Mapping, model: nn.Module) -> dict:
-    """The configuration of a run after `prune_model`: `config` without the options of head selection and tags."""
-    config = copy.deepcopy(dict(config))
+    """The configuration of a run after `prune_model`: without the options of head selection, tags and adapters."""
+    config = copy.deepcopy(without_adapter(config))
     for part, nets in _NETS.items():
         section = config.get(f"{part}_conf") or {}
         for key in ("attention", "cross_attention"):
@@ -130,9 +134,11 @@ def _indices(model: nn.Module, conditions: Mapping[str, str]) -> dict[str, int]:
     """Index of the value of each condition that the prunable parts depend on."""
     selections = [module.selection for module in model.modules() if isinstance(module, MultiHeadAttention)]
     rows = [module.rows for module in model.modules() if isinstance(module, TaggedEmbedding)]
+    adapters = [module.rows for _, module in adapted(model)]
+    rows += [each for each in adapters if each is not None]
     known = {condition: names for each in selections if each is not None for condition, names in each.names.items()}
     known |= {condition: names for each in rows for condition, names in zip(each.by, each.names, strict=True)}
-    if not known:
+    if not known and not adapters:
         raise ConfigError(
             "no part of this model depends on a language or domain, so it cannot be pruned; give another model"
         )

@@ -19,7 +19,9 @@ from espnet_diverse.untrusted.whole_files import read_bytes
 _VOCABULARY = ("tokens.txt", "tokens.yaml", "bpe.model", "tokenizer.json")
 
 
-def write_model(model: nn.Module, config: dict, model_dir: Path, weights: Path, command: str) -> None:
+def write_model(
+    model: nn.Module, config: dict, model_dir: Path, weights: Path, command: str, train: Mapping | None = None
+) -> None:
     """Write the directory of a model with the mark of the command that makes it, completely or not at all.
 
     It takes the place of one that the command has written before; hidden files in that one stay.
@@ -32,6 +34,7 @@ def write_model(model: nn.Module, config: dict, model_dir: Path, weights: Path, 
         has
             let through.
         command: The command.
+        train: The configuration to train the model further with, written as train.yaml; by default none is written.
 
     Raises:
         DataError: The directory is the working directory, or another process is writing it.
@@ -44,6 +47,8 @@ def write_model(model: nn.Module, config: dict, model_dir: Path, weights: Path, 
             section[key] = str(output_dir.absolute() / section[key])
         checkpoint.save(model.state_dict(), folder / weights.name)
         save(config, folder / "config.yaml")
+        if train is not None:
+            save(dict(train), folder / "train.yaml")
         _copy_hidden(output_dir, folder)
         mark_prepared(folder, command)
 

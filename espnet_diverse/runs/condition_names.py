@@ -4,6 +4,7 @@ A part of a model that depends on conditions has the option `by`, a key of `cond
 
     encoder_conf: {attention: {selection: {strategy: group, by: [lang]}}}
     decoder_conf: {start_tag: {by: tgtlang}}
+    adapter_conf: {by: lang}
 
 Training adds the option `conditions`, the values of each of these conditions in the order of their indices, to that
 part and to `model_conf`. config.yaml thus has all information that decoding needs to turn values into indices.
@@ -23,6 +24,7 @@ from espnet_diverse.runs.config import Config, located
 
 Keys = tuple[str, ...]
 _NETS = ("encoder_conf", "decoder_conf", "lm_conf", "classifier_conf")  # sections of the nets that can have such parts
+_ADAPTER = "adapter_conf"  # depends on conditions itself, if `use_adapter` asks for it
 
 
 def condition_table(data_dir: Path, condition: str) -> Path:
@@ -138,7 +140,8 @@ def _parts(config: Mapping, keys: Keys = ()) -> Iterator[tuple[Keys, object]]:
     """Path of keys and option `by` of every part of the nets that depends on conditions."""
     for key, value in config.items():
         inside = (*keys, key)
-        if not isinstance(value, dict) or inside[0] not in _NETS:
+        sections = (*_NETS, _ADAPTER) if keys or config.get("use_adapter") else _NETS
+        if not isinstance(value, dict) or inside[0] not in sections:
             continue
         if key == "selection":  # the only part for which `by` has a default, and that can be off
             if value.get("strategy", "none") != "none":

@@ -13,6 +13,7 @@ from espnet2.torch_utils.initialize import initialize
 from espnet2.train import preprocessor
 from espnet2.train.abs_espnet_model import AbsESPnetModel
 from espnet2.train.class_choices import ClassChoices
+from espnet2.utils.types import str2bool
 from torch import nn
 
 from espnet_diverse.conditions import CONDITIONS
@@ -50,6 +51,8 @@ class _TaskMixin:
         parser.add_argument("--sampling", default=None)
         parser.add_argument("--compile", default=False)
         parser.add_argument("--repulsion", default=None)
+        parser.add_argument("--init_known_tokens", type=str2bool, default=False)
+        parser.add_argument("--unfreeze_param", type=str, nargs="*", default=[])
         parser.add_argument("--save_interval_steps", type=int, default=0)
 
     @classmethod

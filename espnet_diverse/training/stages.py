@@ -24,6 +24,7 @@ from espnet_diverse.runs.config import Config, located, save
 from espnet_diverse.runs.config_checks import check
 from espnet_diverse.runs.criteria import check_forms
 from espnet_diverse.runs.logs import logged
+from espnet_diverse.runs.training_config import FILLED_IN, NOT_HERE
 from espnet_diverse.training import espnet_command
 from espnet_diverse.training.checkpoints import resumption, run_kernels
 from espnet_diverse.training.checkpoints.data_record import DataRecord
@@ -33,7 +34,6 @@ from espnet_diverse.training.data.batches import read_sampling
 from espnet_diverse.training.data.feature_sums import sums_on
 from espnet_diverse.training.data.run_data import (
     FOLD_LENGTH,
-    PREFIX,
     RunData,
     Tokens,
     check_data,
@@ -47,27 +47,6 @@ from espnet_diverse.training.loop.non_finite import NAME as NONFINITE
 from espnet_diverse.training.loop.tasks import TASKS
 from espnet_diverse.training.repulsion_options import read_repulsion
 
-FILLED_IN = (
-    *("output_dir", "ngpu", "collect_stats", "task"),
-    *(f"{prefix}{key}" for prefix in PREFIX.values() for key in ("token_list", "token_type", "bpemodel")),
-    *(f"{phase}_{what}" for phase in ("train", "valid") for what in ("data_path_and_name_and_type", "shape_file")),
-)
-NOT_HERE = {  # keys of ESPnet that would be ignored, or would leave nothing to average
-    **dict.fromkeys(("dry_run", "print_config"), "give --list_options to see the settings"),
-    **dict.fromkeys(("sharded_ddp", "use_deepspeed", "deepspeed_config"), "training shares batches alone; remove it"),
-    **dict.fromkeys(
-        ("no_forward_run", "create_graph_in_tensorboard", "wandb_model_log_interval"),
-        "the training loop does not have it; remove it",
-    ),
-    **dict.fromkeys(
-        ("multiprocessing_distributed", "dist_world_size", "dist_rank", "local_rank", "dist_launcher"),
-        "give --ngpu, --nproc and --num_nodes",
-    ),
-    **dict.fromkeys(
-        ("dist_init_method", "dist_master_addr", "dist_master_port"), "give --rdzv_endpoint, and --num_nodes"
-    ),
-}
-"""Keys of ESPnet's training that this one refuses, and what to do instead."""
 _OFF = (None, False, "", -1)  # their values in ESPnet's defaults
 # ESPnet's plots take 10 seconds per epoch. The values of normalize and of fold_length (80000 samples, 150 tokens; used
 # by `batch_type: folded` only) are those of ESPnet's recipes.
@@ -249,9 +228,12 @@ def check_settings(config: Config) -> None:
     Raises:
         ConfigError: The configuration is wrong.
     """
-    for key in FILLED_IN:
-        if key in config:
-            raise ConfigError(f"{config.origin(key)}: key {key!r} is filled in by the command line; remove it")
+    filled_in = [key for key in FILLED_IN if key in config]
+    if filled_in:
+        named = " ".join(filled_in)
+        what = f"key {named!r} is" if len(filled_in) == 1 else f"keys {named} are"
+        them = "it" if len(filled_in) == 1 else "them"
+        raise ConfigError(f"{config.origin(filled_in[0])}: {what} filled in by the command line; remove {them}")
     for key, advice in NOT_HERE.items():
         if config.get(key) not in _OFF:
             raise ConfigError(f"{config.origin(key)}: key {key!r} is not supported; {advice}")

@@ -60,6 +60,9 @@ def test_statistics_that_are_not_finite_are_refused(tiny_run, train_dir, tmp_pat
 def test_keys_that_the_command_fills_in_are_refused(tiny_run, tmp_path):
     with pytest.raises(ConfigError, match="--set token_type=char: key 'token_type' is filled in by the command line"):
         collect(tiny_run, tiny_run.train_dir, tmp_path, "token_type=char")
+    said = "--set output_dir=x: keys output_dir token_list token_type are filled in by the command line; remove them"
+    with pytest.raises(ConfigError, match=said):
+        collect(tiny_run, tiny_run.train_dir, tmp_path, "token_type=char", "token_list=[a]", "output_dir=x")
 
 
 @pytest.mark.parametrize("key", ["dist_init_method", "dist_rank", "dry_run", "sharded_ddp"])

@@ -1,8 +1,7 @@
 """Convert a trained softmax model to another attention or to head selection, to train it further from its weights.
 
-The converted model computes the same at first; the largest difference on random input is printed. `train --init_param
-DIR/valid.acc.ave.pth --tokens_dir DIR` trains it further; give the fragments of the trained model, followed by the same
---config and --set.
+The converted model computes the same at first; the largest difference on random input is printed. `fine-tune DIR DATA`
+trains it further, and so does `train --config DIR/train.yaml --tokens_dir DIR --init_param DIR`.
 """
 
 import argparse

@@ -1,7 +1,8 @@
 """Pack the model of a run into one file with a model card; ESPnet can read it, and commands that use a model take it.
 
 The card states what the files of the run contain: parameters, attention, languages, domains, scores and the commands
-that produced them. The options below add the rest.
+that produced them. The options below add the rest. Adapters of low rank are merged into the weights. With a language or
+domain the model of that alone is packed, as `prune` makes it.
 """
 
 import argparse
@@ -13,6 +14,7 @@ from espnet_diverse.bin.options import options
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this command."""
     options.add_model(parser)
+    options.add_conditions(parser)
     parser.add_argument("--output", type=Path, required=True, metavar="FILE.zip", help="the packed model")
     parser.add_argument(
         "--weights",
@@ -54,5 +56,5 @@ def run(args: argparse.Namespace) -> int:
     from espnet_diverse.packing.pack import pack
 
     facts = Facts(args.name, args.license, args.languages, args.datasets, args.data, args.results)
-    print(pack(args.model_dir, args.output, facts, args.model_file, args.weights))
+    print(pack(args.model_dir, args.output, facts, args.model_file, args.weights, options.conditions(args)))
     return 0

@@ -33,12 +33,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the plan; all lines, and what the commands can check by then, are checked before the first command runs."""
-    steps = _read(args.file, args.generated)
-    cache = args.cache_dir or args.file.parent / ".stamps"
+    return run_steps(_read(args.file, args.generated), args.cache_dir or args.file.parent / ".stamps", args.dry_run)
+
+
+def run_steps(steps: list, cache: Path, dry_run: bool = False) -> int:
+    """Check steps, as `plan_steps.make_step` makes them, and run those that have not finished; return the exit code.
+
+    Args:
+        steps: The steps.
+        cache: Directory of the stage cache.
+        dry_run: Whether only to print the commands that would run.
+
+    Raises:
+        ConfigError: A step is wrong.
+        UserError: A step has failed, or has not written its outputs.
+    """
     for number, step in enumerate(steps):
         with _named(step):
             step.check(cache, steps[:number])
-    if args.dry_run:
+    if dry_run:
         _show(steps, cache)
         return 0
     for step in steps:

@@ -1,7 +1,8 @@
-"""Reduce a model with head selection to one language or domain: its heads become plain attention.
+"""Reduce a model with head selection or adapters of low rank to one language or domain.
 
-If no other class of this package is left in the model, ESPnet loads it without this package. The result is used as any
-other model is.
+Selected heads become plain attention, and adapters part of the weights; those of a model that depends on no language or
+domain are merged without one. If no other class of this package is left in the model, ESPnet loads it without this
+package. The result is used as any other model is.
 """
 
 import argparse

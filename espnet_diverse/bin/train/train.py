@@ -26,7 +26,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=[],
         metavar="MODEL:PART:PART",
-        help="pretrained parameters to start from, for example exp/asr/valid.acc.ave.pth:encoder:encoder",
+        help="pretrained parameters to start from, for example exp/asr/valid.acc.ave.pth:encoder:encoder; MODEL is a file "
+        "of weights, the directory of a run or a packed model",
     )
     parser.add_argument(
         "--allow_changed",
@@ -91,8 +92,11 @@ def _list_options(args: argparse.Namespace) -> None:
 
 def inputs(args: argparse.Namespace) -> list[Path]:
     """Files and data directories that are read."""
-    models = [Path(parameters.partition(":")[0]) for parameters in args.init_param]
-    return [*options.data_inputs(args), *options.stats_files(args.stats_dir, args.task), *models]
+    return [
+        *options.data_inputs(args),
+        *options.stats_files(args.stats_dir, args.task),
+        *map(_weights, args.init_param),
+    ]
 
 
 def outputs(args: argparse.Namespace) -> list[Path]:
@@ -110,10 +114,32 @@ def check(args: argparse.Namespace, before: Mapping[str, argparse.Namespace]) ->
 def check_machine(args: argparse.Namespace) -> None:
     """Check that the pretrained parameters are here and that the processes can be started."""
     for parameters in args.init_param:
-        path = Path(parameters.partition(":")[0])
+        path = _weights(parameters)
         if not path.is_file():
             raise ModelError(f"--init_param {parameters}: there is no file {path}; give the weights of a trained model")
     _processes(args)
+
+
+def _weights(parameters: str) -> Path:
+    """The file that a value of --init_param names: weights, or a packed model; of the directory of a run its weights.
+
+    What is not there yet is returned as it is.
+    """
+    from espnet_diverse.runs.model_files import find_weights
+
+    path = Path(parameters.partition(":")[0])
+    return find_weights(path) if path.is_dir() else path
+
+
+def _with_weights(parameters: str) -> str:
+    """A value of --init_param with a file of weights in place of a directory or a packed model."""
+    path = _weights(parameters)
+    if path.suffix == ".zip":
+        from espnet_diverse.packing.archive import unpacked
+        from espnet_diverse.runs.model_files import find_weights
+
+        path = find_weights(unpacked(path))
+    return "".join([str(path), *parameters.partition(":")[1:]])
 
 
 def _processes(args: argparse.Namespace) -> "Processes":
@@ -136,7 +162,7 @@ def run(args: argparse.Namespace) -> int:
     from espnet_diverse.training.stages import train
 
     if args.init_param:
-        config.add({"init_param": args.init_param}, {("init_param",): "--init_param"})
+        config.add({"init_param": list(map(_with_weights, args.init_param))}, {("init_param",): "--init_param"})
     run_data = options.run_data(args)
     how = {"allow_changed": args.allow_changed, "restart": args.restart, "verify": args.verify}
     train(config, run_data, args.stats_dir, args.output_dir, _processes(args), **how)

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from espnet_diverse.attention import KVCache, MultiHeadAttention
 from espnet_diverse.cpu.fast_linear import joined, speed_up
+from espnet_diverse.nets.low_rank import adapted
 from espnet_diverse.nets.replace_attention import replace_attention
 from espnet_diverse.scope import current, scope
 
@@ -33,13 +34,13 @@ class Attention(nn.Module):
         own: Self-attention.
         source: Cross-attention, None where the layer has none.
         joint: Linear layer that projects queries, keys and values of self-attention together. By default it is made
-            from `own`, except with head selection, which multiplies with some of the rows.
+            from `own`, except with head selection, which multiplies with some of the rows, or adapters by condition.
     """
 
     def __init__(self, own: MultiHeadAttention, source: MultiHeadAttention | None, joint: nn.Module | None = None):
         super().__init__()
         self.own, self.source, self.joint = own, source, joint
-        if joint is None and own.selection is None:
+        if joint is None and own.selection is None and next(adapted(own), None) is None:
             self.joint = joined([own.linear_q, own.linear_k, own.linear_v])
 
     def selects(self) -> bool:

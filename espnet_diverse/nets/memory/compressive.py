@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.func import functional_call
 
 from espnet_diverse.attention import AuxiliaryLoss, MultiHeadAttention
 from espnet_diverse.attention.cores.softmax import masked_softmax
@@ -137,8 +137,9 @@ class CompressiveMemory(Memory):
 def read_from(attention: MultiHeadAttention, queries: Tensor, slots: Slots) -> Tensor:
     """Attend from queries (B, Tq, M) to slots by content, with softmax -> (B, H, Tq, D); no weight gets a gradient."""
 
-    def project(linear: nn.Linear, x: Tensor) -> Tensor:
-        projected = F.linear(x, linear.weight.detach(), linear.bias.detach())
+    def project(linear: nn.Module, x: Tensor) -> Tensor:
+        fixed = {name: value.detach() for name, value in linear.named_parameters()}
+        projected = functional_call(linear, fixed, (x,))
         return projected.unflatten(-1, (attention.h, -1)).transpose(1, 2)
 
     q = project(attention.linear_q, queries)

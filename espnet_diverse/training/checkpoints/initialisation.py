@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from itertools import product
 from pathlib import Path
 from types import MappingProxyType
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +18,7 @@ from espnet_diverse.attention.selection.head_selection import StaticSelection
 from espnet_diverse.attention.selection.learned_selection import LearnedSelection
 from espnet_diverse.errors import ModelError, abridged
 from espnet_diverse.nets.adapter import Adapters
+from espnet_diverse.nets.low_rank import LowRank
 from espnet_diverse.nets.start_tag import TaggedEmbedding
 from espnet_diverse.runs import checkpoint
 from espnet_diverse.runs.condition_names import names_of_conditions
@@ -48,7 +50,8 @@ def initialise(
         ignore_init_mismatch: Whether to skip, with a warning, parameters that the model lacks or has in another shape.
         map_location: Device to which the file is loaded.
         config: Configuration of the model, whose `token_list` and `src_token_list` are compared with those of the
-            trained model.
+            trained model. With `init_known_tokens`, parameters with a row for each token get the rows of the tokens
+            that both have; the others keep their values.
 
     Raises:
         ModelError: The file or the config.yaml in its directory is damaged, the file is missing, a name is unknown,
@@ -63,7 +66,11 @@ def initialise(
     trained = _trained_config(Path(path))
     given = checkpoint.with_present_parameters(_under(source, state, path), expected)
     given, faults = _by_condition(part, given, names_of_conditions(trained))
-    faults |= _of_other_tokens(given, target, trained, config)
+    of_tokens = _of_other_tokens(given, target, trained, config)
+    if config.get("init_known_tokens"):
+        given |= _known_rows(given, expected, of_tokens)
+    else:
+        faults |= dict.fromkeys(of_tokens, "(of other tokens)")
     faults |= {name: fault for name, value in given.items() if (fault := _fault(value, expected.get(name)))}
     fitting = {name: value for name, value in given.items() if name not in faults}
     if faults:
@@ -71,7 +78,8 @@ def initialise(
         message = f"{path}: {len(faults)} of {len(given)} parameters do not fit the model: {named}"
         if not ignore_init_mismatch:
             same = "the same configuration and vocabulary (--tokens_dir)"
-            raise ModelError(f"{message}; take {same}, exclude them, or set ignore_init_mismatch")
+            rows = ", set init_known_tokens to take the rows of known tokens" if of_tokens else ""
+            raise ModelError(f"{message}; take {same}{rows}, exclude them, or set ignore_init_mismatch")
         logging.warning(message)
     if not fitting:
         raise ModelError(f"init_param {init_param}: no parameter of {path} fits the model")
@@ -106,19 +114,41 @@ def _trained_config(path: Path) -> dict:
     return load(config_file) if config_file.exists() else {}
 
 
-def _of_other_tokens(given: Mapping[str, Tensor], target: str, trained: Mapping, config: Mapping) -> dict[str, str]:
-    """Faults of parameters with a row for each token, where the vocabulary has others, or in another order."""
-    faults = {}
+class _Rows(NamedTuple):
+    """The rows of known tokens: their places in the trained model, and those in the model, both (N,)."""
+
+    old: list[int]
+    new: list[int]
+
+
+def _of_other_tokens(given: Mapping[str, Tensor], target: str, trained: Mapping, config: Mapping) -> dict[str, _Rows]:
+    """Parameters with a row for each token, where the vocabulary has others, or in another order."""
+    found = {}
     for key, of_source in (("token_list", False), ("src_token_list", True)):
         old, new = trained.get(key), config.get(key)
         if not isinstance(old, list) or not isinstance(new, list) or list(map(str, old)) == list(map(str, new)):
             continue
+        places = {str(token): row for row, token in enumerate(old)}
+        known = [(places[str(token)], row) for row, token in enumerate(new) if str(token) in places]
         for name, value in given.items():
             full = f"{target}.{name}" if target else name
             has_tokens = value.dim() > 0 and len(value) == len(old) and not _WITHOUT_TOKENS.match(full)
             if has_tokens and full.startswith(_OF_SOURCE) == of_source:
-                faults[name] = "(of other tokens)"
-    return faults
+                found[name] = _Rows([row for row, _ in known], [row for _, row in known])
+    return found
+
+
+def _known_rows(
+    given: Mapping[str, Tensor], expected: Mapping[str, Tensor], rows: Mapping[str, _Rows]
+) -> dict[str, Tensor]:
+    """Parameters of the model with the rows of known tokens; those that the model lacks are left out."""
+    filled = {}
+    for name, (old, new) in rows.items():
+        if name in expected and expected[name].shape[1:] == given[name].shape[1:]:
+            filled[name] = expected[name].clone()
+            filled[name][new] = given[name][old].to(filled[name])
+            logging.info("%s: rows of %d of %d tokens are those of the trained model", name, len(new), len(filled[name]))
+    return filled
 
 
 def _by_condition(
@@ -154,6 +184,9 @@ def _condition_rows(part: nn.Module) -> Iterator[tuple[str, list[str], list[Labe
                 yield f"{name}.logits_{condition}", [condition], [(value,) for value in names]
         if isinstance(module, Adapters):
             for parameter, _ in module.named_parameters():
+                yield f"{name}.{parameter}", module.rows.by, module.rows.labels
+        if isinstance(module, LowRank) and module.rows is not None:
+            for parameter in ("lora_A", "lora_B"):
                 yield f"{name}.{parameter}", module.rows.by, module.rows.labels
         if isinstance(module, TaggedEmbedding):
             yield f"{name}.start.weight", module.rows.by, module.rows.labels

@@ -11,8 +11,9 @@ from espnet2.utils.get_default_kwargs import get_default_kwargs
 from espnet_diverse.attention import CORES, PARTS, core_options
 from espnet_diverse.runs.config import Config, leaves
 from espnet_diverse.runs.config_checks import check, chosen_classes
+from espnet_diverse.runs.training_config import FILLED_IN, NOT_HERE
 from espnet_diverse.training.espnet_command import arguments
-from espnet_diverse.training.stages import DEFAULTS, FILLED_IN, NOT_HERE
+from espnet_diverse.training.stages import DEFAULTS
 
 _ATTENTIONS = ("attention", "cross_attention")
 

@@ -42,6 +42,7 @@ from espnet_diverse.training.loop.parameter_sample import UNCHANGED, ParameterSa
 from espnet_diverse.training.loop.precision import mixed_precision
 from espnet_diverse.training.loop.run_length import tell_length_of_run, warn_of_warmup
 from espnet_diverse.training.loop.stopping import StopRequest, stop_on_signals
+from espnet_diverse.training.loop.trained_share import trained_share
 from espnet_diverse.training.loop.updates import Result, Update, Updates
 from espnet_diverse.training.repulsion_options import RepulsionOptions, read_repulsion
 
@@ -170,6 +171,8 @@ class Loop:
         position = self.state.restore(f"cuda:{torch.cuda.current_device()}" if options.ngpu else "cpu")
         if said := ended(options, reporter):
             print(said, flush=True)
+        elif self.ranks.own == 0:
+            print(trained_share(self.model), flush=True)
         if options.use_tensorboard and self.ranks.own == 0:
             self._open_writers()
         while not ended(options, reporter):

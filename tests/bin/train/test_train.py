@@ -1,7 +1,13 @@
 """train: the files that it reads and writes."""
 
+import pytest
+import torch
 from references.train_command import train
 
+from espnet_diverse.bin.main import main
+from espnet_diverse.packing.model_card import Facts
+from espnet_diverse.packing.pack import pack
+from espnet_diverse.runs import checkpoint
 from espnet_diverse.text.vocabulary import Vocabulary
 
 
@@ -19,6 +25,21 @@ def test_training_reads_the_models_and_vocabularies_that_it_is_given(tiny_run, p
     arguments += ["--src_tokens_dir", "source", "--init_param", "asr/ave.pth:encoder:encoder", "mt/ave.pth:decoder"]
     module, args = parse("train", arguments)
     assert {str(path) for path in module.inputs(args)} >= {"asr/ave.pth", "mt/ave.pth", "source/tokens.txt"}
+
+
+@pytest.mark.parametrize("kind", ["run", "packed"])
+def test_a_run_and_a_packed_model_give_their_weights(tiny_run, tmp_path, kind, monkeypatch):
+    monkeypatch.setenv("ESPNET_DIVERSE_CACHE", str(tmp_path / "cache"))
+    model = tiny_run.model_dir if kind == "run" else pack(tiny_run.model_dir, tmp_path / "model.zip", Facts())
+    settings = [f"--set={each}" for each in ("max_epoch=1", "optim=sgd", "optim_conf={lr: 1.0e-9}")]
+    paths = ["--stats_dir", str(tiny_run.stats_dir), "--output_dir", str(tmp_path / "exp")]
+    given = ["--init_param", f"{model}:encoder:encoder"]
+    assert main(["train", *tiny_run.config, *settings, *tiny_run.data(), *paths, *given]) == 0
+    name = "encoder.encoders.0.self_attn.linear_q.weight"
+    before = checkpoint.load_weights(tiny_run.model_dir / "valid.acc.ave.pth")
+    after = checkpoint.load_weights(tmp_path / "exp" / "1epoch.pth")
+    torch.testing.assert_close(after[name], before[name])
+    assert not torch.allclose(after["ctc.ctc_lo.weight"], before["ctc.ctc_lo.weight"])
 
 
 def test_weights_are_not_taken_for_a_vocabulary_in_another_order(tiny_run, tmp_path, capfd):

@@ -153,3 +153,22 @@ def test_rows_of_tokens_are_not_taken_for_those_of_others(tmp_path, caplog, key,
     assert kept >= {"frontend.embed.weight"} if key == "src_token_list" else kept >= {"ctc.ctc_lo.bias"}
     initialise(path, model, config=config)
     assert torch.equal(model.decoder.embed.weight, trained.decoder.embed.weight)
+
+
+def test_rows_of_known_tokens_are_taken_where_that_is_asked_for(tmp_path):
+    trained, model = Writer(3), Writer(4)
+    path = saved(trained, tmp_path)
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump({"token_list": ["a", "b", "c"]}))
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    config = {"token_list": ["d", "c", "e", "a"]}
+    with pytest.raises(ModelError, match="set init_known_tokens to take the rows of known tokens, exclude them, or"):
+        initialise(f"{path}:decoder.embed:decoder.embed", model, config=config)
+    config["init_known_tokens"] = True
+    for part in ("decoder.embed", "ctc"):
+        initialise(f"{path}:{part}:{part}", model, config=config)
+    after = model.state_dict()
+    for name in ("decoder.embed.weight", "ctc.ctc_lo.weight", "ctc.ctc_lo.bias"):
+        assert torch.equal(after[name][[1, 3]], trained.state_dict()[name][[2, 0]])
+        assert torch.equal(after[name][[0, 2]], before[name][[0, 2]])
+    with pytest.raises(ModelError, match=r"encoder.embed.weight|embed.weight \(3, 1, 1\) for \(4, 1, 1\)"):
+        initialise(f"{path}:encoder:encoder", model, config=config)  # as many channels as tokens

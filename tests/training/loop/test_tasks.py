@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from espnet_diverse.errors import ConfigError
+from espnet_diverse.nets.low_rank import LowRankOptions, add_low_rank
 from espnet_diverse.runs import tasks
 from espnet_diverse.training.loop.tasks import TASKS, freeze
 from espnet_diverse.training.loop.trainer import Trainer
@@ -31,6 +32,7 @@ COMMON = {
     "exclude_weight_decay": False,
     "exclude_weight_decay_conf": {},
     "freeze_param": [],
+    "unfreeze_param": [],
 }
 
 
@@ -96,6 +98,7 @@ def test_frozen_parameters_stay_by_each_of_their_names(frozen, options, monkeypa
 @pytest.mark.parametrize(
     ("names", "said"),
     [
+        (["*.weights"], r"freeze_param: the model has nothing under the name '\*.weights'; it has: embed hidden"),
         (["embde"], "freeze_param: the model has nothing under the name 'embde'; it has: embed hidden output_layer"),
         (["hidden", "emb"], "the model has nothing under the name 'emb'"),
         (["embed", "hidden", "output_layer"], "freeze_param embed hidden output_layer leaves no parameter to train"),
@@ -104,3 +107,38 @@ def test_frozen_parameters_stay_by_each_of_their_names(frozen, options, monkeypa
 def test_what_cannot_be_frozen_is_refused(names, said):
     with pytest.raises(ConfigError, match=said):
         freeze(decoder(), names)
+
+
+def still_trained(net):
+    return {name for name, value in net.named_parameters() if value.requires_grad}
+
+
+def test_patterns_freeze_and_unfreeze():
+    net = decoder()
+    freeze(net, "*", ["*.bias"])
+    assert still_trained(net) == {"hidden.bias", "output_layer.bias"}
+    net = decoder()
+    freeze(net, ["hidden.*", "output_layer.bias"], "hidden.bias")
+    assert still_trained(net) == {"embed.weight", "hidden.bias"}
+    with pytest.raises(ConfigError, match="unfreeze_param: the model has nothing under the name 'hidden.scale'; it"):
+        freeze(net, [], ["hidden.scale"])
+
+
+def adapted():
+    net = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Linear(4, 4), nn.BatchNorm1d(4))
+    add_low_rank(net, LowRankOptions(target_modules=["0"]))
+    return net
+
+
+def test_an_adapter_is_trained_and_frozen_batch_norms_keep_their_statistics():
+    net = adapted()
+    freeze(net, ["*"], ["3.*"])
+    assert still_trained(net) == {"0.lora_A", "0.lora_B", "3.weight", "3.bias"}
+    net.train()(torch.randn(5, 4))
+    assert net[1].num_batches_tracked == 0 and net[3].num_batches_tracked == 1
+
+
+@pytest.mark.parametrize("names", [[], ["2"]])
+def test_a_map_that_is_trained_beside_its_adapter_is_refused(names):
+    with pytest.raises(ConfigError, match="use_adapter: 0 has an adapter, and its weight is trained itself; freeze"):
+        freeze(adapted(), names)

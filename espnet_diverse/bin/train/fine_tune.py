@@ -1,0 +1,94 @@
+"""Train a model further on data of your own: its configuration, its vocabulary and its weights to begin with.
+
+One command for `stats`, `train` and `average`, which are checked before the first of them runs. DATA has two Kaldi data
+directories, train and dev (or valid). The learning rate, its schedule and the number of epochs are those of
+update/fine_tune; --config and --set change them and anything else, such as --config adapter/lora. Finished stages are
+skipped, and training goes on, when the same command is given again.
+"""
+
+import argparse
+from pathlib import Path
+
+from espnet_diverse.bin.options import options
+from espnet_diverse.errors import ConfigError, DataError
+
+_VALID = ("dev", "valid")
+_UPDATE = ("optim", "scheduler")
+_OF_RUN = ("max_epoch", "patience", "early_stopping_criterion", "keep_nbest_models", "num_iters_per_epoch", "repulsion")
+_FROZEN = ("freeze_param", "unfreeze_param")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of this command."""
+    options.add_model(parser)
+    parser.add_argument("data_dir", type=Path, metavar="DATA", help="folder of the data directories train and dev")
+    options.add_config(parser, required=False)
+    parser.add_argument("--output_dir", type=Path, required=True, help="directory of the run, for example exp/<tag>")
+    parser.add_argument(
+        "--tokens_dir",
+        type=Path,
+        help="another vocabulary, whose tokens that the model knows keep their parameters (default: that of the model)",
+    )
+    parser.add_argument("--number", type=int, default=3, help="number of best epochs to average (default: 3)")
+    parser.add_argument("--ngpu", type=int, default=0, help="GPUs of this machine, each with a process of its own")
+    parser.add_argument("--nproc", type=int, default=1, help="processes of this machine on the CPU (default: 1)")
+    parser.add_argument("--dry_run", action="store_true", help="only print the commands that would run")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write the configuration to begin with, and run the commands that have not finished."""
+    sets = _sets(args.data_dir)
+    if args.output_dir.resolve() == args.model_dir.resolve():
+        raise ConfigError(f"{args.output_dir}: is the directory of the model itself; give another one")
+    from espnet_diverse.bin.train.plan import run_steps
+    from espnet_diverse.bin.train.plan_steps import PROGRAM, make_step
+    from espnet_diverse.runs.config import save
+    from espnet_diverse.runs.model_files import find_weights
+    from espnet_diverse.runs.tasks import read_config
+    from espnet_diverse.runs.training_config import training_config
+
+    config = read_config(args.model_dir / "config.yaml")
+    start = args.output_dir / "start.yaml"
+    begun = {key: value for key, value in training_config(config).items() if not _is_left_out(key, config)}
+    save(begun | ({"init_known_tokens": True} if args.tokens_dir else {}), start)
+    fragments = [str(start.absolute()), "update/fine_tune", *options.fragments(args)]
+    shared = ["--config", ",".join(fragments), *(f"--set={change}" for change in args.set), *sets]
+    shared += ["--task", config.get("task", "asr"), *_tokens(args, config)]
+    stats, weights = args.output_dir / "stats", find_weights(args.model_dir, args.model_file, config)
+    training = ["--init_param", weights, "--stats_dir", stats, "--output_dir", args.output_dir]
+    commands = {
+        "stats": [*shared, "--output_dir", stats],
+        "train": [*shared, *training, "--ngpu", args.ngpu, "--nproc", args.nproc],
+        "average": [args.output_dir, "--number", args.number],
+    }
+    steps = [make_step(name, [PROGRAM, name, *map(str, words)]) for name, words in commands.items()]
+    return run_steps(steps, args.output_dir / ".stamps", args.dry_run)
+
+
+def _sets(data_dir: Path) -> list[str]:
+    """The options that name the two data directories."""
+    valid = next((data_dir / name for name in _VALID if (data_dir / name).is_dir()), None)
+    if not (data_dir / "train").is_dir() or valid is None:
+        needed = "needs two data directories, train and dev"
+        raise DataError(f"{data_dir}: {needed}; write them with espnet-diverse prepare, which divides data into sets")
+    return ["--train_dir", str(data_dir / "train"), "--valid_dir", str(valid)]
+
+
+def _is_left_out(key: str, config: dict) -> bool:
+    """Return whether a key says how the model was trained, which update/fine_tune says anew."""
+    return key.startswith(_UPDATE) or key in _OF_RUN or key in _FROZEN and not config.get("use_adapter")
+
+
+def _tokens(args: argparse.Namespace, config: dict) -> list[str]:
+    """The options that name the vocabularies; those of a model of ESPnet are made from its configuration."""
+    from espnet_diverse.packing.run_files import make_vocabularies
+
+    own = args.model_dir
+    if not (own / "tokens.yaml").is_file():
+        own = args.output_dir / "tokens"
+        make_vocabularies(config, own)
+    if not (own / "tokens.yaml").is_file() and args.tokens_dir is None:
+        kind = f"a vocabulary of type {config.get('token_type')}, with which this package does not train"
+        raise ConfigError(f"{args.model_dir}: has {kind}; make another with espnet-diverse tokens, and give --tokens_dir")
+    source = ["--src_tokens_dir", str(own / "src_tokens")] if (own / "src_tokens" / "tokens.yaml").is_file() else []
+    return ["--tokens_dir", str(args.tokens_dir or own), *source]

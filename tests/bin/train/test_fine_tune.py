@@ -1,0 +1,98 @@
+"""A model is trained further by one command, from a run, a packed model or a model of ESPnet."""
+
+import shutil
+
+import pytest
+import torch
+import yaml
+from references.espnet_fixtures import Model
+
+from espnet_diverse.bin.main import main
+from espnet_diverse.packing.model_card import Facts
+from espnet_diverse.packing.pack import pack
+from espnet_diverse.runs import checkpoint
+from espnet_diverse.runs.tasks import load_model
+from espnet_diverse.text.vocabulary import Vocabulary
+
+STILL = ["--set", "max_epoch=1", "--set", "optim=sgd", "--set", "optim_conf.lr=1.0e-8"]
+
+
+@pytest.fixture
+def data(tiny_run, tmp_path):
+    """A folder of two data directories, with other recordings than those of the tiny run."""
+    folder = tmp_path / "data"
+    shutil.copytree(tiny_run.valid_dir, folder / "train")
+    shutil.copytree(tiny_run.test_dir, folder / "dev")
+    return folder
+
+
+def fine_tune(model, data, output, *more):
+    return main(["fine-tune", str(model), str(data), "--output_dir", str(output), *map(str, more)])
+
+
+def weights(folder):
+    return checkpoint.load_weights(folder / "valid.acc.ave.pth")
+
+
+def learned(state):
+    return [name for name, value in state.items() if value.is_floating_point() and "updates" not in name]
+
+
+def test_it_begins_with_the_trained_weights_and_is_finished_once(tiny_run, data, tmp_path, capfd):
+    output = tmp_path / "exp"
+    assert fine_tune(tiny_run.model_dir, data, output, *STILL) == 0
+    before, after = weights(tiny_run.model_dir), weights(output)
+    assert len(learned(before)) > 50
+    for name in learned(before):
+        torch.testing.assert_close(after[name], before[name], msg=name)
+    config = yaml.safe_load((output / "train.yaml").read_text())
+    assert config["encoder_conf"]["attention"]["core"] == "sdma" and config["patience"] == 3
+    assert config["batch_size"] == 6 and config["scheduler"] == "warmuplr"
+    capfd.readouterr()
+    assert fine_tune(tiny_run.model_dir, data, output, *STILL) == 0
+    assert capfd.readouterr().out.count("up to date") == 3
+
+
+def test_a_packed_model_keeps_the_rows_of_known_tokens(tiny_run, data, tmp_path, monkeypatch):
+    monkeypatch.setenv("ESPNET_DIVERSE_CACHE", str(tmp_path / "cache"))
+    packed = pack(tiny_run.model_dir, tmp_path / "model.zip", Facts())
+    Vocabulary.train(["dcbae"], "char").save(tmp_path / "tokens")
+    output = tmp_path / "exp"
+    assert fine_tune(packed, data, output, "--tokens_dir", tmp_path / "tokens", *STILL) == 0
+    before, after = weights(tiny_run.model_dir), weights(output)
+    old, new = (Vocabulary.load(folder).tokens for folder in (tiny_run.model_dir, tmp_path / "tokens"))
+    assert set(new) - set(old) == {"e"}
+    rows = [old.index(token) for token in new if token != "e"], [new.index(token) for token in new if token != "e"]
+    of_tokens = ["decoder.embed.0.weight", "decoder.output_layer.weight", "ctc.ctc_lo.weight", "ctc.ctc_lo.bias"]
+    for name in of_tokens:
+        torch.testing.assert_close(after[name][rows[1]], before[name][rows[0]], msg=name)
+    for name in set(learned(before)) - {*of_tokens, "decoder.output_layer.bias"}:
+        torch.testing.assert_close(after[name], before[name], msg=name)
+
+
+def test_a_model_of_espnet_gets_an_adapter(data, tmp_path, capfd):
+    Vocabulary.train(["abcd"], "char").save(tmp_path / "tokens")
+    more = ["--config", "adapter/lora", "--tokens_dir", tmp_path / "tokens", "--set", "max_epoch=1"]
+    folder, output = Model("202611", "asr_transformer").folder, tmp_path / "exp"
+    assert fine_tune(folder, data, output, *more, "--set", "unfreeze_param=['ctc.*', 'decoder.*embed*']") == 0
+    assert "adapter all " in capfd.readouterr().out
+    model, args = load_model(output)
+    assert (args.encoder, args.model, args.use_adapter) == ("transformer", "espnet", True)
+    before = checkpoint.load_weights(next(folder.glob("*.ave_10best.pth")))
+    model.train()
+    kept = [name for name, value in model.named_parameters() if "encoders" in name and "lora_" not in name]
+    assert len(kept) > 10
+    for name in kept:
+        torch.testing.assert_close(model.get_parameter(name).detach(), before[name], atol=1e-5, rtol=0, msg=name)
+
+
+def test_what_cannot_be_trained_is_named(tiny_run, data, tmp_path, capfd):
+    assert fine_tune(tiny_run.model_dir, data / "train", tmp_path / "exp") == 1
+    assert "train: needs two data directories, train and dev; write them with" in capfd.readouterr().err
+    assert fine_tune(tiny_run.model_dir, data, tiny_run.model_dir) == 1
+    assert "is the directory of the model itself; give another one" in capfd.readouterr().err
+    assert fine_tune(Model("202611", "s2t_ctc").folder, data, tmp_path / "exp") == 1
+    assert "a model of task s2t_ctc is not trained by this package; those that are: asr st" in capfd.readouterr().err
+    assert fine_tune(tiny_run.model_dir, data, tmp_path / "exp", "--set", "max_epochs=3") == 1
+    assert "stage 'stats': --set max_epochs=3: unknown option 'max_epochs'; did you mean" in capfd.readouterr().err
+    assert not (tmp_path / "exp" / "stats").exists()

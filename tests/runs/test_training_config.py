@@ -1,0 +1,39 @@
+"""The configuration of another training, from that of a trained model."""
+
+import pytest
+
+from espnet_diverse.errors import ConfigError
+from espnet_diverse.runs.config import Config
+from espnet_diverse.runs.config_checks import check
+from espnet_diverse.runs.tasks import TASKS, read_config
+from espnet_diverse.runs.training_config import FILLED_IN, training_config
+from espnet_diverse.training.stages import check_settings
+
+
+def test_what_a_run_was_configured_with_is_left(tiny_run):
+    config = training_config(read_config(tiny_run.model_dir / "config.yaml"))
+    assert config["encoder_conf"]["attention"]["core"] == "sdma" and config["optim_conf"] == {"lr": 1e-3}
+    assert (config["batch_size"], config["max_epoch"]) == (6, 2)
+    assert (config["normalize"], config["model"]) == ("global_mvn", "diverse")
+    assert not config.keys() & {*FILLED_IN, "normalize_conf", "init_param", "use_matplotlib", "fold_length", "resume"}
+    as_given = Config()
+    as_given.update(config)
+    check_settings(as_given)
+    check(TASKS["asr"], as_given)
+
+
+def test_values_of_conditions_are_those_of_the_other_data():
+    selection = {"strategy": "group", "by": ["lang"], "conditions": {"lang": ["de"]}}
+    config = {
+        "encoder": "diverse_transformer",
+        "encoder_conf": {"attention": {"selection": selection}},
+        "model_conf": {"conditions": {"lang": ["de"]}, "ctc_weight": 0.3},
+    }
+    found = training_config(config)
+    assert found["encoder_conf"] == {"attention": {"selection": {"strategy": "group", "by": ["lang"]}}}
+    assert found["model_conf"] == {"ctc_weight": 0.3}
+
+
+def test_other_tasks_are_refused():
+    with pytest.raises(ConfigError, match="a model of task s2t is not trained by this package; those that are: asr st"):
+        training_config({"task": "s2t"})
