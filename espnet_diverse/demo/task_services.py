@@ -17,13 +17,13 @@ from espnet_diverse.decoding.options import Options, text_task
 from espnet_diverse.decoding.predictor import Predictor
 from espnet_diverse.decoding.search.fusion import Fusion
 from espnet_diverse.demo.base_service import ModelService
-from espnet_diverse.demo.limits import Limits
-from espnet_diverse.demo.live import LiveRecognition, live_recognition
 from espnet_diverse.demo.results import DecodedSegment, Results
 from espnet_diverse.errors import DataError, UserError
 from espnet_diverse.inference import Recognizer, Translation, Translator
 from espnet_diverse.packing.archive import unpacked
 from espnet_diverse.runs.tasks import read_config
+from espnet_diverse.serve.limits import Limits
+from espnet_diverse.serve.live import LiveRecognition, live_recognition
 from espnet_diverse.transcription.alignment import check_ctc
 from espnet_diverse.transcription.result import Segment, Transcript
 from espnet_diverse.transcription.segmentation_options import SegmentationOptions
