@@ -39,6 +39,7 @@ LAYERS = [
     {"decoding"},
     {"packing", "transcription", "analysis"},
     {"inference", "contest"},
+    {"serve"},
     {"demo"},
     {"bin"},
 ]

@@ -2,6 +2,7 @@
 
 from argparse import Namespace
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from pathlib import Path
 from threading import RLock
 
@@ -26,7 +27,7 @@ from espnet_diverse.decoding.search.beam_search import BeamSearch
 from espnet_diverse.decoding.search.build_search import build_search
 from espnet_diverse.decoding.search.fusion import Fusion, language_model_of, load_language_model
 from espnet_diverse.decoding.search.greedy import GreedySearch
-from espnet_diverse.decoding.search.hotwords import load_hotwords
+from espnet_diverse.decoding.search.hotwords import hotwords_of, load_hotwords
 from espnet_diverse.decoding.search.ngram import NgramScorer
 from espnet_diverse.decoding.search.sampling import SamplingSearch
 from espnet_diverse.decoding.token_text import TokenText
@@ -131,6 +132,20 @@ class Predictor:
         if isinstance(self.search, BeamSearch | ESPnetBeamSearch):
             self.search.check(options)
         return options
+
+    def with_hotwords(self, phrases: Sequence[str]) -> "Predictor":
+        """A predictor with the same model and lock, and these phrases as hotwords.
+
+        Raises:
+            ConfigError: The search has no hotwords.
+            DataError: A phrase has characters that the model does not know.
+        """
+        if not isinstance(self.search, BeamSearch):
+            raise ConfigError("hotwords are not possible with this model or its search; leave them out")
+        other = copy(self)
+        other.search = copy(self.search)
+        other.search.hotwords = hotwords_of(phrases, self.tokens, self.device)
+        return other
 
     def read(self, value: str, segment: Segment | None = None) -> tuple[NDArray, float]:
         """Read one input of the data directory's table.

@@ -84,10 +84,10 @@ class _Page:
         return await self._serve(request, self.service.heads)
 
     async def live(self, websocket: WebSocket) -> None:
+        await websocket.accept()
         if self.service.live is not None:
             await self.service.live.serve(websocket, websocket.query_params)
             return
-        await websocket.accept()
         what = "this model does not transcribe while somebody speaks; send the whole recording"
         await close_with(websocket, ConfigError(what))
 

@@ -42,11 +42,11 @@ class Bodies:
     """Receives bodies. A slow upload holds only the bytes that have arrived, so it keeps no place from others.
 
     Args:
-        limits: Limits of a request; bodies of `waiting` files of the greatest size are held at a time.
+        limits: Limits of a request, and of all bodies together.
     """
 
     def __init__(self, limits: Limits):
-        self.limits, self._left = limits, limits.waiting * limits.bytes
+        self.limits, self._left = limits, max(limits.bytes, int(limits.all_megabytes * 1e6))
 
     @asynccontextmanager
     async def body(self, request: Request) -> AsyncIterator[bytes]:
@@ -81,12 +81,13 @@ class Bodies:
                 raise RefusedError(
                     HTTPStatus.BAD_REQUEST, f"the form cannot be read ({what}); send one file"
                 ) from error
-            async with parsed:
-                fields, file = parsed.multi_items(), parsed.get("file")
-                if not isinstance(file, UploadFile):
-                    raise RefusedError(HTTPStatus.BAD_REQUEST, "file is missing; send a recording", param="file")
-                texts = [(name, value) for name, value in fields if isinstance(value, str)]
-                yield Upload(await file.read(), file.filename or "the recording", texts)
+            fields, file = parsed.multi_items(), parsed.get("file")
+            if not isinstance(file, UploadFile):
+                raise RefusedError(HTTPStatus.BAD_REQUEST, "file is missing; send a recording", param="file")
+            content = await file.read()
+            await parsed.close()
+            texts = [(name, value) for name, value in fields if isinstance(value, str)]
+            yield Upload(content, file.filename or "the recording", texts)
 
     @contextmanager
     def _held(self) -> Iterator[Callable[[int], None]]:

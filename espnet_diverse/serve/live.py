@@ -65,11 +65,10 @@ class LiveRecognition:
         "end" with the seconds that were `heard`. A fault is a message `error` in OpenAI's form; it ends the stream.
 
         Args:
-            websocket: The connection, which is not accepted yet.
+            websocket: The connection, which was accepted.
             choices: `rate`, the sampling rate of the samples in Hz, by default that of the model, and the arguments of
                 `condition_controls`.
         """
-        await websocket.accept()
         try:
             heard = await self._recognise(websocket, choices)
             await websocket.send_json({"type": "end", "heard": heard})

@@ -43,7 +43,7 @@ def as_refusal(error: Exception) -> RefusedError:
     if isinstance(error, RefusedError):
         return error
     if isinstance(error, UserError):
-        return RefusedError(HTTPStatus.BAD_REQUEST, str(error))
+        return RefusedError(HTTPStatus.BAD_REQUEST, str(error), param=getattr(error, "name", None))
     logging.error("a request failed", exc_info=error)
     message = f"the model failed ({type(error).__name__}); see the terminal of the server for details"
     return RefusedError(HTTPStatus.INTERNAL_SERVER_ERROR, message)

@@ -88,7 +88,7 @@ def request(*chunks, length=None):
 
 def test_all_bodies_together_are_bounded_and_what_is_held_is_given_back():
     async def check():
-        held = bodies.Bodies(Limits(megabytes=1e-4, waiting=1))  # 100 bytes
+        held = bodies.Bodies(Limits(megabytes=1e-4, all_megabytes=1e-4))  # 100 bytes
         async with held.body(request(bytes(50), bytes(30))) as body:
             assert len(body) == 80
             with pytest.raises(RefusedError, match="too many uploads are on their way; try again later"):

@@ -56,6 +56,7 @@ def serving(live):
     """The server of a live recognition alone."""
 
     async def listen(websocket):
+        await websocket.accept()
         await live.serve(websocket, websocket.query_params)
 
     with running(application([WebSocketRoute("/live", listen)])) as server:

@@ -12,10 +12,10 @@ from serve.test_bodies import send
 
 from espnet_diverse.audio.media import media_format
 from espnet_diverse.audio.reading import open_file
-from espnet_diverse.demo.task_services import _samples
 from espnet_diverse.errors import DataError
 from espnet_diverse.serve import bodies
 from espnet_diverse.serve.limits import Limits
+from espnet_diverse.serve.samples import samples_of
 
 pytestmark = pytest.mark.trust
 SIZE = 3_000_000
@@ -78,7 +78,7 @@ def test_twenty_bombs(tmp_path, capsys):
         body = bombs[number % 3]
         began = time.monotonic()
         with pytest.raises(DataError, match="a.x lasts .* seconds; the limit is 120 seconds"):
-            _samples(body, "a.x", 120.0, 16_000)
+            samples_of(body, "a.x", 120.0, 16_000)
         longest = max(longest, time.monotonic() - began)
         (tmp_path / "a.x").write_bytes(body)
         assert media_format(tmp_path / "a.x") or number % 3 == 2

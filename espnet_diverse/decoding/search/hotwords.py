@@ -18,7 +18,7 @@ from torch import Tensor
 from espnet_diverse.data.checks.faults import Fault, refuse
 from espnet_diverse.data.tables import scan_lines
 from espnet_diverse.decoding.token_text import UNKNOWN, TokenText
-from espnet_diverse.errors import ConfigError
+from espnet_diverse.errors import ConfigError, DataError
 
 
 class HotwordScorer:
@@ -132,6 +132,19 @@ def load_hotwords(path: Path, search: str, tokens: TokenText, device: str) -> Ho
     if search != "batched":
         raise ConfigError(f"search={search} has no hotwords; set search=batched, or leave them out")
     return HotwordScorer(read_hotwords(path, tokens.encode, UNKNOWN), len(tokens), device)
+
+
+def hotwords_of(phrases: Sequence[str], tokens: TokenText, device: str) -> HotwordScorer:
+    """Hotwords from phrases, at least one.
+
+    Raises:
+        DataError: A phrase has characters that the model does not know.
+    """
+    encoded = [tokens.encode(phrase) for phrase in phrases]
+    for phrase, indices in zip(phrases, encoded, strict=True):
+        if UNKNOWN in indices:
+            raise DataError(f"hotword {phrase!r}: the model's vocabulary lacks one of its characters; change it")
+    return HotwordScorer(encoded, len(tokens), device)
 
 
 def read_hotwords(path: Path, encode: Callable[[str], list[int]], unknown: int) -> list[list[int]]:
