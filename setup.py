@@ -6,6 +6,7 @@ from pathlib import Path
 from setuptools import find_packages, setup
 
 ROOT = Path(__file__).parent
+SERVE = ["python-multipart>=0.0.20", "starlette>=0.47", "uvicorn>=0.35", "websockets>=15"]
 
 
 def version() -> str:
@@ -92,6 +93,7 @@ setup(
             "onnx>=1.17",
             "onnxruntime>=1.20",
             "onnxscript>=0.5",
+            "openai>=2.0",
             "pytest>=8.0",
             "pytest-timeout>=2.3",
             "pytest-xdist>=3.5",
@@ -101,9 +103,11 @@ setup(
             "transformers>=5.0",
             "types-PyYAML>=6.0",
             "uv>=0.8",
+            *SERVE,
         ],
         "bert": ["transformers>=5.0"],
-        "demo": ["espeakng-loader>=0.2.4"],
+        "demo": ["espeakng-loader>=0.2.4", *SERVE],
+        "serve": SERVE,
         "hub": ["huggingface_hub>=1.0"],
         "hf": ["datasets>=4.0"],  # the first without code in datasets
         "kenlm": ["kenlm>=0.2"],  # compiled when it is installed

@@ -37,7 +37,9 @@ def folder(tmp_path_factory):
         for number, line in enumerate((source / "text").read_text().splitlines()):
             utterance, text = line.split()
             samples, rate = soundfile.read(source / f"{utterance}.wav")
-            soundfile.write(root / "recordings" / f"{utterance}.wav", samples[:: 1 + number % 2], rate // (1 + number % 2))
+            soundfile.write(
+                root / "recordings" / f"{utterance}.wav", samples[:: 1 + number % 2], rate // (1 + number % 2)
+            )
             rows.append(f"{utterance}.wav,{text},{('de', 'en')[number % 2]},{name}")
     (root / "recordings" / "table.csv").write_text("\n".join(rows) + "\n")
     return root

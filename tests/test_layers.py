@@ -41,6 +41,7 @@ LAYERS = [
     {"decoding"},
     {"packing", "transcription", "analysis"},
     {"inference", "contest"},
+    {"serve"},
     {"demo"},
     {"bin"},
 ]

@@ -40,6 +40,7 @@ COMMANDS = {
     "transcribe": ("use.transcribe", "transcribe audio files, folders or standard input"),
     "translate": ("use.translate", "translate text line by line"),
     "demo": ("use.demo", "serve a local web page: transcribe or translate, and plot attention heads"),
+    "serve": ("use.serve", "serve models to other programs: OpenAI's protocol and a websocket"),
     "score": ("report.score", "score hypotheses against references"),
     "classify": ("use.classify", "classify texts; writes classes, confidences, accuracy and calibration"),
     "perplexity": ("use.perplexity", "compute the perplexity of texts under a language model"),

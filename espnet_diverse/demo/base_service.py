@@ -6,16 +6,14 @@
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from contextlib import nullcontext
 from threading import Lock
 
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.decoding.predictor import Predictor
 from espnet_diverse.demo.controls import condition_controls, search_options
-from espnet_diverse.demo.limits import Limits
-from espnet_diverse.demo.live import LiveRecognition
 from espnet_diverse.demo.results import Results
-from espnet_diverse.errors import ConfigError
+from espnet_diverse.serve.limits import Limits
+from espnet_diverse.serve.live import LiveRecognition
 
 _TASK_NAMES = {"asr": "Speech recognition", "st": "Speech translation", "mt": "Text translation"}
 _NBEST = 5
@@ -86,22 +84,9 @@ class ModelService(ABC):
             return {"duration": 0.0, "found": [], "seconds": time.monotonic() - began, **answer}
 
     def heads(self, body: bytes, choices: Mapping[str, str]) -> dict:
-        """Plot attention heads on a result; see `Results.heads`. The model's modules keep their weights meanwhile."""
-        with self._lock, self.live.paused if self.live else nullcontext():
+        """Plot attention heads on a result; see `Results.heads`."""
+        with self._lock:
             return self.results.heads(choices)
-
-    def begin(self, body: bytes, choices: Mapping[str, str]) -> dict:
-        """Begin a recording that is transcribed while somebody speaks; see `LiveRecognition.begin`."""
-        return self._live().begin(choices)
-
-    def hear(self, body: bytes, choices: Mapping[str, str]) -> dict:
-        """Hear the next part of that recording; see `LiveRecognition.hear`."""
-        return self._live().hear(body, choices)
-
-    def _live(self) -> LiveRecognition:
-        if self.live is None:
-            raise ConfigError("this model does not transcribe while somebody speaks; send the whole recording")
-        return self.live
 
     def _description(self) -> str:
         conditions = condition_controls(self.search.conditions, self.search.task)

@@ -2,29 +2,25 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from io import BytesIO
 from pathlib import Path
 
-import numpy as np
 from numpy.typing import NDArray
 
-from espnet_diverse.audio.sources import open_audio
 from espnet_diverse.conditions import as_arguments, values_by_condition
 from espnet_diverse.data.characters import clean_text
 from espnet_diverse.decoding.condition_ids import completed
-from espnet_diverse.decoding.frame_times import frame_times
 from espnet_diverse.decoding.options import Options, text_task
-from espnet_diverse.decoding.predictor import Predictor
 from espnet_diverse.decoding.search.fusion import Fusion
 from espnet_diverse.demo.base_service import ModelService
-from espnet_diverse.demo.limits import Limits
-from espnet_diverse.demo.live import LiveRecognition, live_recognition
 from espnet_diverse.demo.results import DecodedSegment, Results
-from espnet_diverse.errors import DataError, UserError
+from espnet_diverse.errors import DataError
 from espnet_diverse.inference import Recognizer, Translation, Translator
 from espnet_diverse.packing.archive import unpacked
 from espnet_diverse.runs.tasks import read_config
-from espnet_diverse.transcription.alignment import check_ctc
+from espnet_diverse.serve.limits import Limits
+from espnet_diverse.serve.live import LiveRecognition, live_recognition
+from espnet_diverse.serve.samples import samples_of
+from espnet_diverse.transcription.alignment import has_word_times
 from espnet_diverse.transcription.result import Segment, Transcript
 from espnet_diverse.transcription.segmentation_options import SegmentationOptions
 
@@ -37,10 +33,10 @@ class SpeechService(ModelService):
     ):
         super().__init__(name, recognizer.search, results, limits)
         self.recognizer, self.live = recognizer, live
-        self.has_words = _has_words(recognizer.search)
+        self.has_words = has_word_times(recognizer.search)
 
     def _run(self, body: bytes, choices: Mapping[str, str], options: Options) -> dict:
-        samples = _samples(body, choices.get("name") or "the recording", self.limits.seconds, self.search.rate)
+        samples = samples_of(body, choices.get("name") or "the recording", self.limits.seconds, self.search.rate)
         transcript = self.recognizer.transcribe(
             samples, self.search.rate, word_timestamps=self.has_words, options=options, **_arguments(choices)
         )
@@ -122,29 +118,6 @@ def load_service(
 def _arguments(choices: Mapping[str, str]) -> dict[str, str]:
     """Arguments of `Recognizer.transcribe` and `Translator.translate` for the chosen conditions."""
     return as_arguments(values_by_condition(choices))
-
-
-def _has_words(search: Predictor) -> bool:
-    """Return whether the model can give word timestamps."""
-    try:
-        check_ctc(search.ctc)
-        frame_times(search.encoding.model, search.rate)
-    except UserError:
-        return False
-    return True
-
-
-def _samples(body: bytes, name: str, max_seconds: float, rate: int) -> NDArray:
-    """Samples (L,) float32 of a recording at `rate`."""
-    upload = BytesIO(body)
-    upload.name = name
-    with open_audio(upload, target_rate=rate, at_most=max_seconds + 1) as audio:
-        if audio.duration > max_seconds:
-            raise DataError(
-                f"{name} lasts {audio.duration:.1f} seconds; the limit is {max_seconds:g} seconds; cut it, or start "
-                "espnet-diverse demo with a larger --max_seconds"
-            )
-        return np.concatenate(list(audio.blocks()))
 
 
 def _kept_segment(samples: NDArray, rate: int, transcript: Transcript, index: int) -> DecodedSegment:

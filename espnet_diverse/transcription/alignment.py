@@ -18,8 +18,9 @@ import torch
 from torch import Tensor, nn
 from torchaudio.functional import TokenSpan, forced_align, merge_tokens
 
-from espnet_diverse.decoding.frame_times import FrameTimes
-from espnet_diverse.errors import ConfigError
+from espnet_diverse.decoding.frame_times import FrameTimes, frame_times
+from espnet_diverse.decoding.predictor import Predictor
+from espnet_diverse.errors import ConfigError, UserError
 from espnet_diverse.text.vocabulary import SPACE
 from espnet_diverse.transcription.cjk import CJK_LETTER
 from espnet_diverse.transcription.result import Word
@@ -41,6 +42,16 @@ def check_ctc(ctc: nn.Module | None) -> None:
         raise ConfigError(
             "word_timestamps is not possible: the model has no CTC over its output text alone; turn it off"
         )
+
+
+def has_word_times(search: Predictor) -> bool:
+    """Return whether the model of a search can give word times."""
+    try:
+        check_ctc(search.ctc)
+        frame_times(search.encoding.model, search.rate)
+    except UserError:
+        return False
+    return True
 
 
 def align(log_probs: Tensor, ids: Sequence[int]) -> list[TokenSpan] | None:

@@ -7,6 +7,7 @@ that cannot be read has no effect. No more than two windows of features are in m
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import batched, chain, islice
 from math import ceil
@@ -42,13 +43,16 @@ class Request:
         audio: The recording, as for `open_audio`.
         rate: The rate of samples in Hz, as for `open_audio`.
         conditions: Known values by condition, such as {"lang": "es", "domain": "talks"}.
-        on_progress: Called with the seconds of the recording that are done, and its length in seconds.
+        on_progress: Called with the seconds of the recording that are done, and its length in seconds. What it raises
+            becomes the result of the recording, and nothing more of it is decoded.
+        on_segments: Called with the next segments of the recording in the order of time, as soon as they are decoded.
     """
 
     audio: Source
     rate: int | None = None
     conditions: Mapping[str, str] = field(default_factory=dict)
     on_progress: Callable[[float, float], None] | None = field(default=None, compare=False)
+    on_segments: Callable[[Sequence[Segment]], None] | None = field(default=None, compare=False)
 
 
 class _Chunk(NamedTuple):
@@ -70,7 +74,8 @@ class _Chunk(NamedTuple):
 
 @dataclass
 class _Recording:
-    """The state of a recording; `waiting` counts chunks that were read and not yet decoded."""
+    """The state of a recording; `waiting` counts chunks that were read and not yet decoded, `told` segments of which
+    `on_segments` was told."""
 
     request: Request
     conditions: dict[str, str] = field(default_factory=dict)
@@ -81,6 +86,7 @@ class _Recording:
     duration: float = 0.0
     covered: float = 0.0
     waiting: int = 0
+    told: int = 0
     is_read: bool = False
     failure: Exception | None = None
 
@@ -88,11 +94,25 @@ class _Recording:
     def is_done(self) -> bool:
         return self.failure is not None or self.is_read and not self.waiting
 
+    @contextmanager
+    def keeping_faults(self) -> Iterator[None]:
+        """A block whose first exception is the result of the recording; it must not stop the others."""
+        try:
+            yield
+        except Exception as error:
+            self.failure = self.failure or error
+
     def report(self, covered: float = 0.0) -> None:
         """Add seconds that are done, and call `on_progress`."""
         self.covered = self.duration if self.is_done else self.covered + covered
         if self.request.on_progress is not None:
             self.request.on_progress(self.covered, self.duration)
+
+    def tell(self) -> None:
+        """Call `on_segments` with the segments that are new; those of later windows come later."""
+        if self.request.on_segments is not None:
+            self.request.on_segments(sorted(self.segments[self.told :], key=lambda segment: segment.start))
+        self.told = len(self.segments)
 
     def result(self) -> Transcript | Exception:
         if self.failure is not None:
@@ -284,13 +304,17 @@ class Transcription:
         """Decode chunks and add the results to their recordings."""
         size, frames = self.options.batch_size, self.search.batch_frames
         for batch in grouped(chunks, lambda chunk: len(chunk.features), size, frames):
+            if all(chunk.recording.failure is not None for chunk in batch):
+                continue
             for chunk, found in zip(batch, each_result(self._search_batch, batch), strict=True):
                 chunk.recording.waiting -= 1
-                try:
+                with chunk.recording.keeping_faults():
                     chunk.recording.segments.append(self._segment(chunk, found))
-                except Exception as error:
-                    chunk.recording.failure = error
-                chunk.recording.report(chunk.covered)
+                with chunk.recording.keeping_faults():
+                    chunk.recording.report(chunk.covered)
+        for recording in {id(chunk.recording): chunk.recording for chunk in chunks}.values():
+            with recording.keeping_faults():
+                recording.tell()
 
     def _search_batch(self, batch: Sequence[_Chunk]) -> list[Prediction]:
         conditions = [chunk.recording.indices for chunk in batch]

@@ -17,7 +17,8 @@ from espnet_diverse.decoding.directory.decode_dir import decode
 from espnet_diverse.decoding.espnet.espnet_search import load_search
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.decoding.predictor import load_predictor
-from espnet_diverse.errors import ConfigError, ModelError
+from espnet_diverse.decoding.search.fusion import Fusion
+from espnet_diverse.errors import ConfigError, DataError, ModelError
 from espnet_diverse.runs import checkpoint
 from espnet_diverse.scope import current
 
@@ -176,3 +177,16 @@ def test_a_model_of_ctc_alone_needs_no_option(tiny_run, tmp_path):
     audio = str(tiny_run.test_dir / "test-00.wav")
     (found,), (expected,) = (search.batch([search.read(audio)[0]], [{}]) for search in (ours, theirs))
     assert found[0].text == expected[0].text and found[0].score == pytest.approx(expected[0].score, abs=1e-4)
+
+
+def test_hotwords_of_a_call_are_those_of_a_file_and_leave_the_predictor_as_it_is(tiny_run, tmp_path):
+    options = Options(beam_size=4, minlenratio=-3, maxlenratio=-6)
+    (tmp_path / "words").write_text("dddd\ncb\n")
+    plain = load_predictor(tiny_run.model_dir, options=options)
+    of_file = load_predictor(tiny_run.model_dir, options=options, fusion=Fusion(hotwords=tmp_path / "words"))
+    frames, _ = plain.read(str(tiny_run.test_dir / "test-00.wav"))
+    before = plain.batch([frames], [{}])
+    found = plain.batch([frames], [{}], hotwords=plain.hotwords_of(["dddd", "cb"]))
+    assert found == of_file.batch([frames], [{}]) != before == plain.batch([frames], [{}])
+    with pytest.raises(DataError, match="the model's vocabulary lacks a character of 'dxd'"):
+        plain.hotwords_of(["d", "dxd"])

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from espnet_diverse.demo.limits import Limits
+from espnet_diverse.serve.limits import Limits
 
 LIMITS = Limits(seconds=2.0, megabytes=0.5, characters=60)
 LENGTHS = {"minlenratio": -3.0, "maxlenratio": -6.0}  # from three tokens to six

@@ -1,44 +1,39 @@
 """The page of a service in a headless Chromium whose microphone is a file."""
 
 import shutil
-import threading
 from contextlib import contextmanager
 from types import SimpleNamespace
 
-from espnet_diverse.demo.server import Server
+from serve.running import running
+
+from espnet_diverse.demo.routes import page
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
 DONE = "#go:not([disabled])"
 
 
 class Listening:
-    """A service that keeps what was sent to it: the bodies and choices of /run in `sent`, of /live/part in `heard`."""
+    """A service that keeps the bodies and choices that were sent to it, in `sent`."""
 
     def __init__(self, service):
-        self.service, self.sent, self.heard = service, [], []
-        self.about, self.heads, self.begin = service.about, service.heads, service.begin
+        self.service, self.sent = service, []
+        self.about, self.heads = service.about, service.heads
+
+    def __getattr__(self, name):
+        return getattr(self.service, name)
 
     def run(self, body, choices):
         self.sent.append((body, choices))
         return self.service.run(body, choices)
 
-    def hear(self, body, choices):
-        self.heard.append((body, choices))
-        return self.service.hear(body, choices)
-
 
 @contextmanager
 def serving(service):
-    """The server of a service; its service is `Listening`."""
-    with Server(0, service.limits) as server:
-        server.service = Listening(service)
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            thread.join()
+    """The server of the page of a service; its service is `Listening`."""
+    listening = Listening(service)
+    with running(page(listening)) as server:
+        server.service = listening
+        yield server
 
 
 @contextmanager
@@ -54,6 +49,14 @@ def launched(microphone):
         chromium.close()
 
 
+class Socket:
+    """A websocket of a page: its address, and the messages that the page has sent."""
+
+    def __init__(self, socket):
+        self.url, self.sent = socket.url, []
+        socket.on("framesent", lambda message: self.sent.append(message))
+
+
 @contextmanager
 def opening(browser):
     """A function that opens the page of a server, and gives it with what its console said and what it asked for."""
@@ -64,10 +67,11 @@ def opening(browser):
         contexts.append(context)
         page = context.new_page()
         page.set_default_timeout(60_000)
-        heard = SimpleNamespace(said=[], asked=[])
+        heard = SimpleNamespace(said=[], asked=[], sockets=[])
         page.on("console", lambda message: heard.said.append(message.text))
         page.on("pageerror", lambda error: heard.said.append(str(error)))
         page.on("request", lambda request: heard.asked.append(request))
+        page.on("websocket", lambda socket: heard.sockets.append(Socket(socket)))
         page.goto(server.url)
         page.wait_for_selector(DONE)
         return page, heard

@@ -3,7 +3,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 from espnet_diverse.demo.base_service import ModelService
-from espnet_diverse.demo.limits import Limits
+from espnet_diverse.serve.limits import Limits
 
 
 def test_what_the_page_is_told(speech, translation, tiny_run):

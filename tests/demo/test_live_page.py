@@ -7,8 +7,8 @@ from demo.pages import CHROMIUM, DONE, launched, opening, serving
 from references.streaming import RATE, tones
 
 from espnet_diverse.audio.resampling import resample
-from espnet_diverse.demo.limits import Limits
 from espnet_diverse.inference import StreamRecognizer
+from espnet_diverse.serve.limits import Limits
 from espnet_diverse.transcription.cjk import join_texts
 from espnet_diverse.transcription.segmentation_options import SegmentationOptions
 
@@ -21,7 +21,7 @@ ENERGY = SegmentationOptions("energy")
 def server(streaming_run):
     from espnet_diverse.demo.task_services import load_service
 
-    with serving(load_service(streaming_run, None, Limits(seconds=30.0), ENERGY)) as running:
+    with serving(load_service(streaming_run, None, Limits(seconds=30.0, streams=1), ENERGY)) as running:
         yield running
 
 
@@ -57,17 +57,16 @@ def recognised(model, pcm, rate):
 
 
 def test_text_comes_while_somebody_speaks_and_ends_as_that_of_the_stream(opened, server, streaming_run):
-    server.service.heard.clear()
     page, console = opened(server)
     record(page)
     page.wait_for_selector("#saying:not(:empty)")  # a partial text
     assert page.is_visible("#live") and page.get_attribute("#record", "aria-pressed") == "true"
     page.wait_for_selector("#said:not(:empty)")  # that of an utterance that has ended
     stop(page)
-    heard, (begun,) = server.service.heard, [one.url for one in console.asked if "/live/begin" in one.url]
-    assert [int(choices["part"]) for _, choices in heard] == list(range(len(heard))) and len(heard) > 2
-    assert [choices.get("last") for _, choices in heard if choices.get("last")] == ["1"]
-    pcm, rate = np.frombuffer(b"".join(body for body, _ in heard), "<i2"), int(begun.partition("rate=")[2])
+    (socket,) = console.sockets
+    *parts, end = socket.sent
+    assert end == "end" and len(parts) > 2
+    pcm, rate = np.frombuffer(b"".join(parts), "<i2"), int(socket.url.partition("rate=")[2])
     assert page.inner_text("#said") == recognised(streaming_run, pcm, rate) and page.inner_text("#saying") == ""
     assert np.abs(pcm).max() > 1000
 
@@ -80,8 +79,7 @@ def test_text_comes_while_somebody_speaks_and_ends_as_that_of_the_stream(opened,
 
 
 def test_a_recording_ends_at_the_limit(opened, server, monkeypatch):
-    for part in (server.service.service, server.service.service.live):
-        monkeypatch.setattr(part, "limits", Limits(seconds=2.0))
+    monkeypatch.setattr(server.service.service, "limits", Limits(seconds=2.0))
     page, console = opened(server)
     record(page)
     page.wait_for_selector("#record:not([aria-pressed])", timeout=20_000)
@@ -97,7 +95,7 @@ def test_a_double_click_begins_one_recording(opened, server):
     page.wait_for_selector("#record[aria-pressed=true]:not([disabled])")
     page.wait_for_selector("#saying:not(:empty)")
     stop(page)
-    assert sum("/live/begin" in one.url for one in console.asked) == 1
+    assert len(console.sockets) == 1
     assert page.inner_text("#error") == "" and console.said == []
 
 

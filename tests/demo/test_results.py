@@ -7,10 +7,10 @@ import torch
 
 from espnet_diverse.decoding.predictor import load_predictor
 from espnet_diverse.demo import results
-from espnet_diverse.demo.limits import Limits
 from espnet_diverse.demo.results import Results
 from espnet_diverse.demo.task_services import load_service
 from espnet_diverse.errors import ConfigError, DataError, ModelError
+from espnet_diverse.serve.limits import Limits
 from espnet_diverse.transcription.segmentation_options import SegmentationOptions
 
 

@@ -7,10 +7,10 @@ import soundfile
 from references.tones import tones
 
 from espnet_diverse.decoding.options import Options
-from espnet_diverse.demo.limits import Limits
 from espnet_diverse.demo.task_services import load_service
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.inference import Recognizer, Translator
+from espnet_diverse.serve.limits import Limits
 from espnet_diverse.transcription.segmentation_options import SegmentationOptions
 
 BEAM = {"beam_size": "4", "nbest": "3"}

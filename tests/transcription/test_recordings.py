@@ -197,6 +197,39 @@ def test_progress_goes_from_the_beginning_to_the_end(recognizer, twelve, index):
     assert sorted(steps) == pytest.approx(sorted(expected)) and len(steps) > 1
 
 
+def test_segments_come_as_they_are_decoded(recognizer, twelve):
+    told = {path: [] for path in twelve}
+    requests = [Request(path, on_segments=told[path].append) for path in twelve]
+    found = list(recognizer.transcribe_all(requests))
+    for path, transcript in zip(twelve, found, strict=True):
+        assert [one for segments in told[path] for one in segments] == list(transcript.segments)
+    assert max(map(len, told.values())) > 1  # of a recording that is longer than a window
+
+
+@pytest.mark.parametrize("given_up", [2, 7])
+def test_a_recording_that_is_given_up_costs_no_more_searches_and_changes_no_other(
+    recognizer, twelve, clean, given_up, monkeypatch
+):
+    class GivenUpError(Exception):
+        pass
+
+    def give_up(done, length):
+        if done:
+            raise GivenUpError
+
+    searched = []
+    find = recognizer.search.find
+    monkeypatch.setattr(recognizer.search, "find", lambda *a, **k: (searched.append(len(a[0])), find(*a, **k))[1])
+    list(recognizer.transcribe_all(map(Request, twelve)))
+    before = sum(searched)
+    searched.clear()
+    requests = [Request(path, on_progress=give_up if index == given_up else None) for index, path in enumerate(twelve)]
+    found = list(recognizer.transcribe_all(requests))
+    assert isinstance(found.pop(given_up), GivenUpError)
+    assert [repr(one) for one in found] == [one for index, one in enumerate(clean) if index != given_up]
+    assert sum(searched) < before if given_up == 7 else sum(searched) <= before
+
+
 def test_an_unknown_name_is_refused(recognizer, asked):
     with pytest.raises(DataError, match="--language xx: unknown language; this model knows: ar de"):
         recognizer(tones(1, seed=0), RATE, language="xx")

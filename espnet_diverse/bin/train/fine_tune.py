@@ -89,6 +89,8 @@ def _tokens(args: argparse.Namespace, config: dict) -> list[str]:
         make_vocabularies(config, own)
     if not (own / "tokens.yaml").is_file() and args.tokens_dir is None:
         kind = f"a vocabulary of type {config.get('token_type')}, with which this package does not train"
-        raise ConfigError(f"{args.model_dir}: has {kind}; make another with espnet-diverse tokens, and give --tokens_dir")
+        raise ConfigError(
+            f"{args.model_dir}: has {kind}; make another with espnet-diverse tokens, and give --tokens_dir"
+        )
     source = ["--src_tokens_dir", str(own / "src_tokens")] if (own / "src_tokens" / "tokens.yaml").is_file() else []
     return ["--tokens_dir", str(args.tokens_dir or own), *source]

@@ -4,6 +4,7 @@ Only browsers on this machine can reach the page. Requests are served one at a t
 """
 
 import argparse
+from contextlib import suppress
 
 from espnet_diverse.bin.options import options
 
@@ -26,24 +27,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until interrupted."""
-    from espnet_diverse.demo.limits import Limits
-    from espnet_diverse.demo.server import Server
+    from espnet_diverse.errors import optional_package
+
+    optional_package("uvicorn", "espnet-diverse demo", "demo")
+    from espnet_diverse.serve.application import Server
+    from espnet_diverse.serve.limits import Limits
     from espnet_diverse.transcription.segmentation_options import SegmentationOptions
 
     limits, segmentation = Limits(args.max_seconds, args.max_megabytes), SegmentationOptions(args.vad)
     how = {"device": args.device, "precision": args.precision, "compile": args.compile}
     how["fusion"] = options.fusion(args)
-    with Server(args.port, limits) as server:  # a port in use is reported before the model is loaded
+    with Server(args.port) as server:  # a port in use is reported before the model is loaded
+        from espnet_diverse.demo.routes import page
         from espnet_diverse.demo.task_services import load_service
 
-        server.service = load_service(args.model_dir, args.model_file, limits, segmentation, **how)
-        print(f"{server.url} serves {server.service.name}; press Ctrl+C to stop", flush=True)
+        service = load_service(args.model_dir, args.model_file, limits, segmentation, **how)
+        print(f"{server.url} serves {service.name}; press Ctrl+C to stop", flush=True)
         if args.open:
             import webbrowser
 
             webbrowser.open(server.url)
-        try:
-            server.serve_forever()
-        except KeyboardInterrupt:
-            return 0
+        with suppress(KeyboardInterrupt):
+            server.run(page(service))
     return 0

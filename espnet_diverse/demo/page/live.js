@@ -8,14 +8,14 @@ const MARGIN_SECONDS = 0.5;  // resampling makes the file a little longer, which
 /** Record from the microphone and send it while it is recorded.
  * @param seconds Maximum duration.
  * @param rate Sampling rate of the recorded file in Hz.
+ * @param choices Values of the page's controls by name.
  * @param tick Called every second with the seconds so far.
- * @param send Sends something to the server, as (path, choices, body), and returns the answer.
- * @param show Called with every answer.
+ * @param show Called with {text, partial}: the text of the utterances that have ended, and of the one that is spoken.
  * @param fail Called with an error of sending; the recording goes on without it.
  * @returns {Promise<{stop: function(), file: Promise<File>}>} A function that stops; and the recorded file, which is
- *   there when the last answer was shown.
+ *   there when the last text was shown.
  */
-export async function listen(seconds, rate, tick, send, show, fail) {
+export async function listen(seconds, rate, choices, tick, show, fail) {
   const stream = await navigator.mediaDevices.getUserMedia({audio: true});
   const context = new AudioContext();
   await context.audioWorklet.addModule("/microphone.js");
@@ -40,23 +40,42 @@ export async function listen(seconds, rate, tick, send, show, fail) {
     if (recorded.samples >= most) stop();
   };
   context.createMediaStreamSource(stream).connect(microphone);
-  const sent = sendAll(pieces, recorded, context.sampleRate, send, show).catch(fail);
+  const sent = sendAll(pieces, recorded, {...choices, rate: context.sampleRate}, show).catch(fail);
   return {stop, file: sent.then(() => whole(pieces, recorded, context.sampleRate, rate))};
 }
 
-/** Send all pieces in parts, one after the other; what is recorded while the server computes is the next part. */
-async function sendAll(pieces, recorded, rate, send, show) {
-  const {id} = await send("/live/begin", {rate}, "");
+/** Send all pieces by a websocket as they are recorded, until the server has sent the last text. */
+async function sendAll(pieces, recorded, choices, show) {
+  const socket = new WebSocket(`${location.origin.replace("http", "ws")}/live?${new URLSearchParams(choices)}`);
+  let opened = false;
+  let ended;  // "", or why there is no text
+  let text = "";
+  socket.onopen = () => { opened = true; };
+  socket.onclose = () => { ended ??= "The server does not answer. Check that espnet-diverse demo is still running."; };
+  socket.onmessage = ({data}) => {
+    const message = JSON.parse(data);
+    if (message.error) ended = message.error.message;
+    else if (message.type === "end") ended = "";
+    else if (message.type === "partial") show({text, partial: message.space + message.text});
+    else {
+      text += message.space + message.text;
+      show({text, partial: ""});
+    }
+  };
+  await until(() => opened || ended !== undefined);
   let pieceCount = 0;
   let samples = 0;
-  for (let part = 0, last = ""; !last; part++) {
-    await until(() => recorded.stopped || recorded.samples - samples >= PART_SECONDS * rate);
-    last = recorded.stopped ? "1" : "";
-    const next = pieces.slice(pieceCount);
+  for (let all = false; !all && ended === undefined;) {
+    await until(() => recorded.stopped || recorded.samples - samples >= PART_SECONDS * choices.rate || ended !== undefined);
+    all = recorded.stopped;
+    const part = new Blob(pieces.slice(pieceCount));
     pieceCount = pieces.length;
     samples = recorded.samples;
-    show(await send("/live/part", {id, part, last}, new Blob(next)));
+    socket.send(await part.arrayBuffer());
+    if (all) socket.send("end");
   }
+  await until(() => ended !== undefined);
+  if (ended) throw new Error(ended);
 }
 
 async function whole(pieces, recorded, from, rate) {

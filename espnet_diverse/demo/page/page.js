@@ -23,7 +23,7 @@ async function ask(path, choices, body) {
     throw new Error("The server does not answer. Check that espnet-diverse demo is still running.");
   }
   const content = await answer.json();
-  if (!answer.ok) throw new Error(content.error);
+  if (!answer.ok) throw new Error(content.error.message);
   return content;
 }
 
@@ -164,14 +164,13 @@ async function begin(tick) {
   at("live").hidden = true;
   if (!model.live) return record(model.limits.seconds, model.rate, tick);
   const conditions = Object.fromEntries(model.conditions.map(({argument}) => [argument, at("ask").elements[argument].value]));
-  const send = (path, choices, body) => ask(path, {...conditions, ...choices}, body);
   const fail = (problem) => {
     at("error").textContent = `${problem.message.replace(/\.$/, "")}. The recording is kept.`;
     at("live").hidden = !at("said").textContent;
   };
   showLive({text: "", partial: ""});
   at("live").hidden = false;
-  return listen(model.limits.seconds, model.rate, tick, send, showLive, fail);
+  return listen(model.limits.seconds, model.rate, conditions, tick, showLive, fail);
 }
 
 async function toggleRecording() {

@@ -147,7 +147,9 @@ def _known_rows(
         if name in expected and expected[name].shape[1:] == given[name].shape[1:]:
             filled[name] = expected[name].clone()
             filled[name][new] = given[name][old].to(filled[name])
-            logging.info("%s: rows of %d of %d tokens are those of the trained model", name, len(new), len(filled[name]))
+            logging.info(
+                "%s: rows of %d of %d tokens are those of the trained model", name, len(new), len(filled[name])
+            )
     return filled
 
 

@@ -1,9 +1,9 @@
-"""Limits of the page."""
+"""Limits of requests."""
 
 import pytest
 
-from espnet_diverse.demo.limits import Limits
 from espnet_diverse.errors import ConfigError
+from espnet_diverse.serve.limits import Limits
 
 
 @pytest.mark.parametrize("value", [0, -1, float("nan"), float("inf")])

@@ -1,5 +1,6 @@
 """Receiving bodies: slow ones, those that are too many, and clients that are still sending when they are refused."""
 
+import asyncio
 import json
 import select
 import socket
@@ -8,17 +9,19 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from demo.test_server import serving
+from demo.test_routes import serving
+from starlette.requests import Request
 
-from espnet_diverse.demo import uploads
-from espnet_diverse.demo.limits import Limits
+from espnet_diverse.serve import bodies
+from espnet_diverse.serve.limits import Limits
+from espnet_diverse.serve.refusals import RefusedError
 
 HEAD = "POST /run HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/octet-stream\r\nContent-Length: {}\r\n\r\n"
 
 
 def send(server, length: int, body: bytes, pause: float = 0.0, chunk: int = 1 << 20) -> tuple[int, dict]:
     """Status and answer of an upload of `body` under a Content-Length; OSError where the connection is reset."""
-    with socket.create_connection(("127.0.0.1", server.server_port), timeout=30) as connection:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=30) as connection:
         connection.sendall(HEAD.format(length).encode())
         for start in range(0, len(body), chunk):
             connection.sendall(body[start : start + chunk])
@@ -39,7 +42,7 @@ def server():
 def test_refused_uploads_get_their_answer_and_no_reset(server):
     for _ in range(5):
         status, answer = send(server, 8_000_000, bytes(8_000_000))
-        assert status == 413 and "the file has 8.0 MB; the limit is 2 MB" in answer["error"]
+        assert status == 413 and "the file has 8.0 MB; the limit is 2 MB" in answer["error"]["message"]
 
 
 def test_many_at_once_are_all_answered(server):
@@ -49,12 +52,12 @@ def test_many_at_once_are_all_answered(server):
         time.sleep(1)
         server.service.may.set()
         statuses = [answer.result()[0] for answer in answers]
-    assert set(statuses) == {200, 503} and statuses.count(200) >= 3
+    assert set(statuses) == {200, 429} and statuses.count(200) >= 3
     assert send(server, 3, b"abc") == (200, {"length": 3, "choices": {}})
 
 
 def test_slow_uploads_are_ended_and_keep_no_place_from_others(server, monkeypatch):
-    monkeypatch.setattr(uploads, "GRACE_SECONDS", 0.5)
+    monkeypatch.setattr(bodies, "GRACE_SECONDS", 0.5)
     results = []
     slow = [
         threading.Thread(target=lambda: results.append(send(server, 1000, b"x" * 3, pause=0.15, chunk=1)))
@@ -66,24 +69,32 @@ def test_slow_uploads_are_ended_and_keep_no_place_from_others(server, monkeypatc
     assert send(server, 3, b"abc")[0] == 200
     for thread in slow:
         thread.join(10)
-    assert [status for status, _ in results] == [408] * 10 and "the upload is too slow" in results[0][1]["error"]
+    assert [status for status, _ in results] == [408] * 10 and "the upload is too slow" in results[0][1]["error"][
+        "message"
+    ]
+
+
+def request(*chunks, length=None):
+    """A request whose body comes in these chunks."""
+    body = b"".join(chunks)
+    length = len(body) if length is None else length
+    left = list(chunks)
+
+    async def receive():
+        return {"type": "http.request", "body": left.pop(0), "more_body": bool(left)}
+
+    return Request({"type": "http", "headers": [(b"content-length", str(length).encode())]}, receive)
 
 
 def test_all_bodies_together_are_bounded_and_what_is_held_is_given_back():
-    held = uploads.Uploads(100)
-    one, two = socket.socketpair()
-    with one, two, one.makefile("rb") as file:
-        two.sendall(bytes(120))
-        with (
-            held.receive(one, file, 80) as body,
-            pytest.raises(uploads.RefusedError, match="too many uploads"),
-            held.receive(one, file, 40),
-        ):
-            pytest.fail("received")
-        assert len(body) == 80
-        two.sendall(bytes(100))
-        with held.receive(one, file, 100) as body:
+    async def check():
+        held = bodies.Bodies(Limits(megabytes=1e-4, all_megabytes=1e-4))  # 100 bytes
+        async with held.body(request(bytes(50), bytes(30))) as body:
+            assert len(body) == 80
+            with pytest.raises(RefusedError, match="too many uploads are on their way; try again later"):
+                async with held.body(request(bytes(20), bytes(20))):
+                    pytest.fail("received")
+        async with held.body(request(bytes(100))) as body:
             assert len(body) == 100
-        two.close()
-        with held.receive(one, file, 10) as body:
-            assert body is None
+
+    asyncio.run(check())

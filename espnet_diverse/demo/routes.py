@@ -1,0 +1,101 @@
+"""Paths of the page, and its application."""
+
+import asyncio
+from collections.abc import Mapping
+from http import HTTPStatus
+from importlib.resources import files
+from typing import Protocol
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route, WebSocketRoute
+from starlette.websockets import WebSocket
+
+from espnet_diverse.errors import ConfigError
+from espnet_diverse.serve.application import application, in_thread
+from espnet_diverse.serve.bodies import Bodies
+from espnet_diverse.serve.limits import Limits
+from espnet_diverse.serve.live import LiveRecognition, close_with
+from espnet_diverse.serve.refusals import RefusedError, busy
+
+BODY = "application/octet-stream"
+"""Content type of what the page sends; other origins could send it only with the consent of the server."""
+_SCRIPTS = ("page.js", "result.js", "recording.js", "live.js", "microphone.js")
+_STATIC = {
+    "/": ("index.html", "text/html"),
+    "/page.css": ("page.css", "text/css"),
+    **{f"/{name}": (name, "text/javascript") for name in _SCRIPTS},
+}
+
+
+class Service(Protocol):
+    """Interface of the service behind the page; `choices` are the values of its controls by name."""
+
+    limits: Limits
+    live: LiveRecognition | None
+
+    def about(self) -> dict:
+        """Describe the model and the choices."""
+
+    def run(self, body: bytes, choices: Mapping[str, str]) -> dict:
+        """Transcribe a recording, or translate a text."""
+
+    def heads(self, body: bytes, choices: Mapping[str, str]) -> dict:
+        """Plot the attention heads of a result."""
+
+
+def page(service: Service) -> Starlette:
+    """The application of the page."""
+    endpoints = _Page(service)
+    static = [Route(path, _file(name, kind)) for path, (name, kind) in _STATIC.items()]
+    return application(
+        [
+            *static,
+            Route("/about", endpoints.about),
+            Route("/run", endpoints.run, methods=["POST"]),
+            Route("/heads", endpoints.heads, methods=["POST"]),
+            WebSocketRoute("/live", endpoints.live),
+        ]
+    )
+
+
+def _file(name: str, kind: str):
+    content = files(__package__).joinpath("page", name).read_bytes()
+
+    async def endpoint(request: Request) -> Response:
+        return Response(content, media_type=kind)
+
+    return endpoint
+
+
+class _Page:
+    def __init__(self, service: Service):
+        self.service, self.bodies = service, Bodies(service.limits)
+        self._places = asyncio.Semaphore(service.limits.waiting)
+
+    async def about(self, request: Request) -> Response:
+        return JSONResponse(self.service.about())
+
+    async def run(self, request: Request) -> Response:
+        return await self._serve(request, self.service.run)
+
+    async def heads(self, request: Request) -> Response:
+        return await self._serve(request, self.service.heads)
+
+    async def live(self, websocket: WebSocket) -> None:
+        await websocket.accept()
+        if self.service.live is not None:
+            await self.service.live.serve(websocket, websocket.query_params)
+            return
+        what = "this model does not transcribe while somebody speaks; send the whole recording"
+        await close_with(websocket, ConfigError(what))
+
+    async def _serve(self, request: Request, serve) -> Response:
+        if request.headers.get("Content-Type") != BODY:
+            raise RefusedError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"the content type must be {BODY}")
+        async with self.bodies.body(request) as body:
+            if self._places.locked():
+                raise busy(f"{self.service.limits.waiting} requests are already waiting; try again later")
+            async with self._places:
+                return JSONResponse(await in_thread(serve, body, dict(request.query_params)))

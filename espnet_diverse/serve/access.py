@@ -1,0 +1,131 @@
+"""Who may send requests to a server, and what its answers tell a browser.
+
+A server without a key is for this machine alone. Pages of other hosts can still send requests to it from the same
+browser, so it answers only what this machine and a page of its own can send. The Host header must name this machine,
+which prevents DNS rebinding, and the Origin must be that host. A server with a key answers whoever has it; its own page
+is the only one that may be open in a browser. The page loads nothing from other hosts.
+"""
+
+import hmac
+import logging
+import time
+from contextlib import suppress
+from http import HTTPStatus
+
+import anyio
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from espnet_diverse.serve.refusals import RefusedError, error_response
+
+log = logging.getLogger(__name__)
+OPEN_TO_ALL = ("/health",)
+"""Paths that need no key: they tell nothing about models or callers."""
+_HOSTS = ("127.0.0.1", "localhost")  # with any port, because a tunnel may have another one
+_LINGER_SECONDS = 3.0
+_POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "connect-src 'self'",
+        "img-src data:",
+        "media-src blob:",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+    )
+)
+_HEADERS = {
+    "Content-Security-Policy": _POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cache-Control": "no-store",
+    "Server": "espnet-diverse",
+}
+
+
+class Access:
+    """An application that only those may use who are allowed to.
+
+    Args:
+        app: The application.
+        url: Address of the server, for messages.
+        key: What requests must show as bearer; None for this machine alone.
+    """
+
+    def __init__(self, app: ASGIApp, url: str, key: str | None = None):
+        self.app, self.url, self.key = app, url, key
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        began, status = time.monotonic(), 101
+        answer = _Answer(scope, receive, send)
+        try:
+            self._check(scope)
+        except RefusedError as error:
+            await error_response(error)(scope, answer.receive, answer.send)
+        else:
+            await self.app(scope, answer.receive, answer.send)
+        status = answer.status
+        client = (scope.get("client") or ("",))[0]
+        log.info("%s %s %s %s %.2f s", client, scope["type"], scope["path"], status, time.monotonic() - began)
+
+    def _check(self, scope: Scope) -> None:
+        """Refuse a request that is not from this machine or its own page, or has no key where one is needed.
+
+        Raises:
+            RefusedError: With the reason.
+        """
+        headers = Headers(scope=scope)
+        host, origin = headers.get("Host", ""), headers.get("Origin")
+        if self.key is None and host.partition(":")[0].lower() not in _HOSTS:
+            raise RefusedError(HTTPStatus.FORBIDDEN, f"host {host!r} is not this machine; open {self.url}")
+        own = [f"http://{host}"] if self.key is None else [f"http://{host}", f"https://{host}"]  # behind a proxy
+        if origin is not None and origin not in own:
+            raise RefusedError(HTTPStatus.FORBIDDEN, f"requests from {origin!r} are not served; open {self.url}")
+        if self.key is None or scope["path"] in OPEN_TO_ALL:
+            return
+        kind, _, given = headers.get("Authorization", "").partition(" ")
+        same = hmac.compare_digest(given.strip().encode(), self.key.encode())
+        if not same or kind.lower() != "bearer":
+            message = "the key is missing or wrong; send the header Authorization: Bearer KEY"
+            raise RefusedError(HTTPStatus.UNAUTHORIZED, message, "invalid_api_key")
+
+
+class _Answer:
+    """The answer to one request: with the headers of all answers, and complete for a client that still sends.
+
+    Closing a connection whose client is still sending would reset it, and lose the answer; what comes is therefore read
+    on for a moment.
+
+    Attributes:
+        status: Status of the answer.
+    """
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send):
+        self._receive, self._send, self.status = receive, send, 101
+        headers = Headers(scope=scope)
+        self._is_unread = headers.get("Content-Length", "0") != "0" or "Transfer-Encoding" in headers
+
+    async def receive(self) -> Message:
+        message = await self._receive()
+        if message["type"] == "http.disconnect" or not message.get("more_body", True):
+            self._is_unread = False
+        return message
+
+    async def send(self, message: Message) -> None:
+        if message["type"] in ("http.response.start", "websocket.http.response.start"):
+            self.status = message["status"]
+            headers = MutableHeaders(scope=message)
+            headers.update(_HEADERS)
+            if self._is_unread:
+                headers["Connection"] = "close"
+        if message["type"] == "http.response.body" and not message.get("more_body") and self._is_unread:
+            await self._send({**message, "more_body": True})
+            with suppress(TimeoutError), anyio.fail_after(_LINGER_SECONDS):
+                while self._is_unread:
+                    await self.receive()
+            message = {"type": "http.response.body", "body": b""}
+        await self._send(message)

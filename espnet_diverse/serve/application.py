@@ -1,0 +1,135 @@
+"""Applications of Starlette, and the server of one on one port.
+
+Nothing that is sent is written to disk under a name, and no path of the disk is served.
+"""
+
+import logging
+import socket
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Self
+
+import anyio.to_thread
+import uvicorn
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from espnet_diverse.errors import ConfigError, UserError
+from espnet_diverse.serve.access import Access
+from espnet_diverse.serve.refusals import RefusedError, handle_error, handle_http_error
+
+HOST = "127.0.0.1"
+KEY_VARIABLE = "ESPNET_DIVERSE_API_KEY"
+_CONNECTIONS = 1000
+_LAST_ANSWERS = 2  # seconds that answers get when the server ends; a long recording is not waited for
+_SILENT_SECONDS = 30.0  # of a connection that sends no request
+_MESSAGE_BYTES = 1 << 20  # of a websocket
+
+
+def application(routes: Sequence[BaseRoute]) -> Starlette:
+    """An application whose errors have OpenAI's form."""
+    handlers: dict = {
+        RefusedError: handle_error,
+        UserError: handle_error,
+        HTTPException: handle_http_error,
+        ClientDisconnect: _nobody,
+        Exception: handle_error,
+    }
+    return Starlette(routes=routes, exception_handlers=handlers)
+
+
+async def in_thread[Result](function: Callable[..., Result], *arguments: object) -> Result:
+    """Call a function in a thread; a server that ends does not wait for it."""
+    return await anyio.to_thread.run_sync(function, *arguments, abandon_on_cancel=True)
+
+
+async def _nobody(request: Request, error: Exception) -> Response:
+    return Response()  # which nobody reads
+
+
+class Server:
+    """The server of an application.
+
+    Args:
+        host: Address to listen on.
+        port: Port to listen on; 0 is any free port.
+        key: Key that requests must show; an address that is not of this machine alone needs one.
+
+    Attributes:
+        url: Address of the server.
+
+    Raises:
+        ConfigError: The port is out of range or in use, the address is not one of this machine, or there is no key.
+    """
+
+    def __init__(self, port: int, host: str = HOST, key: str | None = None):
+        if key is None and host not in (HOST, "localhost"):
+            raise ConfigError(
+                f"--host {host}: other machines would reach the server without a key; set the environment variable "
+                f"{KEY_VARIABLE}, or leave --host out"
+            )
+        self.key = key
+        try:
+            self._socket = socket.create_server((host, port), backlog=256)
+        except (OSError, OverflowError) as error:
+            reason = "a port is a number from 0 to 65535"
+            if isinstance(error, OSError):
+                reason = str(error.strerror).partition(" (")[0]
+            where = f"--port {port}" if host == HOST else f"--host {host} --port {port}"
+            raise ConfigError(f"{where}: {reason}; give another one, or 0 for any free port") from error
+        self.port = self._socket.getsockname()[1]
+        self.url = f"http://{host}:{self.port}/"
+        self._uvicorn: uvicorn.Server | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._socket.close()
+
+    def run(self, app: Starlette) -> None:
+        """Serve until Ctrl+C or `stop`."""
+        config = uvicorn.Config(
+            Access(app, self.url, self.key),
+            loop="asyncio",
+            http=_Protocol,
+            ws="websockets-sansio",
+            ws_max_size=_MESSAGE_BYTES,
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            limit_concurrency=_CONNECTIONS,
+            timeout_graceful_shutdown=_LAST_ANSWERS,
+        )
+        logging.getLogger("uvicorn.error").addFilter(_is_news)
+        self._uvicorn = uvicorn.Server(config)
+        self._uvicorn.run(sockets=[self._socket])
+
+    def stop(self) -> None:
+        """End `run`, which another thread has called."""
+        assert self._uvicorn is not None
+        self._uvicorn.should_exit = True
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Leave out the traceback of an error that `as_refusal` has logged."""
+    return not record.getMessage().startswith("Exception in ASGI application")
+
+
+class _Protocol(H11Protocol):
+    """uvicorn's protocol; a connection that sends no request is closed."""
+
+    def connection_made(self, transport) -> None:
+        super().connection_made(transport)
+        self.loop.call_later(_SILENT_SECONDS, self._close_if_silent)
+
+    def _close_if_silent(self) -> None:
+        waits = self.cycle is None and self in self.connections  # which a websocket has left
+        if waits and not self.transport.is_closing():
+            self.transport.close()

@@ -1,0 +1,130 @@
+"""Receiving the bodies of requests, with a limit on the memory of all requests together and a minimum rate.
+
+A form is parsed as it comes. Its file stays in memory: nothing that is sent is written to disk under a name.
+"""
+
+import asyncio
+import re
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from http import HTTPStatus
+from typing import NamedTuple
+
+from starlette.datastructures import UploadFile
+from starlette.formparsers import MultiPartException, MultiPartParser
+from starlette.requests import Request
+
+from espnet_diverse.serve.limits import Limits
+from espnet_diverse.serve.refusals import RefusedError, busy
+
+GRACE_SECONDS = 5.0
+LEAST_RATE = 20_000
+"""Bytes a second that an upload must reach on average, after `GRACE_SECONDS`."""
+_LENGTH = re.compile("[0-9]{1,15}")
+_FIELDS_BYTES = 100_000  # of a form beside its file
+_FIELDS = 50
+
+
+class Upload(NamedTuple):
+    """A file, its name, and the other fields of its form; a field may come several times."""
+
+    content: bytes
+    name: str
+    fields: list[tuple[str, str]]
+
+
+class _Form(MultiPartParser):
+    spool_max_size = 1 << 40  # files stay in memory; `Bodies` bounds their size
+
+
+class Bodies:
+    """Receives bodies. A slow upload holds only the bytes that have arrived, so it keeps no place from others.
+
+    Args:
+        limits: Limits of a request, and of all bodies together.
+    """
+
+    def __init__(self, limits: Limits):
+        self.limits, self._left = limits, max(limits.bytes, int(limits.all_megabytes * 1e6))
+
+    @asynccontextmanager
+    async def body(self, request: Request) -> AsyncIterator[bytes]:
+        """The body of a request, which is held until the block ends.
+
+        Raises:
+            RefusedError: The body has no valid length, is too large or too slow, or the bodies of all requests together
+                are too large.
+            ClientDisconnect: The client has disconnected.
+        """
+        with self._held() as take:
+            yield b"".join([chunk async for chunk in self._chunks(request, self.limits.bytes, take)])
+
+    @asynccontextmanager
+    async def upload(self, request: Request) -> AsyncIterator[Upload]:
+        """The form of a request, which is held until the block ends; it has one `file`.
+
+        Raises:
+            RefusedError: As of `body`, or the body is no form, or has no file or several.
+            ClientDisconnect: The client has disconnected.
+        """
+        kind = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        if kind != "multipart/form-data":
+            raise RefusedError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "the content type must be multipart/form-data")
+        with self._held() as take:
+            chunks = self._chunks(request, self.limits.bytes + _FIELDS_BYTES, take)
+            form = _Form(request.headers, chunks, max_files=1, max_fields=_FIELDS, max_part_size=_FIELDS_BYTES)
+            try:
+                parsed = await form.parse()
+            except (MultiPartException, KeyError) as error:  # a form without a boundary
+                what = str(getattr(error, "message", error)).rstrip(".")
+                raise RefusedError(
+                    HTTPStatus.BAD_REQUEST, f"the form cannot be read ({what}); send one file"
+                ) from error
+            fields, file = parsed.multi_items(), parsed.get("file")
+            if not isinstance(file, UploadFile):
+                raise RefusedError(HTTPStatus.BAD_REQUEST, "file is missing; send a recording", param="file")
+            content = await file.read()
+            await parsed.close()
+            texts = [(name, value) for name, value in fields if isinstance(value, str)]
+            yield Upload(content, file.filename or "the recording", texts)
+
+    @contextmanager
+    def _held(self) -> Iterator[Callable[[int], None]]:
+        """A block, and a function that takes bytes for it, which are given back at its end."""
+        taken = 0
+
+        def take(size: int) -> None:
+            nonlocal taken
+            if size > self._left:
+                raise busy("too many uploads are on their way; try again later")
+            self._left -= size
+            taken += size
+
+        try:
+            yield take
+        finally:
+            self._left += taken
+
+    async def _chunks(self, request: Request, most: int, take: Callable[[int], None]) -> AsyncGenerator[bytes, None]:
+        """The parts of a body as they come."""
+        length = request.headers.get("Content-Length", "")
+        if not _LENGTH.fullmatch(length):
+            raise RefusedError(HTTPStatus.LENGTH_REQUIRED, "the request has no valid Content-Length; send one")
+        if int(length) > most:
+            size, limit = int(length) / 1e6, self.limits.megabytes
+            message = f"the file has {size:.1f} MB; the limit is {limit:g} MB; cut it, or see --max_megabytes"
+            raise RefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, message)
+        began, received, stream = time.monotonic(), 0, request.stream()
+        while True:
+            left = GRACE_SECONDS + received / LEAST_RATE - (time.monotonic() - began)
+            try:
+                chunk = await asyncio.wait_for(anext(stream), max(0.0, left))
+            except StopAsyncIteration:
+                return
+            except TimeoutError as error:
+                slow = f"the upload is too slow; at least {LEAST_RATE // 1000} kB a second are expected"
+                raise RefusedError(HTTPStatus.REQUEST_TIMEOUT, slow) from error
+            received += len(chunk)
+            take(len(chunk))
+            yield chunk

@@ -1,0 +1,38 @@
+"""Limits of the requests to a server."""
+
+from dataclasses import dataclass
+from math import inf
+
+from espnet_diverse.option_checks import Options, number
+
+
+@dataclass(frozen=True)
+class Limits(Options):
+    """Limits of the requests to a server.
+
+    Attributes:
+        seconds: Maximum duration of a recording.
+        megabytes: Maximum size of an uploaded file in MB.
+        waiting: Maximum number of requests that wait for a model.
+        streams: Maximum number of recordings of a model that are transcribed while somebody speaks.
+        stream_seconds: Maximum duration of one of them.
+        characters: Maximum length of a text.
+        all_megabytes: Maximum size of all bodies together that are being received, which bounds their memory.
+        queued_seconds: Maximum duration of all recordings together that wait for a model, which bounds their memory.
+        idle_seconds: A recording that somebody speaks ends when nothing was sent for so long.
+    """
+
+    seconds: float = number(120.0, above=0, below=inf, key="max_seconds")  # JSON has no infinity
+    megabytes: float = number(20.0, above=0, below=inf, key="max_megabytes")
+    waiting: int = number(8, least=1, key="max_waiting")
+    streams: int = number(4, least=1, key="max_streams")
+    stream_seconds: float = number(4 * 3600.0, above=0, below=inf, key="max_stream_seconds")
+    characters: int = 5000
+    all_megabytes: float = 160.0
+    queued_seconds: float = 3600.0
+    idle_seconds: float = 10.0
+
+    @property
+    def bytes(self) -> int:
+        """Maximum size of an uploaded file in bytes."""
+        return int(self.megabytes * 1e6)

@@ -1,0 +1,164 @@
+"""Models by name, which are loaded when they are first asked for."""
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from http import HTTPStatus
+from pathlib import Path
+
+from espnet_diverse.decoding.options import MULTITASK, SEARCHED_TASKS, text_task
+from espnet_diverse.errors import UserError
+from espnet_diverse.inference import Recognizer
+from espnet_diverse.packing.archive import unpacked
+from espnet_diverse.runs.tasks import read_config
+from espnet_diverse.serve.application import in_thread
+from espnet_diverse.serve.batches import Batches, Kind
+from espnet_diverse.serve.limits import Limits
+from espnet_diverse.serve.live import LiveRecognition, live_recognition
+from espnet_diverse.serve.refusals import RefusedError, busy
+from espnet_diverse.transcription.recordings import Request, Transcription
+from espnet_diverse.transcription.result import Transcript
+from espnet_diverse.transcription.segmentation_options import SegmentationOptions
+
+
+class Model:
+    """A loaded model.
+
+    Args:
+        recognizer: The recognizer.
+        limits: Limits of its queue.
+        batch_size: Maximum number of recordings, and of their segments, that are searched together.
+        wait: Seconds that a recording waits for others.
+        live: Recognition while somebody speaks; None where the model needs whole recordings.
+
+    Attributes:
+        batches: The queue of recordings.
+        users: Number of requests that use the model and are not in the queue.
+    """
+
+    def __init__(
+        self, recognizer: Recognizer, limits: Limits, batch_size: int, wait: float, live: LiveRecognition | None = None
+    ):
+        self.recognizer, self.search, self.live = recognizer, recognizer.search, live
+        self.options = replace(self.search.options, batch_size=batch_size)
+        self.batches = Batches(self.transcribe, limits, batch_size, wait)
+        self.users = 0
+
+    @property
+    def transcribes(self) -> bool:
+        """Whether the model writes what was said in the same language."""
+        return self.search.task != "st"
+
+    @property
+    def translates(self) -> bool:
+        """Whether the model can translate."""
+        return self.search.task == "st" or self.search.task in MULTITASK and "tgtlang" in self.search.conditions.names
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request uses the model."""
+        return not self.users and self.batches.is_idle
+
+    def transcribe(self, requests: Sequence[Request], kind: Kind) -> Iterator[Transcript | Exception]:
+        """Transcribe recordings together; see `Batches`."""
+        hotwords = kind.hotwords or None
+        segmentation = self.recognizer.segmentation
+        return Transcription(self.search, segmentation, kind.word_timestamps, self.options, hotwords)(requests)
+
+
+class Models:
+    """Models by name; of those that are loaded, the one whose last use is longest ago is dropped for another.
+
+    Args:
+        names: Names of the models.
+        load: Loads the model of a name.
+        most: Maximum number of models that are loaded at a time.
+    """
+
+    def __init__(self, names: Sequence[str], load: Callable[[str], Model], most: int):
+        self.names, self.load, self.most = names, load, most
+        self._loaded: OrderedDict[str, Model] = OrderedDict()
+        self._lock = asyncio.Lock()
+
+    def check(self, name: str) -> None:
+        """Refuse a name that no model has.
+
+        Raises:
+            RefusedError: There is no such model.
+        """
+        if name not in self.names:
+            message = f"model {name!r} does not exist; known: {' '.join(self.names)}"
+            raise RefusedError(HTTPStatus.NOT_FOUND, message, "model_not_found", "model")
+
+    @asynccontextmanager
+    async def use(self, name: str) -> AsyncIterator[Model]:
+        """A block that uses a model; "" is the only one.
+
+        Raises:
+            RefusedError: There is no such model, it cannot be loaded, or all that are loaded are in use.
+        """
+        if not name and len(self.names) == 1:
+            name = self.names[0]
+        self.check(name)
+        model = self._loaded.get(name)
+        if model is None:
+            async with self._lock:
+                model = self._loaded.get(name) or await self._load(name)
+        self._loaded.move_to_end(name)
+        model.users += 1
+        try:
+            yield model
+        finally:
+            model.users -= 1
+
+    async def _load(self, name: str) -> Model:
+        if len(self._loaded) >= self.most:
+            oldest = next((other for other, model in self._loaded.items() if model.is_idle), None)
+            if oldest is None:
+                raise busy(f"model {name!r} is not loaded, and those that are loaded are in use; try again later")
+            self._loaded.pop(oldest).batches.close()
+        try:
+            model = await in_thread(self.load, name)
+        except UserError as error:  # which names paths of the server
+            logging.error("model %s: %s", name, error)
+            message = f"model {name!r} cannot be loaded; see the terminal of the server for details"
+            raise RefusedError(HTTPStatus.INTERNAL_SERVER_ERROR, message) from error
+        self._loaded[name] = model
+        return model
+
+
+def load_model(
+    folder: Path,
+    limits: Limits,
+    segmentation: SegmentationOptions,
+    batch_size: int,
+    wait: float,
+    device: str = "cpu",
+    precision: str = "float32",
+    compile: bool = False,
+) -> Model:
+    """Load a model of speech from its directory; other arguments are those of `Model` and `Recognizer`.
+
+    Raises:
+        ConfigError: An option is not possible with this model or on this machine.
+        ModelError: A file is missing or damaged, or the model reads text.
+    """
+    how = {"device": device, "precision": precision, "compile": compile}
+    recognizer = Recognizer(folder, segmentation=segmentation, **how)
+    live = live_recognition(recognizer.search, folder / "config.yaml", limits, segmentation)
+    return Model(recognizer, limits, batch_size, wait, live)
+
+
+def speech_model(path: Path) -> Path:
+    """The directory of a model that reads speech, which is unpacked and not loaded.
+
+    Raises:
+        ModelError: A file is missing or damaged, or the model does not read speech.
+    """
+    folder = unpacked(path)
+    config_file = folder / "config.yaml"
+    text_task(read_config(config_file), config_file, [task for task in SEARCHED_TASKS if task != "mt"])
+    return folder

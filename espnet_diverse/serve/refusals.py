@@ -1,0 +1,77 @@
+"""Answers to requests that are not served, in the form of OpenAI: {"error": {"message", "type", "param", "code"}}."""
+
+import logging
+from http import HTTPStatus
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from espnet_diverse.errors import UserError
+
+_RETRY_SECONDS = 1
+_TYPES = {
+    HTTPStatus.UNAUTHORIZED: "authentication_error",
+    HTTPStatus.FORBIDDEN: "permission_error",
+    HTTPStatus.TOO_MANY_REQUESTS: "rate_limit_error",
+    HTTPStatus.INTERNAL_SERVER_ERROR: "server_error",
+}
+
+
+class RefusedError(Exception):
+    """A request that is not served.
+
+    Args:
+        status: Status of the answer.
+        message: One line: what is wrong, and what to do.
+        code: OpenAI's code of the error, where it has one.
+        param: Name of the parameter that is wrong.
+    """
+
+    def __init__(self, status: HTTPStatus, message: str, code: str | None = None, param: str | None = None):
+        super().__init__(message)
+        self.status, self.code, self.param = status, code, param
+
+
+def busy(message: str) -> RefusedError:
+    """The refusal of a request that may come again later."""
+    return RefusedError(HTTPStatus.TOO_MANY_REQUESTS, message, "rate_limit_exceeded")
+
+
+def as_refusal(error: Exception) -> RefusedError:
+    """The refusal that an error leads to; one that nobody but the owner of the server can mend is logged."""
+    if isinstance(error, RefusedError):
+        return error
+    if isinstance(error, UserError):
+        return RefusedError(HTTPStatus.BAD_REQUEST, str(error), param=getattr(error, "name", None))
+    logging.error("a request failed", exc_info=error)
+    message = f"the model failed ({type(error).__name__}); see the terminal of the server for details"
+    return RefusedError(HTTPStatus.INTERNAL_SERVER_ERROR, message)
+
+
+def error_body(error: RefusedError) -> dict:
+    """The error in OpenAI's form."""
+    kind = _TYPES.get(error.status, "invalid_request_error")
+    return {"error": {"message": str(error), "type": kind, "param": error.param, "code": error.code}}
+
+
+def error_response(error: RefusedError) -> Response:
+    """The answer to a request that is not served."""
+    headers = {}
+    if error.status == HTTPStatus.TOO_MANY_REQUESTS:
+        headers["Retry-After"] = str(_RETRY_SECONDS)
+    if error.status == HTTPStatus.UNAUTHORIZED:
+        headers["WWW-Authenticate"] = "Bearer"
+    return JSONResponse(error_body(error), error.status, headers)
+
+
+async def handle_error(request: Request, error: Exception) -> Response:
+    """Starlette's handler of errors of ours."""
+    return error_response(as_refusal(error))
+
+
+async def handle_http_error(request: Request, error: Exception) -> Response:
+    """Starlette's handler of its own errors: a path that is not there, or a method that it does not take."""
+    assert isinstance(error, HTTPException)
+    message = f"{request.method} {request.url.path}: {error.detail.lower()}"
+    return error_response(RefusedError(HTTPStatus(error.status_code), message))

@@ -1,0 +1,256 @@
+"""OpenAI's protocol: transcriptions, translations and models; and a websocket for what somebody speaks."""
+
+import asyncio
+import re
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route, WebSocketRoute
+from starlette.websockets import WebSocket
+
+from espnet_diverse.conditions import base_language, values_by_condition
+from espnet_diverse.errors import ConfigError
+from espnet_diverse.option_checks import Options, choice, conflict, flag, listed, must_be, number, read
+from espnet_diverse.serve.answers import RESPONSE_FORMATS, answer, delta, event
+from espnet_diverse.serve.application import application, in_thread
+from espnet_diverse.serve.batches import Job, Kind
+from espnet_diverse.serve.bodies import Bodies, Upload
+from espnet_diverse.serve.limits import Limits
+from espnet_diverse.serve.live import close_with
+from espnet_diverse.serve.models import Model, Models
+from espnet_diverse.serve.refusals import RefusedError, as_refusal, error_body
+from espnet_diverse.serve.samples import samples_of
+from espnet_diverse.transcription import recordings
+from espnet_diverse.transcription.result import Segment, Transcript
+
+_DECODING = 4  # recordings at a time: converters are processes
+_PHRASES = re.compile("[,;\n]")
+_ENGLISH = ("en", "eng")
+_GRANULARITIES = "timestamp_granularities"
+
+
+@dataclass(frozen=True)
+class Asked(Options):
+    """Fields of a request for a transcription or a translation, beside its file.
+
+    Attributes:
+        model: Name of the model; may be left out where there is one.
+        language: Spoken language.
+        target_language: Language of a translation; English where the model knows several.
+        domain: Domain of the recording.
+        prompt: Hotwords, between commas or line ends.
+        response_format: Form of the answer.
+        temperature: Without effect: the search does not sample.
+        timestamp_granularities: What gets times in verbose_json; words also in srt and vtt.
+        stream: Whether the text comes in parts, as server-sent events.
+    """
+
+    model: str = ""
+    language: str = ""
+    target_language: str = ""
+    domain: str = ""
+    prompt: str = ""
+    response_format: str = choice(*RESPONSE_FORMATS)
+    temperature: float = number(0.0, least=0, most=1)
+    timestamp_granularities: tuple[str, ...] = listed(("segment",), choice("segment", "word"))
+    stream: bool = flag(False)
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.stream and self.response_format not in ("json", "text"):
+            raise conflict(self, "response_format", "stream; set json")
+        if self.has_words and self.response_format in ("json", "text"):
+            raise conflict(self, "response_format", f"{_GRANULARITIES} word; set verbose_json")
+
+    @classmethod
+    def of(cls, form: list[tuple[str, str]], most_characters: int) -> "Asked":
+        """Read the fields of a form.
+
+        Raises:
+            OptionError: A field is unknown or has a value that is not allowed.
+        """
+        given: dict[str, object] = {}
+        for name, text in form:
+            name = name.removesuffix("[]")
+            if name == _GRANULARITIES:
+                given[name] = (*given.get(name, ()), text)
+            elif name == "temperature":
+                given[name] = _number(name, text)
+            elif name == "stream":
+                given[name] = {"true": True, "false": False}.get(text.lower(), text)
+            elif len(text) > most_characters:
+                raise must_be(name, f"a text of at most {most_characters} characters", f"{len(text)} characters")
+            else:
+                given[name] = text
+        return read(cls, given, "a request")
+
+    @property
+    def has_words(self) -> bool:
+        """Whether words get times."""
+        return "word" in self.timestamp_granularities
+
+    @property
+    def kind(self) -> Kind:
+        """Which other requests this one may be searched with."""
+        phrases = (phrase.strip() for phrase in _PHRASES.split(self.prompt))
+        return Kind(self.has_words, tuple(filter(None, phrases)))
+
+
+def api(models: Models, limits: Limits) -> Starlette:
+    """The application of OpenAI's protocol.
+
+    Args:
+        models: The models.
+        limits: Limits of the requests.
+    """
+    endpoints = _Endpoints(models, limits)
+    return application(
+        [
+            Route("/health", endpoints.health),
+            Route("/v1/models", endpoints.models),
+            Route("/v1/models/{name}", endpoints.model),
+            Route("/v1/audio/transcriptions", endpoints.transcribe, methods=["POST"]),
+            Route("/v1/audio/translations", endpoints.translate, methods=["POST"]),
+            WebSocketRoute("/v1/audio/stream", endpoints.listen),
+        ]
+    )
+
+
+class _Endpoints:
+    def __init__(self, models: Models, limits: Limits):
+        self._models, self._limits, self._bodies = models, limits, Bodies(limits)
+        self._decoding = asyncio.Semaphore(_DECODING)
+        self._started = int(time.time())
+
+    async def health(self, request: Request) -> Response:
+        return JSONResponse({"status": "ok"})
+
+    async def models(self, request: Request) -> Response:
+        return JSONResponse({"object": "list", "data": [self._describe(name) for name in self._models.names]})
+
+    async def model(self, request: Request) -> Response:
+        self._models.check(name := request.path_params["name"])
+        return JSONResponse(self._describe(name))
+
+    async def transcribe(self, request: Request) -> Response:
+        return await self._serve(request, translates=False)
+
+    async def translate(self, request: Request) -> Response:
+        return await self._serve(request, translates=True)
+
+    async def listen(self, websocket: WebSocket) -> None:
+        await websocket.accept()
+        choices = websocket.query_params
+        try:
+            async with self._models.use(choices.get("model", "")) as model:
+                if model.live is None:
+                    raise ConfigError("this model does not transcribe while somebody speaks; send a whole recording")
+                await model.live.serve(websocket, choices)
+        except (RefusedError, ConfigError) as error:
+            await close_with(websocket, error)
+
+    def _describe(self, name: str) -> dict:
+        return {"id": name, "object": "model", "created": self._started, "owned_by": "espnet_diverse"}
+
+    async def _serve(self, request: Request, translates: bool) -> Response:
+        async with self._bodies.upload(request) as upload:
+            asked = Asked.of(upload.fields, self._limits.characters)
+            async with self._models.use(asked.model) as model:
+                conditions = _conditions(model, asked, translates)
+                work = await self._work(upload, model, asked, conditions)
+        if asked.stream:
+            return StreamingResponse(work.events(), media_type="text/event-stream")
+        transcript = await work.transcript(request)
+        language = conditions.get("tgtlang") if translates else transcript.language or asked.language or None
+        verbose = {"task": "translate" if translates else "transcribe", "language": language}
+        ids = model.search.tokens.indices
+        return answer(transcript, asked.response_format, asked.timestamp_granularities, verbose, ids)
+
+    async def _work(self, upload: Upload, model: Model, asked: Asked, conditions: dict[str, str]) -> "_Work":
+        """Decode a recording, and put it into the queue of its model."""
+        rate, longest = model.search.rate, self._limits.seconds
+        async with self._decoding:
+            samples = await in_thread(samples_of, upload.content, upload.name, longest, rate)
+        work = _Work(model, recordings.Request(samples, rate, conditions), asked.kind, len(samples) / rate)
+        model.batches.submit(work.job)
+        return work
+
+
+class _Work:
+    """A recording in the queue of a model, as the request that waits for it sees it."""
+
+    def __init__(self, model: Model, request: recordings.Request, kind: Kind, seconds: float):
+        self._batches, self._loop = model.batches, asyncio.get_running_loop()
+        self._parts: asyncio.Queue[Sequence[Segment] | None] = asyncio.Queue()
+        self.job = Job(replace(request, on_segments=self._put), kind, seconds)
+        self.job.result.add_done_callback(lambda _: self._put(None))
+
+    async def transcript(self, request: Request) -> Transcript:
+        """The transcript.
+
+        Raises:
+            ClientDisconnect: The client has gone, and the recording has left the queue.
+            What the search raises.
+        """
+        found = asyncio.wrap_future(self.job.result)
+        gone = asyncio.ensure_future(request.receive())  # after the body, this is the end of the connection
+        try:
+            await asyncio.wait((found, gone), return_when=asyncio.FIRST_COMPLETED)
+            if not found.done():
+                raise ClientDisconnect
+            return found.result()
+        finally:
+            gone.cancel()
+            found.cancel()
+            self._batches.give_up(self.job)
+
+    async def events(self) -> AsyncIterator[str]:
+        """Server-sent events of the text as it comes."""
+        text = ""
+        try:
+            while (segments := await self._parts.get()) is not None:
+                if new := delta(text, segments):
+                    text += new
+                    yield event({"type": "transcript.text.delta", "delta": new})
+            yield event({"type": "transcript.text.done", "text": self.job.result.result().text})
+        except Exception as error:  # of any kind: the status was sent before
+            yield event(error_body(as_refusal(error)))
+        finally:
+            self._batches.give_up(self.job)
+
+    def _put(self, segments: Sequence[Segment] | None) -> None:
+        with suppress(RuntimeError):  # the server has ended
+            self._loop.call_soon_threadsafe(self._parts.put_nowait, segments)
+
+
+def _conditions(model: Model, asked: Asked, translates: bool) -> dict[str, str]:
+    """The conditions of a recording by name; one that the model does not depend on has no effect.
+
+    Raises:
+        ConfigError: The model does not do what is asked for.
+    """
+    if translates and not model.translates:
+        raise ConfigError("this model does not translate; POST the recording to /v1/audio/transcriptions")
+    if not translates and not model.transcribes:
+        raise ConfigError("this model translates; POST the recording to /v1/audio/translations")
+    known = model.search.conditions.names
+    target = asked.target_language
+    if translates and not target:
+        targets = known.get("tgtlang", ())
+        target = next((name for name in targets if base_language(name) in _ENGLISH), "")
+    given = {"language": asked.language, "target_language": target if translates else "", "domain": asked.domain}
+    values = values_by_condition(given)
+    same = {"lang", "tgtlang"} if not translates and known.keys() & {"lang", "tgtlang"} else set()
+    return {condition: value for condition, value in values.items() if condition in known.keys() | same}
+
+
+def _number(name: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError as error:
+        raise must_be(name, "a number", text) from error

@@ -1,0 +1,72 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+
+import pytest
+
+from espnet_diverse.bin.main import main
+from espnet_diverse.serve.application import KEY_VARIABLE
+
+
+def test_help_answers_at_once():
+    code = "import sys; from espnet_diverse.bin.main import command_parser; command_parser('serve'); "
+    code += "print({'torch', 'numpy', 'espnet2', 'starlette', 'uvicorn'} & set(sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"
+
+
+def test_it_serves_until_interrupted(tiny_run, tmp_path):
+    # A shell that runs the tests in the background has its children ignore Ctrl+C.
+    code = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    code += "from espnet_diverse.bin.main import main; sys.exit(main(sys.argv[1:]))"
+    options = ["--model", f"tones={tiny_run.model_dir}", "--host", "0.0.0.0", "--port", "0", "--vad", "energy"]
+    command = [sys.executable, "-c", code, "serve", *options]
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, **streams, cwd=tmp_path, env=os.environ | {KEY_VARIABLE: "secret"}) as process:
+        try:
+            line = process.stdout.readline()
+            url = line.split()[0]
+            assert line == f"{url} serves tones; press Ctrl+C to stop\n" and url.startswith("http://0.0.0.0:")
+            with pytest.raises(urllib.error.HTTPError, match="401"):
+                urllib.request.urlopen(f"{url}v1/models", timeout=60)
+            asked = urllib.request.Request(f"{url}v1/models", headers={"Authorization": "Bearer secret"})
+            with urllib.request.urlopen(asked, timeout=60) as answer:
+                assert [one["id"] for one in json.load(answer)["data"]] == ["tones"]
+            process.send_signal(signal.SIGINT)
+            assert process.wait(60) == 0
+        finally:
+            process.kill()
+        log = process.stderr.read()
+    assert "Traceback" not in log and "http /v1/models 401" in log and "http /v1/models 200" in log
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--model", "exp/sdma"], "--model exp/sdma: must be NAME=MODEL, such as mine=exp/sdma"),
+        (["--model", "a=b", "--model", "a=c"], "--model a=c: the name a is given twice"),
+        (
+            ["--model", "a=b", "--host", "0.0.0.0"],
+            "--host 0.0.0.0: other machines would reach the server without a key",
+        ),
+        (["--model", "a=b", "--max_waiting", "0"], "max_waiting must be at least 1, but is 0"),
+        (["--model", "a=b", "--max_models", "0"], "max_models must be at least 1, but is 0"),
+        (["--model", "a=b", "--batch_size", "0"], "batch_size must be at least 1, but is 0"),
+        (["--model", "a=b", "--max_wait_ms", "nan"], "max_wait_ms must be a number, but is nan"),
+        (["--model", "a=no_such_folder", "--port", "0"], "no_such_folder"),
+    ],
+)
+def test_what_cannot_be_served(options, message, monkeypatch, capsys):
+    monkeypatch.delenv(KEY_VARIABLE, raising=False)
+    assert main(["serve", *options]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("espnet-diverse serve: error: ") and message in said and said.count("\n") == 1
+
+
+def test_text_models_are_refused_at_the_start(tiny_translation, capsys):
+    assert main(["serve", "--model", f"mt={tiny_translation.model_dir}", "--port", "0"]) == 1
+    assert "a model of task mt is not possible here; known: asr st s2t s2t_ctc" in capsys.readouterr().err

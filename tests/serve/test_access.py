@@ -1,0 +1,89 @@
+"""Who is served, and what the log says of it. What browsers are told is tested with the page, in test_routes.py."""
+
+import logging
+
+import httpx
+import openai
+import pytest
+from serve.conftest import client_of
+from serve.running import running
+from serve.test_transcriptions import wav
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
+
+from espnet_diverse.serve.limits import Limits
+from espnet_diverse.serve.models import Models
+from espnet_diverse.serve.transcriptions import api
+
+KEY = "a long secret"
+
+
+@pytest.fixture(scope="module")
+def closed(load):
+    """A server of one model that needs a key."""
+    limits = Limits()
+    with running(api(Models(["tones"], load, 1), limits), key=KEY) as server:
+        yield server
+
+
+def get(server, path, **headers):
+    return httpx.get(f"{server.url}{path}", headers=headers)
+
+
+def test_a_key_is_needed_where_there_is_one(closed):
+    with client_of(closed, KEY) as client:
+        assert [one.id for one in client.models.list()] == ["tones"]
+        assert client.audio.transcriptions.create(file=wav(0.75), model="").text
+    for key in (b"none", KEY[:-1].encode(), KEY.encode() + b"x", b"x" * 10_000, "é".encode()):
+        assert get(closed, "v1/models", Authorization=b"Bearer " + key).status_code == 401
+    assert get(closed, "v1/models", Authorization=f"Basic {KEY}").status_code == 401
+    refused = get(closed, "v1/models")
+    assert refused.status_code == 401 and refused.headers["WWW-Authenticate"] == "Bearer"
+    said = {"message": "the key is missing or wrong; send the header Authorization: Bearer KEY", "param": None}
+    assert refused.json()["error"] == {**said, "type": "authentication_error", "code": "invalid_api_key"}
+    with client_of(closed, "wrong") as client, pytest.raises(openai.AuthenticationError):
+        client.audio.transcriptions.create(file=wav(0.75), model="tones")
+
+
+def test_health_needs_no_key_and_tells_nothing(closed):
+    assert get(closed, "health").json() == {"status": "ok"}
+
+
+def test_a_key_serves_other_hosts_and_their_own_page_alone(closed):
+    own = {"Authorization": f"Bearer {KEY}", "Host": "speech.example"}
+    assert get(closed, "v1/models", **own).status_code == 200
+    assert get(closed, "v1/models", **own, Origin="https://speech.example").status_code == 200
+    assert get(closed, "v1/models", **own, Origin="https://evil.example").status_code == 403
+
+
+def test_a_websocket_needs_the_key_too(closed):
+    url = f"ws://127.0.0.1:{closed.port}/v1/audio/stream"
+    with pytest.raises(InvalidStatus) as caught:
+        connect(url)
+    assert caught.value.response.status_code == 401
+    with connect(url, additional_headers={"Authorization": f"Bearer {KEY}"}) as socket:
+        assert "this model does not transcribe while somebody speaks" in socket.recv(60)
+
+
+def test_without_a_key_this_machine_alone_is_served(served):
+    assert get(served.server, "v1/models").status_code == 200
+    for headers in ({"Host": "speech.example"}, {"Origin": "http://evil.example"}):
+        answer = get(served.server, "v1/models", **headers)
+        assert answer.status_code == 403 and answer.json()["error"]["type"] == "permission_error"
+
+
+@pytest.mark.parametrize("path", ["etc/passwd", "../../etc/passwd", "%2e%2e/%2e%2e/etc/passwd", "v1/files", "page.js"])
+def test_no_file_is_served(served, path):
+    answer = get(served.server, path)
+    assert answer.status_code == 404 and answer.json()["error"]["message"].endswith(": not found")
+
+
+def test_the_log_has_no_texts_and_no_names(served, caplog):
+    with caplog.at_level(logging.DEBUG):
+        text = served.client.audio.transcriptions.create(
+            file=("my secret.wav", wav(0.75).getvalue()), model="tones", prompt="dcdc"
+        ).text
+        get(served.server, "v1/models?token=hidden")
+    ours = "".join(f"{record.getMessage()}\n" for record in caplog.records if record.name.startswith("espnet_diverse"))
+    assert "http /v1/audio/transcriptions 200" in ours and "http /v1/models 200" in ours
+    assert text and not any(each in ours for each in (text, "secret", "dcdc", "hidden"))

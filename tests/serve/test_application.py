@@ -1,0 +1,66 @@
+import logging
+import socket
+import threading
+import time
+
+import pytest
+from demo.test_routes import ask, serving
+
+from espnet_diverse.errors import ConfigError
+from espnet_diverse.serve import application
+from espnet_diverse.serve.application import Server
+from espnet_diverse.serve.limits import Limits
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_the_end_waits_for_answers_but_not_for_ever(monkeypatch, ends):
+    monkeypatch.setattr(application, "_LAST_ANSWERS", 20 if ends else 1)
+    answers = []
+    with serving(Limits()) as server:
+        service = server.service
+        service.may.clear()
+
+        def wait():
+            try:
+                answers.append(ask(server, "POST", "/run", b"x")[0])
+            except OSError as error:
+                answers.append(type(error))
+
+        asking = threading.Thread(target=wait)
+        asking.start()
+        assert service.begun.acquire(timeout=20)
+        began = time.monotonic()
+        if ends:
+            threading.Timer(0.5, service.may.set).start()
+        server.stop()
+        asking.join(10)
+        assert not asking.is_alive() and time.monotonic() - began < 5
+    assert (answers == [200]) == ends
+
+
+def test_ports_that_cannot_be_had():
+    with Server(0) as server:
+        used = rf"--port {server.port}: Address already in use; give another one, or 0 for any"
+        with pytest.raises(ConfigError, match=used):
+            Server(server.port)
+    with pytest.raises(ConfigError, match=r"--port 99999: a port is a number from 0 to 65535; give another one"):
+        Server(99999)
+
+
+def test_an_address_that_others_reach_needs_a_key():
+    said = "--host 0.0.0.0: other machines would reach .* variable ESPNET_DIVERSE_API_KEY, or leave --host out"
+    with pytest.raises(ConfigError, match=said):
+        Server(0, "0.0.0.0")
+    with Server(0, "0.0.0.0", "secret") as server:
+        assert server.url == f"http://0.0.0.0:{server.port}/"
+    with pytest.raises(ConfigError, match=r"--host 192.0.2.1 --port 0: Cannot assign requested address; give another"):
+        Server(0, "192.0.2.1", "secret")
+
+
+def test_a_connection_that_sends_nothing_is_closed(monkeypatch, caplog):
+    monkeypatch.setattr(application, "_SILENT_SECONDS", 0.2)
+    with serving(Limits()) as server, caplog.at_level(logging.WARNING):
+        with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+            assert connection.recv(1) == b""
+        assert ask(server, "GET", "/about")[0] == 200
+    assert caplog.text == ""

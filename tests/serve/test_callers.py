@@ -1,0 +1,109 @@
+"""Many callers at once: they share batches, get the answers of single requests, and leave no memory behind."""
+
+import resource
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import pytest
+from serve.conftest import LIMITS, client_of
+from serve.running import running
+from serve.test_transcriptions import wav
+
+from espnet_diverse.serve.limits import Limits
+from espnet_diverse.serve.models import Models
+from espnet_diverse.serve.transcriptions import api
+
+
+def asked(index):
+    """What caller `index` asks for: recordings of several lengths, some with times, hotwords or as a stream."""
+    fields = {"file": ("a.wav", wav(0.5 + 0.25 * (index % 7), index).getvalue()), "model": "tones"}
+    if index % 4 == 1:
+        fields |= {"response_format": "verbose_json", "timestamp_granularities": ["word", "segment"]}
+    if index % 8 == 2:
+        fields["prompt"] = "dddd"
+    return fields
+
+
+def content(found):
+    """Text and times of an answer; scores differ in their last digits with the batch."""
+    times = [(one.text, one.start, one.end) for one in getattr(found, "segments", [])]
+    return found.text, times, [(one.word, one.start, one.end) for one in getattr(found, "words", [])]
+
+
+def test_callers_share_batches_and_get_the_answers_of_single_requests(served, monkeypatch):
+    create = served.client.audio.transcriptions.create
+    alone = [content(create(**asked(index))) for index in range(24)]
+    sizes = []
+    batches = served.models._loaded["tones"].batches
+    transcribe = batches.transcribe
+    monkeypatch.setattr(batches, "transcribe", lambda jobs, kind: (sizes.append(len(jobs)), transcribe(jobs, kind))[1])
+    with ThreadPoolExecutor(24) as pool:
+        together = list(pool.map(lambda index: content(create(**asked(index))), range(24)))
+    assert together == alone and len(set(map(str, alone))) > 8
+    assert sum(sizes) == 24 and max(sizes) > 4
+
+
+def test_two_hundred_at_once_are_answered_or_told_to_come_again(load):
+    limits = Limits(waiting=40)
+    body = wav(0.5).getvalue()
+
+    def call(client):
+        answer = client.post("/v1/audio/transcriptions", files={"file": ("a.wav", body)})
+        return answer.status_code, answer.json().get("text"), answer.headers.get("Retry-After")
+
+    with running(api(Models(["tones"], lambda name: load(name, limits), 1), limits)) as server:
+        limit = httpx.Limits(max_connections=200)
+        with httpx.Client(base_url=server.url, limits=limit, timeout=120) as client:
+            expected = call(client)
+            with ThreadPoolExecutor(200) as pool:
+                found = Counter(pool.map(lambda _: call(client), range(200)))
+            assert expected[0] == 200 and call(client) == expected
+    assert set(found) <= {expected, (429, None, "1")} and found[expected] >= 40
+    assert sum(found.values()) == 200
+
+
+def test_a_caller_who_goes_leaves_the_queue(served):
+    batches = served.models._loaded["tones"].batches
+    with served.recognizer("tones").search._lock:  # the first is being searched, the second waits
+        for fields in ({}, {"stream": "true"}):
+            with pytest.raises(httpx.ReadTimeout):
+                httpx.post(
+                    f"{served.server.url}v1/audio/transcriptions",
+                    files={"file": ("a.wav", wav(1.0).getvalue())},
+                    data={"model": "tones"} | fields,
+                    timeout=httpx.Timeout(30, read=1.0),
+                )
+        wait_for(lambda: not batches._waiting)
+        assert not batches.is_idle
+    wait_for(lambda: batches.is_idle)
+
+
+def wait_for(condition):
+    end = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def memory():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+@pytest.mark.trust
+def test_memory_is_flat_over_a_thousand_requests(load, capsys):
+    with running(api(Models(["tones"], load, 1), LIMITS)) as server, client_of(server) as client:
+
+        def call(index):
+            return client.audio.transcriptions.create(**asked(index % 16)).text
+
+        with ThreadPoolExecutor(16) as pool:
+            list(pool.map(call, range(200)))
+            before = memory()
+            began = time.monotonic()
+            list(pool.map(call, range(1000)))
+            grown = memory() - before
+    with capsys.disabled():
+        print(f"\n1,000 requests in {time.monotonic() - began:.0f} s: memory grew by {grown:.1f} MB")
+    assert grown < 30
