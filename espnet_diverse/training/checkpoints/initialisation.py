@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from espnet_diverse.attention.selection.head_selection import StaticSelection
 from espnet_diverse.attention.selection.learned_selection import LearnedSelection
 from espnet_diverse.errors import ModelError, abridged
-from espnet_diverse.nets.adapter import Adapters
-from espnet_diverse.nets.low_rank import LowRank
+from espnet_diverse.nets.adapters.bottleneck import Adapters
+from espnet_diverse.nets.adapters.low_rank import LowRank
 from espnet_diverse.nets.start_tag import TaggedEmbedding
 from espnet_diverse.runs import checkpoint
 from espnet_diverse.runs.condition_names import names_of_conditions
@@ -147,7 +147,9 @@ def _known_rows(
         if name in expected and expected[name].shape[1:] == given[name].shape[1:]:
             filled[name] = expected[name].clone()
             filled[name][new] = given[name][old].to(filled[name])
-            logging.info("%s: rows of %d of %d tokens are those of the trained model", name, len(new), len(filled[name]))
+            logging.info(
+                "%s: rows of %d of %d tokens are those of the trained model", name, len(new), len(filled[name])
+            )
     return filled
 
 
