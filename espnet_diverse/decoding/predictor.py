@@ -31,7 +31,7 @@ from espnet_diverse.decoding.search.ngram import NgramScorer
 from espnet_diverse.decoding.search.sampling import SamplingSearch
 from espnet_diverse.decoding.token_text import TokenText
 from espnet_diverse.errors import ConfigError
-from espnet_diverse.nets.low_rank import merge_low_rank
+from espnet_diverse.nets.adapters.low_rank import merge_low_rank
 from espnet_diverse.runs.audio_rate import audio_rate, required_rate
 from espnet_diverse.runs.compilation import compile_layers
 from espnet_diverse.runs.model_files import find_weights

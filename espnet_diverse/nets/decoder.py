@@ -5,7 +5,7 @@ from torch import Tensor
 
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.functional.masks import lengths_to_mask
-from espnet_diverse.nets.adapter import insert_adapters
+from espnet_diverse.nets.adapters.bottleneck import insert_adapters
 from espnet_diverse.nets.no_position import remove_absolute_position
 from espnet_diverse.nets.recomputation import check_recomputed
 from espnet_diverse.nets.replace_attention import replace_attention, signature_with

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.functional.masks import lengths_to_mask
-from espnet_diverse.nets.adapter import insert_adapters
+from espnet_diverse.nets.adapters.bottleneck import insert_adapters
 from espnet_diverse.nets.encoder_layer import replace_layers
 from espnet_diverse.nets.memory import Carried, MemoryStream, add_memory
 from espnet_diverse.nets.no_position import remove_absolute_position

@@ -16,7 +16,7 @@ from torch import Tensor
 from espnet_diverse.conditions import CONDITIONS
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.functional.sentence_ends import add_sos_eos
-from espnet_diverse.nets.adapter import freeze_base
+from espnet_diverse.nets.adapters.bottleneck import freeze_base
 from espnet_diverse.nets.classification.sentence_classifier import ClassificationModel
 from espnet_diverse.nets.gradient_balance import gradient_ratios, is_due
 from espnet_diverse.nets.losses.consistency import Branches, add_consistency, doubled, doubled_conditions

@@ -18,7 +18,7 @@ import yaml
 import espnet_diverse
 from espnet_diverse.data.files.atomic_files import staged_file
 from espnet_diverse.errors import ConfigError
-from espnet_diverse.nets.low_rank import adapted, merge_low_rank
+from espnet_diverse.nets.adapters.low_rank import adapted, merge_low_rank
 from espnet_diverse.packing.archive import CARD, META, NAMES, NGRAM_FILE, SAFETENSORS, VOCABULARY, place
 from espnet_diverse.packing.model_card import Facts, card
 from espnet_diverse.packing.pruning import prune_model, pruned_config

@@ -19,8 +19,8 @@ from espnet_diverse.conditions import CONDITIONS
 from espnet_diverse.data.files.targets import check_prepared
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.nets import DECODERS, ENCODERS, LANGUAGE_MODELS, PROMPTED_ENCODERS
+from espnet_diverse.nets.adapters.low_rank import adapted, merge_low_rank
 from espnet_diverse.nets.condition_rows import ConditionRows
-from espnet_diverse.nets.low_rank import adapted, merge_low_rank
 from espnet_diverse.nets.start_tag import TaggedEmbedding
 from espnet_diverse.nets.subsampling import GATED
 from espnet_diverse.packing.run_files import write_model

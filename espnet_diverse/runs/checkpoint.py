@@ -25,10 +25,10 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from espnet_diverse.errors import ModelError, abridged
-from espnet_diverse.runs import checkpoint_schema
-from espnet_diverse.runs.checkpoint_archive import check_archive
 from espnet_diverse.runs.file_digest import SAFETENSORS, add_digest, check_digest, safetensors_with_digest
-from espnet_diverse.runs.schema import MisfitError
+from espnet_diverse.runs.stored import checkpoint_schema
+from espnet_diverse.runs.stored.checkpoint_archive import check_archive
+from espnet_diverse.runs.stored.schema import MisfitError
 
 # Besides tensors and plain containers, ESPnet's checkpoints hold the statistics of its reporter.
 _ALLOWED = [

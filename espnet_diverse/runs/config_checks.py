@@ -13,7 +13,7 @@ from espnet_diverse.attention import PARTS, core_class, core_options
 from espnet_diverse.contrib.flowseq import FlowOptions
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.nets import DECODERS, ENCODERS, LANGUAGE_MODELS, PROMPTED_ENCODERS
-from espnet_diverse.nets.adapter import AdapterOptions
+from espnet_diverse.nets.adapters.bottleneck import AdapterOptions
 from espnet_diverse.nets.condition_rows import read_options
 from espnet_diverse.nets.losses.consistency import consistency_options
 from espnet_diverse.nets.memory import MEMORIES, memory_options

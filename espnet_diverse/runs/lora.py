@@ -1,6 +1,6 @@
 """The adapters of low rank that a configuration asks for, `use_adapter: true`: checked, added, saved and loaded.
 
-The keys are ESPnet's, and so are the names and the form of what is saved; `nets/low_rank.py` has the adapters.
+The keys are ESPnet's, and so are the names and the form of what is saved; `nets/adapters/low_rank.py` has the adapters.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from espnet_diverse.errors import ConfigError, ModelError
-from espnet_diverse.nets.low_rank import LowRankOptions, adapted, add_low_rank
+from espnet_diverse.nets.adapters.low_rank import LowRankOptions, adapted, add_low_rank
 from espnet_diverse.option_checks import read
 from espnet_diverse.runs.config import Config, located
 

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from espnet_diverse.data.normalisation import for_wer
 from espnet_diverse.errors import ConfigError, DataError, optional_package
+from espnet_diverse.untrusted.whole_files import read_bytes
 
 NORMALISATIONS = ("none", "wer", "whisper", "whisper_en")
 _WHISPER = "transformers.models.whisper.english_normalizer"
@@ -73,7 +74,7 @@ def check_normalisation(name: str, spelling: Path | None = None) -> None:
 def _read(path: Path) -> tuple[dict[str, str], str]:
     """Words and how they are written in their place, and eight digits of the digest of the file."""
     try:
-        content = path.read_bytes()
+        content = read_bytes(path)
         words = json.loads(content)
     except (OSError, ValueError) as error:
         raise DataError(f"{path}: cannot be read as JSON ({error}); give normalizer.json of a Whisper model") from error

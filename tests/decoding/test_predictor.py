@@ -186,7 +186,7 @@ def test_hotwords_of_a_call_are_those_of_a_file_and_leave_the_predictor_as_it_is
     of_file = load_predictor(tiny_run.model_dir, options=options, fusion=Fusion(hotwords=tmp_path / "words"))
     frames, _ = plain.read(str(tiny_run.test_dir / "test-00.wav"))
     before = plain.batch([frames], [{}])
-    found = plain.batch([frames], [{}], hotwords=plain.hotwords_of(["dddd", "cb"]))
+    found = [each.texts for each in plain.find([frames], [{}], hotwords=plain.hotwords_of(["dddd", "cb"]))]
     assert found == of_file.batch([frames], [{}]) != before == plain.batch([frames], [{}])
     with pytest.raises(DataError, match="the model's vocabulary lacks a character of 'dxd'"):
         plain.hotwords_of(["d", "dxd"])

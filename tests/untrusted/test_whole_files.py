@@ -16,7 +16,7 @@ OTHER_WAYS = {
     "corpora/synthetic/__init__.py": "the stamp of a corpus that it has made",
     "data/lines.py": "a pipe, such as a list from standard input",
     "demo/head_plots.py": "pictures that were drawn just before",
-    "demo/server.py": "files of this package",
+    "demo/routes.py": "files of this package",
     "packing/pack.py": "the n-gram model of one's own run, of any size",
     "runs/checkpoint.py": "weights, which are as large as their model",
     "runs/file_digest.py": "weights, which are as large as their model",

@@ -32,6 +32,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--number", type=int, default=3, help="number of best epochs to average (default: 3)")
     parser.add_argument("--ngpu", type=int, default=0, help="GPUs of this machine, each with a process of its own")
     parser.add_argument("--nproc", type=int, default=1, help="processes of this machine on the CPU (default: 1)")
+    parser.add_argument(
+        "--allow_changed",
+        nargs="+",
+        default=[],
+        metavar="WHAT",
+        help="go on with another value of these keys, such as max_epoch, see `train`",
+    )
+    parser.add_argument("--restart", action="store_true", help="delete the checkpoints and weights and train anew")
     parser.add_argument("--dry_run", action="store_true", help="only print the commands that would run")
 
 
@@ -58,11 +66,17 @@ def run(args: argparse.Namespace) -> int:
     training = ["--init_param", weights, "--stats_dir", stats, "--output_dir", args.output_dir]
     commands = {
         "stats": [*shared, "--output_dir", stats],
-        "train": [*shared, *training, "--ngpu", args.ngpu, "--nproc", args.nproc],
+        "train": [*shared, *training, "--ngpu", args.ngpu, "--nproc", args.nproc, *_going_on(args)],
         "average": [args.output_dir, "--number", args.number],
     }
     steps = [make_step(name, [PROGRAM, name, *map(str, words)]) for name, words in commands.items()]
     return run_steps(steps, args.output_dir / ".stamps", args.dry_run)
+
+
+def _going_on(args: argparse.Namespace) -> list[str]:
+    """The options of `train` about a run that is there."""
+    allowed = ["--allow_changed", *args.allow_changed] if args.allow_changed else []
+    return allowed + (["--restart"] if args.restart else [])
 
 
 def _sets(data_dir: Path) -> list[str]:

@@ -26,8 +26,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=[],
         metavar="MODEL:PART:PART",
-        help="pretrained parameters to start from, for example exp/asr/valid.acc.ave.pth:encoder:encoder; MODEL is a file "
-        "of weights, the directory of a run or a packed model",
+        help="pretrained parameters to start from, for example exp/asr/valid.acc.ave.pth:encoder:encoder; MODEL is a "
+        "file of weights, the directory of a run or a packed model",
     )
     parser.add_argument(
         "--allow_changed",

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from espnet_diverse.attention import KVCache, MultiHeadAttention
 from espnet_diverse.cpu.fast_linear import joined, speed_up
-from espnet_diverse.nets.low_rank import adapted
+from espnet_diverse.nets.adapters.low_rank import adapted
 from espnet_diverse.nets.replace_attention import replace_attention
 from espnet_diverse.scope import current, scope
 

@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from espnet_diverse.attention.selection.head_selection import StaticSelection
 from espnet_diverse.attention.selection.learned_selection import LearnedSelection
 from espnet_diverse.errors import ModelError, abridged
-from espnet_diverse.nets.adapter import Adapters
-from espnet_diverse.nets.low_rank import LowRank
+from espnet_diverse.nets.adapters.bottleneck import Adapters
+from espnet_diverse.nets.adapters.low_rank import LowRank
 from espnet_diverse.nets.start_tag import TaggedEmbedding
 from espnet_diverse.runs import checkpoint
 from espnet_diverse.runs.condition_names import names_of_conditions

@@ -13,8 +13,8 @@ from torch import nn
 from torch.optim import Optimizer
 
 from espnet_diverse.errors import ConfigError
-from espnet_diverse.nets.adapter import keep_statistics
-from espnet_diverse.nets.low_rank import adapted
+from espnet_diverse.nets.adapters.bottleneck import keep_statistics
+from espnet_diverse.nets.adapters.low_rank import adapted
 from espnet_diverse.progress import WithProgress
 from espnet_diverse.registration import replaced_names
 from espnet_diverse.runs import tasks

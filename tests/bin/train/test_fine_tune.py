@@ -86,6 +86,34 @@ def test_a_model_of_espnet_gets_an_adapter(data, tmp_path, capfd):
         torch.testing.assert_close(model.get_parameter(name).detach(), before[name], atol=1e-5, rtol=0, msg=name)
 
 
+def test_an_adopted_model_of_espnet_is_trained_further(data, tmp_path):
+    """By the configuration that `adopt` writes beside it, and by the command."""
+    Vocabulary.train(["abcd"], "char").save(tmp_path / "tokens")
+    adopted, output = tmp_path / "adopted", tmp_path / "exp"
+    folder = Model("202611", "asr_transformer").folder
+    assert main(["adopt", str(folder), "--config", "attention/sdma", "--output_dir", str(adopted)]) == 0
+    train_yaml = yaml.safe_load((adopted / "train.yaml").read_text())
+    assert train_yaml["decoder_conf"]["cross_attention"]["core"] == "sdma" and "output_dir" not in train_yaml
+    tokens = ["--tokens_dir", tmp_path / "tokens"]
+    assert fine_tune(adopted, data, output, *tokens, "--set", "max_epoch=1") == 0
+    shared = ["--train_dir", data / "train", "--valid_dir", data / "dev", "--stats_dir", output / "stats", *tokens]
+    given = ["--config", adopted / "train.yaml", "--set=max_epoch=1", "--set=init_known_tokens=true"]
+    begin = ["--init_param", next(adopted.glob("*.pth")), "--output_dir", tmp_path / "other"]
+    assert main(["train", *map(str, [*given, *shared, *begin])]) == 0
+    states = [load_model(folder, "1epoch.pth")[0].state_dict() for folder in (output, tmp_path / "other")]
+    assert states[0].keys() == states[1].keys()
+
+
+def test_other_settings_are_allowed_by_name(tiny_run, data, tmp_path, capfd):
+    output = tmp_path / "exp"
+    assert fine_tune(tiny_run.model_dir, data, output, *STILL) == 0
+    more = [*STILL, "--set", "max_epoch=2"]
+    assert fine_tune(tiny_run.model_dir, data, output, *more) == 1
+    assert "max_epoch: 1 -> 2" in capfd.readouterr().err
+    assert fine_tune(tiny_run.model_dir, data, output, *more, "--allow_changed", "max_epoch") == 0
+    assert (output / "2epoch.pth").exists()
+
+
 def test_what_cannot_be_trained_is_named(tiny_run, data, tmp_path, capfd):
     assert fine_tune(tiny_run.model_dir, data / "train", tmp_path / "exp") == 1
     assert "train: needs two data directories, train and dev; write them with" in capfd.readouterr().err

@@ -5,7 +5,7 @@ from torch import nn
 
 from espnet_diverse.attention import build_selection
 from espnet_diverse.errors import ModelError
-from espnet_diverse.nets.adapter import Adapters
+from espnet_diverse.nets.adapters.bottleneck import Adapters
 from espnet_diverse.nets.condition_rows import ConditionRows
 from espnet_diverse.runs import checkpoint
 from espnet_diverse.scope import scope

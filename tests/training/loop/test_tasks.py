@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from espnet_diverse.errors import ConfigError
-from espnet_diverse.nets.low_rank import LowRankOptions, add_low_rank
+from espnet_diverse.nets.adapters.low_rank import LowRankOptions, add_low_rank
 from espnet_diverse.runs import tasks
 from espnet_diverse.training.loop.tasks import TASKS, freeze
 from espnet_diverse.training.loop.trainer import Trainer

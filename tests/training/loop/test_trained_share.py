@@ -1,6 +1,6 @@
 from torch import nn
 
-from espnet_diverse.nets.low_rank import LowRankOptions, add_low_rank
+from espnet_diverse.nets.adapters.low_rank import LowRankOptions, add_low_rank
 from espnet_diverse.training.loop.trained_share import trained_share
 
 

@@ -8,7 +8,14 @@ from torch import nn
 
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.nets import DECODERS, ENCODERS
-from espnet_diverse.nets.low_rank import LowRank, LowRankLinear, LowRankOptions, adapted, add_low_rank, merge_low_rank
+from espnet_diverse.nets.adapters.low_rank import (
+    LowRank,
+    LowRankLinear,
+    LowRankOptions,
+    adapted,
+    add_low_rank,
+    merge_low_rank,
+)
 from espnet_diverse.option_checks import OptionError
 from espnet_diverse.scope import scope
 

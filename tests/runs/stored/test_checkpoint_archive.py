@@ -10,7 +10,7 @@ import torch
 
 from espnet_diverse.errors import ModelError
 from espnet_diverse.runs import checkpoint
-from espnet_diverse.runs.checkpoint_archive import check_archive
+from espnet_diverse.runs.stored.checkpoint_archive import check_archive
 
 ODD = {
     "sparse": lambda: torch.zeros(2, 2).to_sparse(),

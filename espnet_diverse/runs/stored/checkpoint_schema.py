@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from espnet_diverse.runs.schema import (
+from espnet_diverse.runs.stored.schema import (
     Check,
     MisfitError,
     dense,

@@ -8,11 +8,11 @@ import torch
 
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.nets import DECODERS, ENCODERS
-from espnet_diverse.nets.adapter import Adapters, freeze_base
+from espnet_diverse.nets.adapters.bottleneck import Adapters, freeze_base
 from espnet_diverse.nets.condition_rows import ConditionRows
 from espnet_diverse.scope import scope
 
-GOLDEN = Path(__file__).parents[1] / "golden/methods/adapter.npz"
+GOLDEN = Path(__file__).parents[2] / "golden/methods/adapter.npz"
 BY_LANGUAGE = {"by": "lang", "conditions": {"lang": ["ar", "de", "el"]}, "bottleneck": 4}
 BY_DIRECTION = {
     "by": ["lang", "tgtlang"],

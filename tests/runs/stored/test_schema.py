@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from espnet_diverse.runs import schema
-from espnet_diverse.runs.schema import MisfitError
+from espnet_diverse.runs.stored import schema
+from espnet_diverse.runs.stored.schema import MisfitError
 
 FLOAT = torch.float32
 PASSING = [
