@@ -19,6 +19,7 @@ FILLED_IN = (
 """Keys that follow from the arguments of the command line."""
 NOT_HERE = {  # keys of ESPnet that would be ignored, or would leave nothing to average
     **dict.fromkeys(("dry_run", "print_config"), "give --list_options to see the settings"),
+    "pretrain_path": "give init_param",
     **dict.fromkeys(("sharded_ddp", "use_deepspeed", "deepspeed_config"), "training shares batches alone; remove it"),
     **dict.fromkeys(
         ("no_forward_run", "create_graph_in_tensorboard", "wandb_model_log_interval"),

@@ -1,16 +1,16 @@
 """Running ESPnet's commands in this process, with its arguments from a configuration."""
 
-import logging
 from argparse import ArgumentError, Namespace
 from collections.abc import Mapping
 
 import torch
+from espnet2 import __version__
 from espnet2.tasks import abs_task
+from espnet2.train.distributed_utils import resolve_distributed_mode
 from torch import nn
 from torch.optim import Optimizer
 
 from espnet_diverse.errors import ConfigError, TrainingError, UserError
-from espnet_diverse.registration import replaced_names
 from espnet_diverse.runs.config import Config
 
 _LONGEST = 300  # characters of a message of another package
@@ -35,9 +35,12 @@ def run(task: type[abs_task.AbsTask], config: Config) -> None:
             a value that PyTorch or ESPnet refuses where it is first used. One of several processes raises that as it
             is: it may come from the death of another, after which all of them start again.
     """
+    args = arguments(task, config)
+    args.version = __version__  # what `task.main` does, which would also print the command line of another program
+    resolve_distributed_mode(args)
     try:
-        with replaced_names(abs_task, print=_log_line):
-            task.main(args=arguments(task, config))
+        task.check_required_command_args(args)
+        task.main_worker(args)
     except (UserError, OSError):
         raise
     except Exception as error:
@@ -74,8 +77,3 @@ def arguments(task: type[abs_task.AbsTask], config: Mapping) -> Namespace:
         return parser.parse_args([])
     except ArgumentError as error:
         raise ConfigError(str(error).removeprefix("argument --")) from error
-
-
-def _log_line(*words: object, **_) -> None:
-    """Replacement of `print` where ESPnet prints the command line on stderr."""
-    logging.info(" ".join(map(str, words)))
