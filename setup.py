@@ -88,6 +88,7 @@ setup(
             "lightning>=2.5",
             "loralib>=0.1.2",
             "mkdocs>=1.6",
+            "mkdocs-material>=9.6",
             "mkdocstrings[python]>=1.0",
             "mypy>=1.15",
             "onnx>=1.17",
@@ -112,7 +113,7 @@ setup(
         "hf": ["datasets>=4.0"],  # the first without code in datasets
         "kenlm": ["kenlm>=0.2"],  # compiled when it is installed
         "lhotse": ["lhotse>=1.30"],
-        "docs": ["mkdocs>=1.6", "mkdocstrings[python]>=1.0"],
+        "docs": ["mkdocs>=1.6", "mkdocs-material>=9.6", "mkdocstrings[python]>=1.0"],
         "browser": ["playwright>=1.50"],  # tests the page in a Chromium, where there is one
         "onnx": ["onnx>=1.17", "onnxruntime>=1.20", "onnxscript>=0.5"],
         "completion": ["argcomplete>=3.0"],
