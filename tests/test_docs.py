@@ -205,7 +205,7 @@ def test_recipe_commands_plan(folder, line, tmp_path):
 def test_every_command_is_in_the_table_of_commands():
     table = text("commands").split("## Training")[0]
     rows = re.findall(r"^\| [^|]+ \| (`.+`) \|$", table, flags=re.MULTILINE)
-    assert sorted(name for row in rows for name in re.findall(r"`(\w+)`", row)) == sorted(COMMANDS)
+    assert sorted(name for row in rows for name in re.findall(r"`([\w-]+)`", row)) == sorted(COMMANDS)
 
 
 def test_every_recipe_is_in_the_table_of_recipes():

@@ -43,7 +43,7 @@ def test_a_resumed_run_equals_one_that_was_not_stopped(tiny_run, tmp_path, capfd
     capfd.readouterr()
     assert train(tiny_run, tmp_path / "resumed", "max_epoch=2", allow=["max_epoch"]) == 0
     shown = capfd.readouterr()
-    assert [line.split()[0] for line in shown.out.splitlines()] == ["epoch", "2/2"]
+    assert [line.split()[0] for line in shown.out.splitlines()] == ["trained:", "epoch", "2/2"]
     assert "resumed: training continues with changed settings: max_epoch: 1 -> 2" in shown.err
     assert train(tiny_run, tmp_path / "straight", "max_epoch=2") == 0
     assert "settings" not in capfd.readouterr().err
@@ -77,7 +77,8 @@ def test_the_console_shows_progress_and_a_table_and_the_log_the_rest(tiny_run, t
     handlers = logging.getLogger().handlers[:]
     assert train(tiny_run, tmp_path / "exp", "max_epoch=1") == 0
     shown = capfd.readouterr()
-    header, row, gradients = shown.out.splitlines()
+    share, header, row, gradients = shown.out.splitlines()
+    assert share.startswith("trained: all ")
     assert gradients.startswith("      gradient norms relative to the task's: kl_q ")
     assert header.split() == [
         *("epoch", "loss", "acc", "valid_loss", "valid_acc", "valid_cer_ctc"),
