@@ -19,7 +19,7 @@ from espnet_diverse.transcription.result import Transcript
 
 
 class Kind(NamedTuple):
-    """What recordings of one search have in common: whether words get times, and hotwords."""
+    """Common properties of recordings that are searched together: whether words get times, and hotwords."""
 
     word_timestamps: bool = False
     hotwords: tuple[str, ...] = ()
