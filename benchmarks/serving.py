@@ -16,6 +16,7 @@ from itertools import cycle, islice
 from pathlib import Path
 from statistics import median
 
+import soundfile
 import torch
 
 from espnet_diverse.registration import fast_start
@@ -26,12 +27,11 @@ def main(argv: list[str] | None = None) -> None:
     args = _arguments(argv)
     fast_start()
     torch.set_num_threads(args.threads)
-    from espnet_diverse.audio.reading import read_at
     from espnet_diverse.data.tables import read_table
 
     paths = [Path(path) for path in read_table(args.data_dir / "wav.scp").values()]
     bodies = [path.read_bytes() for path in islice(cycle(paths), args.callers)]
-    seconds = sum(read_at(path)[1] for path in islice(cycle(paths), args.callers))
+    seconds = sum(soundfile.info(path).duration for path in islice(cycle(paths), args.callers))
     call, stop = _server(args)
     try:
         ways = {"one by one": lambda: list(map(call, bodies)), "at once": lambda: _at_once(call, bodies)}
