@@ -21,7 +21,7 @@ KNOWN = {
         *("audio_progress.header_seconds: DataError ValueError", "averaging._sound: ModelError"),
         *("format_audio.AudioFormat._format: DataError", "format_audio.AudioFormat._format_recording: DataError"),
         *("grouping.each_result: Exception", "inputs.files_of: ValueError", "measurements.survey: DataError"),
-        *("recordings.Transcription._decode: Exception", "recordings.Transcription._read: Exception"),
+        *("recordings._Recording.keeping_faults: Exception", "recordings.Transcription._read: Exception"),
         *("samples.read_samples: DataError", "translate._translated.one: DataError", "utterances.readable: Exception"),
         *("validate._feature_size: DataError", "validate._hear: DataError", "walk.Walk._make: ValueError"),
     ],
@@ -44,7 +44,7 @@ KNOWN = {
             "scores._is_row: ValueError",
             "stage_cache.StageRecord._stored: ValueError",
         ),
-        *("targets._written: ValueError", "targets._written: ValueError", "task_services._has_words: UserError"),
+        *("targets._written: ValueError", "targets._written: ValueError", "alignment.has_word_times: UserError"),
         *("unread._read_last: ValueError", "validate._is_list_of_faults: ValueError", "worker._threads: ValueError"),
     ],
     "it is of a number or a text of JSON, and the next lines refuse its value": [
@@ -59,14 +59,15 @@ KNOWN = {
         ),
     ],
     "the user is told in one line: the end of a command, of a request, of a process": [
-        *("main.run_command: UserError", "plan._show: UserError", "server._Handler._answer: UserError"),
-        *("server._Handler._answer: Exception", "worker.work: Exception", "worker.work: UserError"),
+        *("main.run_command: UserError", "plan._show: UserError", "live.LiveRecognition.serve: Exception"),
+        *("transcriptions._Endpoints.listen: ConfigError", "transcriptions._Work.events: Exception"),
+        *("worker.work: Exception", "worker.work: UserError"),
     ],
     "a check that comes later reads the same file and raises it": [
         *("data_record.DataRecord.__init__: DataError", "data_record.DataRecord.is_unchanged: DataError"),
     ],
     "it is raised where somebody waits for the result": [
-        *("live._Recording._recognise: Exception", "streaming._Source.__iter__: Exception"),
+        *("batches.Batches._serve: Exception", "streaming._Source.__iter__: Exception"),
     ],
     "a library raises errors of any class, and the line of ours says what it does not": [
         *(

@@ -22,7 +22,9 @@ log = logging.getLogger(__name__)
 OPEN_TO_ALL = ("/health",)
 """Paths that need no key: they tell nothing about models or callers."""
 _HOSTS = ("127.0.0.1", "localhost")  # with any port, because a tunnel may have another one
-_LINGER_SECONDS = 3.0
+_LINGER_SECONDS = 30.0
+_SILENT_SECONDS = 3.0  # of a client that is lingered for
+_PAUSE_SECONDS = 0.02  # between its parts, so that those who are served come first
 _POLICY = "; ".join(
     (
         "default-src 'none'",
@@ -126,6 +128,8 @@ class _Answer:
             await self._send({**message, "more_body": True})
             with suppress(TimeoutError), anyio.fail_after(_LINGER_SECONDS):
                 while self._is_unread:
-                    await self.receive()
+                    with anyio.fail_after(_SILENT_SECONDS):
+                        await self.receive()
+                    await anyio.sleep(_PAUSE_SECONDS)
             message = {"type": "http.response.body", "body": b""}
         await self._send(message)

@@ -42,7 +42,7 @@ def answer(
 
 
 def delta(before: str, segments: Iterable[Segment]) -> str:
-    """What segments add to the text before them."""
+    """Text that segments add to the text before them."""
     return join_texts([before, *(segment.text for segment in segments)])[len(before) :]
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from threading import Condition, Thread
 from typing import NamedTuple
 
+from espnet_diverse.errors import UserError
 from espnet_diverse.serve.limits import Limits
 from espnet_diverse.serve.refusals import busy
 from espnet_diverse.transcription.recordings import Request
@@ -19,7 +20,7 @@ from espnet_diverse.transcription.result import Transcript
 
 
 class Kind(NamedTuple):
-    """What recordings of one search have in common: whether words get times, and hotwords."""
+    """Common properties of recordings that are searched together: whether words get times, and hotwords."""
 
     word_timestamps: bool = False
     hotwords: tuple[str, ...] = ()
@@ -34,7 +35,8 @@ class Job:
     """A recording in the queue.
 
     Attributes:
-        request: The recording, as samples.
+        request: The recording, as samples; None when it is done, because a job and those who wait for it refer to each
+            other, and its memory shall not wait for Python's collector.
         kind: Which others it may be searched with.
         seconds: Its length.
         result: Its transcript, or why there is none.
@@ -42,7 +44,7 @@ class Job:
         is_given_up: Whether nobody waits for it.
     """
 
-    request: Request
+    request: Request | None
     kind: Kind
     seconds: float
     result: Future[Transcript] = field(default_factory=Future)
@@ -54,7 +56,10 @@ class Job:
         return replace(self.request, on_progress=self._check)
 
     def finish(self, result: Transcript | Exception) -> None:
-        """Set the result."""
+        """Set the result, and forget the recording."""
+        self.request = None
+        if isinstance(result, UserError | _GivenUpError):
+            result = result.with_traceback(None)  # whose frames hold the recording
         if isinstance(result, Exception):
             self.result.set_exception(result)
         else:
@@ -113,6 +118,7 @@ class Batches:
             if job in self._waiting:
                 self._waiting.remove(job)
                 job.result.cancel()
+                job.request = None
 
     def close(self) -> None:
         """End the thread when the queue is empty."""

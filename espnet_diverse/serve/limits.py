@@ -28,7 +28,7 @@ class Limits(Options):
     streams: int = number(4, least=1, key="max_streams")
     stream_seconds: float = number(4 * 3600.0, above=0, below=inf, key="max_stream_seconds")
     characters: int = 5000
-    all_megabytes: float = 160.0
+    all_megabytes: float = 100.0
     queued_seconds: float = 3600.0
     idle_seconds: float = 10.0
 

@@ -96,7 +96,7 @@ class Asked(Options):
 
     @property
     def kind(self) -> Kind:
-        """Which other requests this one may be searched with."""
+        """Kind of the requests that this one may be searched with."""
         phrases = (phrase.strip() for phrase in _PHRASES.split(self.prompt))
         return Kind(self.has_words, tuple(filter(None, phrases)))
 

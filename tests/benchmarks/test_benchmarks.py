@@ -97,6 +97,15 @@ def test_streaming_agrees_with_espnet_and_with_whole_recordings(tmp_path, capsys
     assert [row[5] for row in rows[1:3]] == ["2/2", "2/2"] and rows[3][6] == "2/2"
 
 
+def test_callers_at_once_get_the_texts_of_single_ones(tiny_run, capsys):
+    options = ["--model_dir", str(tiny_run.model_dir), "--data_dir", str(tiny_run.test_dir)]
+    importlib.import_module("serving").main([*options, "--callers", "6", "--rounds", "1"])
+    shown = capsys.readouterr().out
+    assert [row[0] for row in rows_of(shown)[1:]] == ["one by one", "at once"]
+    assert all(float(cell) > 0 for row in rows_of(shown)[1:] for cell in row[1:])
+    assert shown.endswith("; 6 of 6 texts are equal\n")
+
+
 @pytest.mark.recipes
 def test_hotwords_are_taken_out_of_training_and_counted(tiny_run, tmp_path, capsys):
     hotwords = importlib.import_module("hotwords")

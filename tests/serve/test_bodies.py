@@ -16,7 +16,8 @@ from espnet_diverse.serve import bodies
 from espnet_diverse.serve.limits import Limits
 from espnet_diverse.serve.refusals import RefusedError
 
-HEAD = "POST /run HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/octet-stream\r\nContent-Length: {}\r\n\r\n"
+HEAD = "POST /run HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nContent-Type: application/octet-stream\r\n"
+HEAD += "Content-Length: {}\r\n\r\n"
 
 
 def send(server, length: int, body: bytes, pause: float = 0.0, chunk: int = 1 << 20) -> tuple[int, dict]:
