@@ -36,6 +36,7 @@ COMMANDS = {
     "decode": ("use.decode", "decode a data directory"),
     "rescore": ("use.rescore", "rank n-best hypotheses again with a language model or another model"),
     "transcribe": ("use.transcribe", "transcribe audio files, folders or standard input"),
+    "align": ("use.align", "find when the words and characters of a known text are said"),
     "translate": ("use.translate", "translate text line by line"),
     "demo": ("use.demo", "serve a local web page: transcribe or translate, and plot attention heads"),
     "score": ("report.score", "score hypotheses against references"),
