@@ -14,7 +14,6 @@ from typing import NoReturn
 
 from espnet_diverse import __version__
 from espnet_diverse.bin.options.kernels_option import take_kernels
-from espnet_diverse.bin.options.paths import check_paths
 from espnet_diverse.cpu.allocator import keep_freed_memory
 from espnet_diverse.errors import InterruptedRunError, UserError
 from espnet_diverse.option_checks import hint, nearest
@@ -123,7 +122,6 @@ def run_command(name: str, arguments: list[str]) -> int:
     args = parser.parse_intermixed_args(arguments)
     logging.basicConfig(format=f"espnet-diverse {name}: %(message)s")  # where the calling program has no handler
     try:
-        check_paths(args)
         take_kernels(args)
         if not getattr(module, "OPENS_PACKED_MODELS", False):
             _unpack_model(args)
@@ -177,7 +175,10 @@ def _unpack_model(args: argparse.Namespace) -> None:
     model_dir = getattr(args, "model_dir", None)
     is_data = getattr(args, "format", None) == "lhotse"  # `export lhotse` has a data directory in the model's place
     if model_dir is not None and not model_dir.is_dir() and not is_data:
-        from espnet_diverse.packing.archive import unpacked
+        from espnet_diverse.runs.model_files import check_exists
+
+        check_exists(model_dir)
+        from espnet_diverse.packing.archive import unpacked  # imports PyTorch, which takes seconds
 
         args.model_dir = unpacked(model_dir)
 

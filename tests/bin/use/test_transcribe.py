@@ -288,7 +288,9 @@ class Multilingual:
 def multilingual(monkeypatch):
     recognizer = Multilingual()
     monkeypatch.setattr("espnet_diverse.inference.Recognizer", lambda *_, **__: recognizer)
-    monkeypatch.setattr("espnet_diverse.bin.main.check_paths", lambda args: None)  # there is no folder "model"
+    monkeypatch.setattr(
+        "espnet_diverse.bin.use.transcribe.check_paths", lambda args: None
+    )  # there is no folder "model"
     return recognizer
 
 
