@@ -23,6 +23,10 @@ class DataError(UserError):
     """A data directory, corpus, transcript or audio file is wrong."""
 
 
+class TruncatedError(DataError):
+    """An audio file ends before the end that its header or its container tells; what is there can be read."""
+
+
 class ModelError(UserError):
     """A model file is missing or damaged, or does not fit its configuration."""
 

@@ -73,21 +73,31 @@ class AblationSection:
 
     def show(self, page: Page, folder: Path) -> None:
         """See `Section`."""
-        found = self.ablation
+        found, digits = self.ablation, 3 if self.ablation.metric == "loss" else 1
+        low, high = found.interval
+        certain = np.concatenate([each.ravel() for each in found.certain().values()])
+        needed, harmful, heads = (certain > 0).sum(), (certain < 0).sum(), len(certain)
         page.heading("Head ablation")
         page.paragraph(
             f"The score of {found.utterances} utterances with each head masked in turn: its context is 0 before the "
-            f"output projection. The whole model has {found.metric} {found.score:.4f}. The table has the drop of each "
-            f"head: {axis_label(found.metric)}. Near 0: the model does without the head; below 0: it is better without."
+            f"output projection. The whole model has {found.metric} {found.score:.{digits}f} (95 % interval "
+            f"{low:.{digits}f} to {high:.{digits}f}). The table has the drop of each head: {axis_label(found.metric)}. "
+            "Near 0: the model does without the head; below 0: it is better without. A star marks a drop whose 95 % "
+            f"interval, of the bootstrap over utterances, does not hold 0: {needed} of {heads} heads are needed, "
+            f"{harmful} do harm; of the others these utterances do not tell."
         )
         drops = found.drops()
-        heads = max(each.shape[1] for each in drops.values())
+        columns = max(each.shape[1] for each in drops.values())
         rows = [
-            [KINDS[kind], str(layer), *(f"{drop:.4f}" for drop in row), *[""] * (heads - len(row))]
+            [
+                *(KINDS[kind], str(layer + 1)),
+                *(f"{drop:.{digits}f}{'*' * abs(found.certain()[kind][layer, head])}" for head, drop in enumerate(row)),
+                *[""] * (columns - len(row)),
+            ]
             for kind, each in drops.items()
-            for layer, row in enumerate(each, start=1)
+            for layer, row in enumerate(each)
         ]
-        page.table(["attention", "layer", *(f"head {head}" for head in range(1, heads + 1))], rows)
+        page.table(["attention", "layer", *(f"head {head}" for head in range(1, columns + 1))], rows)
         draw_drop_histogram(found, folder / "ablation.histogram.png")
         page.picture(
             folder / "ablation.histogram.png",
@@ -96,7 +106,8 @@ class AblationSection:
         )
         draw_drops(found, folder / "ablation.heads.png")
         page.picture(
-            folder / "ablation.heads.png", "Performance drop of each head. Red: it is needed; blue: it does harm."
+            folder / "ablation.heads.png",
+            "Performance drop of each head. Red: worse without it; blue: better. The table says which are certain.",
         )
 
     def summary(self) -> dict:

@@ -16,7 +16,7 @@ import soundfile
 
 from espnet_diverse.audio.ark import CODED, WAV, ArkPart, ark_entry
 from espnet_diverse.audio.resampling import RATE
-from espnet_diverse.errors import DataError
+from espnet_diverse.errors import DataError, TruncatedError
 
 LOUDEST = 4.0
 """The greatest sample that is accepted. Resampled or decoded audio can pass 1 a little; a float file far beyond holds
@@ -112,18 +112,20 @@ def open_sound(path: Path, name: str | Path) -> soundfile.SoundFile:
         raise DataError(f"{name}: not readable as audio ({error_reason(error)}); {allowed}") from error
 
 
-def sound_info(audio: soundfile.SoundFile, name: str | Path, converted_from: str = "") -> AudioInfo:
-    """The header of an open file, checked against its size.
+def sound_info(
+    audio: soundfile.SoundFile, name: str | Path, converted_from: str = "", complete: bool = True
+) -> AudioInfo:
+    """The header of an open file, checked against its size; with `complete` the file must not be truncated.
 
     Raises:
         DataError: The file holds fewer samples than its header says, or none, or has an impossible rate.
     """
     short = _SHORT_DATA.search(audio.extra_info)
-    if short and int(short[2]) < int(short[1]) < _UNKNOWN_BYTES:
-        raise DataError(f"{name}: holds {short[2]} of {short[1]} bytes; the file is truncated, get it again")
+    if complete and short and int(short[2]) < int(short[1]) < _UNKNOWN_BYTES:
+        raise TruncatedError(f"{name}: holds {short[2]} of {short[1]} bytes; the file is truncated, get it again")
     claimed = _sph_length(audio) if audio.format == "NIST" else 0
-    if claimed > audio.frames:
-        raise DataError(f"{name}: holds {audio.frames} of {claimed} samples; the file is truncated, get it again")
+    if complete and claimed > audio.frames:
+        raise TruncatedError(f"{name}: holds {audio.frames} of {claimed} samples; the file is truncated, get it again")
     if audio.frames == 0:
         raise DataError(f"{name}: holds no samples; get it again or remove the utterance")
     if not RATES[0] <= audio.samplerate <= RATES[1]:
@@ -144,6 +146,7 @@ def mono_blocks(
     wanted: int | None = None,
     largest: int = BLOCK_SAMPLES,
     channel: int | None = None,
+    complete: bool = True,
 ) -> Iterator[np.ndarray]:
     """Decode samples in blocks, so that a wrong length in a header cannot ask for more memory than the file fills.
 
@@ -154,6 +157,7 @@ def mono_blocks(
         wanted: Number of frames to decode; by default all frames to the end of the file.
         largest: Maximum number of frames in a block; blocks of many channels have fewer.
         channel: The channel to decode, from 0; by default all are averaged.
+        complete: Whether fewer frames than wanted are an error.
 
     Yields:
         Blocks (L,) float32 at the rate of the file.
@@ -168,8 +172,8 @@ def mono_blocks(
         read += len(block)
         yield block
     # The length of mp3 and the like is partly an estimate.
-    if read < (wanted if audio.format in ("WAV", "WAVEX", "FLAC") else 0.9 * wanted):
-        raise DataError(f"{name}: holds {read} of {wanted} samples; the file is truncated, get it again")
+    if complete and read < (wanted if audio.format in ("WAV", "WAVEX", "FLAC") else 0.9 * wanted):
+        raise TruncatedError(f"{name}: holds {read} of {wanted} samples; the file is truncated, get it again")
 
 
 def decoded_blocks(

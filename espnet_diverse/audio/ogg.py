@@ -7,7 +7,7 @@ import zlib
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 
-from espnet_diverse.errors import DataError
+from espnet_diverse.errors import DataError, TruncatedError
 
 _HEAD = 27  # bytes of a page before the sizes of its segments
 _BEGINS, _ENDS = 2, 4  # flags
@@ -45,7 +45,7 @@ def _check_pages(data: mmap, name: str | Path) -> int:
         sizes = data[at + _HEAD : at + _HEAD + head[26]] if len(head) == _HEAD else b""
         end = at + _HEAD + len(sizes) + sum(sizes)
         if len(head) < _HEAD or len(sizes) < head[26] or end > len(data):
-            raise DataError(f"{name}: ends inside an ogg page; the file is truncated, get it again")
+            raise TruncatedError(f"{name}: ends inside an ogg page; the file is truncated, get it again")
         page = data[at : at + 22] + bytes(4) + data[at + 26 : end]
         if not head.startswith(b"OggS") or _checksum(page) != int.from_bytes(head[22:26], "little"):
             raise DataError(f"{name}: the ogg page at byte {at} is damaged; get the file again")
@@ -58,7 +58,7 @@ def _check_pages(data: mmap, name: str | Path) -> int:
             unfinished.add(stream)
         at = end
         if unfinished and at == len(data):
-            raise DataError(f"{name}: its ogg stream has no end; the file is truncated, get it again")
+            raise TruncatedError(f"{name}: its ogg stream has no end; the file is truncated, get it again")
     return recordings
 
 

@@ -8,7 +8,7 @@ recordings.
 
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
@@ -31,7 +31,7 @@ from espnet_diverse.audio.ogg import check_ogg
 from espnet_diverse.audio.resampling import RATE, resample
 from espnet_diverse.audio.segments import Segment, segment_fault
 from espnet_diverse.audio.unread import unread_bytes, unread_format
-from espnet_diverse.errors import DataError
+from espnet_diverse.errors import DataError, TruncatedError
 
 TEMPORARY_PREFIX = "espnet_diverse_"
 _CHAINED_OGG = MediaFormat("concatenated ogg", "ogg")
@@ -45,11 +45,13 @@ class AudioFile:
         name: Name of the file in error messages.
         info: Header of the file; if the file was converted, that of the temporary wav.
         path: Path that libsndfile decodes: the file or entry itself, or the temporary wav that it was converted to.
+        complete: Whether it is an error that the file is truncated.
     """
 
     name: str
     info: AudioInfo
     path: Path
+    complete: bool = True
 
     def blocks(
         self,
@@ -60,7 +62,7 @@ class AudioFile:
     ) -> Iterator[NDArray]:
         """Decode samples in blocks; see `libsndfile.mono_blocks` for the arguments, the blocks and the errors."""
         with open_sound(self.path, self.name) as sound:
-            yield from mono_blocks(sound, self.name, start, wanted, largest, channel)
+            yield from mono_blocks(sound, self.name, start, wanted, largest, channel, self.complete)
 
     def fault_of(self, segment: Segment) -> str | None:
         """Return the reason why a segment is not in this file, or None."""
@@ -119,12 +121,17 @@ class AudioFile:
         Raises:
             DataError: The file is damaged or truncated, or holds NaN, infinite or unscaled samples.
         """
-        return sum(map(len, self.blocks())) if self.info.needs_decoding else self.info.frames
+        decoded = self.info.needs_decoding or not self.complete
+        return sum(map(len, self.blocks())) if decoded else self.info.frames
 
 
 @contextmanager
 def open_file(
-    path: Path, name: str | None = None, target_rate: int = RATE, at_most: float | None = None
+    path: Path,
+    name: str | None = None,
+    target_rate: int = RATE,
+    at_most: float | None = None,
+    complete: bool = True,
 ) -> Iterator[AudioFile]:
     """Open an audio file and check its header; a temporary wav, if any, lives until the block ends.
 
@@ -133,22 +140,23 @@ def open_file(
         name: Name of the file in error messages; by default the path.
         target_rate: Rate in Hz that is wanted: that of the temporary wav. Other files keep their own.
         at_most: Seconds of the temporary wav; what is longer is cut a little later.
+        complete: Whether it is an error that the file is truncated.
 
     Raises:
-        DataError: The file is missing, unreadable, empty, truncated or no audio, or needs ffmpeg and no ffmpeg is
-            installed.
+        DataError: The file is missing, unreadable, empty, truncated (`TruncatedError`) or no audio, or needs ffmpeg and
+            no ffmpeg is installed.
     """
     name = str(path) if name is None else name
     with ExitStack() as stack:
         try:
             check_file(path, name)
-            decodable, converted_from = _decodable(path, name, stack, target_rate, at_most)
+            decodable, converted_from = _decodable(path, name, stack, target_rate, at_most, complete)
             with open_sound(decodable, name) as sound:
-                info = sound_info(sound, name, converted_from)
+                info = sound_info(sound, name, converted_from, complete)
         except OSError as error:
             what = error.strerror or error
             raise DataError(f"{name}: cannot be read ({what}); correct the path or the file") from error
-        yield AudioFile(name, info, decodable)
+        yield AudioFile(name, info, decodable, complete)
 
 
 def read_audio(path: Path, segment: Segment | None = None, target_rate: int = RATE) -> tuple[NDArray, int]:
@@ -187,13 +195,16 @@ def inspect_audio(path: Path) -> AudioInfo:
         return file.info
 
 
-def _decodable(path: Path, name: str, stack: ExitStack, rate: int, at_most: float | None) -> tuple[Path, str]:
+def _decodable(
+    path: Path, name: str, stack: ExitStack, rate: int, at_most: float | None, complete: bool
+) -> tuple[Path, str]:
     """The file that libsndfile reads: the file itself, or a temporary wav and the format it was converted from."""
-    entry = ark_entry(path)
+    entry, is_chained = ark_entry(path), False
     if entry:
         with ArkPart(entry, name) as part:
             return path, part.kind
-    is_chained = check_ogg(path, name)
+    with nullcontext() if complete else suppress(TruncatedError):
+        is_chained = check_ogg(path, name)
     kind = _CHAINED_OGG if is_chained else media_format(path) or unread_format(path, name)
     if kind is None:
         return path, ""

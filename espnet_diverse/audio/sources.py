@@ -21,9 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from espnet_diverse.audio.libsndfile import LOUDEST, RATES
-from espnet_diverse.audio.reading import TEMPORARY_PREFIX, open_file
+from espnet_diverse.audio.reading import TEMPORARY_PREFIX, AudioFile, open_file
 from espnet_diverse.audio.resampling import RATE, resample_blocks
-from espnet_diverse.errors import DataError
+from espnet_diverse.errors import DataError, TruncatedError
 
 STDIN = "-"
 Source = str | Path | BinaryIO | NDArray
@@ -61,7 +61,11 @@ class Audio:
 
 @contextmanager
 def open_audio(
-    source: Source, rate: int | None = None, target_rate: int = RATE, at_most: float | None = None
+    source: Source,
+    rate: int | None = None,
+    target_rate: int = RATE,
+    at_most: float | None = None,
+    complete: bool = True,
 ) -> Iterator[Audio]:
     """Open a recording and check it.
 
@@ -71,6 +75,7 @@ def open_audio(
         rate: Sampling rate in Hz; required for samples, ignored for files, whose headers have it.
         target_rate: Sampling rate in Hz that the blocks of the recording will have.
         at_most: Seconds that are converted of a file that needs it, to bound the room that it takes on the disk.
+        complete: Whether a truncated file is an error; otherwise what is there is read, with a warning.
 
     Raises:
         DataError: The source cannot be read, is damaged, truncated, empty, no audio, or holds NaN or infinite samples,
@@ -85,8 +90,7 @@ def open_audio(
             path = _on_disk(source, name, stack)
             if path.is_dir():
                 raise DataError(f"{name}: is a folder; give a file, or a folder that holds audio")
-            file = stack.enter_context(open_file(path, name, target_rate, at_most))
-            frames = file.check()
+            file, frames = _opened(stack, path, name, target_rate, at_most, complete)
             if lost := file.unread_bytes():  # as where a recorder was cut off before it wrote the length
                 what = f"its header leaves out {lost} bytes after the samples, which are not read"
                 logging.warning("%s: %s; write the header anew, as sox --ignore-length does", name, what)
@@ -95,6 +99,30 @@ def open_audio(
             raise DataError(f"{name}: cannot be read ({what}); correct the path or the file") from error
         own_rate = file.info.rate
         yield Audio(name, _duration(frames, own_rate, target_rate), own_rate, file.blocks, target_rate)
+
+
+def _opened(
+    stack: ExitStack, path: Path, name: str, target_rate: int, at_most: float | None, complete: bool
+) -> tuple[AudioFile, int]:
+    """An open file and its number of frames; what is there of a truncated one unless it must be complete."""
+    try:
+        file = stack.enter_context(open_file(path, name, target_rate, at_most))
+        return file, file.check()
+    except TruncatedError as error:
+        if complete:
+            raise
+        try:
+            file = stack.enter_context(open_file(path, name, target_rate, at_most, complete=False))
+            frames = file.check()
+        except DataError:  # nothing of it can be read
+            frames = 0
+        if not frames:
+            raise
+        said = str(error).partition(";")[0]
+        logging.warning(
+            "%s; the file is truncated, and the %.1f s that are there are read", said, frames / file.info.rate
+        )
+        return file, frames
 
 
 def _name(source: Source) -> str:

@@ -14,7 +14,6 @@ from typing import NoReturn
 
 from espnet_diverse import __version__
 from espnet_diverse.bin.options.kernels_option import take_kernels
-from espnet_diverse.bin.options.paths import check_paths
 from espnet_diverse.bin.options.terminal import Terminal
 from espnet_diverse.cpu.allocator import keep_freed_memory
 from espnet_diverse.errors import InterruptedRunError, UserError
@@ -38,6 +37,7 @@ COMMANDS = {
     "decode": ("use.decode", "decode a data directory"),
     "rescore": ("use.rescore", "rank n-best hypotheses again with a language model or another model"),
     "transcribe": ("use.transcribe", "transcribe audio files, folders or standard input"),
+    "align": ("use.align", "find when the words and characters of a known text are said"),
     "translate": ("use.translate", "translate text line by line"),
     "demo": ("use.demo", "serve a local web page: transcribe or translate, and plot attention heads"),
     "serve": ("use.serve", "serve models to other programs: OpenAI's protocol and a websocket"),
@@ -125,7 +125,6 @@ def run_command(name: str, arguments: list[str]) -> int:
     args = parser.parse_intermixed_args(arguments)
     logging.basicConfig(format=f"espnet-diverse {name}: %(message)s")  # where the calling program has no handler
     try:
-        check_paths(args)
         take_kernels(args)
         if not getattr(module, "OPENS_PACKED_MODELS", False):
             _unpack_model(args)
@@ -186,7 +185,10 @@ def _unpack_model(args: argparse.Namespace) -> None:
     model_dir = getattr(args, "model_dir", None)
     is_data = getattr(args, "format", None) == "lhotse"  # `export lhotse` has a data directory in the model's place
     if model_dir is not None and not model_dir.is_dir() and not is_data:
-        from espnet_diverse.packing.archive import unpacked
+        from espnet_diverse.runs.model_files import check_exists
+
+        check_exists(model_dir)
+        from espnet_diverse.packing.archive import unpacked  # imports PyTorch, which takes seconds
 
         args.model_dir = unpacked(model_dir)
 

@@ -235,6 +235,14 @@ class Predictor:
         rows, first = zip(texts, log_probs, lengths.tolist(), strict=True), self.encoding.prompt_frames
         return [Prediction(best, None if x is None else x[first:length]) for best, x, length in rows]
 
+    @torch.inference_mode()
+    def posteriors(self, features: NDArray, conditions: Mapping[str, int]) -> Tensor:
+        """CTC log probabilities (T, V) of an utterance by a model that has CTC, without a search."""
+        source, lengths, _ = self.encode([features], [conditions])
+        with self._lock:
+            log_probs = self.ctc.log_softmax(source)[0, : int(lengths[0])].cpu()
+        return log_probs[self.encoding.prompt_frames :]
+
     def find_long(self, features: NDArray, conditions: Mapping[str, int]) -> Prediction:
         """Decode an utterance of any length by greedy CTC, whose cost grows linearly: see `Encoding.encode_long`.
 

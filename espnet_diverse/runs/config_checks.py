@@ -1,6 +1,7 @@
 """Checks of a configuration before anything is built: names of keys and classes, options of the parts of our nets."""
 
 import inspect
+import re
 from collections.abc import Mapping
 from functools import partial
 from importlib.util import find_spec
@@ -41,6 +42,7 @@ def check(task: type[abs_task.AbsTask], config: Config) -> None:
     for name, chosen in classes.items():
         _check_owner(config, name, chosen)
         _check_section(config, f"{name}_conf", chosen)
+        _check_values(config, f"{name}_conf", chosen)
         if chosen.__module__.startswith("espnet_diverse."):
             _check_parts(config, f"{name}_conf")
     _check_section(config, "ctc_conf", CTC)
@@ -125,6 +127,23 @@ def _check_section(config: Config, section: str, cls: type) -> None:
         check_keys(config, parameters, section)
 
 
+def _check_values(config: Config, section: str, cls: type) -> None:
+    """Check options of ESPnet's nets that are one of several names: those that the constructor compares them with."""
+    for option in _NAMED:
+        given = (config.get(section) or {}).get(option)
+        known = _compared(cls, option) if isinstance(given, str) else ()
+        if known and given not in known:
+            said = f"unknown {section}.{option} {given!r} of {cls.__name__}; known: {' '.join(known)}"
+            raise ConfigError(f"{config.origin(section, option)}: {said}")
+
+
+def _compared(cls: type, option: str) -> list[str]:
+    """The names that the constructor of a class, or of one that it inherits from, compares an option with."""
+    constructors = (vars(each).get("__init__") for each in cls.__mro__)
+    sources = (inspect.getsource(inspect.unwrap(each)) for each in constructors if inspect.isfunction(each))
+    return sorted({name for source in sources for name in re.findall(rf'\b{option} == "([\w-]+)"', source)})
+
+
 def _check_parts(config: Config, section: str) -> None:
     """Check the options of the parts of one of our nets or models, for example of `encoder_conf.attention`."""
     for part, read in _PARTS.items():
@@ -146,6 +165,7 @@ def _read_attention(options: dict) -> None:
     core_options(options.get("core", "softmax"), of_core)
 
 
+_NAMED = ("input_layer", "positionwise_layer_type", "selfattention_layer_type")
 _ATTENTIONS = ("attention", "cross_attention")
 
 

@@ -26,7 +26,7 @@ from espnet_diverse.transcription.cjk import CJK_LETTER
 from espnet_diverse.transcription.result import Word
 
 _LONGEST = 0.5  # seconds of a character with a pause after it
-_WORD_START = "▁"  # marks the first piece of a word in sentencepiece
+WORD_START = "▁"  # marks the first piece of a word in sentencepiece
 
 
 def check_ctc(ctc: nn.Module | None) -> None:
@@ -124,8 +124,8 @@ def split_words(tokens: Sequence[str]) -> list[tuple[str, int, int]]:
     words: list[tuple[str, int, int]] = []
     begins = True
     for index, token in enumerate(tokens):
-        begins |= token == SPACE or token.startswith(_WORD_START)
-        piece = "" if token == SPACE else token.removeprefix(_WORD_START)
+        begins |= token == SPACE or token.startswith(WORD_START)
+        piece = "" if token == SPACE else token.removeprefix(WORD_START)
         if not piece:
             continue
         if begins or _is_new_word(words[-1][0], piece):

@@ -35,6 +35,7 @@ class _Cue(NamedTuple):
     start: float
     end: float
     text: str
+    speaker: str = ""
 
 
 def as_txt(transcript: Transcript, name: str) -> str:
@@ -60,7 +61,7 @@ def as_json(transcript: Transcript, name: str) -> str:
 def as_srt(transcript: Transcript, name: str, width: int | None = None) -> str:
     """SubRip subtitles; `name` is not used, `width` is the greatest number of columns of a line."""
     blocks = [
-        f"{number}\n{_span(cue, ',')}\n{_ARROW.sub('->', _wrapped(cue.text, width))}\n"
+        f"{number}\n{_span(cue, ',')}\n{_ARROW.sub('->', _wrapped(_spoken(cue), width))}\n"
         for number, cue in enumerate(_cues(transcript, width), start=1)
     ]
     return "\n".join(blocks)
@@ -69,7 +70,7 @@ def as_srt(transcript: Transcript, name: str, width: int | None = None) -> str:
 def as_vtt(transcript: Transcript, name: str, width: int | None = None) -> str:
     """WebVTT subtitles; arguments as of `as_srt`."""
     blocks = [
-        f"{_span(cue, '.')}\n{html.escape(_wrapped(cue.text, width), quote=False)}\n"
+        f"{_span(cue, '.')}\n{_voice(cue)}{html.escape(_wrapped(cue.text, width), quote=False)}\n"
         for cue in _cues(transcript, width)
     ]
     return "\n".join(["WEBVTT\n", *blocks])
@@ -124,31 +125,19 @@ def _segments(transcript: Transcript) -> Iterator[_Cue]:
     for segment in transcript.segments:
         text = _one_line(segment.text)
         if text:
-            yield _Cue(segment.start, segment.end, text)
+            yield _Cue(segment.start, segment.end, text, segment.speaker)
 
 
 def _cues(transcript: Transcript, width: int | None) -> Iterator[_Cue]:
     """A cue for each segment that has text, or several that fit on a screen if its words have times."""
     for segment in transcript.segments:
-        positions = _word_positions(segment)
+        positions = segment.word_positions()
         if positions is None:
             yield from _segments(replace(transcript, segments=(segment,)))
             continue
         for first, last in _split_words(segment, positions, CUE_COLUMNS if width is None else 2 * width):
             text = _one_line(segment.text[positions[first] : positions[last] + len(segment.words[last].text)])
-            yield _Cue(segment.words[first].start, segment.words[last].end, text)
-
-
-def _word_positions(segment: Segment) -> list[int] | None:
-    """Position of each word in the text of a segment; None if there are no words or one is not in the text."""
-    positions, position = [], 0
-    for word in segment.words:
-        position = segment.text.find(word.text, position)
-        if position < 0:
-            return None
-        positions.append(position)
-        position += len(word.text)
-    return positions or None
+            yield _Cue(segment.words[first].start, segment.words[last].end, text, segment.speaker)
 
 
 def _split_words(segment: Segment, positions: Sequence[int], most: int) -> Iterator[tuple[int, int]]:
@@ -160,6 +149,15 @@ def _split_words(segment: Segment, positions: Sequence[int], most: int) -> Itera
             yield first, index - 1
             first = index
     yield first, len(words) - 1
+
+
+def _spoken(cue: _Cue) -> str:
+    return f"[{cue.speaker}] {cue.text}" if cue.speaker else cue.text
+
+
+def _voice(cue: _Cue) -> str:
+    """WebVTT's tag of the speaker of a cue."""
+    return f"<v {html.escape(cue.speaker, quote=False)}>" if cue.speaker else ""
 
 
 def _wrapped(text: str, width: int | None) -> str:
@@ -214,6 +212,7 @@ def _fields(segment: Segment) -> dict:
         "start": segment.start,
         "end": segment.end,
         "text": segment.text,
+        **({"speaker": segment.speaker} if segment.speaker else {}),
         "score": _score(segment.score),
         "tokens": segment.tokens,
         "confidences": [round(p, _DECIMALS) for p in segment.confidences],

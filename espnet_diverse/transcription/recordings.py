@@ -187,7 +187,7 @@ class Transcription:
             DataError: The recording cannot be read, or a language or domain is unknown or missing.
         """
         recording = _Recording(request)
-        with open_audio(request.audio, request.rate, self.search.rate) as audio:
+        with open_audio(request.audio, request.rate, self.search.rate, complete=False) as audio:
             recording.duration = audio.duration
             recording.report()
             chunks = self._chunks(recording, audio)
@@ -217,7 +217,7 @@ class Transcription:
         """
         request = recording.request
         try:
-            with open_audio(request.audio, request.rate, self.search.rate) as audio:
+            with open_audio(request.audio, request.rate, self.search.rate, complete=False) as audio:
                 recording.duration = audio.duration
                 recording.report()
                 chunks = self._chunks(recording, audio)

@@ -1,6 +1,8 @@
 """Transcripts. All times are in seconds from the beginning of the recording."""
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import groupby
 
 from espnet_diverse.transcription.cjk import join_texts
 
@@ -35,6 +37,7 @@ class Segment:
         confidences: The confidence of the model in each token, 0 to 1; empty unless word times were requested.
         words: The words of the text; empty unless word times were requested.
         alternatives: The n-best texts, best first, including this one.
+        speaker: The speaker, where turns are known; see `Transcript.with_speakers`.
     """
 
     start: float
@@ -45,6 +48,18 @@ class Segment:
     confidences: tuple[float, ...] = ()
     words: tuple[Word, ...] = ()
     alternatives: tuple[Alternative, ...] = ()
+    speaker: str = ""
+
+    def word_positions(self) -> list[int] | None:
+        """Position of each word in the text; None if there are no words or one is not in the text."""
+        positions, position = [], 0
+        for word in self.words:
+            position = self.text.find(word.text, position)
+            if position < 0:
+                return None
+            positions.append(position)
+            position += len(word.text)
+        return positions or None
 
 
 @dataclass(frozen=True)
@@ -73,6 +88,18 @@ class Transcript:
         """The texts of the segments, with spaces between them except between Chinese or Japanese characters."""
         return join_texts(segment.text for segment in self.segments)
 
+    def with_speakers(self, speaker_of: Callable[[float, float], str]) -> "Transcript":
+        """This transcript with the speaker of each segment.
+
+        A segment whose words have times is split where the speaker changes; its parts have the score of the whole, and
+        neither tokens nor alternatives.
+
+        Args:
+            speaker_of: Gives the speaker from one time to another, in seconds.
+        """
+        parts = (part for segment in self.segments for part in _by_speaker(segment, speaker_of))
+        return replace(self, segments=tuple(parts))
+
     def to_json(self, name: str = "") -> str:
         """All fields and `name`, as `transcribe --output_format json` writes them."""
         return self._written("json", name)
@@ -89,3 +116,17 @@ class Transcript:
         from espnet_diverse.transcription.formats import written  # which imports this module
 
         return written(self, name, format, width)
+
+
+def _by_speaker(segment: Segment, speaker_of: Callable[[float, float], str]) -> Iterator[Segment]:
+    positions = segment.word_positions()
+    named = [speaker_of(word.start, word.end) for word in segment.words] if positions else []
+    if len(set(named)) < 2:
+        yield replace(segment, speaker=named[0] if named else speaker_of(segment.start, segment.end))
+        return
+    starts = [0, *positions[1:], len(segment.text)]
+    for speaker, places in groupby(range(len(named)), key=named.__getitem__):
+        own = list(places)
+        words = segment.words[own[0] : own[-1] + 1]
+        text = segment.text[starts[own[0]] : starts[own[-1] + 1]].strip()
+        yield Segment(words[0].start, words[-1].end, text, segment.score, words=words, speaker=speaker)

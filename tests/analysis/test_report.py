@@ -5,12 +5,12 @@ import json
 import numpy as np
 import pytest
 import torch
+from references.ablations import ablation
 from references.figures import leave_pictures_empty
 
 from espnet_diverse.analysis import report
 from espnet_diverse.analysis.collect import Observation
 from espnet_diverse.analysis.measurements import QuerySample, Survey
-from espnet_diverse.analysis.measures.head_ablation import HeadAblation
 from espnet_diverse.analysis.report import Example, write_report
 from espnet_diverse.analysis.sections import AblationSection
 from espnet_diverse.attention import HeadMap
@@ -85,7 +85,7 @@ def test_numbers_and_arrays_agree(tmp_path, clusters):
 
 
 def test_sections_on_request_are_part_of_every_file(tmp_path):
-    section = AblationSection(HeadAblation("loss", 3, 1.0, {"decoder": np.array([[1.5, 1.0]])}))
+    section = AblationSection(ablation("loss", 3, 1.0, {"decoder": np.array([[1.5, 1.0]])}))
     write_report(*surveyed(False), [], "Model", tmp_path, [section])
     assert json.loads((tmp_path / "analysis.json").read_text())["ablation"]["drops"] == {"decoder": [[0.5, 0.0]]}
     np.testing.assert_array_equal(np.load(tmp_path / "analysis.npz")["decoder_loss_drop"], [[0.5, 0.0]])

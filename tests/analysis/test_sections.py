@@ -3,11 +3,11 @@ import json
 import numpy as np
 import pytest
 import torch
+from references.ablations import ablation
 from references.figures import assert_readable
 
 from espnet_diverse.analysis.html_page import Page
 from espnet_diverse.analysis.measures.calibration import Calibration
-from espnet_diverse.analysis.measures.head_ablation import HeadAblation
 from espnet_diverse.analysis.sections import (
     AblationSection,
     CalibrationSection,
@@ -29,11 +29,12 @@ def shown(section, folder):
 
 def test_every_head_has_a_cell(tmp_path):
     scores = {"encoder": np.array([[20.5, 20.0, 19.75]]), "cross": np.array([[28.25, 21.0], [22.0, 23.0]])}
-    section = AblationSection(HeadAblation("wer", 7, 20.0, scores))
+    section = AblationSection(ablation("wer", 7, 20.0, scores))
     text, pictures = shown(section, tmp_path)
-    assert "The whole model has wer 20.0000" in text and "The score of 7 utterances" in text
-    assert "<td>encoder self-attention</td><td>1</td><td>0.5000</td><td>0.0000</td><td>-0.2500</td>" in text
-    assert "<td>decoder cross-attention</td><td>1</td><td>8.2500</td><td>1.0000</td><td></td>" in text
+    assert "The whole model has wer 20.0 (95 % interval 19.5 to 20.5)" in text and "The score of 7 utterances" in text
+    assert "<td>encoder self-attention</td><td>1</td><td>0.5</td><td>0.0</td><td>-0.2</td>" in text
+    assert "<td>decoder cross-attention</td><td>1</td><td>8.2*</td><td>1.0*</td><td></td>" in text
+    assert "4 of 7 heads are needed, 0 do harm; of the others these utterances do not tell" in text
     assert text.count("<tr>") == 1 + 3 and pictures == ["ablation.heads.png", "ablation.histogram.png"]
     assert section.key == "ablation" and json.loads(json.dumps(section.summary()))["drops"]["cross"][0] == [8.25, 1.0]
     assert set(section.arrays()) == {"encoder_wer_drop", "cross_wer_drop"}
@@ -94,14 +95,14 @@ def test_predictions_without_entropy_have_a_plot_too(drawn, tmp_path):
 
 
 @pytest.fixture
-def ablation():
+def random_ablation():
     random = np.random.default_rng(0)
     shapes = {"encoder": (12, 8), "decoder": (6, 4), "cross": (6, 4)}
-    return HeadAblation("wer", 50, 20.0, {kind: 20 + random.exponential(0.4, shape) for kind, shape in shapes.items()})
+    return ablation("wer", 50, 20.0, {kind: 20 + random.exponential(0.4, shape) for kind, shape in shapes.items()})
 
 
-def test_the_histogram_counts_every_head(drawn, tmp_path, ablation):
-    draw_drop_histogram(ablation, tmp_path / "histogram.png")
+def test_the_histogram_counts_every_head(drawn, tmp_path, random_ablation):
+    draw_drop_histogram(random_ablation, tmp_path / "histogram.png")
     (axes,) = drawn[-1].axes
     assert sum(bar.get_height() for bar in axes.patches) == 12 * 8 + 2 * 6 * 4
     assert axes.get_ylabel() == "number of heads"
@@ -112,19 +113,19 @@ def test_the_histogram_counts_every_head(drawn, tmp_path, ablation):
 
 
 @pytest.mark.parametrize("kinds", [("encoder", "decoder", "cross"), ("cross",)])
-def test_the_drop_of_each_head_is_on_one_scale_around_0(drawn, tmp_path, ablation, kinds):
-    ablation = HeadAblation("wer", 50, 20.0, {kind: ablation.scores[kind] for kind in kinds})
-    draw_drops(ablation, tmp_path / "drops.png")
+def test_the_drop_of_each_head_is_on_one_scale_around_0(drawn, tmp_path, random_ablation, kinds):
+    found = ablation("wer", 50, 20.0, {kind: random_ablation.scores[kind] for kind in kinds})
+    draw_drops(found, tmp_path / "drops.png")
     images = [image for axes in drawn[-1].axes for image in axes.images]
-    for image, drops in zip(images, ablation.drops().values(), strict=True):
+    for image, drops in zip(images, found.drops().values(), strict=True):
         np.testing.assert_array_equal(image.get_array(), drops)
     (scale,) = {image.get_clim() for image in images}
-    assert -scale[0] == scale[1] == max(each.max() for each in ablation.drops().values())
+    assert -scale[0] == scale[1] == max(each.max() for each in found.drops().values())
     assert_readable(drawn[-1])
 
 
 def test_a_model_that_loses_nothing(drawn, tmp_path):
-    same = HeadAblation("loss", 1, 1.0, {"encoder": np.ones((1, 2))})
+    same = ablation("loss", 1, 1.0, {"encoder": np.ones((1, 2))})
     draw_drop_histogram(same, tmp_path / "histogram.png")
     draw_drops(same, tmp_path / "drops.png")
     assert {image.get_clim() for axes in drawn[-1].axes for image in axes.images} == {(-1, 1)}

@@ -35,6 +35,11 @@ def test_the_shared_fragments_are_accepted():
         ("encoder=diverse", "--set encoder=diverse: unknown encoder 'diverse'; known: .*diverse_transformer"),
         ("optim=adamm", "unknown optim 'adamm'; known: .*adam "),
         ("scheduler=warm", "unknown scheduler 'warm'; known: .*warmuplr"),
+        (
+            "encoder_conf.input_layer=conv3d",
+            "unknown encoder_conf.input_layer 'conv3d' of .*; known: conv1d2 conv2d ",
+        ),
+        ("encoder_conf.positionwise_layer_type=conv", "'conv' of .*; known: conv1d conv1d-linear linear"),
         ("encoder_conf=3", "--set encoder_conf=3: encoder_conf is 3; give a mapping of options"),
     ],
 )

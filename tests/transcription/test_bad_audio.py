@@ -6,6 +6,7 @@ holds where the order of a sum depends on the size of its batch.
 
 import argparse
 import json
+import re
 
 import numpy as np
 import pytest
@@ -63,7 +64,34 @@ def test_there_are_kinds_enough():
     assert len(KINDS) >= 40
 
 
-@pytest.mark.parametrize("kind", KINDS)
+TRUNCATED = [
+    kind
+    for kind in KINDS
+    if kind.partition(" ")[2] in ("truncated", "truncated at the last sample", "that claims more")
+]
+READABLE = [kind for kind in TRUNCATED if kind.split()[0] in ("wav", "mp3", "aiff", "au", "sph", "w64")]
+"""Of which there are samples; the ogg files here end within their only page, and decoders do not read flac."""
+
+
+@pytest.mark.parametrize("kind", READABLE)
+def test_a_truncated_recording_is_transcribed_as_far_as_it_goes(recognizer, good, clean, tmp_path, caplog, kind):
+    cut = tmp_path / "cut.wav"
+    KINDS[kind](cut)
+    code, outputs = run(recognizer, [*good, str(cut)], tmp_path / "out")
+    found = {name: json.loads(content) for name, content in outputs.items()}
+    assert code == 0 and 0.3 < found.pop("cut.json")["duration"] <= 1
+    assert {name: each["text"] for name, each in found.items()} == {
+        name: json.loads(content)["text"] for name, content in clean.items()
+    }
+    (said,) = [message for message in caplog.messages if message.startswith(str(cut))]
+    assert re.search(r"; the file is truncated, and the [01]\.\d s that are there are read$", said)
+
+
+def test_truncated_kinds_are_found():
+    assert len(READABLE) >= 6
+
+
+@pytest.mark.parametrize("kind", sorted({*KINDS} - {*READABLE}))
 def test_a_bad_recording_costs_no_other(recognizer, good, clean, tmp_path, capsys, kind):
     bad = tmp_path / "bad.wav"
     KINDS[kind](bad)

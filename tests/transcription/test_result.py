@@ -1,8 +1,10 @@
 """Transcripts: the text of the segments together."""
 
+import json
+
 import pytest
 
-from espnet_diverse.transcription.result import Segment, Transcript
+from espnet_diverse.transcription.result import Segment, Transcript, Word
 
 
 @pytest.mark.parametrize(
@@ -19,3 +21,20 @@ def test_what_was_not_asked_for_is_empty():
     assert segment.tokens == segment.confidences == segment.words == segment.alternatives == ()
     transcript = Transcript((segment,), 1.0, {})
     assert transcript.language is None and transcript.language_probabilities is None
+
+
+def test_segments_have_their_speakers_and_are_split_where_words_change_them():
+    words = tuple(Word(text, at, at + 0.5, 0.9) for text, at in (("good", 0.0), ("morning", 1.0), ("yes", 2.0)))
+    timed = Segment(0.0, 2.5, "good morning, yes", -3.0, tuple("abc"), words=words)
+    plain = Segment(3.0, 4.0, "and so", -1.0, tuple("de"))
+    found = Transcript((timed, plain), 5.0, {}).with_speakers(lambda start, end: "anna" if start < 1.9 else "ben")
+    assert [(each.speaker, each.text, each.start, each.end) for each in found.segments] == [
+        ("anna", "good morning,", 0.0, 1.5),
+        ("ben", "yes", 2.0, 2.5),
+        ("ben", "and so", 3.0, 4.0),
+    ]
+    assert found.segments[0].words == words[:2] and found.segments[2].tokens == plain.tokens
+    assert found.to_srt().split("\n")[2] == "[anna] good morning" and "<v ben>yes" in found.to_vtt()
+    rows = json.loads(found.to_json())["segments"]
+    assert [row["speaker"] for row in rows] == ["anna", "ben", "ben"]
+    assert all("speaker" not in row for row in json.loads(Transcript((plain,), 5.0, {}).to_json())["segments"])

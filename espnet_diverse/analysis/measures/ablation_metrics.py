@@ -1,6 +1,7 @@
 """Metrics of head ablation: teacher-forced loss or accuracy, or a score of decoded text.
 
-A metric gives counts of a batch. The score of a data set is computed from their sum, so each file is read once.
+A metric gives counts of each utterance. The score of a data set, and of its resamples, is computed from their sums, so
+each file is read once.
 """
 
 from collections.abc import Sequence
@@ -28,10 +29,10 @@ class AblationMetric(Protocol):
         """Run the encoder, if the metric can use its output again."""
 
     def counts(self, batch: Sequence[Sample], encoded: Encoded | None) -> NDArray:
-        """Counts of a batch; `encoded` is what `encode` returned, or None to run the encoder again."""
+        """Counts (B, n) of a batch; `encoded` is what `encode` returned, or None to run the encoder again."""
 
-    def score(self, sums: NDArray) -> float:
-        """Score of summed counts."""
+    def score(self, sums: NDArray) -> NDArray:
+        """Scores (...) of summed counts (..., n)."""
 
 
 class TeacherForced:
@@ -52,12 +53,13 @@ class TeacherForced:
     def counts(self, batch: Sequence[Sample], encoded: Encoded | None) -> NDArray:
         """Number of tokens, and the sum of their losses or the number of correct ones."""
         found = predict_tokens(self.predictor, batch, self.encode(batch) if encoded is None else encoded)
-        values = found.loss if self.name == "loss" else 100 * found.correct
-        return np.array([len(values), values.double().sum().item()])
+        values = (found.loss if self.name == "loss" else 100 * found.correct).double().numpy()
+        lengths = np.array([len(one.tokens) + 1 for one in batch])  # with the end of each text
+        return np.stack([lengths, np.add.reduceat(values, np.cumsum(lengths) - lengths)], -1)
 
-    def score(self, sums: NDArray) -> float:
+    def score(self, sums: NDArray) -> NDArray:
         """See `AblationMetric`."""
-        return float(sums[1] / sums[0])
+        return sums[..., 1] / sums[..., 0]
 
 
 class Decoded:
@@ -75,14 +77,14 @@ class Decoded:
         """The search runs the encoder itself."""
 
     def counts(self, batch: Sequence[Sample], encoded: Encoded | None) -> NDArray:
-        """Sum of the metric's counts over the batch; an utterance without a hypothesis has an empty text."""
+        """The metric's counts; an utterance without a hypothesis has an empty text."""
         found = self.predictor.batch([each.source for each in batch], [each.conditions for each in batch])
         texts = [best[0].text if best else "" for best in found]
-        return self.metric.statistics([one.text for one in batch], texts, [one.language for one in batch]).sum(0)
+        return self.metric.statistics([one.text for one in batch], texts, [one.language for one in batch])
 
-    def score(self, sums: NDArray) -> float:
+    def score(self, sums: NDArray) -> NDArray:
         """See `AblationMetric`."""
-        return float(self.metric.score(sums))
+        return self.metric.score(sums)
 
 
 def build_metric(predictor: Predictor, name: str) -> AblationMetric:

@@ -3,7 +3,8 @@
 Michel et al. 2019, "Are sixteen heads really better than one?", section 3; An et al. 2020, "Repulsive Attention:
 Rethinking Multi-head Attention as Bayesian Inference", Fig. 2, the histogram of drops. The context of one head at a
 time is 0 before the output projection (`MultiHeadAttention.head_mask`), and the data is scored again. Heads whose drop
-is near 0 are redundant. The cost is a pass over the data for each head, and of the encoder for each of its own heads.
+is near 0 are redundant. Intervals are of the bootstrap over utterances, with the same draws for each head, as of
+`score`. The cost is a pass over the data for each head, and of the encoder for each of its own heads.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,9 +25,10 @@ from espnet_diverse.decoding.predictor import Predictor
 from espnet_diverse.errors import ModelError
 from espnet_diverse.nets.replace_attention import replace_attention
 from espnet_diverse.progress import progress
+from espnet_diverse.scoring.significance import Bootstrap, interval
 from espnet_diverse.upstream.layers import MultiHeadedAttention
 
-HEADER = ("attention", "layer", "head", "score", "drop")
+HEADER = ("attention", "layer", "head", "score", "drop", "low", "high")
 
 
 class Head(NamedTuple):
@@ -46,12 +48,20 @@ class HeadAblation:
         utterances: Number of utterances that were scored.
         score: Score of the whole model.
         scores: Scores without one head by kind of attention: N layers with P heads each, (N, P).
+        interval: Bounds of the 95 % interval of the score of the whole model.
+        intervals: Those of the drop of each head, (N, P, 2) by kind.
     """
 
     metric: str
     utterances: int
     score: float
     scores: Mapping[str, NDArray]
+    interval: tuple[float, float]
+    intervals: Mapping[str, NDArray]
+
+    def certain(self) -> dict[str, NDArray]:
+        """Return 1 where the interval of a drop is above 0, -1 where it is below, and 0 elsewhere, (N, P) by kind."""
+        return {kind: np.sign(each).sum(-1).astype(int) // 2 for kind, each in self.intervals.items()}
 
     def drops(self) -> dict[str, NDArray]:
         """Return how much worse the score is without each head, (N, P) by kind; negative where it is better."""
@@ -62,7 +72,10 @@ class HeadAblation:
         """Return the cells under `HEADER`: a row for each head; layers and heads are counted from 1."""
         drops = self.drops()
         return [
-            (KINDS[kind], str(layer + 1), str(head + 1), f"{score:.4f}", f"{drops[kind][layer, head]:.4f}")
+            (
+                *(KINDS[kind], str(layer + 1), str(head + 1), f"{score:.4f}", f"{drops[kind][layer, head]:.4f}"),
+                *(f"{bound:.4f}" for bound in self.intervals[kind][layer, head]),
+            )
             for kind, scores in self.scores.items()
             for (layer, head), score in np.ndenumerate(scores)
         ]
@@ -77,8 +90,10 @@ class HeadAblation:
             "metric": self.metric,
             "utterances": self.utterances,
             "score": self.score,
+            "interval": self.interval,
             "scores": {kind: scores.tolist() for kind, scores in self.scores.items()},
             "drops": {kind: drops.tolist() for kind, drops in self.drops().items()},
+            "intervals": {kind: bounds.tolist() for kind, bounds in self.intervals.items()},
         }
 
     def arrays(self) -> dict[str, NDArray]:
@@ -106,11 +121,16 @@ def ablate_heads(predictor: Predictor, samples: Sequence[Sample], metric: str) -
         np.stack(list(_counts(measure, batch, modules, heads)))
         for batch in progress(list(batches(predictor, samples)), f"ablation of {len(heads)} heads", unit="batch")
     ]
-    score, *others = map(measure.score, np.sum(counts, axis=0))
+    of_utterances = np.concatenate(counts, axis=1)  # (1 + heads, utterances, counts)
+    score, *others = measure.score(of_utterances.sum(1)).tolist()
+    whole, *drawn = (Bootstrap().scores(each, measure.score) for each in of_utterances)
     scores = {kind: np.empty(shape) for kind, shape in shapes.items()}
-    for (kind, layer, head), value in zip(heads, others, strict=True):
+    intervals = {kind: np.empty((*shape, 2)) for kind, shape in shapes.items()}
+    sign = 1 if metric in LOWER_IS_BETTER else -1
+    for (kind, layer, head), value, resamples in zip(heads, others, drawn, strict=True):
         scores[kind][layer, head] = value
-    return HeadAblation(metric, len(samples), score, scores)
+        intervals[kind][layer, head] = interval(sign * (resamples - whole))
+    return HeadAblation(metric, len(samples), score, scores, interval(whole), intervals)
 
 
 def _counts(

@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "a score of decoded text; also written as ablation.tsv",
     )
     parser.add_argument(
-        "--beam_size", type=int, metavar="N", help="beam size of --ablate_heads with decoded text (default: 1)"
+        "--beam_size", type=int, metavar="N", help="beam size of --ablate_heads with decoded text (default: 10)"
     )
     parser.add_argument(
         "--calibration", action="store_true", help="measure ECE, OE and entropy of token predictions, and plot them"
@@ -136,7 +136,7 @@ def _sections(
     from espnet_diverse.decoding.options import Options
     from espnet_diverse.decoding.predictor import load_predictor
 
-    predictor = load_predictor(args.model_dir, args.model_file, Options(beam_size=args.beam_size or 1), device)
+    predictor = load_predictor(args.model_dir, args.model_file, Options(beam_size=args.beam_size or 10), device)
     other = [args.out_of_domain_dir] if args.out_of_domain_dir else []
     samples, skipped = zip(*(_read(args, path, predictor, vocabulary) for path in [args.data_dir, *other]), strict=True)
     sections: list[Section] = []

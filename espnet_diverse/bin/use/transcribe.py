@@ -18,10 +18,12 @@ from typing import TYPE_CHECKING
 
 from espnet_diverse.bin.options import options
 from espnet_diverse.bin.options.cluster_option import add_cluster, workers
+from espnet_diverse.bin.options.paths import check_paths
 from espnet_diverse.bin.use.transcribe_stream import add_stream_options, check_stream_options, run_stream
 from espnet_diverse.decoding.options import SAME_LANGUAGE_TASKS, SPEECH_SEARCHES
 
 if TYPE_CHECKING:
+    from espnet_diverse.data.rttm import Turn
     from espnet_diverse.decoding.options import Options
     from espnet_diverse.inference import Recognizer
     from espnet_diverse.transcription.inputs import Recording
@@ -63,6 +65,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     words = "times of words in json, and shorter cues in srt and vtt"
     out.add_argument("--word_timestamps", action="store_true", help=words)
     out.add_argument(
+        "--turns",
+        type=Path,
+        metavar="FILE.rttm",
+        help="turns of speakers, by the names of recordings: labels in json, srt and vtt; with --word_timestamps "
+        "segments are split where the speaker changes",
+    )
+    out.add_argument(
         "--max_line_width", type=int, metavar="N", help="columns of a line in srt and vtt (default: one line a cue)"
     )
     options.add_search_options(parser, SPEECH_SEARCHES)
@@ -80,6 +89,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Transcribe; 2 where a recording could not be read, an error where none could."""
+    check_paths(args)
     from espnet_diverse.errors import ConfigError
     from espnet_diverse.transcription.formats import SUBTITLES
     from espnet_diverse.transcription.inputs import find_recordings
@@ -88,9 +98,10 @@ def run(args: argparse.Namespace) -> int:
     check_stream_options(args)
     if args.stream:
         return run_stream(args)
-    if args.word_timestamps and args.output_format not in _OF_WORDS:
-        has = f"--word_timestamps changes nothing in --output_format {args.output_format}"
-        raise ConfigError(f"{has}; give one of {' '.join(_OF_WORDS)}, or leave it out")
+    for option in ("word_timestamps", "turns"):
+        if getattr(args, option) and args.output_format not in _OF_WORDS:
+            has = f"--{option} changes nothing in --output_format {args.output_format}"
+            raise ConfigError(f"{has}; give one of {' '.join(_OF_WORDS)}, or leave it out")
     if args.max_line_width is not None and (args.max_line_width < 1 or args.output_format not in (*SUBTITLES, "all")):
         allowed = f"is for --output_format {' '.join(SUBTITLES)} all, and 1 or more"
         raise ConfigError(f"--max_line_width {args.max_line_width}: {allowed}; correct it, or leave it out")
@@ -174,10 +185,12 @@ def transcribe(recognizer: "Recognizer", recordings: Sequence["Recording"], args
         ConfigError: The model does not have the required task.
         DataError: The model does not know a language or domain, or no recording could be transcribed.
     """
+    from espnet_diverse.data.rttm import speaker_of
     from espnet_diverse.transcription.inputs import printable
 
     given = options.conditions(args)
     _check(recognizer, args, given)
+    turns = _turns(args.turns, recordings) if args.turns else {}
     failures: list[tuple[str, str]] = []
     for recording, result in _results(recognizer, recordings, args, given):
         shown = printable(recording.path)
@@ -189,8 +202,25 @@ def transcribe(recognizer: "Recognizer", recordings: Sequence["Recording"], args
         else:
             _report_language(shown, result)
             _report_silence(shown, recording, result, args)
+            if theirs := turns.get(recording.name):
+                result = result.with_speakers(partial(speaker_of, theirs))
             _output(recording, result, args, alone=len(recordings) == 1)
     return _finish(failures, len(recordings), args.output_dir)
+
+
+def _turns(path: Path, recordings: Sequence["Recording"]) -> dict[str, list["Turn"]]:
+    """Turns by the names of recordings: those of the name or the file without suffix, or all of one recording."""
+    from espnet_diverse.data.rttm import read_turns
+    from espnet_diverse.errors import DataError, abridged
+
+    turns = read_turns(path)
+    if len(recordings) == 1 == len(turns):
+        return {recordings[0].name: next(iter(turns.values()))}
+    found = {one.name: turns.get(one.name) or turns.get(Path(one.path).stem, []) for one in recordings}
+    if lacking := [name for name, theirs in found.items() if not theirs]:
+        has = f"{path}: has no turns of {abridged(lacking)}; it has those of {abridged(turns)}"
+        raise DataError(f"{has}: name recordings alike")
+    return found
 
 
 def _check(recognizer: "Recognizer", args: argparse.Namespace, given: Mapping[str, str]) -> None:

@@ -9,7 +9,7 @@ from espnet_diverse.scoring.error_rate import ErrorRate
 
 
 def summed(metric, batches):
-    return metric.score(sum(metric.counts(batch, metric.encode(batch)) for batch in batches))
+    return metric.score(sum(metric.counts(batch, metric.encode(batch)).sum(0) for batch in batches))
 
 
 def test_loss_and_accuracy_are_means_over_tokens_of_all_batches(recognition):

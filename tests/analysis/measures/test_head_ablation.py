@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from references.ablations import ablation
 from torch import nn
 
 from espnet_diverse.analysis.collect import KINDS, attentions
-from espnet_diverse.analysis.measures.head_ablation import HEADER, HeadAblation, ablate_heads, maskable, without_head
+from espnet_diverse.analysis.measures.head_ablation import HEADER, ablate_heads, maskable, without_head
 from espnet_diverse.analysis.samples import batches
 from espnet_diverse.analysis.token_predictions import encode, predict_tokens
 from espnet_diverse.attention import MultiHeadAttention, build_attention
@@ -67,14 +68,28 @@ def test_accuracy_and_scores_of_decoded_text(recognition, tiny_run, metric):
 
 def test_a_drop_is_positive_where_the_score_is_worse():
     scores = {"encoder": np.array([[30.0, 20.0]]), "cross": np.array([[25.0, 40.0]])}
-    errors, points = (HeadAblation(metric, 1, 25.0, scores) for metric in ("wer", "bleu"))
+    errors, points = (ablation(metric, 1, 25.0, scores) for metric in ("wer", "bleu"))
     np.testing.assert_array_equal(errors.drops()["encoder"], [[5.0, -5.0]])
     np.testing.assert_array_equal(points.drops()["cross"], [[0.0, -15.0]])
     lines = [line.split("\t") for line in errors.tsv().splitlines()]
     assert tuple(lines[0]) == HEADER and len(lines) == 5
-    assert lines[4] == ["decoder cross-attention", "1", "2", "40.0000", "15.0000"]
+    assert lines[4] == ["decoder cross-attention", "1", "2", "40.0000", "15.0000", "14.5000", "15.5000"]
+    assert errors.certain()["encoder"].tolist() == [[1, -1]] and errors.certain()["cross"].tolist() == [[0, 1]]
     assert errors.summary()["drops"]["encoder"] == [[5.0, -5.0]]
     np.testing.assert_array_equal(errors.arrays()["cross_wer_drop"], [[0.0, 15.0]])
+
+
+def test_intervals_are_those_of_resampled_utterances(recognition, tiny_run):
+    predictor, samples = changed(tiny_run, "asr", "cross", 1), recognition[1]
+    found = ablate_heads(predictor, samples, "loss")
+    low, high = found.interval
+    assert low < found.score < high
+    for kind, drops in found.drops().items():
+        bounds = found.intervals[kind]
+        assert (bounds[..., 0] <= drops + 1e-9).all() and (drops - 1e-9 <= bounds[..., 1]).all()
+    assert found.intervals["cross"][0, 1] == pytest.approx(0, abs=1e-6) and found.certain()["cross"][0, 1] == 0
+    (one,) = ablate_heads(predictor, samples[:1], "loss").intervals["cross"][0, :1]
+    assert one[0] == pytest.approx(one[1])  # of one utterance nothing is known
 
 
 def test_a_mask_ends_with_its_block():

@@ -19,22 +19,6 @@ sys.exit(9 if {"torch", "espnet2"} & sys.modules.keys() else code)
         (["transcribe", "exp/onw", "x.wav"], "exp/onw: no such model; give the directory of a run, a packed model, or"),
         (["transcribe", "exp/m", "x.wav", "--lm", "lm"], "lm: no such model; give the directory of a run"),
         (["decode", "exp/m", "--data_dir", "tset", "--output_dir", "o"], "--data_dir tset: there is no such directory"),
-        (
-            ["stats", "--config=model/tiny", "--train_dir=trian", "--valid_dir=.", "--tokens_dir=.", "--output_dir=o"],
-            "--train_dir trian: there is no such directory; correct the path, or make it with espnet-diverse prepare",
-        ),
-        (
-            [
-                "train",
-                "--config=model/tiny",
-                "--train_dir=.",
-                "--valid_dir=.",
-                "--tokens_dir=t",
-                *["--stats_dir", "s"],
-            ]
-            + ["--output_dir=o"],
-            "--tokens_dir t: there is no such directory; correct the path, or make it with espnet-diverse tokens",
-        ),
     ],
 )
 def test_what_is_not_there_is_refused_at_once(tmp_path, arguments, said):

@@ -206,6 +206,21 @@ def test_lines_of_subtitles_have_a_width(tiny_run, tmp_path, capsys):
         assert "is for --output_format srt vtt all, and 1 or more; correct it" in capsys.readouterr().err
 
 
+def test_turns_of_speakers(tiny_run, tmp_path, capsys):
+    sources = [tiny_run.test_dir / f"test-0{index}.wav" for index in range(2)]
+    lines = [f"SPEAKER test-0{index} 1 0 9 <NA> <NA> {name} <NA> <NA>" for index, name in enumerate(("anna", "ben"))]
+    (tmp_path / "a.rttm").write_text("\n".join(lines) + "\n")
+    arguments = [*HOW, "--turns", tmp_path / "a.rttm", "--output_format", "json", "--output_dir", tmp_path]
+    assert call(tiny_run.model_dir, *sources, *arguments) == 0
+    found = [json.loads((tmp_path / f"test-0{index}.json").read_text())["segments"] for index in range(2)]
+    assert [{row["speaker"] for row in rows} for rows in found] == [{"anna"}, {"ben"}]
+    (tmp_path / "a.rttm").write_text("\n".join(lines[:1]) + "\n")
+    assert call(tiny_run.model_dir, *sources, *arguments) == 1
+    assert "a.rttm: has no turns of test-01; it has those of test-00: name recordings alike" in capsys.readouterr().err
+    assert call(tiny_run.model_dir, *sources, *HOW, "--turns", tmp_path / "a.rttm") == 1
+    assert "--turns changes nothing in --output_format txt" in capsys.readouterr().err
+
+
 def test_silence_beside_speech_is_no_failure(tiny_run, decoded, tmp_path, capsys):
     soundfile.write(tmp_path / "silence.wav", np.zeros(48_000), 16_000)
     arguments = (tmp_path / "silence.wav", tiny_run.test_dir / "test-00.wav", *HOW, "--output_dir", tmp_path)
@@ -273,7 +288,9 @@ class Multilingual:
 def multilingual(monkeypatch):
     recognizer = Multilingual()
     monkeypatch.setattr("espnet_diverse.inference.Recognizer", lambda *_, **__: recognizer)
-    monkeypatch.setattr("espnet_diverse.bin.main.check_paths", lambda args: None)  # there is no folder "model"
+    monkeypatch.setattr(
+        "espnet_diverse.bin.use.transcribe.check_paths", lambda args: None
+    )  # there is no folder "model"
     return recognizer
 
 

@@ -1,0 +1,166 @@
+"""Times of the words and characters of a text that is known, by forced alignment with CTC (`alignment.py`)."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+
+from espnet_diverse.audio.sources import Source, open_audio
+from espnet_diverse.decoding.condition_ids import completed, indices_of, warn_of_unused
+from espnet_diverse.decoding.frame_times import frame_times
+from espnet_diverse.decoding.options import SAME_LANGUAGE_TASKS
+from espnet_diverse.decoding.predictor import Predictor
+from espnet_diverse.decoding.token_text import UNKNOWN
+from espnet_diverse.errors import DataError, abridged
+from espnet_diverse.text.vocabulary import SPACE, normalise
+from espnet_diverse.transcription.alignment import WORD_START, align, align_words, check_ctc, split_words
+from espnet_diverse.transcription.result import Word
+from espnet_diverse.upstream.layers import TooShortUttError
+
+LONGEST = 120.0
+"""Seconds of a recording that are aligned at once."""
+_DECIMALS = 4  # of a probability
+
+
+@dataclass(frozen=True)
+class AlignedText:
+    """A text with its times in a recording.
+
+    Attributes:
+        text: The text.
+        duration: Length of the recording in seconds.
+        words: Its words.
+        tokens: Its characters, or pieces where the vocabulary has pieces; spaces are left out.
+    """
+
+    text: str
+    duration: float
+    words: tuple[Word, ...]
+    tokens: tuple[Word, ...]
+
+
+def align_text(
+    search: Predictor, source: Source, text: str, rate: int | None = None, conditions: Mapping[str, str] | None = None
+) -> AlignedText:
+    """Align a text with a recording of it.
+
+    Args:
+        search: Search with a model that has CTC over its output text; it is not run.
+        source: The recording, as for `open_audio`.
+        text: What is said in it, in the form of the training text.
+        rate: Sampling rate of samples in Hz.
+        conditions: Values by condition.
+
+    Raises:
+        ConfigError: The model has no CTC over its output text.
+        DataError: The recording cannot be read or is too long or too short for the text, the text is empty or has
+            characters that the model does not know, or a value of a condition is unknown or missing.
+        ModelError: The model's frontend has no hop length.
+    """
+    check_ctc(search.ctc)
+    frames = frame_times(search.encoding.model, search.rate, "align with another model")
+    known, given, same = search.conditions, conditions or {}, search.task in SAME_LANGUAGE_TASKS
+    warn_of_unused(known, given, same)
+    indices = indices_of(known, completed(known, given, same))
+    text = normalise(text)
+    tokens = search.tokens.tokenise(text)
+    ids = search.tokens.indices(tokens)
+    if not ids:
+        raise DataError("the text to align is empty; give what is said")
+    if strange := [token for token, index in zip(tokens, ids, strict=True) if index == UNKNOWN]:
+        lacking = abridged(dict.fromkeys(map(repr, strange)))
+        raise DataError(f"the model's vocabulary lacks {lacking}; write the text as the training text")
+    with open_audio(source, rate, search.rate) as audio:
+        name, duration = audio.name, audio.duration
+        if duration > LONGEST:
+            raise DataError(f"{name}: lasts {duration:.0f} s; at most {LONGEST:g} s are aligned at once: cut it")
+        samples = np.concatenate(list(audio.blocks()))
+    try:
+        log_probs = search.posteriors(search.features(samples), indices)
+    except TooShortUttError as error:
+        raise DataError(f"{name}: is too short for the model ({duration:.3f} s)") from error
+    spans = align(log_probs, ids)
+    if spans is None:
+        raise DataError(f"{name}: {len(ids)} tokens do not fit into its {len(log_probs)} frames; check the text")
+    _, words = align_words(log_probs, ids, tokens, frames, 0.0, duration)
+
+    def time_of(frame: int) -> float:
+        return min(max(0.0, frames.boundary(frame)), duration)
+
+    timed = [
+        Word(token.removeprefix(WORD_START), time_of(span.start), time_of(span.end), span.score)
+        for token, span in zip(tokens, spans, strict=True)
+    ]
+    return AlignedText(text, duration, words, tuple(_shown(tokens, timed, words)))
+
+
+def _shown(tokens: Sequence[str], timed: Sequence[Word], words: Sequence[Word]) -> list[Word]:
+    """Tokens that are shown, each of which lasts until the next one of its word, or until the end of the word."""
+    shown = []
+    for (_, first, after), word in zip(split_words(tokens), words, strict=True):
+        own = [one for token, one in zip(tokens[first:after], timed[first:after], strict=True) if token != SPACE]
+        own = [one for one in own if one.text]
+        shown += [replace(one, end=following.start) for one, following in pairwise(own)]
+        shown.append(replace(own[-1], end=max(own[-1].end, word.end)))
+    return shown
+
+
+def as_json(found: AlignedText, name: str) -> str:
+    """Name, text, duration, and words and tokens with times and probabilities."""
+
+    def rows(units: Sequence[Word], key: str) -> list[dict]:
+        times = [(one.text, round(one.start, 3), round(one.end, 3), round(one.confidence, _DECIMALS)) for one in units]
+        return [dict(zip((key, "start", "end", "probability"), row, strict=True)) for row in times]
+
+    content = {"name": name, "text": found.text, "duration": found.duration}
+    content |= {"words": rows(found.words, "word"), "tokens": rows(found.tokens, "token")}
+    return json.dumps(content, ensure_ascii=False, indent=1) + "\n"
+
+
+def as_ctm(found: AlignedText, name: str) -> str:
+    """NIST's ctm: name, channel, start, length, word and confidence a line."""
+    rows = ((one.start, one.end - one.start, one.text, one.confidence) for one in found.words)
+    return "".join(f"{name} 1 {start:.3f} {length:.3f} {text} {sure:.4f}\n" for start, length, text, sure in rows)
+
+
+def as_textgrid(found: AlignedText, name: str) -> str:
+    """A TextGrid of Praat with the tiers words and tokens; `name` is not used."""
+    lines = ['File type = "ooTextFile"', 'Object class = "TextGrid"', "", *_bounds(0.0, found.duration)]
+    lines += ["tiers? <exists>", "size = 2", "item []:"]
+    for number, (title, units) in enumerate({"words": found.words, "tokens": found.tokens}.items(), start=1):
+        intervals = _covering(units, found.duration)
+        lines += [f"    item [{number}]:", '        class = "IntervalTier"', f'        name = "{title}"']
+        lines += [f"        {line}" for line in _bounds(0.0, found.duration)]
+        lines.append(f"        intervals: size = {len(intervals)}")
+        for place, (start, end, text) in enumerate(intervals, start=1):
+            quoted = text.replace('"', '""')
+            lines.append(f"        intervals [{place}]:")
+            lines += [f"            {line}" for line in (*_bounds(start, end), f'text = "{quoted}"')]
+    return "\n".join(lines) + "\n"
+
+
+def _bounds(start: float, end: float) -> tuple[str, str]:
+    return f"xmin = {start:.6f}", f"xmax = {end:.6f}"
+
+
+def _covering(units: Sequence[Word], duration: float) -> list[tuple[float, float, str]]:
+    """Intervals from the beginning to the end of a recording; between the units they are empty."""
+    intervals, done = [], 0.0
+    for one in units:
+        if one.start > done:
+            intervals.append((done, one.start, ""))
+        if one.end > one.start:
+            intervals.append((one.start, one.end, one.text))
+        done = max(done, one.end)
+    if duration > done or not intervals:
+        intervals.append((done, duration, ""))
+    return intervals
+
+
+ALIGNMENT_FORMATS: dict[str, Callable[[AlignedText, str], str]] = {
+    "json": as_json,
+    "textgrid": as_textgrid,
+    "ctm": as_ctm,
+}
