@@ -94,7 +94,7 @@ class LowRank(nn.Module):
         return self
 
     def update(self) -> Tensor:
-        """What is added to `weight`, by the condition in the open scope if there are pairs by condition.
+        """Compute the change of `weight`, by the condition in the open scope if there are pairs by condition.
 
         Raises:
             DataError: The scope does not have the condition.
@@ -178,7 +178,7 @@ class LowRankEmbedding(LowRank):
         nn.init.normal_(self.lora_B)
 
     def update(self) -> Tensor:
-        """What is added to `weight`."""
+        """Compute the change of `weight`."""
         return super().update().T
 
     def forward(self, tokens: Tensor) -> Tensor:
@@ -254,7 +254,7 @@ def _fits(module: nn.Module) -> bool:
 
 
 def _fault(model: nn.Module, parent: nn.Module, name: str, options: LowRankOptions) -> str:
-    """What keeps a module from getting an adapter, or ""."""
+    """Return the reason why a module takes no adapter, or ""."""
     module, own = model.get_submodule(name), name.rpartition(".")[2]
     if not _fits(module):
         return f"a {type(module).__name__}, and adapters are for Linear and Embedding"
