@@ -27,7 +27,8 @@ KNOWN = {
     ],
     "it becomes a row of the list of faults, which is refused as a whole": [
         *("kaldi._check: DataError", "kaldi._run: DataError", "mtedx._yaml_rows: DataError"),
-        *("mtedx._yaml_rows: ValueError", "table._data_dir: DataError", "table_files._read_jsonl: ValueError"),
+        *("mtedx._yaml_rows: ValueError", "table._audio_fault: DataError", "table._end: DataError"),
+        *("rttm.read_turns: ValueError", "table_files._read_jsonl: ValueError"),
     ],
     "something else is taken instead, and a line says so": [
         *("build_search.build_search: NoBatchedSearchError", "checkpoint.load_run: ModelError"),
@@ -65,6 +66,9 @@ KNOWN = {
     ],
     "a check that comes later reads the same file and raises it": [
         *("data_record.DataRecord.__init__: DataError", "data_record.DataRecord.is_unchanged: DataError"),
+    ],
+    "a truncated file is read as far as it goes, and a warning or the first error says so": [
+        *("reading._decodable: TruncatedError", "sources._opened: DataError", "sources._opened: TruncatedError"),
     ],
     "it is raised where somebody waits for the result": [
         *("batches.Batches._serve: Exception", "streaming._Source.__iter__: Exception"),

@@ -17,7 +17,7 @@ from espnet_diverse.data.lines import numbered_lines
 
 @dataclass(frozen=True)
 class Turn:
-    """What one speaker says: start and end in seconds, and the speaker."""
+    """A turn of one speaker: start and end in seconds, and the speaker."""
 
     start: float
     end: float

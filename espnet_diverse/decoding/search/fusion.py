@@ -51,7 +51,7 @@ def language_model_of(model_dir: Path, fusion: Fusion, search: str) -> Path | No
 
 
 def used_language_model(folder: Path | None, fusion: Fusion, weight: float) -> dict[str, str | float]:
-    """What of a language model is written beside results: its path and weight; a warning where no user has named it.
+    """Path and weight of a language model, as they are written beside results; a warning where no user has named it.
 
     Args:
         folder: What `language_model_of` returned.
