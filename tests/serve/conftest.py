@@ -44,13 +44,14 @@ def load(tiny_run, streaming_run, tmp_path_factory):
 
 
 @pytest.fixture(scope="package")
-def served(load):
+def served(load, tiny_run):
     """A server of the three models; `models` has them, and `client` is OpenAI's."""
     from espnet_diverse.serve.models import Models
     from espnet_diverse.serve.transcriptions import api
 
     models = Models(["tones", "streaming", "many"], load, 3)
     with running(api(models, LIMITS)) as server, client_of(server) as client:
+        client.audio.transcriptions.create(file=tiny_run.test_dir / "test-00.wav", model="tones")  # which loads it
         yield SimpleNamespace(server=server, models=models, client=client, recognizer=load.recognizer)
 
 
