@@ -223,7 +223,7 @@ def test_every_shared_fragment_parses(path):
 
 
 @pytest.mark.parametrize("model", [path.stem for path in SHARED if path.parent.name == "model"])
-@pytest.mark.parametrize("attention", [path.stem for path in SHARED if path.parent.name == "attention"])
+@pytest.mark.parametrize("attention", sorted(CORES.keys() & {path.stem for path in SHARED}))
 def test_every_model_takes_every_attention(model, attention):
     config = merge([f"model/{model}", f"attention/{attention}"])
     cores = [config["encoder_conf"]["attention"]]
@@ -231,6 +231,10 @@ def test_every_model_takes_every_attention(model, attention):
     cores += [chosen for chosen in decoder if chosen]
     supports = CORES[attention].supports
     assert [core["core"] for core in cores] == [attention] * (1 + supports.causal + supports.cross_attention)
+
+
+def test_the_preset_for_text_is_softmax_with_mixed_heads():
+    assert merge(["attention/best_text"]) == merge(["attention/softmax", "modifiers/mixed"])
 
 
 def test_noam_peak_is_that_of_factor_2_at_width_256():
