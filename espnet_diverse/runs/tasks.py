@@ -8,9 +8,7 @@ from pathlib import Path
 import torch
 from espnet2.tasks import asr, lm, mt, s2t, s2t_ctc, st
 from espnet2.tasks.abs_task import AbsTask
-from espnet2.text.build_tokenizer import build_tokenizer
 from espnet2.torch_utils.initialize import initialize
-from espnet2.train import preprocessor
 from espnet2.train.abs_espnet_model import AbsESPnetModel
 from espnet2.train.class_choices import ClassChoices
 from espnet2.utils.types import str2bool
@@ -164,11 +162,7 @@ class STTask(_TaskMixin, st.STTask):
             return super().build_model(args)
 
 
-def _build_tokenizer(token_type: str, bpemodel: str | None = None, **options):
-    """Replacement of ESPnet's `build_tokenizer`, whose pretrained tokenizers are folders that may refer to code."""
-    if token_type == "hugging_face":
-        return PretrainedTokenizer(read_bytes(bpemodel))
-    return build_tokenizer(token_type=token_type, bpemodel=bpemodel, **options)
+_PRETRAINED = "hugging_face"
 
 
 class MTTask(_TaskMixin, mt.MTTask):
@@ -201,8 +195,14 @@ class MTTask(_TaskMixin, mt.MTTask):
     @classmethod
     def build_preprocess_fn(cls, args: Namespace, train: bool):
         """As in the other tasks; a pretrained tokenizer is read from a single file."""
-        with replaced_names(preprocessor, build_tokenizer=_build_tokenizer):
+        if args.src_token_type != _PRETRAINED:
             return super().build_preprocess_fn(args, train)
+        # ESPnet's own tokenizer is a folder that may refer to code; another one keeps its place.
+        built = super().build_preprocess_fn(Namespace(**vars(args) | {"src_token_type": "char"}), train)
+        theirs = built.preprocess if isinstance(built, ConditionIndices) else built
+        if theirs is not None:
+            theirs.tokenizer[theirs.text_name.index("src_text")] = PretrainedTokenizer(read_bytes(args.src_bpemodel))
+        return built
 
 
 class LMTask(_TaskMixin, lm.LMTask):
