@@ -19,6 +19,7 @@ from espnet_diverse.nets.condition_rows import read_options
 from espnet_diverse.nets.losses.consistency import consistency_options
 from espnet_diverse.nets.memory import MEMORIES, memory_options
 from espnet_diverse.nets.start_tag import StartTagOptions
+from espnet_diverse.nets.subsampling import GATED
 from espnet_diverse.option_checks import read as read_dataclass
 from espnet_diverse.runs.config import Config, check_keys, located
 from espnet_diverse.runs.frontends import check_frontend
@@ -131,7 +132,11 @@ def _check_values(config: Config, section: str, cls: type) -> None:
     """Check options of ESPnet's nets that are one of several names: those that the constructor compares them with."""
     for option in _NAMED:
         given = (config.get(section) or {}).get(option)
-        known = _compared(cls, option) if isinstance(given, str) else ()
+        if not isinstance(given, str):
+            continue
+        known = _compared(cls, option)
+        if option == "input_layer" and "conv_channels" in inspect.signature(cls).parameters:
+            known = [*known, GATED]
         if known and given not in known:
             said = f"unknown {section}.{option} {given!r} of {cls.__name__}; known: {' '.join(known)}"
             raise ConfigError(f"{config.origin(section, option)}: {said}")

@@ -168,7 +168,7 @@ def test_a_client_that_goes_leaves_its_place(server, search):
         socket = opened(server)
         socket.send(PCM.tobytes())
         socket.close()
-    wait_for_none(server.live)
+        wait_for_none(server.live)
     assert whole(said(server, PCM)) == expected(search, PCM / np.float32(2**15))
 
 

@@ -173,13 +173,13 @@ def on_request(tiny_run, tmp_path_factory):
 
 def test_heads_are_ablated_on_request(on_request, analysed):
     rows = [line.split("\t") for line in (on_request / "ablation.tsv").read_text().splitlines()]
-    assert rows[0] == ["attention", "layer", "head", "score", "drop"] and len(rows) == 1 + 3 * 2
+    assert rows[0] == ["attention", "layer", "head", "score", "drop", "low", "high"] and len(rows) == 1 + 3 * 2
     numbers = json.loads((on_request / "analysis.json").read_text())["ablation"]
     arrays = np.load(on_request / "analysis.npz")
     for kind in ("encoder", "decoder", "cross"):
         np.testing.assert_array_equal(arrays[f"{kind}_loss_drop"], numbers["drops"][kind])
         assert np.array(numbers["scores"][kind]) - numbers["score"] == pytest.approx(np.array(numbers["drops"][kind]))
-    assert [f"{drop:.4f}" for drop in np.ravel(list(numbers["drops"].values()))] == [row[-1] for row in rows[1:]]
+    assert [f"{drop:.4f}" for drop in np.ravel(list(numbers["drops"].values()))] == [row[4] for row in rows[1:]]
     assert "Head ablation" in Reader(on_request / "analysis.html").text
     assert not (analysed / "ablation.tsv").exists() and "Head ablation" not in Reader(analysed / "analysis.html").text
 

@@ -125,7 +125,9 @@ def test_that_of_a_packed_model_is_used_as_if_it_were_named(tiny_run, arpa, tmp_
     assert language_model_of(tmp_path / "exp", Fusion(), "greedy") is None
     assert language_model_of(tmp_path / "exp", Fusion(arpa), "batched") == arpa
     found = load_predictor(tmp_path / "exp")
-    assert found.language_model is not None and found.options.lm_weight == 0.3 and not warnings(caplog)
+    assert found.language_model is not None and found.options.lm_weight == 0.3
+    (said,) = warnings(caplog)
+    assert "which is part of the model, counts with lm_weight 0.3; set lm_weight 0 without it" in said
     named = decoded(tiny_run, tmp_path / "named", "--lm", arpa)
     packed = tmp_path / "model.zip"
     pack(tmp_path / "exp", packed, Facts(license="mit"))
