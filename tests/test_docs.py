@@ -65,7 +65,7 @@ def test_the_site_shows_docstrings_and_options(site):
     assert build_attention.__doc__.splitlines()[0].partition("`")[0] in reference
     attentions = (site / "attentions.html").read_text(encoding="utf-8")
     for option in ("n_clusters_z", "lambda_q"):
-        assert f"<code>{option}</code>" in attentions
+        assert f"Options.{option}" in attentions
 
 
 @pytest.mark.recipes
