@@ -20,10 +20,13 @@ Here every query of a sequence attends to at least one key.
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+from espnet_diverse.functional.sparse_patterns import Grouped, Pattern, Sliding
 
 #: Queries of a block of `_in_blocks`.
 _BLOCK = 128
@@ -44,13 +47,15 @@ SOME_KEYS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 """The others without a width: positions of queries and keys -> which pairs attend."""
 
 
-WITH_WIDTH: dict[str, Callable[[Tensor, Tensor, int], Tensor]] = {
-    "window": lambda query, key, width: (query - key).abs() <= width,
-    "block": lambda query, key, width: query // width == key // width,
-    "strided": lambda query, key, width: (query - key) % width == 0,
-    "ends": lambda query, key, width: (key % width == width - 1) | (key == query),
+IN_BLOCKS: dict[str, Callable[[int], Pattern]] = {
+    "window": Sliding,
+    "block": Grouped,
+    "strided": partial(Grouped, strided=True),
 }
-"""Patterns with a width w or size s: positions of queries and keys, and the width -> which pairs attend."""
+"""Patterns that are computed in blocks, by their width w or size s."""
+
+WITH_WIDTH = (*IN_BLOCKS, "ends")
+"""Names of the patterns with a width w or size s."""
 
 
 def allowed_pairs(name: str, query: Tensor, key: Tensor, length: Tensor, width: int = 0) -> Tensor:
@@ -66,8 +71,10 @@ def allowed_pairs(name: str, query: Tensor, key: Tensor, length: Tensor, width: 
     Returns:
         Bool, of the shape that all broadcast to.
     """
-    if name in WITH_WIDTH:
-        allowed = WITH_WIDTH[name](query, key, width)
+    if name in IN_BLOCKS:
+        allowed = IN_BLOCKS[name](width).allows(query, key, length)
+    elif name == "ends":
+        allowed = (key % width == width - 1) | (key == query)
     elif name in ONE_KEY:
         query = query + torch.zeros_like(length)
         allowed = key == ONE_KEY[name](query, length - 1)

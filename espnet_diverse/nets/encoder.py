@@ -57,6 +57,8 @@ class _WithAttention:
     """
 
     attribute = "self_attn"
+    #: Values of options that ESPnet's encoder does not have.
+    own_values = {"input_layer": (GATED,)}
     encoders: Any  # as ESPnet's class makes them
     embed: Any
     output_size: Callable[[], int]

@@ -19,7 +19,6 @@ from espnet_diverse.nets.condition_rows import read_options
 from espnet_diverse.nets.losses.consistency import consistency_options
 from espnet_diverse.nets.memory import MEMORIES, memory_options
 from espnet_diverse.nets.start_tag import StartTagOptions
-from espnet_diverse.nets.subsampling import GATED
 from espnet_diverse.option_checks import read as read_dataclass
 from espnet_diverse.runs.config import Config, check_keys, located
 from espnet_diverse.runs.frontends import check_frontend
@@ -134,9 +133,7 @@ def _check_values(config: Config, section: str, cls: type) -> None:
         given = (config.get(section) or {}).get(option)
         if not isinstance(given, str):
             continue
-        known = _compared(cls, option)
-        if option == "input_layer" and "conv_channels" in inspect.signature(cls).parameters:
-            known = [*known, GATED]
+        known = [*_compared(cls, option), *getattr(cls, "own_values", {}).get(option, ())]
         if known and given not in known:
             said = f"unknown {section}.{option} {given!r} of {cls.__name__}; known: {' '.join(known)}"
             raise ConfigError(f"{config.origin(section, option)}: {said}")

@@ -17,6 +17,7 @@ from sentencepiece import SentencePieceProcessor
 
 from espnet_diverse.errors import DataError, ModelError
 from espnet_diverse.untrusted.foreign_yaml import shortened
+from espnet_diverse.untrusted.whole_files import read_bytes
 
 MOST_BYTES = 1 << 23
 MOST_PIECES = 300_000
@@ -75,8 +76,7 @@ def read_model(content: bytes) -> SentencePieceProcessor:
 def check_file(path: Path) -> None:
     """Refuse the file of a model that is not known to be safe; ModelError with its path where `check_model` raises."""
     try:
-        with path.open("rb") as file:
-            check_model(file.read(MOST_BYTES + 1))
+        check_model(read_bytes(path, MOST_BYTES))
     except OSError as error:
         raise ModelError(f"{path}: cannot be read ({error.strerror}); {_TODO}") from error
     except DataError as error:

@@ -26,6 +26,7 @@ from espnet_diverse.text.foreign_sentencepiece import read_model
 from espnet_diverse.text.pretrained_tokenizer import FILE, PretrainedTokenizer, read_tokenizer
 from espnet_diverse.text.sentencepiece_training import INPUT_SENTENCE_SIZE, train_model
 from espnet_diverse.untrusted.foreign_yaml import read_yaml, shortened
+from espnet_diverse.untrusted.whole_files import read_bytes
 
 BLANK, UNKNOWN, SPACE, SENTENCE = "<blank>", "<unk>", "<space>", "<sos/eos>"
 TYPES = ("char", "bpe", "unigram", "bert")
@@ -287,10 +288,6 @@ def _tokens_of_model(processor: SentencePieceProcessor | PretrainedTokenizer) ->
 
 def _read(path: Path) -> bytes:
     try:
-        with path.open("rb") as file:
-            content = file.read(_MOST_BYTES + 1)
+        return read_bytes(path, _MOST_BYTES)
     except OSError as error:
         raise DataError(f"{path.name} cannot be read ({error.strerror}); {_MAKE}") from error
-    if len(content) > _MOST_BYTES:
-        raise DataError(f"{path.name} has more than {_MOST_BYTES} bytes; {_MAKE}")
-    return content

@@ -3,6 +3,8 @@
 import os
 from pathlib import Path
 
+from espnet_diverse.errors import ConfigError
+
 VARIABLE = "ESPNET_DIVERSE_MAX_DECODED_MB"
 """Environment variable with a limit in MB that takes the place of `most_bytes`."""
 MOST_SECONDS = 3600.0
@@ -11,9 +13,14 @@ _ALWAYS, _RATIO = 1 << 28, 300  # 2.3 hours at 16 kHz, and times the size of the
 
 
 def most_bytes(source: Path) -> int:
-    """Return the greatest number of bytes that may be made of a file."""
-    given = os.environ.get(VARIABLE, "")
-    if given.isdecimal():
+    """Return the greatest number of bytes that may be made of a file.
+
+    Raises:
+        ConfigError: The environment variable is not a whole number.
+    """
+    if given := os.environ.get(VARIABLE):
+        if not given.isdecimal():
+            raise ConfigError(f"environment variable {VARIABLE}: must be a whole number of MB, but is {given!r}")
         return int(given) * 10**6
     return _ALWAYS + _RATIO * source.stat().st_size
 

@@ -6,9 +6,6 @@ Softmax-equivalent setting: always. With weights the output equals that of ESPne
 Cost: O(Tq Tk D) time; O(Tq D) memory with PyTorch's fused kernel, O(Tq Tk) when weights are needed.
 """
 
-from collections.abc import Callable
-from functools import partial
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -17,16 +14,16 @@ from espnet_diverse.attention.core import Core, Heads
 from espnet_diverse.attention.modifiers.head_patterns import HeadPatterns
 from espnet_diverse.attention.supports import EVERYTHING
 from espnet_diverse.functional.block_sparse import block_sparse_attention
-from espnet_diverse.functional.head_patterns import ONE_KEY, ends_attention, one_key_attention, triangular_attention
-from espnet_diverse.functional.sparse_patterns import Grouped, Pattern, Sliding
+from espnet_diverse.functional.head_patterns import (
+    IN_BLOCKS,
+    ONE_KEY,
+    ends_attention,
+    one_key_attention,
+    triangular_attention,
+)
 
 #: Positions from which on the patterns of heads are computed one by one.
 _LONG = 256
-_IN_BLOCKS: dict[str, Callable[[int], Pattern]] = {
-    "window": Sliding,
-    "block": Grouped,
-    "strided": partial(Grouped, strided=True),
-}
 
 
 class Softmax(Core):
@@ -70,8 +67,8 @@ def _by_pattern(heads: Heads, patterns: HeadPatterns) -> Tensor:
         q, k, v = (x[:, chosen] for x in (heads.q, heads.k, heads.v))
         if pattern.name in ONE_KEY:
             some = one_key_attention(pattern.name, v, lengths, heads.mask, heads.dropout)
-        elif pattern.name in _IN_BLOCKS:
-            blocks = _IN_BLOCKS[pattern.name](pattern.width).blocks(k.size(2), lengths)
+        elif pattern.name in IN_BLOCKS:
+            blocks = IN_BLOCKS[pattern.name](pattern.width).blocks(k.size(2), lengths)
             some = block_sparse_attention(q, k, v, blocks, heads.mask, dropout=heads.dropout)
         elif pattern.name == "ends":
             some = ends_attention(q, k, v, pattern.width, heads.mask, heads.dropout)

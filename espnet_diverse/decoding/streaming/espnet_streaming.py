@@ -11,7 +11,6 @@ What is different from ESPnet's search:
 
 from argparse import Namespace
 from collections.abc import Mapping
-from threading import Lock
 from typing import Any
 
 import torch
@@ -25,7 +24,6 @@ from espnet_diverse.upstream.search import BatchBeamSearchOnline
 
 SIZES = ("block_size", "hop_size", "look_ahead")
 """Sizes of the blocks of an encoder, in frames."""
-_REPLACING = Lock()  # names of a module, for one thread at a time
 
 
 class OnlineSearch(BatchBeamSearchOnline):
@@ -78,7 +76,7 @@ def speech2text(
     args = Namespace(**vars(args) | {"encoder_conf": {**args.encoder_conf, **sizes}})
     tasks = {"ASRTask": _Loaded(model, args), "LMTask": _Loaded(Namespace(lm=language_model), None)}
     lm = None if language_model is None else ""  # without a name there is none
-    with _REPLACING, replaced_names(asr_inference_streaming, **tasks, ContextualBlockTransformerEncoder=AbsEncoder):
+    with replaced_names(asr_inference_streaming, **tasks, ContextualBlockTransformerEncoder=AbsEncoder):
         made = asr_inference_streaming.Speech2TextStreaming(
             "", device=device, lm_train_config=lm, **options.for_espnet()
         )
