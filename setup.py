@@ -83,6 +83,7 @@ setup(
             "dask-jobqueue>=0.9",
             "dask[distributed]>=2025.1",
             "espeakng-loader>=0.2.4",
+            "httpx>=0.28",
             "huggingface_hub>=1.0",
             "imageio-ffmpeg>=0.5",
             "lightning>=2.5",

@@ -1,6 +1,8 @@
 """Imports go only down, and nothing in the tree runs text as code: both are read from the syntax trees."""
 
 import ast
+import importlib.metadata
+import re
 import sys
 from collections.abc import Callable, Iterable
 from functools import cache
@@ -151,6 +153,40 @@ def test_imports_go_only_down():
 
 def test_nothing_runs_what_it_reads():
     assert faults_of(lambda path: code_faults(parse(path)), SOURCES) == {}
+
+
+def test_what_is_imported_is_declared():
+    assert faults_of(lambda path: undeclared(parse(path)), SOURCES) == {}
+
+
+def undeclared(tree: ast.AST) -> list[str]:
+    """Imported packages that setup.py does not name: they are there only as long as some other package wants them."""
+    tops = {name.partition(".")[0] for name in imports(tree)} - sys.stdlib_module_names
+    return sorted(top for top in tops if not declared() & {_plain(top), *packages().get(top, ())})
+
+
+@cache
+def declared() -> set[str]:
+    """Packages of setup.py and those that they require, and folders and modules of the repository."""
+    texts = [node.value for node in ast.walk(parse(ROOT / "setup.py")) if isinstance(node, ast.Constant)]
+    found = [re.fullmatch(r"([\w.-]+)(?:\[(\w+)\])?(?:>=[\d.]+)?", str(text)) for text in texts]
+    own = {_plain(name) for match in found if match for name in match.groups() if name}
+    installed = own & {name for names in packages().values() for name in names}
+    lines = [line for name in installed for line in importlib.metadata.requires(name) or () if "extra ==" not in line]
+    required = {_plain(re.match(r"[\w.-]+", line)[0]) for line in lines}
+    here = {_plain(name) for path in SOURCES for name in (path.parent.name, path.stem)}
+    return own | required | here | {"some-package", "holding"}  # two of tests that make them
+
+
+@cache
+def packages() -> dict[str, set[str]]:
+    """The installed packages that a top-level name comes from."""
+    found = importlib.metadata.packages_distributions()
+    return {top: {_plain(name) for name in names} for top, names in found.items()}
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def test_files_functions_and_constructors_are_small():
