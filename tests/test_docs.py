@@ -173,13 +173,13 @@ def of_others():
 
 
 def test_the_tables_for_users_of_other_programs_are_read():
-    assert len({page for page, _, _ in of_others()}) == 3 and len(list(of_others())) > 25
+    assert len({page for page, _, _ in of_others()}) == 4 and len(list(of_others())) > 25
 
 
 @pytest.mark.parametrize(("page", "name", "words"), of_others(), ids=str)
 def test_what_replaces_a_command_of_another_program_parses(page, name, words, tmp_path):
     if name is None:
-        options_of = {"from_espnet": ("decode", "train"), "from_whisper": ("transcribe",)}
+        options_of = {"from_espnet": ("decode", "train"), "from_whisper": ("transcribe",), "from_fairseq": ("train",)}
         assert any(parses(command, words) for command in options_of[page])
     elif name.endswith("run.sh") and words == ["--help"]:
         assert run([ROOT / "egs/aishell/asr1/run.sh", *words]).returncode == 0
