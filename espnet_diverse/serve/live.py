@@ -185,8 +185,8 @@ def live_recognition(
 ) -> LiveRecognition | None:
     """Live recognition with the loaded model of another search; None where it needs whole recordings.
 
-    It does where encoder or decoder do not stream, and with hotwords, an n-gram model, another precision or compiled
-    layers. ESPnet's attention in the model becomes one that several threads may use.
+    It does where encoder or decoder do not stream, and with an n-gram model, another precision or compiled layers.
+    ESPnet's attention in the model becomes one that several threads may use.
 
     Args:
         search: The other search, which may go on with the model at the same time.
@@ -198,11 +198,11 @@ def live_recognition(
         return None
     try:
         check_streaming(vars(search.args), config_file)
-        check_stream_options(search.options, Fusion(hotwords=search.hotwords))
+        check_stream_options(search.options, Fusion())
     except (ConfigError, ModelError):
         return None
     model, lm = search.encoding.model, search.language_model
     for shared in filter(None, (model, lm)):
         share_attention(shared)
-    make = partial(BlockSearch, model, search.args, search.options, search.device, lm)
+    make = partial(BlockSearch, model, search.args, search.options, search.device, lm, search.hotwords)
     return LiveRecognition(make, segmentation, limits)

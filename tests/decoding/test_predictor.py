@@ -190,3 +190,13 @@ def test_hotwords_of_a_call_are_those_of_a_file_and_leave_the_predictor_as_it_is
     assert found == of_file.batch([frames], [{}]) != before == plain.batch([frames], [{}])
     with pytest.raises(DataError, match="the model's vocabulary lacks a character of 'dxd'"):
         plain.hotwords_of(["d", "dxd"])
+
+
+def test_hotwords_need_no_decoder(tiny_run):
+    by_ctc = load_predictor(tiny_run.model_dir, options=Options(ctc_weight=1.0, beam_size=4, hotword_weight=30.0))
+    frames, _ = by_ctc.read(str(tiny_run.test_dir / "test-00.wav"))
+    (without,), (found,) = (
+        by_ctc.find([frames], [{}]),
+        by_ctc.find([frames], [{}], hotwords=by_ctc.hotwords_of(["dda"])),
+    )
+    assert "dda" in found.texts[0].text and "dda" not in without.texts[0].text

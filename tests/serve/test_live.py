@@ -6,7 +6,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import replace
-from pathlib import Path
 from urllib.parse import urlencode
 
 import numpy as np
@@ -250,7 +249,6 @@ def test_the_language_of_a_recording_is_given_when_it_begins(tmp_path):
     [
         {"precision": "int8"},
         {"compiled": True},
-        {"hotwords": Path("a")},
         {"language_model": NgramScorer.__new__(NgramScorer)},
     ],
     ids=lambda how: next(iter(how)),

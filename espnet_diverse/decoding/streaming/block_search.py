@@ -34,9 +34,11 @@ from espnet_diverse.decoding.encoder.precision import check_device
 from espnet_diverse.decoding.options import Options, has_ctc, text_task, usual_ctc_weight
 from espnet_diverse.decoding.search.build_search import Search, build_search
 from espnet_diverse.decoding.search.fusion import Fusion, language_model_of, load_language_model, used_language_model
+from espnet_diverse.decoding.search.hotwords import Hotwords, load_hotwords
 from espnet_diverse.decoding.search.ngram import is_ngram
 from espnet_diverse.decoding.streaming.espnet_streaming import SIZES, speech2text
 from espnet_diverse.decoding.streaming.stream_encoder import stream_encoder, unfit_for_streams
+from espnet_diverse.decoding.token_text import TokenText
 from espnet_diverse.errors import ConfigError, ModelError
 from espnet_diverse.runs.audio_rate import required_rate
 from espnet_diverse.runs.model_files import find_weights
@@ -55,6 +57,7 @@ class BlockSearch:
         options: Search options, resolved.
         device: Device of the model.
         language_model: Language model over the same tokens, or None.
+        hotwords: Phrases that get a bonus in final texts, or None; partial texts are without it.
 
     Attributes:
         speech2text: ESPnet's `Speech2TextStreaming` of the model; its search has the block sizes of the encoder.
@@ -73,6 +76,7 @@ class BlockSearch:
         options: Options,
         device: str = "cpu",
         language_model: nn.Module | None = None,
+        hotwords: Hotwords | None = None,
     ):
         self.conditions, self.rate, self.options = known_conditions(model), required_rate(vars(args)), options
         self.indices: Mapping[str, int] = {}
@@ -80,9 +84,10 @@ class BlockSearch:
         self.encoder, self._encoding = stream_encoder(model.encoder), Encoding(model, device)
         sizes = {name: getattr(self.encoder, name) for name in SIZES}
         self.speech2text = speech2text(model, args, sizes, options, device, language_model)
+        phrases = None if hotwords is None else load_hotwords(hotwords, options.search, TokenText(args), device)
         self._whole: Search | None = None
         if options.search != "espnet":
-            self._whole = build_search(model, model.ctc, options, False, language_model)
+            self._whole = build_search(model, model.ctc, options, False, language_model, phrases)
         hop, window = self.speech2text.hop_length, self.speech2text.win_length
         self._kept = window  # samples that are kept for the last part, which is then long enough
         # Samples from which on ESPnet's frontend trims both ends, and the subsampling makes a frame.
@@ -180,10 +185,11 @@ def load_block_search(
         options: Search options; `search` is "batched", or "espnet" for the blockwise search alone. Partial results use
             the beam size, the penalty of a token and the weights.
         device: "cpu", "cuda" or "cuda:N".
-        fusion: Language model, see `load_predictor`; this search has no hotwords.
+        fusion: Language model, and hotwords of final texts; see `load_predictor`.
 
     Raises:
         ConfigError: The device does not exist, or an option is not possible here or with this model.
+        DataError: A hotword has characters that the model does not know.
         ModelError: The model does not stream, a file is missing or damaged, or the weights do not fit.
     """
     check_device(device)
@@ -202,7 +208,7 @@ def load_block_search(
     model, args = TASKS["asr"].build_model_from_file(config_file, weights, device)
     used_language_model(folder, fusion, options.lm_weight)
     lm = folder and load_language_model(folder, fusion.weights, args.token_list, known_conditions(model), device)
-    return BlockSearch(model.eval(), args, options, device, lm)
+    return BlockSearch(model.eval(), args, options, device, lm, fusion.hotwords)
 
 
 def check_streaming(config: Mapping, config_file: Path) -> None:
@@ -250,7 +256,5 @@ def check_stream_options(options: Options, fusion: Fusion) -> None:
         raise ConfigError(f"nbest {options.nbest} is not possible while streaming, which gives one text; leave it out")
     if options.search == "espnet" and (options.minlenratio or options.maxlenratio):
         raise ConfigError("minlenratio and maxlenratio need the whole utterance; set search=batched, or leave them out")
-    if fusion.hotwords is not None:
-        raise ConfigError("hotwords are not possible while streaming; leave them out")
     if fusion.language_model is not None and is_ngram(fusion.language_model):
         raise ConfigError("an n-gram model is not possible while streaming; leave --lm out")

@@ -196,6 +196,16 @@ def test_options_that_do_not_fit_are_refused(streaming_run, options, message):
         load_block_search(streaming_run, options=Options(**options))
 
 
-def test_hotwords_are_refused(streaming_run, tmp_path):
-    with pytest.raises(ConfigError, match="hotwords are not possible while streaming"):
-        load_block_search(streaming_run, fusion=Fusion(hotwords=tmp_path / "words"))
+def test_hotwords_are_in_final_texts(streaming_run, search):
+    fusion, options = Fusion(hotwords=["xyx", "qq"]), replace(OPTIONS, hotword_weight=30.0)
+    with_words = load_block_search(streaming_run, options=options, fusion=fusion)
+    offline, samples = load_predictor(streaming_run, options=options, fusion=fusion), tones(1.57, 1)
+    ((expected,),) = offline.batch([offline.features(samples)], [{}])
+    *partial, final = heard(with_words, samples, 1600)
+    *plain, without = heard(search, samples, 1600)
+    assert final.text == expected.text != without.text and partial == plain
+
+
+def test_hotwords_need_the_search_of_ours(streaming_run):
+    with pytest.raises(ConfigError, match="search=espnet has no hotwords; set search=batched, or leave them out"):
+        load_block_search(streaming_run, options=ESPNET, fusion=Fusion(hotwords=["xyx"]))
