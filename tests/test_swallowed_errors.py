@@ -49,9 +49,8 @@ KNOWN = {
         *("unread._read_last: ValueError", "validate._is_list_of_faults: ValueError", "worker._threads: ValueError"),
     ],
     "it is of a number or a text of JSON, and the next lines refuse its value": [
-        *("groups.read_sizes: ValueError", "data_record.saved_digests: ValueError"),
-        *("score_file.read_metrics: ValueError", "table_rows.RowReader._seconds: ValueError"),
-        "tables.parse_segment: ValueError",
+        *("groups.read_sizes: ValueError", "score_file.read_metrics: ValueError"),
+        *("table_rows.RowReader._seconds: ValueError", "tables.parse_segment: ValueError"),
     ],
     "the files of a model are listed before it is read, and reading says what is wrong": [
         *(

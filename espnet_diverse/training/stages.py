@@ -26,7 +26,7 @@ from espnet_diverse.runs.criteria import check_forms
 from espnet_diverse.runs.logs import logged
 from espnet_diverse.runs.training_config import FILLED_IN, NOT_HERE
 from espnet_diverse.training import espnet_command
-from espnet_diverse.training.checkpoints import resumption, run_kernels
+from espnet_diverse.training.checkpoints import resumption, run_identity, run_kernels
 from espnet_diverse.training.checkpoints.data_record import DataRecord
 from espnet_diverse.training.checkpoints.run_lock import one_run, run_lock
 from espnet_diverse.training.config.number_checks import check_numbers
@@ -156,11 +156,11 @@ def train(
     tables = record.digests()
     with run_lock(output_dir) as sign_lock:
         changed: list[str] = []
-        sound: Path | None = None
+        sound, identity = None, run_identity.new_identity(output_dir)
         if not restart and resumption.is_resumed(output_dir):
             changed = resumption.check_settings(config, output_dir, allow_changed)
             resumption.check_unchanged(output_dir, tables, tokens, statistics, allow_changed)
-            sound = _sound_checkpoint(filled, data, tokens, statistics, output_dir)
+            sound, identity = _sound_checkpoint(filled, data, tokens, statistics, output_dir)
         if statistics:
             check_features(statistics, filled)
         if sound is not None:
@@ -170,7 +170,7 @@ def train(
         tokens.save(output_dir)
         if statistics:
             _copy(statistics, output_dir / statistics.name)
-        record.save(tables, output_dir)
+        record.save({**tables, **({run_identity.KEY: identity} if identity else {})}, output_dir)
         save(config, output_dir / "train.yaml")
         with logged(output_dir / "train.log"):
             if changed:
@@ -204,8 +204,10 @@ def _check_run_data(config: Config, data: RunData, rate: int | None, read_audio:
         check_source(Path(config[f"{phase}_shape_file"][0]), data_dir / data.entries(config)[0][0])
 
 
-def _sound_checkpoint(config: Config, data: RunData, tokens: Tokens, statistics: Path | None, output_dir: Path) -> Path:
-    """The checkpoint from which training continues; model and optimizers are built to compare it."""
+def _sound_checkpoint(
+    config: Config, data: RunData, tokens: Tokens, statistics: Path | None, output_dir: Path
+) -> tuple[Path, str | None]:
+    """The checkpoint from which training continues, and its run; model and optimizers are built to compare them."""
     own = copy.deepcopy(config)
     own.update(tokens.keys())  # that of the run may be gone, as its statistics
     if own.get("normalize") == "global_mvn":

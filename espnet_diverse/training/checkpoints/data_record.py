@@ -1,10 +1,10 @@
 """A record of the data of a run, which shows without reading all audio again that a resumed run has the same data.
 
-data.json in the folder of a run contains digests. A table of text has one, of its content. A table of audio, such as
-train/wav.scp, has two: of the ids and the sizes of the files, and, as "train/wav.scp, audio content", of headers and
-parts of the content, without paths, so that a corpus may be moved. train.wav.scp.npz in the same folder has 24 bytes
-for each file: the time of its last change and a digest. A file is read again if its size or this time has changed; all
-files are read if the table has changed, or with `--verify`.
+data.json in the folder of a run contains digests, and the identity of the run (`run_identity.py`). A table of text has
+one digest, of its content. A table of audio, such as train/wav.scp, has two: of the ids and the sizes of the files,
+and, as "train/wav.scp, audio content", of headers and parts of the content, without paths, so that a corpus may be
+moved. train.wav.scp.npz in the same folder has 24 bytes for each file: the time of its last change and a digest. A file
+is read again if its size or this time has changed; all files are read if the table has changed, or with `--verify`.
 """
 
 import json
@@ -24,6 +24,7 @@ from espnet_diverse.data.tables import pack_table
 from espnet_diverse.errors import DataError
 from espnet_diverse.progress import progress
 from espnet_diverse.runs.config import Config
+from espnet_diverse.runs.stored import schema
 from espnet_diverse.stage_cache import digest
 from espnet_diverse.untrusted.whole_files import read_json
 
@@ -80,7 +81,7 @@ class DataRecord:
         return found
 
     def save(self, digests: Mapping[str, str], output_dir: Path) -> None:
-        """Write the record to the directory of a run, with what `digests` has returned."""
+        """Write the record to the directory of a run, with what `digests` has returned and may stand beside it."""
         for audio in self._audio:
             audio.save(output_dir, self._checked)
         write_text(output_dir / FILE, json.dumps(digests, indent=1) + "\n")
@@ -99,7 +100,7 @@ class DataRecord:
 
 
 def saved_digests(output_dir: Path) -> dict[str, str]:
-    """Return the digests that a run has, none if it has no file of them.
+    """Return the digests that a run has, and its identity; none if it has no file of them.
 
     Raises:
         DataError: The file is damaged.
@@ -109,13 +110,12 @@ def saved_digests(output_dir: Path) -> dict[str, str]:
         return {}
     try:
         saved = read_json(path)
+        schema.table(schema.name, schema.name)(saved, "")
     except ValueError:
-        saved = None
-    if not isinstance(saved, dict):
         raise DataError(
             f"{path}: is damaged, so the data of the run cannot be compared; delete it to go on without that, "
             "or give another --output_dir"
-        )
+        ) from None
     return saved
 
 

@@ -16,6 +16,7 @@ from espnet_diverse.runs import checkpoint
 from espnet_diverse.runs.config import Config, differences
 from espnet_diverse.text.vocabulary import Vocabulary
 from espnet_diverse.training.checkpoints.data_record import saved_digests
+from espnet_diverse.training.checkpoints.run_identity import KEY, check_identity
 from espnet_diverse.training.checkpoints.run_kernels import others_asked
 from espnet_diverse.training.checkpoints.run_state import check_version
 from espnet_diverse.training.data.run_data import Tokens
@@ -142,22 +143,25 @@ def check_unchanged(
             raise DataError(f"{here}; {_advice([what] if what in ALLOWED else [])}")
 
 
-def check_state(output_dir: Path, model: nn.Module, optimizers: Sequence[Optimizer], schedulers: Sequence) -> Path:
-    """Check that the newest sound checkpoint of a run fits its training, see `checkpoint.check_fit`.
+def check_state(
+    output_dir: Path, model: nn.Module, optimizers: Sequence[Optimizer], schedulers: Sequence
+) -> tuple[Path, str | None]:
+    """Check that the newest sound checkpoint of a run is its own and fits its training, see `checkpoint.check_fit`.
 
     Returns:
-        Its file.
+        Its file, and the identity of the run if it has one.
 
     Raises:
-        ModelError: It does not fit, is of an earlier version, or no checkpoint is sound.
+        ModelError: It is of another run, does not fit, is of an earlier version, or no checkpoint is sound.
     """
     state, path = checkpoint.load_run(output_dir)
     try:
         check_version(state, path)
+        check_identity(state.get(KEY), path)
         checkpoint.check_fit(state, path, model, optimizers, schedulers)
     except ModelError as error:
         raise ModelError(f"{error}; {_advice()}") from error
-    return path
+    return path, state.get(KEY)
 
 
 def _other_vocabularies(output_dir: Path, tokens: Tokens) -> list[str]:

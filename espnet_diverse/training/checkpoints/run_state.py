@@ -20,6 +20,7 @@ from espnet_diverse.errors import ModelError, TrainingError
 from espnet_diverse.runs import checkpoint
 from espnet_diverse.runs.lora import merged
 from espnet_diverse.training.checkpoints.averaging import rank_epochs
+from espnet_diverse.training.checkpoints.run_identity import KEY, identity_of
 from espnet_diverse.training.loop.epoch_batches import Position
 from espnet_diverse.training.loop.updates import Updates
 
@@ -39,6 +40,7 @@ class RunState:
     def __init__(self, output_dir: Path, updates: Updates, reporter: Reporter, criteria: Sequence[Sequence[str]] = ()):
         self.output_dir, self.updates, self.reporter, self.criteria = output_dir, updates, reporter, criteria
         self.model, self.optimizers, self.schedulers = updates.model, updates.optimizers, updates.schedulers
+        self._identity = identity_of(output_dir)
         self._rates = [[_base_rate(group) for group in optimizer.param_groups] for optimizer in self.optimizers]
 
     def save_position(self, position: Position) -> None:
@@ -81,6 +83,7 @@ class RunState:
             "scaler": None,
             _RATES: self._rates,
             _UPDATES: self.updates.made,
+            KEY: self._identity,
         }
         path = self.output_dir / checkpoint.CHECKPOINT
         checkpoint.save({**state, **own}, path, former=path.with_name(checkpoint.PREVIOUS))

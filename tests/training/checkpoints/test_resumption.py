@@ -1,4 +1,4 @@
-"""A run is continued with its own data, vocabulary and statistics, or not at all."""
+"""A run is continued with its own data, vocabulary, statistics and checkpoint, or not at all."""
 
 import json
 import shutil
@@ -10,6 +10,7 @@ import torch
 from espnet_diverse.bin.main import main
 from espnet_diverse.runs import checkpoint
 from espnet_diverse.text.vocabulary import Vocabulary
+from espnet_diverse.training.checkpoints.run_identity import identity_of
 
 OTHER = {"data": "other data", "vocabulary": "another vocabulary", "statistics": "other statistics"}
 
@@ -115,10 +116,89 @@ def test_a_run_of_an_earlier_version_has_no_digests_and_gets_them(tiny_run, fini
 
 def test_damaged_digests_are_named(tiny_run, finished, tmp_path, capfd):
     copy = shutil.copytree(finished, tmp_path / "exp")
-    for damaged in ('{"train/text": "1', "[]"):
+    known = json.loads((copy / "data.json").read_text())
+    odd = (
+        *(known | {"train/text": value} for value in (None, 1, ["a"], {}, "a\x1b[2Jb", "a" * 1000)),
+        [],
+        None,
+        "text",
+    )
+    for damaged in ('{"train/text": "1', "[" * 100_000, "NaN", *map(json.dumps, odd)):
         (copy / "data.json").write_text(damaged)
         assert train(tiny_run, copy, tiny_run.stats_dir) == 1
         assert "data.json: is damaged, so the data of the run cannot be compared; delete it" in capfd.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def equal(tiny_run, finished, tmp_path_factory):
+    """The folder of another run with the same settings and data."""
+    folder = tmp_path_factory.mktemp("equal") / "exp"
+    assert train(tiny_run, folder, tiny_run.stats_dir) == 0
+    return folder
+
+
+@pytest.mark.counted("changes before a resume, each refused by name with the folder's bytes as they were")
+def test_the_checkpoint_of_another_run_is_refused(tiny_run, finished, equal, tmp_path, capfd):
+    run = shutil.copytree(finished, tmp_path / "run", symlinks=True)
+    shutil.copy(equal / checkpoint.CHECKPOINT, run)
+    before = contents(run)
+    assert train(tiny_run, run, tiny_run.stats_dir) == 1
+    error, own, other = capfd.readouterr().err.splitlines()[-1], *(identity_of(folder) for folder in (finished, equal))
+    assert own != other and own.startswith("exp of 20")
+    assert f"{run / checkpoint.CHECKPOINT}: is of another run, {other}, and the run of this folder is {own}; " in error
+    assert "put back the checkpoint of this run, or copy the whole folder" in error and contents(run) == before
+    shutil.copy(finished / checkpoint.CHECKPOINT, run)
+    more = ("--set=max_epoch=2", "--allow_changed", "max_epoch")
+    assert train(tiny_run, run, tiny_run.stats_dir, *more) == 0
+    assert identity_of(run) == own == checkpoint.load(run / checkpoint.CHECKPOINT)["run"]  # of an epoch later
+
+
+def test_the_identity_of_a_run_ends_with_it(tiny_run, finished, tmp_path):
+    run = shutil.copytree(finished, tmp_path / "exp", symlinks=True)
+    assert train(tiny_run, run, tiny_run.stats_dir, "--restart") == 0
+    assert identity_of(run) == checkpoint.load(run / checkpoint.CHECKPOINT)["run"] != identity_of(finished)
+
+
+def without_identity(folder, of):
+    """Let the checkpoints or data.json in the folder of a run be those of a former version."""
+    if of == "data.json":
+        record = json.loads((folder / of).read_text())
+        (folder / of).write_text(json.dumps({name: value for name, value in record.items() if name != "run"}))
+        return
+    for path in (folder / checkpoint.CHECKPOINT, folder / checkpoint.PREVIOUS):
+        if path.exists():
+            state = checkpoint.load(path)
+            del state["run"]
+            checkpoint.save(state, path)
+
+
+def test_a_run_of_a_former_version_has_no_identity_and_goes_on(tiny_run, finished, tmp_path, caplog):
+    run = shutil.copytree(finished, tmp_path / "exp", symlinks=True)
+    without_identity(run, checkpoint.CHECKPOINT), without_identity(run, "data.json")
+    for epochs in (2, 3):
+        more = (f"--set=max_epoch={epochs}", "--allow_changed", "max_epoch")
+        assert train(tiny_run, run, tiny_run.stats_dir, *more) == 0
+        assert "of which run" not in caplog.text
+        assert identity_of(run) is checkpoint.load(run / checkpoint.CHECKPOINT)["run"] is None
+
+
+def test_a_checkpoint_without_identity_is_refused_in_the_folder_of_a_run_that_has_one(
+    tiny_run, finished, tmp_path, capfd
+):
+    run = shutil.copytree(finished, tmp_path / "exp", symlinks=True)
+    without_identity(run, checkpoint.CHECKPOINT)
+    before = contents(run)
+    assert train(tiny_run, run, tiny_run.stats_dir) == 1
+    said = f"is of a former version or of another program, and the run of this folder is {identity_of(finished)}; "
+    assert said in capfd.readouterr().err.splitlines()[-1] and contents(run) == before
+
+
+def test_a_folder_without_identity_takes_that_of_its_checkpoint_and_says_so(tiny_run, finished, tmp_path, caplog):
+    run = shutil.copytree(finished, tmp_path / "exp", symlinks=True)
+    without_identity(run, "data.json")
+    assert train(tiny_run, run, tiny_run.stats_dir) == 0
+    said = f"is of the run {identity_of(finished)}, and the folder does not say of which run it is"
+    assert said in caplog.text and identity_of(run) == identity_of(finished)
 
 
 def swapped_audio(folder):
