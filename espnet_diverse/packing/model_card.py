@@ -17,6 +17,7 @@ from espnet_diverse.runs.audio_rate import audio_rate
 from espnet_diverse.runs.condition_names import names_of_conditions
 from espnet_diverse.runs.frontends import pretrained_encoders
 from espnet_diverse.scoring.score_file import read_metrics, rows_of
+from espnet_diverse.untrusted.hub import PREFIX
 from espnet_diverse.untrusted.whole_files import read_text
 
 _WHAT = {
@@ -68,6 +69,7 @@ class Facts:
         datasets: Names of the training data sets.
         data: Description of the training data.
         results: Markdown file with results and the commands that produced them, included in the card.
+        repository: Name of the repository of the Hugging Face Hub that the model is published as, owner/name.
     """
 
     name: str = ""
@@ -76,6 +78,7 @@ class Facts:
     datasets: Sequence[str] = ()
     data: str = ""
     results: Path | None = None
+    repository: str = ""
 
 
 def card(model_dir: Path, config: Mapping, model: nn.Module, facts: Facts, file: str) -> str:
@@ -93,7 +96,7 @@ def card(model_dir: Path, config: Mapping, model: nn.Module, facts: Facts, file:
     """
     task = config.get("task", "asr")
     scores = dict(_scores(model_dir))
-    use = _USE.get(task, _SPEECH).format(file=file)
+    use = _USE.get(task, _SPEECH).format(file=f"{PREFIX}{facts.repository}" if facts.repository else file)
     sections = {"Use": use, "Model": _table(_model(config, model)), "Data": facts.data and f"{facts.data}\n"}
     sections |= {
         "Results": _results(scores),
