@@ -6,10 +6,10 @@ of the time in which it is spoken, and blank in the others, so words appear shor
 or kana, of which each would last a frame, lasts until the next one, or half a second.
 
 The confidence of a token is the mean of its CTC posteriors over its frames, that of a word the mean over its tokens.
-Both come from CTC alone, even if the search uses other scores as well.
+Both come from CTC alone, even if the search uses other scores as well. A decoder writes fluent texts for noise too;
+there CTC, which hears each frame by itself, gives almost none of the tokens a probability: see `ctc_support`.
 """
 
-import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise, zip_longest
@@ -26,6 +26,7 @@ from espnet_diverse.transcription.cjk import CJK_LETTER
 from espnet_diverse.transcription.result import Word
 
 _LONGEST = 0.5  # seconds of a character with a pause after it
+_SUPPORTED = 0.05  # confidence of a token that CTC supports
 WORD_START = "▁"  # marks the first piece of a word in sentencepiece
 
 
@@ -73,29 +74,26 @@ def align(log_probs: Tensor, ids: Sequence[int]) -> list[TokenSpan] | None:
     return merge_tokens(path[0], scores[0].exp())
 
 
-def align_words(
-    log_probs: Tensor, ids: Sequence[int], tokens: Sequence[str], frames: FrameTimes, start: float, end: float
-) -> tuple[tuple[float, ...], tuple[Word, ...]]:
-    """Confidences of the tokens of a segment, and its words with their times; words do not overlap.
+def ctc_support(spans: Sequence[TokenSpan] | None) -> float:
+    """Share of the tokens of a text, 0 to 1, to which CTC gives a probability of at least 5 % where it aligns them.
 
     Args:
-        log_probs: CTC log probabilities of the segment (T, V), label 0 the blank.
-        ids: Indices of the tokens of its text, none of them blank.
-        tokens: The tokens: characters with <space>, or pieces of sentencepiece.
+        spans: Result of `align`; None, for a text that does not fit into its frames, has no support.
+    """
+    return 0.0 if spans is None else sum(span.score >= _SUPPORTED for span in spans) / max(1, len(spans))
+
+
+def align_words(
+    spans: Sequence[TokenSpan], tokens: Sequence[str], frames: FrameTimes, start: float, end: float
+) -> tuple[Word, ...]:
+    """The words of a segment with their times; words do not overlap.
+
+    Args:
+        spans: Frames of the tokens, from `align`.
+        tokens: The tokens of its text: characters with <space>, or pieces of sentencepiece.
         frames: Times of the frames, from the beginning of the segment.
         start, end: Begin and end of the segment in the recording, in seconds.
-
-    Returns:
-        Confidences from 0 to 1, one for each token, and words; both empty, with a warning, if the text has more tokens
-        than CTC can align to the frames.
     """
-    spans = align(log_probs, ids)
-    if spans is None:
-        logging.warning(
-            "%d tokens cannot be aligned to %d frames from %.2f s on; their words get no times",
-            *(len(ids), len(log_probs), start),
-        )
-        return (), ()
 
     def time_of(frame: int) -> float:
         return min(max(start, start + frames.boundary(frame)), end)
@@ -104,7 +102,7 @@ def align_words(
     for text, first, last in split_words(tokens):
         own = [span.score for span in spans[first:last]]
         words.append(Word(text, time_of(spans[first].start), time_of(spans[last - 1].end), sum(own) / len(own)))
-    return tuple(span.score for span in spans), tuple(_until_next(words))
+    return tuple(_until_next(words))
 
 
 def _until_next(words: Sequence[Word]) -> Iterator[Word]:

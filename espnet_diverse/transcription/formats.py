@@ -225,6 +225,7 @@ def _fields(segment: Segment) -> dict:
             }
             for word in segment.words
         ],
+        **({"ctc_support": round(segment.ctc_support, _DECIMALS)} if segment.ctc_support is not None else {}),
         "alternatives": [{"text": one.text, "score": _score(one.score)} for one in segment.alternatives],
     }
 

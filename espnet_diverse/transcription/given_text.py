@@ -84,7 +84,7 @@ def align_text(
     spans = align(log_probs, ids)
     if spans is None:
         raise DataError(f"{name}: {len(ids)} tokens do not fit into its {len(log_probs)} frames; check the text")
-    _, words = align_words(log_probs, ids, tokens, frames, 0.0, duration)
+    words = align_words(spans, tokens, frames, 0.0, duration)
 
     def time_of(frame: int) -> float:
         return min(max(0.0, frames.boundary(frame)), duration)

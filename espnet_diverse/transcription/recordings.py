@@ -5,16 +5,18 @@ others only after it was read to its end without a fault, and a longer recording
 that cannot be read has no effect. No more than two windows of features are in memory at any time.
 """
 
+import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import batched, chain, islice
 from math import ceil
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from espnet_diverse.audio.sources import Audio, Source, open_audio
 from espnet_diverse.decoding.condition_ids import KnownConditions, completed, indices_of, warn_of_unused
@@ -23,7 +25,7 @@ from espnet_diverse.decoding.frame_times import frame_times
 from espnet_diverse.decoding.options import MULTITASK, SAME_LANGUAGE_TASKS, Options
 from espnet_diverse.decoding.predictor import Prediction, Predictor
 from espnet_diverse.decoding.search.hotwords import Hotwords
-from espnet_diverse.transcription.alignment import align_words, check_ctc
+from espnet_diverse.transcription.alignment import align, align_words, check_ctc, ctc_support
 from espnet_diverse.transcription.language_id import identify_language, spoken_conditions
 from espnet_diverse.transcription.result import Alternative, Segment, Transcript
 from espnet_diverse.transcription.segmentation import SpeechChunk, split_speech
@@ -162,6 +164,8 @@ class Transcription:
         if word_timestamps:
             check_ctc(search.ctc)
             self.frames = frame_times(search.encoding.model, search.rate)
+        by_decoder = self.options.search != "greedy" and self.options.ctc_weight < 1  # CTC supports what it writes
+        self.posteriors = word_timestamps or search.ctc is not None and by_decoder
 
     def __call__(self, requests: Iterable[Request]) -> Iterator[Transcript | Exception]:
         """Yield one result for each request, in order, as soon as it and those before it are done."""
@@ -321,7 +325,7 @@ class Transcription:
         if self._is_long(batch[0]):  # which is decoded alone
             return [self.search.find_long(batch[0].features, conditions[0])]
         return self.search.find(
-            [chunk.features for chunk in batch], conditions, self.options, self.frames is not None, self.hotwords
+            [chunk.features for chunk in batch], conditions, self.options, self.posteriors, self.hotwords
         )
 
     def _segment(self, chunk: _Chunk, found: Prediction | Exception) -> Segment:
@@ -330,12 +334,26 @@ class Transcription:
         if not found.texts:
             return Segment(chunk.start, chunk.end, "", float("-inf"))
         text, tokens, score = found.texts[0]
-        confidences, words = (), ()
-        if self.frames is not None:
-            ids = self.search.tokens.indices(tokens)
-            confidences, words = align_words(found.log_probs, ids, tokens, self.frames, chunk.start, chunk.end)
+        segment = Segment(chunk.start, chunk.end, text, score, tuple(tokens))
         texts = tuple(Alternative(each.text, each.score) for each in found.texts)
-        return Segment(chunk.start, chunk.end, text, score, tuple(tokens), confidences, words, texts)
+        return replace(segment, alternatives=texts, **self._aligned(segment, found.log_probs))
+
+    def _aligned(self, segment: Segment, log_probs: Tensor | None) -> dict[str, Any]:
+        """Fields of a segment that come from the CTC log probabilities (T, V), if there are any."""
+        if log_probs is None:
+            return {}
+        spans = align(log_probs, self.search.tokens.indices(segment.tokens))
+        fields: dict[str, Any] = {"ctc_support": ctc_support(spans) if segment.tokens else None}
+        if self.frames is None:
+            return fields
+        if spans is None:
+            logging.warning(
+                "%d tokens cannot be aligned to %d frames from %.2f s on; their words get no times",
+                *(len(segment.tokens), len(log_probs), segment.start),
+            )
+            return fields
+        words = align_words(spans, segment.tokens, self.frames, segment.start, segment.end)
+        return fields | {"confidences": tuple(span.score for span in spans), "words": words}
 
 
 def _first_seconds(chunks: Sequence[_Chunk]) -> list[NDArray]:

@@ -6,6 +6,8 @@ from itertools import groupby
 
 from espnet_diverse.transcription.cjk import join_texts
 
+_INVENTED = 0.25
+
 
 @dataclass(frozen=True)
 class Word:
@@ -38,6 +40,8 @@ class Segment:
         words: The words of the text; empty unless word times were requested.
         alternatives: The n-best texts, best first, including this one.
         speaker: The speaker, where turns are known; see `Transcript.with_speakers`.
+        ctc_support: Share of the tokens that CTC supports, see `alignment.ctc_support`; None where the model has no
+            CTC, or CTC alone wrote the text.
     """
 
     start: float
@@ -49,6 +53,12 @@ class Segment:
     words: tuple[Word, ...] = ()
     alternatives: tuple[Alternative, ...] = ()
     speaker: str = ""
+    ctc_support: float | None = None
+
+    @property
+    def may_be_invented(self) -> bool:
+        """Whether CTC supports less than a quarter of the tokens: the decoder may have written a text for noise."""
+        return self.ctc_support is not None and self.ctc_support < _INVENTED
 
     def word_positions(self) -> list[int] | None:
         """Position of each word in the text; None if there are no words or one is not in the text."""
@@ -129,4 +139,5 @@ def _by_speaker(segment: Segment, speaker_of: Callable[[float, float], str]) -> 
         own = list(places)
         words = segment.words[own[0] : own[-1] + 1]
         text = segment.text[starts[own[0]] : starts[own[-1] + 1]].strip()
-        yield Segment(words[0].start, words[-1].end, text, segment.score, words=words, speaker=speaker)
+        part = Segment(words[0].start, words[-1].end, text, segment.score, words=words, speaker=speaker)
+        yield replace(part, ctc_support=segment.ctc_support)

@@ -9,7 +9,7 @@ from torch import nn
 
 from espnet_diverse.decoding.frame_times import FrameTimes
 from espnet_diverse.errors import ConfigError
-from espnet_diverse.transcription.alignment import align, align_words, check_ctc, split_words
+from espnet_diverse.transcription.alignment import align, align_words, check_ctc, ctc_support, split_words
 
 FRAMES = FrameTimes(0.02, 0.04)  # as if the first frame began with the recording
 
@@ -57,8 +57,9 @@ def planted(path, labels, probability=0.9):
 
 def test_words_begin_and_end_where_their_tokens_do():
     path = [0, 1, 1, 0, 2, 0, 3, 0, 4, 4, 0, 0]  # "a" "b" <space> "c"
-    confidences, words = align_words(planted(path, 5), [1, 2, 3, 4], ["a", "b", "<space>", "c"], FRAMES, 10.0, 10.48)
-    assert confidences == pytest.approx([0.9] * 4)
+    spans = align(planted(path, 5), [1, 2, 3, 4])
+    words = align_words(spans, ["a", "b", "<space>", "c"], FRAMES, 10.0, 10.48)
+    assert [span.score for span in spans] == pytest.approx([0.9] * 4)
     assert [word.text for word in words] == ["ab", "c"]
     assert [time for word in words for time in (word.start, word.end)] == pytest.approx([10.04, 10.2, 10.32, 10.4])
     assert [word.confidence for word in words] == pytest.approx([0.9, 0.9])
@@ -66,14 +67,15 @@ def test_words_begin_and_end_where_their_tokens_do():
 
 def test_a_word_is_as_sure_as_its_tokens_in_the_mean():
     log_probs = torch.cat([planted([1, 1], 4, 0.8), planted([2], 4, 0.5), planted([0, 3], 4, 0.9)])
-    confidences, words = align_words(log_probs, [1, 2, 3], ["▁a", "b", "▁c"], FRAMES, 0.0, 1.0)
-    assert confidences == pytest.approx([0.8, 0.5, 0.9])
+    spans = align(log_probs, [1, 2, 3])
+    words = align_words(spans, ["▁a", "b", "▁c"], FRAMES, 0.0, 1.0)
+    assert [span.score for span in spans] == pytest.approx([0.8, 0.5, 0.9])
     assert [word.confidence for word in words] == pytest.approx([0.65, 0.9])
 
 
 def test_times_stay_inside_the_segment():
     frames = FrameTimes(0.0, 0.04)  # of convolutions with padding: the first and the last frame reach beyond the audio
-    _, words = align_words(planted([1, 2, 3], 4), [1, 2, 3], ["天", "地", "人"], frames, 5.0, 5.09)
+    words = align_words(align(planted([1, 2, 3], 4), [1, 2, 3]), ["天", "地", "人"], frames, 5.0, 5.09)
     assert [time for word in words for time in (word.start, word.end)] == pytest.approx(
         [5, 5.02, 5.02, 5.06, 5.06, 5.09]
     )
@@ -88,17 +90,25 @@ def test_random_texts_have_ordered_times_and_all_their_tokens():
         text = [tokens[index] for index in ids]
         log_probs = (3 * torch.randn(random.randrange(24, 60), len(tokens))).log_softmax(-1)
         end = 3 + 0.04 * len(log_probs)
-        confidences, words = align_words(log_probs, ids, text, FrameTimes(0.03, 0.04), 3.0, end)
-        assert len(confidences) == len(ids) and all(0 <= one <= 1 for one in confidences)
+        spans = align(log_probs, ids)
+        words = align_words(spans, text, FrameTimes(0.03, 0.04), 3.0, end)
+        assert len(spans) == len(ids) and all(0 <= span.score <= 1 for span in spans)
         assert "".join(word.text for word in words) == "".join(text).replace("<space>", "")
         times = [time for word in words for time in (word.start, word.end)]
         assert times == sorted(times) and all(3 <= time <= end for time in times)
         assert all(word.start < word.end for word in words)
 
 
-def test_a_text_that_does_not_fit_gets_no_times(caplog):
-    assert align_words(planted([1, 0], 2), [1, 1], ["a", "a"], FRAMES, 2.5, 2.58) == ((), ())
-    assert "2 tokens cannot be aligned to 2 frames from 2.50 s on; their words get no times" in caplog.text
+def test_support_is_the_share_of_tokens_that_ctc_hears():
+    log_probs = torch.cat([planted([1, 0], 4), planted([0, 3], 4, 0.99)])
+    assert ctc_support(align(log_probs, [1, 3])) == 1.0
+    assert ctc_support(align(log_probs, [1, 2, 3])) == pytest.approx(2 / 3)
+    assert ctc_support(align(planted([0] * 9, 4, 0.99), [1, 2, 3])) == 0.0
+    assert ctc_support(align(log_probs, [])) == 0.0
+
+
+def test_a_text_that_does_not_fit_has_no_spans_and_no_support():
+    assert align(planted([1, 0], 2), [1, 1]) is None and ctc_support(None) == 0.0
 
 
 def test_half_precision_is_aligned_too():
@@ -138,6 +148,6 @@ def test_a_model_without_ctc_over_its_text_is_refused():
 def test_characters_last_until_the_next_one_or_half_a_second():
     path = [1, 0, 0, 0, 2, *[0] * 20, 3, 0, 0, 4, 0, 0]
     tokens = ["天", "气", "好", "a"]
-    _, words = align_words(planted(path, 5), [1, 2, 3, 4], tokens, FRAMES, 0.0, 2.0)
+    words = align_words(align(planted(path, 5), [1, 2, 3, 4]), tokens, FRAMES, 0.0, 2.0)
     lengths = [word.end - word.start for word in words]
     assert lengths[:3] == pytest.approx([0.16, 0.5, 0.12]) and lengths[3] == pytest.approx(0.04)

@@ -1,9 +1,11 @@
 """Many recordings in batches: none changes the result of another."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 import soundfile
+import torch
 from references.tones import tones
 
 from espnet_diverse.decoding.condition_ids import KnownConditions
@@ -12,6 +14,7 @@ from espnet_diverse.errors import DataError
 from espnet_diverse.inference import Recognizer, Request, SegmentationOptions
 from espnet_diverse.scope import current
 from espnet_diverse.transcription import recordings
+from espnet_diverse.transcription.alignment import align, ctc_support
 
 RATE = 16_000
 
@@ -240,3 +243,23 @@ def test_a_missing_target_language_is_said_before_a_language_is_found(recognizer
     said = "the target language is missing; give --target_language; this model knows: ar de"
     with pytest.raises(DataError, match=said):
         recognizer(tones(1, seed=0), RATE)
+
+
+def test_segments_have_the_support_of_ctc_unless_it_wrote_the_text(recognizer, tiny_run):
+    samples, search = tones(1, seed=0), recognizer.search
+    (segment,) = recognizer(samples, RATE).segments
+    spans = align(search.posteriors(search.features(samples), {}), search.tokens.indices(segment.tokens))
+    assert segment.ctc_support == ctc_support(spans) and segment.tokens and not segment.confidences
+    for options in (replace(OPTIONS, ctc_weight=1.0), replace(OPTIONS, search="greedy")):
+        by_ctc = Recognizer(tiny_run.model_dir, options=options, segmentation=WHOLE)
+        assert by_ctc(samples, RATE).segments[0].ctc_support is None
+
+
+def test_a_text_that_ctc_does_not_hear_may_be_invented(tiny_run):
+    options = replace(OPTIONS, ctc_weight=0.0)
+    recognizer = Recognizer(tiny_run.model_dir, options=options, segmentation=WHOLE)
+    with torch.no_grad():
+        recognizer.search.ctc.ctc_lo.bias[0] += 20  # blank, as for noise
+    (segment,) = recognizer(tones(1, seed=0), RATE).segments
+    assert segment.ctc_support == 0.0 and segment.tokens and segment.may_be_invented
+    assert not replace(segment, ctc_support=None).may_be_invented

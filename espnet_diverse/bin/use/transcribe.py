@@ -202,6 +202,7 @@ def transcribe(recognizer: "Recognizer", recordings: Sequence["Recording"], args
         else:
             _report_language(shown, result)
             _report_silence(shown, recording, result, args)
+            _report_invented(shown, result)
             if theirs := turns.get(recording.name):
                 result = result.with_speakers(partial(speaker_of, theirs))
             _output(recording, result, args, alone=len(recordings) == 1)
@@ -289,6 +290,14 @@ def _report_silence(shown: str, recording: "Recording", transcript: "Transcript"
     else:
         said = "no speech found; --vad none decodes all of it"
     print(f"{shown}: {said}", file=sys.stderr, flush=True)
+
+
+def _report_invented(shown: str, transcript: "Transcript") -> None:
+    found = [segment for segment in transcript.segments if segment.may_be_invented]
+    if found:
+        where = f"{found[0].start:.1f} to {found[0].end:.1f} s" + ", and others" * (len(found) > 1)
+        said = f"{len(found)} of {len(transcript.segments)} segments may be invented, {where}"
+        print(f"{shown}: {said}: CTC supports less than a quarter of the text", file=sys.stderr, flush=True)
 
 
 def _formats(args: argparse.Namespace) -> list[str]:

@@ -221,6 +221,16 @@ def test_turns_of_speakers(tiny_run, tmp_path, capsys):
     assert "--turns changes nothing in --output_format txt" in capsys.readouterr().err
 
 
+def test_a_text_that_may_be_invented_is_named(tiny_run, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("espnet_diverse.transcription.alignment._SUPPORTED", 0.99)  # this model is sure of nothing
+    soundfile.write(tmp_path / "noise.wav", 0.01 * np.random.default_rng(0).normal(size=16_000), 16_000)
+    how = ["--vad", "none", "--minlenratio", "0.3", "--output_format", "json"]
+    assert call(tiny_run.model_dir, tmp_path / "noise.wav", *how) == 0
+    printed, said = capsys.readouterr()
+    assert json.loads(printed)["segments"][0]["ctc_support"] == 0.0
+    assert "noise.wav: 1 of 1 segments may be invented, 0.0 to 1.0 s: CTC supports less than a quarter" in said
+
+
 def test_silence_beside_speech_is_no_failure(tiny_run, decoded, tmp_path, capsys):
     soundfile.write(tmp_path / "silence.wav", np.zeros(48_000), 16_000)
     arguments = (tmp_path / "silence.wav", tiny_run.test_dir / "test-00.wav", *HOW, "--output_dir", tmp_path)
