@@ -1,18 +1,20 @@
-"""ESPnet's transformer decoder with a choice of self-attention and cross-attention, adapters and a start tag."""
+"""ESPnet's transformer decoder with a choice of self-attention, cross-attention and memories, adapters, a start tag."""
 
+import torch
 from espnet2.asr.decoder.transformer_decoder import TransformerDecoder
 from torch import Tensor
 
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.functional.masks import lengths_to_mask
 from espnet_diverse.nets.adapters.bottleneck import insert_adapters
+from espnet_diverse.nets.memory import MemoryAttention, add_memory, build_source_memory
 from espnet_diverse.nets.no_position import remove_absolute_position
 from espnet_diverse.nets.recomputation import check_recomputed
 from espnet_diverse.nets.replace_attention import replace_attention, signature_with
 from espnet_diverse.nets.start_tag import insert_start_tag
 from espnet_diverse.scope import current
 
-_OURS = {"attention": None, "cross_attention": None, "adapter": None, "start_tag": None}
+_OURS = dict.fromkeys(("attention", "cross_attention", "memory", "cross_memory", "adapter", "start_tag"))
 
 
 class DiverseTransformerDecoder(TransformerDecoder):
@@ -22,6 +24,10 @@ class DiverseTransformerDecoder(TransformerDecoder):
         args: Positional arguments of ESPnet's decoder.
         attention: Causal self-attention, `{"core": name, **options of the core}`; None is softmax.
         cross_attention: Attention to the encoder's output, given in the same way.
+        memory: `kind` and options of a memory of the target for self-attention, see `nets/memory`; None attends to the
+            whole prefix.
+        cross_memory: Those of a memory of the encoder's output for cross-attention, see `nets/memory/source.py`; None
+            attends to the whole output.
         adapter: `AdapterOptions` by name; None adds no adapters.
         start_tag: `StartTagOptions` by name; None keeps the embedding of <sos/eos> as the first input.
         options: Options of ESPnet's decoder.
@@ -39,15 +45,24 @@ class DiverseTransformerDecoder(TransformerDecoder):
         *args,
         attention: dict | None = None,
         cross_attention: dict | None = None,
+        memory: dict | None = None,
+        cross_memory: dict | None = None,
         adapter: dict | None = None,
         start_tag: dict | None = None,
         **options,
     ):
         super().__init__(*args, **options)
-        net = type(self).__name__
+        net, self.by_segments = type(self).__name__, memory is not None
         remove_absolute_position(self, attention)
-        replace_attention(self.decoders, "self_attn", attention, causal=True, net=net)
-        replace_attention(self.decoders, "src_attn", cross_attention, net=net)
+        if memory is None:
+            replace_attention(self.decoders, "self_attn", attention, causal=True, net=net)
+        else:
+            add_memory(self.decoders, attention, memory, causal=True, net=net)
+        source_class = None if cross_memory is None else MemoryAttention
+        replace_attention(self.decoders, "src_attn", cross_attention, net=net, with_memory=source_class)
+        own, self.source_memory = self.decoders[0].src_attn, None
+        if cross_memory is not None:
+            self.source_memory = build_source_memory(own.h * own.d_k, own.h, cross_memory, net)
         insert_adapters(self.decoders, adapter)
         insert_start_tag(self.embed, start_tag)
         check_recomputed(self.decoders, self.gradient_checkpoint_layers, net)
@@ -59,14 +74,41 @@ class DiverseTransformerDecoder(TransformerDecoder):
         """
         shared = current()
         shared.query_mask = lengths_to_mask(ys_in_lens, ys_in_pad.size(1)) if shared.collect else None
+        hs_pad, hlens = self.shorten(hs_pad, hlens)
         return super().forward(hs_pad, hlens, ys_in_pad, ys_in_lens, *args, **options)
+
+    def shorten(self, source: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what cross-attention reads of the encoder's output: (B, T, M), (B,) -> (B, K, M), (B,).
+
+        Without `cross_memory` it is the whole output.
+        """
+        if self.source_memory is None:
+            return source, lengths
+        return self.source_memory(source, lengths, self.decoders[0].src_attn)
+
+    def forward_one_step(
+        self, tgt: Tensor, tgt_mask: Tensor, memory: Tensor, memory_mask: Tensor | None = None, **options
+    ):
+        """Compute ESPnet's cached step: tgt (B, T), memory (B, Tk, M), memory_mask (B, 1, Tk) -> scores (B, V), cache.
+
+        The memories of target and source are computed anew at each step; `decoding/search` keeps them.
+        """
+        if self.source_memory is not None:
+            whole = memory.new_full((len(memory),), memory.size(1), dtype=torch.long)
+            lengths = whole if memory_mask is None else memory_mask.sum(-1).squeeze(1)
+            memory, lengths = self.shorten(memory, lengths)
+            memory_mask = lengths_to_mask(lengths, memory.size(1)).unsqueeze(1)
+        return super().forward_one_step(tgt, tgt_mask, memory, memory_mask, **options)
 
     def forward_partially_AR(self, *args, **options):  # noqa: N802 (ESPnet's name)
         """ESPnet's partially autoregressive step.
 
         Raises:
-            ConfigError: The decoder has adapters, which ESPnet's step would not apply.
+            ConfigError: The decoder has adapters, which ESPnet's step would not apply, or a memory, which it does not
+                know.
         """
+        if self.by_segments or self.source_memory is not None:
+            raise ConfigError("partially autoregressive decoding does not know memories; set partial_ar to false")
         if any(hasattr(layer, "adapter") for layer in self.decoders):
             raise ConfigError("partially autoregressive decoding does not apply adapters; set partial_ar to false")
         return super().forward_partially_AR(*args, **options)

@@ -77,7 +77,8 @@ def replace_attention(
             )
         kind = {"cross": attribute == "src_attn" or with_memory is not None, "causal": causal}
         given = attention or {"core": "softmax"}
-        setattr(layer, attribute, _counterpart(theirs, given, kind, where, length, with_memory))
+        cached = causal or attribute == "src_attn"  # decoders decode with a cache
+        setattr(layer, attribute, _counterpart(theirs, given, kind, cached, where, length, with_memory))
 
 
 def selects_heads(attention: dict | None) -> bool:
@@ -90,6 +91,7 @@ def _counterpart(
     theirs: nn.Module,
     attention: dict,
     kind: dict[str, bool],
+    cached: bool,
     where: str,
     length: int | None,
     with_memory: type[WeightlessAttention] | None,
@@ -108,7 +110,6 @@ def _counterpart(
     relative = isinstance(theirs, _RELATIVE)
     size = theirs.h * theirs.d_k
     try:
-        cached = with_memory is None and any(kind.values())  # decoders decode with a cache
         needed_by = {} if with_memory is None else {"cross_attention": "a memory"}
         uses = _uses(relative, cached, **kind)
         core, parts = attention_parts(attention, size, theirs.h, **kind, uses=uses, needed_by=needed_by)
@@ -132,8 +133,8 @@ def _uses(relative: bool, cached: bool, cross: bool, causal: bool) -> list[str]:
         "padding": True,
         "relative_position": relative,
         "causal": causal,
-        "cached_decoding": cached,
         "cross_attention": cross,
+        "cached_decoding": cached,
     }
     return [use for use, needed in wanted.items() if needed]
 

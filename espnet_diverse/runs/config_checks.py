@@ -17,7 +17,7 @@ from espnet_diverse.nets import DECODERS, ENCODERS, LANGUAGE_MODELS, PROMPTED_EN
 from espnet_diverse.nets.adapters.bottleneck import AdapterOptions
 from espnet_diverse.nets.condition_rows import read_options
 from espnet_diverse.nets.losses.consistency import consistency_options
-from espnet_diverse.nets.memory import MEMORIES, memory_options
+from espnet_diverse.nets.memory import MEMORIES, memory_options, source_memory_options
 from espnet_diverse.nets.start_tag import StartTagOptions
 from espnet_diverse.option_checks import read as read_dataclass
 from espnet_diverse.runs.config import Config, check_keys, located
@@ -83,7 +83,7 @@ def _check_model(config: Config, model: type | None) -> None:
     """Check that a model of ESPnet, if one is named, has no parts with losses, which it would leave out in silence."""
     if "model" not in config or model is None or model.__module__.startswith("espnet_diverse."):
         return
-    for net, part in product(_NETS, (*_ATTENTIONS, "memory")):
+    for net, part in product(_NETS, (*_ATTENTIONS, *_MEMORIES)):
         options = (config.get(f"{net}_conf") or {}).get(part)
         if options and _has_losses(part, options):
             has = f"model {config['model']!r} leaves out the losses of {net}_conf.{part}"
@@ -91,7 +91,7 @@ def _check_model(config: Config, model: type | None) -> None:
 
 
 def _has_losses(part: str, options: Mapping) -> bool:
-    if part == "memory":
+    if part in _MEMORIES:
         return bool(MEMORIES[options["kind"]].LOSSES)
     return bool(core_class(options.get("core", "softmax")).LOSSES or options.get("disagreement"))
 
@@ -169,6 +169,7 @@ def _read_attention(options: dict) -> None:
 
 _NAMED = ("input_layer", "positionwise_layer_type", "selfattention_layer_type")
 _ATTENTIONS = ("attention", "cross_attention")
+_MEMORIES = ("memory", "cross_memory")
 
 
 _NETS = {"encoder": ENCODERS | PROMPTED_ENCODERS, "decoder": DECODERS, "lm": LANGUAGE_MODELS}
@@ -180,6 +181,7 @@ _PARTS = {
     "start_tag": partial(read_options, StartTagOptions, "start_tag"),
     "flow": lambda options: read_dataclass(FlowOptions, options, "flow"),
     "memory": memory_options,
+    "cross_memory": source_memory_options,
     "consistency": consistency_options,
 }
 """Parts of our nets and models that have options, and what reads them."""

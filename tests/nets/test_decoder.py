@@ -70,3 +70,177 @@ def test_adapters_need_a_step_that_applies_them():
     said = "^partially autoregressive decoding does not apply adapters; set partial_ar to false$"
     with pytest.raises(ConfigError, match=said):
         net.forward_partially_AR(None, None, None, None, None)
+
+
+SMALL = {"attention_heads": 2, "linear_units": 12, "num_blocks": 2}
+TARGET = {
+    "cdt": {"kind": "cdt", "slots": 3},
+    "cdt_mask": {"kind": "cdt", "slots": 3, "update": "mask"},
+    "cdt_shared": {"kind": "cdt", "slots": 3, "scope": "shared"},
+    "xl": {"kind": "xl", "slots": 5},
+    "xl_shared": {"kind": "xl", "slots": 3, "scope": "shared"},
+    "compressive": {"kind": "compressive", "slots": 2, "compressed_slots": 3, "ratio": 2},
+}
+SOURCE = {
+    "cdt": {"kind": "cdt", "slots": 3},
+    "xl": {"kind": "xl", "slots": 3},
+    "compressive": {"kind": "compressive", "slots": 2, "ratio": 2, "compression": "mean"},
+}
+BOTH = {
+    **{f"target {name}": {"memory": each} for name, each in TARGET.items()},
+    **{f"source {name}": {"cross_memory": each} for name, each in SOURCE.items()},
+    "both": {"memory": TARGET["cdt"], "cross_memory": SOURCE["cdt"]},
+}
+each_memory = pytest.mark.parametrize("options", BOTH.values(), ids=BOTH)
+
+
+def with_memory(options, **more):
+    torch.manual_seed(0)
+    given = {name: {"segment": 4} | memory for name, memory in options.items()}
+    return DECODERS["diverse_transformer"](11, 8, **SMALL | given | more).double().eval()
+
+
+def batch():
+    """Encoder output and its lengths, tokens and their lengths, of three sentences."""
+    torch.manual_seed(1)
+    ys, lengths = torch.randint(1, 11, (3, 14)), torch.tensor([14, 9, 3])
+    return torch.randn(3, 13, 8, dtype=torch.double), torch.tensor([13, 8, 2]), ys, lengths
+
+
+class TestWithMemory:
+    @each_memory
+    def test_a_batch_equals_its_sentences_alone(self, options):
+        net, (source, frames, ys, lengths) = with_memory(options), batch()
+        together = net(source, frames, ys, lengths)[0]
+        for row, (n, m) in enumerate(zip(frames, lengths, strict=True)):
+            one = source[row : row + 1, :n], n.view(1), ys[row : row + 1, :m], m.view(1)
+            torch.testing.assert_close(net(*one)[0][0], together[row, :m], rtol=1e-12, atol=1e-12)
+
+    @each_memory
+    def test_no_token_sees_a_later_one(self, options):
+        net, (source, frames, ys, _) = with_memory(options), batch()
+        full = torch.tensor([14, 14, 14])
+        for changed_at in (6, 8):
+            changed = ys.clone()
+            changed[:, changed_at] = 1 + changed[:, changed_at] % 10
+            first, second = net(source, frames, ys, full)[0], net(source, frames, changed, full)[0]
+            torch.testing.assert_close(first[:, :changed_at], second[:, :changed_at], rtol=1e-12, atol=1e-12)
+            assert not torch.allclose(first[:, changed_at], second[:, changed_at])
+
+    @pytest.mark.parametrize("memory", TARGET.values(), ids=TARGET)
+    def test_an_earlier_segment_reaches_the_next_through_slots_alone(self, memory):
+        net, (source, frames, ys, _) = with_memory({"memory": memory}), batch()
+        changed = ys.clone()
+        changed[:, 2] = 1 + changed[:, 2] % 10
+        outputs = []
+        hook = net.decoders[0].self_attn.register_forward_hook(lambda _module, _given, out: outputs.append(out))
+        for tokens in (ys, changed):
+            net(source, frames, tokens, torch.tensor([14, 14, 14]))
+        hook.remove()
+        if memory.get("update") != "mask":  # which may drop all of a segment
+            assert not torch.allclose(outputs[0][:, 4:8], outputs[1][:, 4:8])
+        if memory["kind"] == "xl":  # three slots hold positions 1 to 3, and later ones 5 to 7
+            same = slice(8, 12) if memory["slots"] == 3 else slice(12, 14)
+            torch.testing.assert_close(outputs[0][:, same], outputs[1][:, same], rtol=1e-12, atol=1e-12)
+
+    @each_memory
+    def test_a_segment_as_long_as_the_sentence_is_a_decoder_without_memory(self, options):
+        net, plain = with_memory({name: each | {"segment": 14} for name, each in options.items()}), with_memory({})
+        missing, unexpected = plain.load_state_dict(net.state_dict(), strict=False)
+        assert not missing and all("memory." in name for name in unexpected)  # a decoder without one loads into it
+        source, frames, ys, lengths = batch()
+        valid = torch.arange(14) < lengths.unsqueeze(1)
+        found, expected = net(source, frames, ys, lengths)[0][valid], plain(source, frames, ys, lengths)[0][valid]
+        torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+
+    @each_memory
+    @pytest.mark.parametrize("form", [{}, {"concat_after": True, "normalize_before": False}], ids=str)
+    def test_cached_steps_equal_the_full_pass(self, options, form):
+        net, (source, frames, ys, _) = with_memory(options, **form), batch()
+        full = net(source, frames, ys, torch.tensor([14, 14, 14]))[0].log_softmax(-1)
+        states, state = [None] * 3, None
+        mask = (torch.arange(13) < frames.unsqueeze(1)).unsqueeze(1)
+        for length in range(1, 15):
+            scores, states = net.batch_score(ys[:, :length], states, source, xs_mask=mask)
+            one, state = net.score(ys[0, :length], state, source[0])
+            torch.testing.assert_close(scores, full[:, length - 1], rtol=1e-12, atol=1e-12)
+            torch.testing.assert_close(one, full[0, length - 1], rtol=1e-12, atol=1e-12)
+
+    @each_memory
+    @pytest.mark.parametrize("core", ["softmax", "sdma"])
+    def test_all_parameters_learn_and_gradients_reach_all_of_the_source(self, options, core):
+        net = with_memory(options, attention={"core": core}, cross_attention={"core": core}).train()
+        source, frames, ys, lengths = batch()
+        source.requires_grad_()
+        with scope() as shared:
+            out = net(source, frames, ys, lengths)[0]
+            (out.square().mean() + shared.total_loss()).backward()
+        assert all(torch.isfinite(loss) for loss in shared.losses().values())
+        for name, parameter in net.named_parameters():
+            assert parameter.grad is not None and torch.isfinite(parameter.grad).all(), name
+        reached = source.grad.abs().sum(-1) > 1e-12  # padding has what rounding leaves
+        whole = torch.arange(13) < frames.unsqueeze(1)
+        if options.get("cross_memory", {}).get("kind") == "xl":  # three slots and the last segment
+            whole &= torch.arange(13) >= (frames.unsqueeze(1) - 1) // 4 * 4 - 3
+        assert torch.equal(reached, whole)
+
+    def test_losses_of_cross_attention_leave_out_padding(self):
+        """Segments of self-attention leave the scope as the decoder has set it."""
+        net = with_memory({"memory": TARGET["xl"]}, cross_attention={"core": "sdma"})
+        source, frames, ys, lengths = batch()
+        inside, found = torch.arange(14) < lengths.unsqueeze(1), []
+        for tokens in (ys, torch.where(inside, ys, 1 + ys % 10)):
+            with scope() as shared:
+                net(source, frames, tokens, lengths)
+            assert torch.equal(shared.query_mask, inside)
+            found.append(shared.losses())
+        assert found[0]
+        torch.testing.assert_close(*found, rtol=1e-12, atol=1e-12)
+
+    @pytest.mark.parametrize("memory", [TARGET["xl"], TARGET["xl_shared"]], ids=["layer", "shared"])
+    def test_layers_computed_again_have_the_same_gradients(self, memory):
+        gradients = []
+        for layers in ([], [1, 2]):
+            net = with_memory({"memory": memory}, gradient_checkpoint_layers=layers, dropout_rate=0.0)
+            net.train()(*batch())[0].square().mean().backward()
+            gradients.append([parameter.grad for parameter in net.parameters()])
+        torch.testing.assert_close(*gradients, rtol=1e-12, atol=1e-12)
+
+    def test_weights_over_slots_are_not_given_to_plots(self):
+        net = with_memory(BOTH["both"])
+        with scope(keep_attention=True):
+            net(*batch())
+        assert all(part.attn is None for layer in net.decoders for part in (layer.self_attn, layer.src_attn))
+
+    @pytest.mark.parametrize("options", [{"memory": TARGET["xl"]}, {"cross_memory": SOURCE["xl"]}])
+    def test_partially_autoregressive_steps_are_refused(self, options):
+        with pytest.raises(ConfigError, match="decoding does not know memories; set partial_ar to false$"):
+            with_memory(options).forward_partially_AR(None, None, None, None, None)
+
+    @pytest.mark.parametrize(
+        ("options", "said"),
+        [
+            ({"memory": {"kind": "lru"}}, "DiverseTransformerDecoder: unknown kind of memory 'lru'; known: cdt xl"),
+            ({"cross_memory": {"kind": "lru"}}, "DiverseTransformerDecoder: unknown kind of memory 'lru'; known: cdt"),
+            (
+                {"cross_memory": {"kind": "xl", "scope": "layer"}},
+                "cross_memory has no scope: one memory serves all layers, and .* leave it out",
+            ),
+            ({"cross_memory": {"kind": "cdt", "bptt_segments": 0}}, "cross_memory has no bptt_segments: "),
+            (
+                {"cross_memory": {"kind": "compressive"}},
+                "queries of the same sequence; set compression to mean or max",
+            ),
+            (
+                {"memory": {"kind": "xl"}, "attention": {"core": "softmax", "position": "rotary"}},
+                "position rotary does not fit cross-attention or a memory",
+            ),
+            (
+                {"memory": {"kind": "xl"}, "attention": {"core": "softmax", "selection": {"strategy": "group"}}},
+                "head selection does not fit a memory; leave out one of them",
+            ),
+        ],
+    )
+    def test_what_does_not_fit_is_refused(self, options, said):
+        with pytest.raises(ConfigError, match=said):
+            DECODERS["diverse_transformer"](11, 8, **SMALL, **options)

@@ -69,6 +69,23 @@ def test_one_direction(run_text, recipe, test_set, metrics):
 
 
 @pytest.mark.recipes
+def test_memories_on_both_sides(run_text):
+    """Training, decoding with the cache of segments, and scores, by the fragments of a memory."""
+    sides = ("encoder_conf.memory", "decoder_conf.memory", "decoder_conf.cross_memory")
+    segments = {f"{side}.segment": 4 for side in sides}
+    fragments = ",".join(["memory/cdt", "memory/decoder_cdt", "memory/cross_cdt"])
+    config = f"model/mt_mini,attention/softmax,{fragments},update/adam_inverse_sqrt_800,conf/cpu.yaml"
+    folder = run_text("multi30k/mt1", SIZE | segments, "--test_sets", "dev", "--config", config)
+    assert list(scores(folder, "dev")) == ["bleu", "chrf", "ter"]
+    texts = read_table(folder / "exp/tiny/quick/dev/text", "hypothesis")
+    assert texts.keys() == read_data_dir(folder / "data/synthetic/dev").text.keys()
+    stats = checkpoint.load(folder / "exp/tiny/checkpoint.pth")["reporter"]["stats"][1]
+    assert {"aux_memory_nce", "aux_memory_constraint", "memory_diversity"} <= stats["train"].keys()
+    log = "".join(path.read_text(encoding="utf-8") for path in folder.glob("exp/tiny/quick/dev/**/*.log"))
+    assert "ESPnet's is used" not in log
+
+
+@pytest.mark.recipes
 def test_many_to_one_by_source_language(run_text):
     folder = run_text("tatoeba/mt1", SIZE, "--test_sets", "test", "--prepare_options", "--pairs de-en fr-en zh-en")
     config = yaml.safe_load((folder / "exp/tiny/config.yaml").read_text())

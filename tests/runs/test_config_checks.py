@@ -178,6 +178,24 @@ def test_memories_of_encoders_and_language_models_are_accepted(kind):
         check(LMTask, fragments)
 
 
+@pytest.mark.parametrize("kind", ["cdt", "xl", "compressive"])
+def test_memories_of_decoders_are_accepted(kind):
+    fragments = merge(["model/tiny", f"memory/{kind}", f"memory/decoder_{kind}", f"memory/cross_{kind}"])
+    check(ASRTask, fragments)
+    fragments["decoder_conf"]["cross_memory"]["scope"] = "shared"
+    with pytest.raises(ConfigError, match="decoder_conf.cross_memory: cross_memory has no scope: "):
+        check(ASRTask, fragments)
+    del fragments["decoder_conf"]["cross_memory"]
+    fragments["decoder_conf"]["memory"]["segment"] = 0
+    with pytest.raises(ConfigError, match="decoder_conf.memory: segment must be at least 1, but is 0"):
+        check(ASRTask, fragments)
+
+
+def test_a_model_of_espnet_has_no_memory_with_losses_in_its_decoder():
+    with pytest.raises(ConfigError, match="model 'espnet' leaves out the losses of decoder_conf.cross_memory"):
+        checked("model=espnet", "decoder_conf.cross_memory={kind: cdt}")
+
+
 def test_sections_of_espnets_own_nets_are_left_to_espnet():
     with pytest.raises(ConfigError, match="key encoder_conf.attention is for a net of this package"):
         checked("encoder=transformer", "encoder_conf={attention: {core: sma}}")

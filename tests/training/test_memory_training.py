@@ -1,4 +1,4 @@
-"""Recognisers and language models with a memory train from their fragments, and a trained one decodes."""
+"""Recognisers, translators and language models with a memory train from their fragments, and a trained one decodes."""
 
 import pytest
 import torch
@@ -18,6 +18,8 @@ LOSSES = {"cdt": {"memory_nce", "memory_constraint"}, "xl": set(), "compressive"
 def build(task, *fragments, overrides=()):
     parser = TASKS[task].get_parser()
     parser.set_defaults(**merge(fragments, overrides), token_list=TOKENS)
+    if task == "mt":
+        parser.set_defaults(src_token_list=TOKENS)
     torch.manual_seed(0)
     return TASKS[task].build_model(parser.parse_args([]))
 
@@ -50,6 +52,16 @@ def test_a_recogniser_learns(kind):
     torch.manual_seed(0)
     batch = {"speech": torch.randn(2, 24000), "speech_lengths": torch.tensor([24000, 12000])}
     check(kind, *learn(model, batch | {"text": TEXT, "text_lengths": LENGTHS}))
+
+
+@pytest.mark.parametrize("kind", MEMORIES)
+def test_a_translator_with_memories_on_both_sides_learns(kind):
+    sides = {"encoder_conf.memory": 4, "decoder_conf.memory": 4, "decoder_conf.cross_memory": 4}
+    overrides = [f"{side}.segment={segment}" for side, segment in sides.items()]
+    fragments = [f"memory/{kind}", f"memory/decoder_{kind}", f"memory/cross_{kind}"]
+    model = build("mt", "model/mt_mini", "attention/softmax", *fragments, overrides=overrides)
+    batch = {"src_text": TEXT.flip(1).clamp(min=2), "src_text_lengths": torch.tensor([8, 8])}
+    check(kind, *learn(model, batch | {"text": TEXT, "text_lengths": LENGTHS}, steps=20))
 
 
 @pytest.mark.parametrize("kind", MEMORIES)

@@ -16,7 +16,9 @@ from torch import Tensor, nn
 
 from espnet_diverse.attention import KVCache, MultiHeadAttention
 from espnet_diverse.cpu.fast_linear import joined, speed_up
+from espnet_diverse.decoding.search.hypothesis_memory import HypothesisMemory
 from espnet_diverse.nets.adapters.low_rank import adapted
+from espnet_diverse.nets.memory import SegmentAttention
 from espnet_diverse.nets.replace_attention import replace_attention
 from espnet_diverse.scope import current, scope
 
@@ -122,11 +124,17 @@ class PrefixScorer:
         self.chosen = self._choose()
         self.nodes = [_Nodes() for _ in self.layers]
         self.behind: Tensor | None = None  # (B, W, N): whether a node is in the hypothesis's prefix
+        by_segments = [each.own for each in self.chosen if isinstance(each.own, SegmentAttention)]
+        self.memory = HypothesisMemory(by_segments) if by_segments else None
 
     def score(self, tokens: Tensor) -> Tensor:
         """Log probabilities (B, W, V) of the next token, given the last token of each hypothesis (B, W)."""
+        if self.memory is not None and self.memory.is_full:
+            self._begin_segment(self.memory)
         own = torch.eye(tokens.size(1), dtype=torch.bool, device=tokens.device).expand(len(tokens), -1, -1)
         own = self._visible(own, tokens)
+        if self.memory is not None:
+            self.memory.valid.append(own.diagonal(dim1=-2, dim2=-1))
         self.behind = own if self.behind is None else torch.cat([self.behind, own], -1)
         x = self._embed(tokens)
         for index, layer in enumerate(self.layers):
@@ -137,10 +145,14 @@ class PrefixScorer:
     def extend(self, parents: Tensor) -> None:
         """Replace the hypotheses by extensions of the hypotheses `parents` (B, W)."""
         self.behind = self.behind.gather(1, parents.unsqueeze(-1).expand(-1, -1, self.behind.size(-1)))
+        if self.memory is not None:
+            self.memory.extend(parents)
         if self.step % _TIDY_EVERY == 0:
             needed = self.behind.any(1)
             count = int(needed.sum(1).max())
             nodes = needed.to(torch.uint8).argsort(dim=1, descending=True, stable=True)[:, :count]
+            if self.memory is not None:
+                self.memory.select(nodes, self.behind.size(-1))
             self.behind = self.behind.gather(2, nodes.unsqueeze(1).expand(-1, self.behind.size(1), -1))
             for layer in self.nodes:
                 layer.select(nodes)
@@ -148,8 +160,19 @@ class PrefixScorer:
     def keep(self, rows: Tensor) -> None:
         """Keep only the utterances `rows`."""
         self.behind = self.behind[rows]
+        if self.memory is not None:
+            self.memory.keep(rows)
         for layer in self.nodes:
             layer.keep(rows)
+
+    def _begin_segment(self, memory: HypothesisMemory) -> None:
+        """Replace the tree by one whose nodes are the slots of each hypothesis."""
+        self.nodes = [_Nodes() for _ in self.layers]
+        for attention, nodes, slots in zip(self.chosen, self.nodes, memory.next_segment(), strict=True):
+            nodes.add(attention.own.cache_kv(slots))
+        batch, width = self.behind.shape[:2]
+        own = torch.eye(width, dtype=torch.bool, device=self.behind.device)
+        self.behind = own.repeat_interleave(slots.size(1) // width, -1).expand(batch, -1, -1)
 
     def _visible(self, own: Tensor, tokens: Tensor) -> Tensor:
         return own
@@ -167,7 +190,11 @@ class PrefixScorer:
         def attend(x: Tensor) -> Tensor:
             attention = self.chosen[index]
             q, new = attention.own.project_qkv(x, attention.joint)
-            return attention.own.attend_cached(q, x, self.nodes[index].add(new), self.behind, self.step + 1)
+            keys, visible, length = self.nodes[index].add(new), self.behind, self.step + 1
+            if self.memory is not None:
+                self.memory.add(index, x)
+                visible, length = self.memory.visible(index, visible), self.step % self.memory.segment + 1
+            return attention.own.attend_cached(q, x, keys, visible, length)
 
         return attend
 

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from espnet_diverse.decoding.search.prefix_tree import PrefixScorer, each
 from espnet_diverse.errors import NoBatchedSearchError
+from espnet_diverse.functional.masks import lengths_to_mask
 from espnet_diverse.upstream.layers import DecoderLayer, EncoderLayer, PositionalEncoding
 
 
@@ -32,6 +33,10 @@ class DecoderScorer(PrefixScorer):
         """Start a new batch with encoder output `source` (B, T, M); `mask` (B, 1, T) is False at padding."""
         super().begin()
         self.mask = mask
+        if getattr(self.decoder, "source_memory", None) is not None:
+            whole = torch.full((len(source),), source.size(1), device=source.device)
+            source, lengths = self.decoder.shorten(source, whole if mask is None else mask.sum(-1).squeeze(1))
+            self.mask = lengths_to_mask(lengths, source.size(1)).unsqueeze(1)
         self.source = [attention.source.cache_kv(source) for attention in self.chosen]
 
     def keep(self, rows: Tensor) -> None:
@@ -69,14 +74,12 @@ class LanguageModelScorer(PrefixScorer):
         model: ESPnet's transformer language model, or ours.
 
     Raises:
-        NoBatchedSearchError: The language model is of another class, or has a memory.
+        NoBatchedSearchError: The language model is of another class.
     """
 
     def __init__(self, model: nn.Module):
         if not isinstance(model, TransformerLM):
             raise NoBatchedSearchError(f"{type(model).__name__} has no batched search; use search=espnet")
-        if getattr(model, "by_segments", False):
-            raise NoBatchedSearchError("a language model with a memory has no batched search; use search=espnet")
         super().__init__(model.encoder.encoders)
         self.model = model
 

@@ -1,4 +1,4 @@
-"""Memories: what an encoder or a language model that works by segments knows of earlier segments."""
+"""Memories: what a net that works by segments knows of earlier segments."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,14 +9,27 @@ from espnet_diverse.errors import ConfigError
 from espnet_diverse.nets.memory.base import Memory, MemoryOptions
 from espnet_diverse.nets.memory.cdt import CDTMemory
 from espnet_diverse.nets.memory.compressive import CompressiveMemory
-from espnet_diverse.nets.memory.segments import Carried, MemoryStream, SegmentAttention, stream_of
+from espnet_diverse.nets.memory.segments import Carried, MemoryAttention, MemoryStream, SegmentAttention, stream_of
+from espnet_diverse.nets.memory.source import SourceMemory
 from espnet_diverse.nets.memory.xl import XLMemory
 from espnet_diverse.nets.replace_attention import replace_attention, selects_heads
 from espnet_diverse.nets.stream import return_mask
 from espnet_diverse.option_checks import hint, read
-from espnet_diverse.upstream.layers import EncoderLayer
+from espnet_diverse.upstream.layers import DecoderLayer, EncoderLayer
 
-__all__ = ["MEMORIES", "Carried", "Memory", "SegmentAttention", "MemoryStream", "add_memory", "memory_options"]
+__all__ = [
+    "MEMORIES",
+    "Carried",
+    "Memory",
+    "MemoryAttention",
+    "MemoryStream",
+    "SegmentAttention",
+    "SourceMemory",
+    "add_memory",
+    "build_source_memory",
+    "memory_options",
+    "source_memory_options",
+]
 
 MEMORIES: dict[str, type[Memory]] = {"cdt": CDTMemory, "xl": XLMemory, "compressive": CompressiveMemory}
 """The memories by name, their `kind` in configurations."""
@@ -63,7 +76,7 @@ def add_memory(
     kind, chosen = memory_options(memory, net)
     if selects_heads(attention):
         raise ConfigError(f"{net}: head selection does not fit a memory; leave out one of them")
-    if not all(isinstance(layer, EncoderLayer) for layer in layers):
+    if not all(isinstance(layer, EncoderLayer | DecoderLayer) for layer in layers):
         raise ConfigError(f"a memory does not fit the layers of {net}; choose diverse_transformer")
     replace_attention(layers, "self_attn", attention, causal, net, chosen.segment + chosen.keys, SegmentAttention)
     for number, layer in enumerate(layers):
@@ -74,6 +87,34 @@ def add_memory(
     if chosen.scope == "shared":
         layers[0].register_forward_pre_hook(_begin)
         layers[-1].register_forward_hook(return_mask)
+
+
+def source_memory_options(memory: Mapping[str, Any], net: str = "") -> tuple[str, MemoryOptions]:
+    """The kind of a memory of the encoder's output, which cross-attention reads, and its options.
+
+    Args:
+        memory: As in `memory_options`.
+        net: Name of the net, for messages.
+
+    Raises:
+        ConfigError: As `memory_options`, or there is an option that such a memory does not have.
+    """
+    kind, chosen = memory_options(memory, net)
+    where = f"{net}: " if net else ""
+    for name in ("scope", "bptt_segments"):
+        if name in memory:
+            has = "one memory serves all layers, and gradients pass through all of it"
+            raise ConfigError(f"{where}cross_memory has no {name}: {has}; leave it out")
+    if getattr(chosen, "compression", None) == "conv":
+        has = "the loss that compression conv learns from has queries of the same sequence"
+        raise ConfigError(f"{where}cross_memory: {has}; set compression to mean or max")
+    return kind, chosen
+
+
+def build_source_memory(size: int, heads: int, memory: Mapping[str, Any], net: str = "") -> SourceMemory:
+    """Build a memory of the encoder's output, of width `size`; see `source_memory_options`."""
+    kind, chosen = source_memory_options(memory, net)
+    return SourceMemory(MEMORIES[kind](size, heads, chosen))
 
 
 def _begin(layer: nn.Module, given: tuple) -> tuple:

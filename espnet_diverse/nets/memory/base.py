@@ -117,7 +117,12 @@ class Memory(Monitored):
         """
 
     def read(
-        self, segments: Tensor, valid: Tensor, attention: MultiHeadAttention, state: State | None = None
+        self,
+        segments: Tensor,
+        valid: Tensor,
+        attention: MultiHeadAttention,
+        state: State | None = None,
+        truncated: bool = True,
     ) -> tuple[Slots, State]:
         """Run through segments.
 
@@ -126,6 +131,7 @@ class Memory(Monitored):
             valid: Which frames are not padding, (B, S, L).
             attention: The layer's attention, for the losses.
             state: State before the first segment; None is the empty memory.
+            truncated: Whether gradients end between segments where `carried` ends them.
 
         Returns:
             What attention reads in each segment, (B, S, N, M) and (B, S, N), and the state after the last one.
@@ -139,7 +145,7 @@ class Memory(Monitored):
             state = self.update(state, part, filled)
             if collect:
                 states.append(state)
-            state = self.carried(state, index + 1)
+            state = self.carried(state, index + 1) if truncated else state
         if collect:
             self.losses(states, code, valid, attention)
             if current().statistics:

@@ -39,9 +39,21 @@ class MemoryStream(Stream):
         self.carried: dict[Memory, State] = dict(carried or {})
         self.slots: Slots | None = None
 
+    def __getitem__(self, _: object) -> "MemoryStream":
+        """Return the stream itself, from which ESPnet's cached step of a decoder takes the mask of the last query."""
+        return self
 
-class SegmentAttention(WeightlessAttention):
-    """Our attention within segments, with a memory of those before; its weights are no matrix of frames.
+
+class MemoryAttention(WeightlessAttention):
+    """Our attention to keys of which some are slots of a memory; its weights are no matrix of frames."""
+
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options)
+        self.core.supports = dataclasses.replace(self.core.supports, explicit_weights=False)
+
+
+class SegmentAttention(MemoryAttention):
+    """Our attention within segments, with a memory of those before.
 
     Attributes:
         memory: The memory, or None if the attention reads that of an earlier layer.
@@ -53,42 +65,47 @@ class SegmentAttention(WeightlessAttention):
     segment: int
     causal: bool
 
-    def __init__(self, *args, **options):
-        super().__init__(*args, **options)
-        self.core.supports = dataclasses.replace(self.core.supports, explicit_weights=False)
-
     def forward(self, query: Tensor, key: Tensor, value: Tensor, *rest: Any, expand_kv: bool = False) -> Tensor:
-        """query (B, T, M), which is key and value too, mask (B, 1 or T, T) or `MemoryStream` -> (B, T, M)."""
+        """query (B, T, M), which is key and value too, mask (B or 1, 1 or T, T) or `MemoryStream` -> (B, T, M).
+
+        In ESPnet's cached step the query is the last position alone, (B, 1, M), and so is the result.
+        """
         (mask,) = rest
-        stream = stream_of(query, mask)
-        segments, valid = cut(query, stream.visible, self.segment)
+        stream = stream_of(key, mask)
+        segments, valid = cut(key, stream.visible.expand(len(key), -1), self.segment)
         if self.memory is not None:
             carried = stream.carried.get(self.memory)
             stream.slots, stream.carried[self.memory] = self.memory.read(segments, valid, self, carried)
         slots = stream.slots
         assert slots is not None  # the first layer has a memory
+        if query is not key:
+            last = Slots(*(x[:, -1:] for x in slots))
+            return self._attend_within(query.unsqueeze(1), segments[:, -1:], valid[:, -1:], last).squeeze(1)
 
         def attend(part: slice) -> Tensor:
             numbers = slice(part.start // self.segment, -(-part.stop // self.segment))
-            seen = Slots(*(x[:, numbers] for x in slots))
-            return self._attend_within(segments[:, numbers], valid[:, numbers], seen).flatten(1, 2)
+            seen, some = Slots(*(x[:, numbers] for x in slots)), segments[:, numbers]
+            return self._attend_within(some, some, valid[:, numbers], seen).flatten(1, 2)
 
         time = query.size(1)
         if self.training or torch.is_grad_enabled() or current().collect or not is_long(time):
             return attend(slice(0, time))[:, :time]
         return by_parts(attend, time, multiple_of=self.segment)
 
-    def _attend_within(self, segments: Tensor, valid: Tensor, slots: Slots) -> Tensor:
-        """Attend within segments (B, S, L, M) and to their slots -> (B, S, L, M); valid (B, S, L): not padding."""
+    def _attend_within(self, queries: Tensor, segments: Tensor, valid: Tensor, slots: Slots) -> Tensor:
+        """Attend from queries to their segments (B, S, L, M) and to the slots of these; valid (B, S, L): not padding.
+
+        The queries are the segments, or (B, S, 1, M) that see all of theirs; the result has their shape.
+        """
         keys = torch.cat([slots.values, segments], 2).flatten(0, 1)  # (B S, N + L, M)
         seen = slots.valid & valid.any(-1, keepdim=True)  # none in segments of padding alone, which have no losses
         visible = torch.cat([seen, valid], 2).flatten(0, 1).unsqueeze(1)
-        if self.causal:
+        if self.causal and queries is segments:
             visible = visible & F.pad(causal_mask(self.segment, segments.device), (slots.valid.size(2), 0), value=True)
         shared = current()
-        shared.query_mask = valid.flatten(0, 1) if shared.collect else None
-        out = super().forward(segments.flatten(0, 1), keys, keys, visible)
-        shared.query_mask = None
+        of_net, shared.query_mask = shared.query_mask, valid.flatten(0, 1) if shared.collect else None
+        out = super().forward(queries.flatten(0, 1), keys, keys, visible)
+        shared.query_mask = of_net
         return out.unflatten(0, valid.shape[:2])
 
 

@@ -83,5 +83,3 @@ def test_nets_of_another_class_are_refused():
         DecoderScorer(DiverseTransformerDecoder(VOCABULARY, WIDTH, **SMALL, input_layer="linear"))
     with pytest.raises(ModelError, match="^SequentialRNNLM has no batched search; use search=espnet$"):
         LanguageModelScorer(SequentialRNNLM(VOCABULARY, unit=8))
-    with pytest.raises(ModelError, match="^a language model with a memory has no batched search; use search=espnet$"):
-        LanguageModelScorer(DiverseTransformerLM(VOCABULARY, att_unit=16, unit=8, layer=1, memory={"kind": "xl"}))
