@@ -1,7 +1,14 @@
 """Products with matrices of low rank, one for all samples or one chosen for each.
 
 Hu et al. 2022, "LoRA: Low-rank adaptation of large language models", equation (3): h = W_0 x + B A x, with A (r, in)
-and B (out, r) of a rank r that is much smaller than in and out. This is the second term.
+and B (out, r) of a rank r that is much smaller than in and out. `low_rank` is the second term.
+
+Liu et al. 2024, "DoRA: Weight-decomposed low-rank adaptation", equation (5), gives each output a magnitude m beside the
+direction of its weights:
+
+    h_i = m_i / |W_i| (W x)_i,    W = W_0 + B A
+
+with W_i the weights of output i. Their length counts as a constant in the gradient (equation 11).
 """
 
 import torch
@@ -16,3 +23,17 @@ def low_rank(x: Tensor, a: Tensor, b: Tensor) -> Tensor:
     rows = x.reshape(len(x), -1, x.size(-1))
     product = torch.bmm(torch.bmm(rows, a.transpose(1, 2)), b.transpose(1, 2))
     return product.view(*x.shape[:-1], b.size(1))
+
+
+def magnitude_scale(weight: Tensor, change: Tensor, magnitude: Tensor) -> Tensor:
+    """Compute m_i / |W_i|, without a gradient through |W_i|.
+
+    Args:
+        weight: W_0 (out, in).
+        change: B A with its factor, (..., out, in).
+        magnitude: m (..., out).
+
+    Returns:
+        Factors of the outputs, (..., out).
+    """
+    return magnitude / torch.linalg.vector_norm((weight + change).detach(), dim=-1)

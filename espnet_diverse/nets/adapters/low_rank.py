@@ -5,11 +5,13 @@ Hu et al. 2022, "LoRA: Low-rank adaptation of large language models", equation (
     h = W_0 x + b + (alpha / r) B A x,    A (r, in), B (out, r)
 
 Initially B is zero and A is drawn as the weights of `nn.Linear`, so a new adapter changes nothing. There is one pair A,
-B for all samples, or one for each language or domain (`by`), which each sample of a batch chooses for itself.
+B for all samples, or one for each language or domain (`by`), which each sample of a batch chooses for itself. With
+`use_dora` each output has a magnitude too, see `functional/low_rank.py`, initially the length of its weights.
 
 Parameters have the names that ESPnet and the package loralib give them: `lora_A` and `lora_B` beside `weight`. In
 evaluation mode one pair for all is part of `weight`, which is the form of the files of ESPnet, so such a model must be
-in evaluation mode when its weights are saved or loaded. Pairs by condition stay apart from it in both modes.
+in evaluation mode when its weights are saved or loaded. Pairs by condition, and magnitudes, which ESPnet does not have,
+stay apart from it in both modes.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,9 +27,9 @@ from torch import Tensor, nn
 from espnet_diverse.attention import MultiHeadAttention
 from espnet_diverse.attention.self_attentive_pooling import SelfAttentivePooling
 from espnet_diverse.errors import ConfigError
-from espnet_diverse.functional.low_rank import low_rank
+from espnet_diverse.functional.low_rank import low_rank, magnitude_scale
 from espnet_diverse.nets.condition_rows import ConditionRows
-from espnet_diverse.option_checks import Options, choice, must_be, number
+from espnet_diverse.option_checks import Options, choice, flag, must_be, number
 
 _NAME = "adapter_conf"
 
@@ -43,6 +45,7 @@ class LowRankOptions(Options):
         target_modules: The linear maps and embeddings: ends of their names, such as `linear_q`, or patterns of whole
             names with `*`, such as `encoder.encoders.*.linear_?`.
         bias_type: Which biases are trained; ESPnet does nothing with it.
+        use_dora: Whether the magnitude of each output is trained beside the direction of its weights.
         by: The condition that a pair of matrices is chosen by, `lang`, `tgtlang` or `domain`, or a list of conditions;
             without it all samples have one pair.
         conditions: Values of each condition in the order of their indices; training fills them in.
@@ -54,6 +57,7 @@ class LowRankOptions(Options):
     dropout_rate: float = number(0.0, least=0, below=1)
     target_modules: Sequence[str] = ("query",)
     bias_type: str | None = choice("none", "all", "lora_only", none=True)
+    use_dora: bool = flag(False)
     by: str | Sequence[str] | None = None
     conditions: Mapping[str, Sequence[str]] = field(default_factory=dict)
     combinations: Sequence[Sequence[str]] | None = None
@@ -79,15 +83,17 @@ class LowRank(nn.Module):
     weight: Tensor
     lora_A: nn.Parameter  # noqa: N815  (loralib's name)
     lora_B: nn.Parameter  # noqa: N815
+    lora_magnitude: nn.Parameter | None
 
     def __init__(self, scaling: float, rows: ConditionRows | None = None):
         super().__init__()
         self.scaling, self.rows, self.merged = scaling, rows, False
+        self.register_parameter("lora_magnitude", None)
 
     def train(self, mode: bool = True) -> "LowRank":
-        """Set the mode; in evaluation one pair of matrices for all samples becomes part of `weight`."""
+        """Set the mode; in evaluation one pair of matrices without magnitudes becomes part of `weight`."""
         super().train(mode)
-        if self.rows is None and self.merged == mode:
+        if self.rows is None and self.lora_magnitude is None and self.merged == mode:
             with torch.no_grad():
                 self.weight.add_(self.update(), alpha=-1 if mode else 1)
             self.merged = not mode
@@ -100,7 +106,11 @@ class LowRank(nn.Module):
             DataError: The scope does not have the condition.
         """
         rows = slice(None) if self.rows is None else self.rows(1)[0]
-        return self.scaling * (self.lora_B[rows] @ self.lora_A[rows])
+        change = self.scaling * (self.lora_B[rows] @ self.lora_A[rows])
+        if self.lora_magnitude is None:
+            return change
+        scale = magnitude_scale(self.weight, change, self.lora_magnitude[rows])
+        return scale.unsqueeze(-1) * (self.weight + change) - self.weight
 
     @torch.no_grad()
     def merged_weight(self) -> nn.Parameter:
@@ -137,6 +147,9 @@ class LowRankLinear(LowRank):
         self.lora_B = nn.Parameter(self.weight.new_zeros(*sets, self.out_features, options.rank))
         bound = 1 / sqrt(self.in_features)
         nn.init.uniform_(self.lora_A, -bound, bound)
+        if options.use_dora:
+            lengths = torch.linalg.vector_norm(self.weight.detach(), dim=-1)
+            self.lora_magnitude = nn.Parameter(lengths.expand(*sets, -1).clone())
 
     def forward(self, x: Tensor) -> Tensor:
         """Apply the map to x (B, ..., in), with the adapter of the conditions of each sample -> (B, ..., out).
@@ -144,15 +157,22 @@ class LowRankLinear(LowRank):
         Raises:
             DataError: A condition of a sample is not in the open scope, or its values have no adapter.
         """
-        y = F.linear(x, self.weight, self.bias)
         if self.merged:
-            return y
-        if self.rows is None:
-            a, b = self.lora_A.unsqueeze(0), self.lora_B.unsqueeze(0)
-        else:
-            rows = self.rows(len(x))
-            a, b = self.lora_A[rows], self.lora_B[rows]
-        return y + self.scaling * low_rank(self.lora_dropout(x), a, b)
+            return F.linear(x, self.weight, self.bias)
+        rows = None if self.rows is None else self.rows(len(x))
+        a, b = self._of(self.lora_A, rows), self._of(self.lora_B, rows)
+        change = self.scaling * low_rank(self.lora_dropout(x), a, b)
+        if self.lora_magnitude is None:
+            return F.linear(x, self.weight, self.bias) + change
+        scales = magnitude_scale(self.weight, self.scaling * (self.lora_B @ self.lora_A), self.lora_magnitude)
+        scale = self._of(scales, rows)
+        y = (F.linear(x, self.weight) + change) * scale.view(len(scale), *[1] * (x.dim() - 2), -1)
+        return y if self.bias is None else y + self.bias
+
+    @staticmethod
+    def _of(sets: Tensor, rows: Tensor | None) -> Tensor:
+        """That of each sample, (N, ...), or the one for all, (1, ...)."""
+        return sets.unsqueeze(0) if rows is None else sets[rows]
 
     def plain(self) -> nn.Linear:
         """Return a linear map that computes the same, see `LowRank.plain`."""
@@ -268,6 +288,8 @@ def _fault(model: nn.Module, parent: nn.Module, name: str, options: LowRankOptio
     owners = [other for other, value in model.named_parameters(remove_duplicate=False) if value is module.weight]
     if len(owners) > 1:
         return f"a map that shares its weight with {next(o for o in owners if o != f'{name}.weight')}"
+    if options.use_dora and isinstance(module, nn.Embedding):
+        return "an Embedding, whose rows have no magnitudes (use_dora)"
     if options.by is not None and (own == "linear_pos" or isinstance(module, nn.Embedding)):
         return "a map of positions or tokens, which do not belong to samples, and cannot depend on conditions (by)"
     return ""

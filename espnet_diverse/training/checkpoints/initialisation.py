@@ -188,7 +188,8 @@ def _condition_rows(part: nn.Module) -> Iterator[tuple[str, list[str], list[Labe
             for parameter, _ in module.named_parameters():
                 yield f"{name}.{parameter}", module.rows.by, module.rows.labels
         if isinstance(module, LowRank) and module.rows is not None:
-            for parameter in ("lora_A", "lora_B"):
-                yield f"{name}.{parameter}", module.rows.by, module.rows.labels
+            for parameter, _ in module.named_parameters():
+                if parameter.startswith("lora_"):
+                    yield f"{name}.{parameter}", module.rows.by, module.rows.labels
         if isinstance(module, TaggedEmbedding):
             yield f"{name}.start.weight", module.rows.by, module.rows.labels

@@ -106,18 +106,19 @@ def test_embeddings_equal_those_of_loralib():
     torch.testing.assert_close(net(tokens), theirs(tokens))
 
 
-@pytest.mark.parametrize("by", [{}, LANGUAGES])
+@pytest.mark.parametrize("by", [{}, LANGUAGES, {"use_dora": True}, LANGUAGES | {"use_dora": True}])
 @pytest.mark.parametrize("name", ENCODER_OPTIONS)
 def test_new_adapters_change_nothing(name, by):
+    exact = {} if "use_dora" in by else {"rtol": 0, "atol": 0}
     base, net = encoder(name), encoder(name, options(EVERYWHERE, **by))
     assert len(list(adapted(net))) > 8
     with languages(2, 0, 2):
-        assert torch.equal(out(net), out(base))
+        torch.testing.assert_close(out(net), out(base), **exact)
         net.train(), base.train()
         for module in (*net.modules(), *base.modules()):
             if isinstance(module, nn.Dropout):
                 module.p = 0.0
-        assert torch.equal(out(net), out(base))
+        torch.testing.assert_close(out(net), out(base), **exact)
 
 
 def test_each_sample_has_the_matrices_of_its_language():
@@ -133,6 +134,47 @@ def test_each_sample_has_the_matrices_of_its_language():
         torch.testing.assert_close(found[row], x[row] @ weight.T + linear.bias)
 
 
+def test_magnitudes_scale_the_weights_of_each_language():
+    torch.manual_seed(0)
+    linear = nn.Linear(5, 3).double()
+    adapter = LowRankLinear(linear, options(use_dora=True, **LANGUAGES))
+    torch.testing.assert_close(adapter.lora_magnitude[1], linear.weight.norm(dim=1))
+    nn.init.normal_(adapter.lora_B), nn.init.uniform_(adapter.lora_magnitude)
+    x = torch.randn(4, 6, 5, dtype=torch.double)
+    with languages(2, 0, 2, 1):
+        found = adapter(x)
+    for row, language in enumerate((2, 0, 2, 1)):
+        weight = linear.weight + 4 / 2 * adapter.lora_B[language] @ adapter.lora_A[language]
+        rows = [m * w / w.norm() for m, w in zip(adapter.lora_magnitude[language], weight, strict=True)]
+        torch.testing.assert_close(found[row], x[row] @ torch.stack(rows).T + linear.bias)
+
+
+def test_the_length_of_the_weights_is_a_constant_in_the_gradient():
+    """Equation 11 of the DoRA paper: that of the direction is m / |W| times the gradient of the weight."""
+    torch.manual_seed(0)
+    linear = nn.Linear(5, 3, bias=False).double()
+    adapter = LowRankLinear(linear, options(use_dora=True))
+    nn.init.normal_(adapter.lora_B)
+    x = torch.randn(2, 6, 5, dtype=torch.double)
+    adapter(x).square().sum().backward()
+    weight = linear.weight.detach() + 4 / 2 * (adapter.lora_B @ adapter.lora_A).detach()
+    scale = (adapter.lora_magnitude.detach() / weight.norm(dim=1)).unsqueeze(1)
+    moved = weight.clone().requires_grad_()
+    (x @ (scale * moved).T).square().sum().backward()
+    torch.testing.assert_close(adapter.lora_B.grad, 4 / 2 * moved.grad @ adapter.lora_A.detach().T)
+    torch.testing.assert_close(adapter.lora_A.grad, 4 / 2 * adapter.lora_B.detach().T @ moved.grad)
+
+
+def test_magnitudes_stay_apart_from_the_weight_until_they_are_merged():
+    net = disturb(encoder(chosen=options(EVERYWHERE, use_dora=True)))
+    expected, names = out(net), net.state_dict().keys()
+    torch.testing.assert_close(out(net.train().eval()), expected, rtol=0, atol=0)
+    assert any(name.endswith("lora_magnitude") for name in names)
+    merge_low_rank(net, by_condition=False)
+    torch.testing.assert_close(out(net), expected)
+    assert net.state_dict().keys() == encoder().state_dict().keys()
+
+
 def test_gradients():
     adapter = LowRankLinear(nn.Linear(4, 3).double(), options(**LANGUAGES))
     nn.init.normal_(adapter.lora_B)
@@ -141,9 +183,10 @@ def test_gradients():
         assert torch.autograd.gradcheck(lambda x, *_: adapter(x), (x, *adapter.parameters()))
 
 
+@pytest.mark.parametrize("use_dora", [False, True])
 @pytest.mark.parametrize("name", ENCODER_OPTIONS)
-def test_a_batch_of_mixed_languages_equals_its_samples_alone_and_merged(name):
-    net = disturb(encoder(name, options(EVERYWHERE, **LANGUAGES)))
+def test_a_batch_of_mixed_languages_equals_its_samples_alone_and_merged(name, use_dora):
+    net = disturb(encoder(name, options(EVERYWHERE, use_dora=use_dora, **LANGUAGES)))
     with languages(2, 0, 2):
         batch = out(net)
     for row, language in enumerate((2, 0, 2)):
