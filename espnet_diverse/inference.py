@@ -140,7 +140,8 @@ class Recognizer(_Pretrained):
         """Transcribe a recording.
 
         Args:
-            audio: A path, "-" for standard input, a binary file object, or samples (T,) or (T, channels).
+            audio: A path, "-" for standard input, a binary file object, the content of a file, or samples (T,) or
+                (T, channels).
             rate: Sampling rate of samples in Hz.
             language: Spoken language. Where the model needs it and it is not given, it is identified.
             target_language: Language of a translation.

@@ -4,6 +4,7 @@ A recording is checked before any of its samples are returned, so that a fault n
 reported before any work is done. No more than a block is in memory at any time.
 """
 
+import io
 import logging
 import shutil
 import sys
@@ -26,7 +27,7 @@ from espnet_diverse.audio.resampling import RATE, resample_blocks
 from espnet_diverse.errors import DataError, TruncatedError
 
 STDIN = "-"
-Source = str | Path | BinaryIO | NDArray
+Source = str | Path | BinaryIO | bytes | NDArray
 _MAX_CHANNELS = 64
 _SCALES = {"int16": 2.0**15, "int32": 2.0**31}
 
@@ -70,8 +71,8 @@ def open_audio(
     """Open a recording and check it.
 
     Args:
-        source: A path; "-" for standard input; a binary file object, read from its position to its end; or samples,
-            (T,) or (T, channels), int16, int32, or floating-point between -1 and 1.
+        source: A path; "-" for standard input; a binary file object, read from its position to its end; the
+            content of a file; or samples, (T,) or (T, channels), int16, int32, or floating-point between -1 and 1.
         rate: Sampling rate in Hz; required for samples, ignored for files, whose headers have it.
         target_rate: Sampling rate in Hz that the blocks of the recording will have.
         at_most: Seconds that are converted of a file that needs it, to bound the room that it takes on the disk.
@@ -84,6 +85,7 @@ def open_audio(
     if hasattr(source, "__array__"):
         yield _from_array(np.asarray(source), rate, target_rate)
         return
+    source = io.BytesIO(source) if isinstance(source, bytes) else source
     name = _name(source)
     with ExitStack() as stack:
         try:
@@ -132,7 +134,7 @@ def _name(source: Source) -> str:
         name = getattr(source, "name", None)
         return name if isinstance(name, str) else "audio"
     several = "; for several recordings call transcribe_all" if isinstance(source, list | tuple) else ""
-    allowed = f"give a path, a binary file object, or an array with its rate{several}"
+    allowed = f"give a path, a binary file object, bytes of a file, or an array with its rate{several}"
     raise DataError(f"audio is a {type(source).__name__}; {allowed}")
 
 

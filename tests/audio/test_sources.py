@@ -114,7 +114,7 @@ def test_streams_give_what_their_files_give(tmp_path, monkeypatch):
         name, _, samples = read(file)
     assert name == str(path)
     np.testing.assert_array_equal(samples, expected)
-    for stream in (io.BytesIO(path.read_bytes()), Pipe(path.read_bytes())):
+    for stream in (io.BytesIO(path.read_bytes()), Pipe(path.read_bytes()), path.read_bytes()):
         name, duration, samples = read(stream)
         assert (name, duration) == ("audio", 1.0)
         np.testing.assert_array_equal(samples, expected)
@@ -144,7 +144,7 @@ def test_streams_of_text_and_closed_ones_are_refused(tmp_path):
 
 
 def test_things_that_are_no_source_are_refused(tmp_path):
-    with pytest.raises(DataError, match="^audio is a list; give a path, a binary file object, or an array with its"):
+    with pytest.raises(DataError, match="^audio is a list; give a path, a binary file object, bytes of a file, or an"):
         read([0.1, 0.2], 16_000)
     with pytest.raises(DataError, match=r"cannot be read \(File name too long\); correct the path or the file"):
         read(tmp_path / ("x" * 300))
