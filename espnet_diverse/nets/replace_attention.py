@@ -1,12 +1,13 @@
 """Replaces ESPnet's attention modules by ours inside a net that ESPnet has built."""
 
 import inspect
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from torch import nn
 
-from espnet_diverse.attention import MultiHeadAttention, attention_parts
+from espnet_diverse.attention import Core, MultiHeadAttention, attention_parts, core_class
 from espnet_diverse.errors import ConfigError, DataError
+from espnet_diverse.option_checks import must_be
 from espnet_diverse.upstream.layers import (
     ContextualBlockConformerLayer,
     ContextualBlockEncoderLayer,
@@ -16,6 +17,7 @@ from espnet_diverse.upstream.layers import (
 )
 
 _RELATIVE = (RelPositionMultiHeadedAttention, LegacyRelPositionMultiHeadedAttention)
+_SOFTMAX = {"core": "softmax"}
 _SHARED = ("linear_out", "q_norm", "k_norm")
 _BY_HEAD = ("linear_q", "linear_k", "linear_v")
 _BY_HEAD_RELATIVE = ("linear_pos", "pos_bias_u", "pos_bias_v")
@@ -58,16 +60,19 @@ def replace_attention(
         layers: The layers, which have their attention as `attribute`.
         attribute: Name of the attention: `self_attn`, `src_attn` (cross-attention) or `attn`.
         attention: `{"core": name, **options of the core}` and the parts of `attention.build.PARTS`, such as
-            `selection`; None is softmax, which equals ESPnet's attention.
+            `selection`; None is softmax, which equals ESPnet's attention. With `layers`, numbers from 1 on, it is the
+            attention of these layers, and the others have softmax.
         causal: Whether it is self-attention in which no query attends to later keys.
         net: Name of the net, for messages.
         length: Greatest number of positions of a call, if it is known.
         with_memory: Class of attention whose keys include those of a memory, see `nets/memory`; None has no memory.
 
     Raises:
-        ConfigError: The core or an option is unknown, the core does not support this use, or ESPnet's attention of this
-            layer has no counterpart here.
+        ConfigError: The core or an option is unknown, the core does not support this use, ESPnet's attention of this
+            layer has no counterpart here, or the net does not have these layers.
     """
+    layers = list(layers)
+    given, chosen = _in_layers(attention or _SOFTMAX, len(layers), net)
     for number, layer in enumerate(layers, start=1):
         theirs = getattr(layer, attribute)
         where = f"{net}, {attribute} of layer {number}"
@@ -76,9 +81,41 @@ def replace_attention(
                 f"{where}: head selection does not fit the contextual block encoder; choose another encoder"
             )
         kind = {"cross": attribute == "src_attn" or with_memory is not None, "causal": causal}
-        given = attention or {"core": "softmax"}
         cached = causal or attribute == "src_attn"  # decoders decode with a cache
-        setattr(layer, attribute, _counterpart(theirs, given, kind, cached, where, length, with_memory))
+        own = given if number in chosen else _SOFTMAX
+        setattr(layer, attribute, _counterpart(theirs, own, kind, cached, where, length, with_memory))
+
+
+def _in_layers(attention: dict, count: int, net: str) -> tuple[dict, Sequence[int]]:
+    """Return options of an attention without `layers`, and the numbers of the layers that have it.
+
+    Raises:
+        ConfigError: The net of `count` layers does not have these, or the attention must be that of all layers.
+    """
+    given = dict(attention)
+    chosen = read_layers(given.pop("layers", None))
+    if chosen is None:
+        return given, range(1, count + 1)
+    if strange := [number for number in chosen if number > count]:
+        raise ConfigError(f"{net}: layers {strange} do not exist; it has layers 1 to {count}")
+    core = given.get("core", "softmax")
+    if given.get("position") is not None:
+        raise ConfigError(f"{net}: position is of all layers; leave out layers")
+    if core_class(core).connect is not Core.connect:
+        raise ConfigError(f"{net}: attention {core!r} hands a state from layer to layer; leave out layers")
+    return given, chosen
+
+
+def read_layers(chosen: object) -> list[int] | None:
+    """Check the option `layers` of an attention, numbers of layers from 1 on; None is all layers.
+
+    Raises:
+        OptionError: It is something else.
+    """
+    numbers = chosen if isinstance(chosen, list | tuple) else [0]
+    if chosen is not None and not (numbers and all(type(number) is int and number > 0 for number in numbers)):
+        raise must_be("layers", "a list of numbers of layers, from 1 on", chosen)
+    return None if chosen is None else list(numbers)
 
 
 def selects_heads(attention: dict | None) -> bool:

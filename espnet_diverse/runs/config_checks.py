@@ -18,6 +18,7 @@ from espnet_diverse.nets.adapters.bottleneck import AdapterOptions
 from espnet_diverse.nets.condition_rows import read_options
 from espnet_diverse.nets.losses.consistency import consistency_options
 from espnet_diverse.nets.memory import MEMORIES, memory_options, source_memory_options
+from espnet_diverse.nets.replace_attention import read_layers
 from espnet_diverse.nets.start_tag import StartTagOptions
 from espnet_diverse.option_checks import read as read_dataclass
 from espnet_diverse.runs.config import Config, check_keys, located
@@ -163,7 +164,8 @@ def _check_parts(config: Config, section: str) -> None:
 
 
 def _read_attention(options: dict) -> None:
-    of_core = {name: value for name, value in options.items() if name not in ("core", *PARTS)}
+    read_layers(options.get("layers"))
+    of_core = {name: value for name, value in options.items() if name not in ("core", "layers", *PARTS)}
     core_options(options.get("core", "softmax"), of_core)
 
 

@@ -11,6 +11,7 @@ from espnet_diverse.attention import CORES, EVERYTHING, Core, Supports, register
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.nets import DECODERS, ENCODERS, LANGUAGE_MODELS
 from espnet_diverse.nets.replace_attention import Attention, WeightlessAttention, replace_attention
+from espnet_diverse.option_checks import OptionError
 from espnet_diverse.upstream.layers import MultiHeadedAttention
 
 SMALL = {"output_size": 16, "attention_heads": 2, "linear_units": 24, "num_blocks": 2}
@@ -194,3 +195,59 @@ def test_the_mode_of_the_attention_that_is_replaced_stays(training):
     layers[0].self_attn = MultiHeadedAttention(2, 16, 0.1).train(training)
     replace_attention(layers, "self_attn", {"core": "sdma"})
     assert {module.training for module in layers[0].self_attn.modules()} == {training}
+
+
+def test_layers_that_are_not_chosen_have_softmax():
+    """The chosen layer computes what it does where all layers have the attention, the other what softmax does."""
+    patterns = {"core": "softmax", "head_patterns": [{"window": 1}, "forward"]}
+    speech, lengths = torch.randn(2, 60, 20), torch.tensor([60, 44])
+    nets, inputs = {}, {}
+    for name, attention in (("none", None), ("all", patterns), ("second", patterns | {"layers": [2]})):
+        torch.manual_seed(0)
+        nets[name] = ENCODERS["diverse_transformer"](20, attention=attention, **SMALL).eval()
+        nets[name].encoders[1].register_forward_pre_hook(lambda _, given, name=name: inputs.update({name: given}))
+        nets[name](speech, lengths)
+    assert torch.equal(inputs["second"][0], inputs["none"][0]) and not torch.equal(
+        inputs["second"][0], inputs["all"][0]
+    )
+    expected, _ = nets["all"].encoders[1](*inputs["second"])
+    assert torch.equal(nets["second"].encoders[1](*inputs["second"])[0], expected)
+    assert not torch.equal(nets["none"].encoders[1](*inputs["second"])[0], expected)
+
+
+def test_all_layers_may_be_named():
+    torch.manual_seed(0)
+    attention = {"core": "sdma"}
+    nets = []
+    for layers in (None, [2, 1]):
+        torch.manual_seed(0)
+        nets.append(ENCODERS["diverse_transformer"](20, attention=attention | {"layers": layers}, **SMALL).eval())
+    speech, lengths = torch.randn(2, 60, 20), torch.tensor([60, 44])
+    assert torch.equal(nets[0](speech, lengths)[0], nets[1](speech, lengths)[0])
+
+
+def test_a_decoder_whose_layers_differ_decodes_with_a_cache():
+    torch.manual_seed(0)
+    window = {"core": "window", "window": 1, "layers": [2]}
+    net = decoder(attention=window, cross_attention={"core": "sdma", "layers": [1]}).double().eval()
+    memory, ys, states = torch.randn(2, 9, 16).double(), torch.randint(1, 11, (2, 6)), [None] * 2
+    full, _ = net(memory, torch.tensor([9, 9]), ys, torch.tensor([6, 6]))
+    for step in range(1, 7):
+        logp, states = net.batch_score(ys[:, :step], states, memory)
+        torch.testing.assert_close(logp, full[:, step - 1].log_softmax(-1))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"layers": [3]}, r"DiverseTransformerEncoder: layers \[3\] do not exist; it has layers 1 to 2"),
+        ({"layers": [0]}, r"layers must be a list of numbers of layers, from 1 on, but is \[0\]"),
+        ({"layers": 1}, "layers must be a list of numbers of layers, from 1 on, but is 1"),
+        ({"layers": [1], "position": "rope"}, "position is of all layers; leave out layers"),
+        ({"core": "value_residual", "layers": [1]}, "attention 'value_residual' hands a state from layer to layer"),
+    ],
+    ids=str,
+)
+def test_layers_that_cannot_be_chosen_are_refused(options, message):
+    with pytest.raises((ConfigError, OptionError), match=message):
+        encoder(**{"core": "softmax", **options})

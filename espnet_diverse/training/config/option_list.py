@@ -48,7 +48,7 @@ def _of_attention(given: dict) -> dict:
     core = given.get("core", "softmax")
     known = {field.name for field in dataclasses.fields(CORES[core].Options)} if core in CORES else set()
     chosen = core_options(core, {key: value for key, value in given.items() if key in known | {"preset"}})
-    return {"core": core, **dict.fromkeys(PARTS), **given, **dataclasses.asdict(chosen)}
+    return {"core": core, "layers": None, **dict.fromkeys(PARTS), **given, **dataclasses.asdict(chosen)}
 
 
 def _shown(value: object) -> str:
