@@ -6,6 +6,7 @@ aac, and files that libsndfile does not read to the end, because their length is
 recordings.
 """
 
+import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
@@ -33,7 +34,6 @@ from espnet_diverse.audio.segments import Segment, segment_fault
 from espnet_diverse.audio.unread import unread_bytes, unread_format
 from espnet_diverse.errors import DataError, TruncatedError
 
-TEMPORARY_PREFIX = "espnet_diverse_"
 _CHAINED_OGG = MediaFormat("concatenated ogg", "ogg")
 
 
@@ -195,6 +195,13 @@ def inspect_audio(path: Path) -> AudioInfo:
         return file.info
 
 
+@contextmanager
+def unnamed_file() -> Iterator[Path]:
+    """Yield a path of a temporary file that is in no folder, so that nothing is left of it, not even after a kill."""
+    with tempfile.TemporaryFile() as file:
+        yield Path(f"/proc/{os.getpid()}/fd/{file.fileno()}")
+
+
 def _decodable(
     path: Path, name: str, stack: ExitStack, rate: int, at_most: float | None, complete: bool
 ) -> tuple[Path, str]:
@@ -208,6 +215,6 @@ def _decodable(
     kind = _CHAINED_OGG if is_chained else media_format(path) or unread_format(path, name)
     if kind is None:
         return path, ""
-    wav = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=TEMPORARY_PREFIX)), "audio.wav")
+    wav = stack.enter_context(unnamed_file())
     convert(path, name, kind, wav, rate, at_most)
     return wav, kind.title

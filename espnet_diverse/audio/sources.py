@@ -8,7 +8,6 @@ import io
 import logging
 import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from espnet_diverse.audio.libsndfile import LOUDEST, RATES
-from espnet_diverse.audio.reading import TEMPORARY_PREFIX, AudioFile, open_file
+from espnet_diverse.audio.reading import AudioFile, open_file, unnamed_file
 from espnet_diverse.audio.resampling import RATE, resample_blocks
 from espnet_diverse.errors import DataError, TruncatedError
 
@@ -143,7 +142,7 @@ def _on_disk(source: str | Path | BinaryIO, name: str, stack: ExitStack) -> Path
     if isinstance(source, str | Path) and str(source) != STDIN:
         return Path(source)
     stream = sys.stdin.buffer if isinstance(source, str | Path) else source
-    path = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=TEMPORARY_PREFIX)), "audio")
+    path = stack.enter_context(unnamed_file())
     try:
         with path.open("wb") as copy:
             shutil.copyfileobj(stream, copy)

@@ -8,7 +8,6 @@ Unpacking makes the directory of a run, in which every file has its usual name.
 """
 
 import logging
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
@@ -16,7 +15,7 @@ from zipfile import is_zipfile
 
 from espnet_diverse.corpora.shared.release import unzip
 from espnet_diverse.cpu.machine import cache_folder
-from espnet_diverse.data.files.atomic_files import write_text
+from espnet_diverse.data.files.atomic_files import scratch_directory, write_text
 from espnet_diverse.errors import DataError, ModelError
 from espnet_diverse.packing.run_files import copy_file, make_vocabularies
 from espnet_diverse.runs.config import save
@@ -227,8 +226,8 @@ def _appearing(target: Path) -> Iterator[tuple[Path, Path]]:
     Several processes can do so at once; the directory of the first one is kept.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".unpacking", dir=target.parent) as staging:
-        work, folder = Path(staging, "work"), Path(staging, "model")
+    with scratch_directory(target.with_name("unpacking")) as staging:
+        work, folder = staging / "work", staging / "model"
         work.mkdir()
         folder.mkdir()
         yield work, folder

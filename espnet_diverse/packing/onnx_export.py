@@ -13,7 +13,6 @@ other sizes than the example that it was traced with.
 import copy
 import json
 import logging
-import tempfile
 import warnings
 from argparse import Namespace
 from collections.abc import Collection, Mapping
@@ -29,6 +28,7 @@ from torch import Tensor, nn
 
 from espnet_diverse.attention import MultiHeadAttention
 from espnet_diverse.conditions import CONDITIONS
+from espnet_diverse.data.files.atomic_files import scratch_directory
 from espnet_diverse.decoding.condition_ids import known_conditions
 from espnet_diverse.errors import ConfigError, ModelError
 from espnet_diverse.nets.frontends.fused_frontend import FusedFrontends
@@ -114,8 +114,8 @@ def export(model: nn.Module, args: Namespace, output: Path, conditions: Mapping[
     ids = _condition_ids(model, conditions)
     features = model.frontend.output_size() if model.frontend is not None else args.input_size
     output.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".export", dir=output.parent) as folder:
-        path = Path(folder, "model.onnx")
+    with scratch_directory(output) as folder:
+        path = folder / "model.onnx"
         _check(net, ids, features, missing=known_conditions(model).names.keys() - ids)
         _trace(_pruned(net, ids), ids, features, path)
         _compare(net, ids, features, path)

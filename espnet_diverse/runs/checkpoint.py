@@ -7,7 +7,6 @@ A run keeps two generations of its state, `CHECKPOINT` and the one saved before 
 """
 
 import datetime
-import errno
 import logging
 import os
 import pickle
@@ -24,6 +23,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from espnet_diverse.data.files.atomic_files import NO_ROOM, scratch_directory, staged_file
 from espnet_diverse.errors import ModelError, abridged
 from espnet_diverse.runs.file_digest import SAFETENSORS, add_digest, check_digest, safetensors_with_digest
 from espnet_diverse.runs.stored import checkpoint_schema
@@ -38,7 +38,6 @@ _ALLOWED = [
     datetime.timedelta,
 ]
 _MOVED = {".out.0.": ".out.", ".out.1.": ".pos_enc."}
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 CHECKPOINT = "checkpoint.pth"
 PREVIOUS = "checkpoint.previous.pth"
 
@@ -55,24 +54,20 @@ def save(state: object, path: str | Path, former: str | Path | None = None) -> N
         ModelError: There is no room for the file; what was at `path` is still there.
     """
     path = Path(path)
-    temporary = path.with_name(f".{path.name}.tmp{os.getpid()}")
     content = BytesIO()
     write(state, content, path.suffix)
     try:
-        with temporary.open("wb") as file:
-            file.write(content.getbuffer())
-            file.flush()
-            os.fsync(file.fileno())
-        if former is not None and path.exists():
-            _keep(path, Path(former))
-        temporary.replace(path)
+        with staged_file(path) as temporary:
+            with temporary.open("wb") as file:
+                file.write(content.getbuffer())
+                file.flush()
+                os.fsync(file.fileno())
+            if former is not None and path.exists():
+                _keep(path, Path(former))
     except OSError as error:
-        if error.errno not in _NO_ROOM:
+        if error.errno not in NO_ROOM:
             raise
-        temporary.unlink(missing_ok=True)
         raise ModelError(_without_room(path, content.getbuffer().nbytes, error.strerror)) from error
-    finally:
-        temporary.unlink(missing_ok=True)
     folder = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(folder)
@@ -85,15 +80,14 @@ def _keep(path: Path, former: Path) -> None:
 
     Processes that train together start again by themselves when one was killed, and begin anew without a checkpoint.
     """
-    second = former.with_name(f".{former.name}.tmp{os.getpid()}")
-    second.unlink(missing_ok=True)
-    try:
-        second.hardlink_to(path)
-    except OSError:
-        path.replace(former)
-        return
-    second.replace(former)
-    second.unlink(missing_ok=True)  # it stays where both were one file already, as after a kill
+    with scratch_directory(former) as folder:
+        second = folder / former.name
+        try:
+            second.hardlink_to(path)
+        except OSError:
+            path.replace(former)
+            return
+        second.replace(former)
 
 
 def _without_room(path: Path, size: int, reason: str) -> str:

@@ -39,6 +39,7 @@ END = "end"
 """Message of a client whose recording has ended."""
 _CLOSED = {HTTPStatus.TOO_MANY_REQUESTS: 1013, HTTPStatus.INTERNAL_SERVER_ERROR: 1011}
 _POLICY_VIOLATION = 1008
+_LONGEST_RATE = 9  # digits
 
 
 class LiveRecognition:
@@ -93,7 +94,7 @@ class LiveRecognition:
 
     def _rate(self, choices: Mapping[str, str]) -> int:
         given = choices.get("rate") or str(self.rate)
-        if not given.isdecimal() or not RATES[0] <= int(given[:9]) <= RATES[1]:
+        if not given.isdecimal() or len(given) > _LONGEST_RATE or not RATES[0] <= int(given) <= RATES[1]:
             raise must_be("rate", f"a whole number of Hz, {RATES[0]} to {RATES[1]}", given)
         return int(given)
 

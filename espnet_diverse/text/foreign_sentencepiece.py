@@ -133,9 +133,14 @@ def _check_training(fields: Iterable[tuple[int, _Value]]) -> None:
             _check_text(value, "unk_surface of bpe.model")
 
 
+def is_builtin_table(table: bytes) -> bool:
+    """Return whether the table of a normaliser, its precompiled_charsmap, is one that the library has built in."""
+    return not table or hashlib.sha256(table).hexdigest() in _TABLES
+
+
 def _check_normaliser(fields: Iterable[tuple[int, _Value]]) -> None:
     for number, value in fields:
-        if number == 2 and value != b"" and hashlib.sha256(value).hexdigest() not in _TABLES:
+        if number == 2 and not is_builtin_table(value):
             what = f"the precompiled_charsmap of {len(value)} bytes of bpe.model is none of the library's own"
             todo = "train the model with nmt_nfkc, nfkc or identity, or check where the file is from"
             raise DataError(f"{what}, and can crash it; {todo}")

@@ -5,16 +5,15 @@ The tokenizer is read from `tokenizer.json`; no code of a model is executed. Its
     <blank> <unk> <all tokens by their ids, except the unknown token of the tokenizer> <sos/eos>
 """
 
-import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
 from espnet_diverse.errors import ConfigError, DataError
+from espnet_diverse.text.foreign_tokenizer import FILE, MOST_BYTES, read_content
 from espnet_diverse.untrusted.hub import encoder_folder
 from espnet_diverse.untrusted.whole_files import read_bytes
-
-FILE = "tokenizer.json"
 
 
 class PretrainedTokenizer:
@@ -28,25 +27,25 @@ class PretrainedTokenizer:
             renamed to <token-ID> and are then unknown.
 
     Raises:
-        DataError: `model` is not a tokenizer of Hugging Face.
+        DataError: `model` is not a tokenizer of Hugging Face, or has a value that is not allowed.
     """
 
     def __init__(self, model: bytes):
-        tokenizers = _tokenizers()
-        try:
+        tokenizers, content = _tokenizers(), read_content(model)
+        with _refusing():
             self._tokenizer = tokenizers.Tokenizer.from_buffer(model)
-        except ValueError as error:
-            raise DataError(f"{FILE} is not a tokenizer of Hugging Face; make the vocabulary again") from error
+            self._tokenizer.encode("a")
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
         ids = sorted((index, token) for token, index in self._tokenizer.get_vocab(with_added_tokens=True).items())
-        self._unknown = _unknown(json.loads(model)["model"], dict(ids))
+        self._unknown = _unknown(content["model"], dict(ids))
         self._ids = [index for index, token in ids if token != self._unknown]
         self.tokens = [_listed(index, token) for index, token in ids if token != self._unknown]
 
     def encode(self, text: str, out_type: type = str) -> list[str]:
         """Tokens of `text`; unknown tokens are kept as text."""
-        encoded = self._tokenizer.encode(text, add_special_tokens=False)
+        with _refusing():
+            encoded = self._tokenizer.encode(text, add_special_tokens=False)
         spans = zip(encoded.tokens, encoded.offsets, strict=True)
         return [text[begin:end] if token == self._unknown else token for token, (begin, end) in spans]
 
@@ -55,13 +54,15 @@ class PretrainedTokenizer:
     def decode(self, tokens: Iterable[str]) -> str:
         """Text of tokens; unknown tokens are left out."""
         ids = [self._tokenizer.token_to_id(token) for token in tokens]
-        return self._tokenizer.decode([index for index in ids if index is not None])
+        with _refusing():
+            return self._tokenizer.decode([index for index in ids if index is not None])
 
     tokens2text = decode
 
     def encode_with_special_tokens(self, text: str) -> list[int]:
         """The encoder's indices of the tokens of `text`, with its special tokens at the begin and end."""
-        return self._tokenizer.encode(text).ids
+        with _refusing():
+            return self._tokenizer.encode(text).ids
 
     def ids(self) -> list[int]:
         """The encoder's index for each entry of the token list, followed by its index of the end of a sentence.
@@ -93,10 +94,21 @@ def read_tokenizer(model: str | Path) -> bytes:
     """
     file = encoder_folder(model) / FILE
     try:
-        return read_bytes(file)
+        return read_bytes(file, MOST_BYTES)
     except OSError as error:
         todo = "write it with save_pretrained of the model's AutoTokenizer"
         raise ConfigError(f"{file}: cannot be read ({error.strerror}); {todo}") from error
+
+
+@contextmanager
+def _refusing() -> Iterator[None]:
+    """Make errors of the library, which may be panics, those of a file."""
+    try:
+        yield
+    except BaseException as error:
+        if type(error) not in (Exception, ValueError) and type(error).__name__ != "PanicException":
+            raise
+        raise DataError(f"{FILE} is not a tokenizer of Hugging Face; make the vocabulary again") from error
 
 
 def _tokenizers() -> ModuleType:

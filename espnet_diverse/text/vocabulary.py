@@ -8,7 +8,6 @@ sentencepiece, `tokenizer.json` for `bert`. Encoding and decoding equal ESPnet's
 `SentencepiecesTokenizer` followed by `TokenIDConverter`.
 """
 
-import tempfile
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -20,7 +19,7 @@ import yaml
 from sentencepiece import SentencePieceProcessor
 
 from espnet_diverse.data.characters import clean_text
-from espnet_diverse.data.files.atomic_files import check_no_file
+from espnet_diverse.data.files.atomic_files import check_no_file, scratch_directory
 from espnet_diverse.errors import ConfigError, DataError, ModelError, abridged
 from espnet_diverse.text.foreign_sentencepiece import read_model
 from espnet_diverse.text.pretrained_tokenizer import FILE, PretrainedTokenizer, read_tokenizer
@@ -194,8 +193,7 @@ class Vocabulary:
         directory = Path(directory)
         directory.mkdir(parents=True, exist_ok=True)
         description = {"type": self.token_type, "algorithm": self.type}
-        with tempfile.TemporaryDirectory(dir=directory, prefix=_STAGING) as staging:
-            staged = Path(staging)
+        with scratch_directory(directory / "tokens") as staged:
             (staged / "tokens.txt").write_text("".join(f"{token}\n" for token in self.tokens), "utf-8", newline="\n")
             if self.model is not None:
                 (staged / MODEL_FILES[self.type]).write_bytes(self.model)

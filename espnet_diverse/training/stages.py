@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
 
-from espnet_diverse.data.files.atomic_files import check_no_file, staged_directory, staged_file
+from espnet_diverse.data.files.atomic_files import check_no_file, remove_leftovers, staged_directory, staged_file
 from espnet_diverse.data.tables import pack_table
 from espnet_diverse.data.threads import Workers
 from espnet_diverse.errors import ConfigError, DataError
@@ -217,11 +217,11 @@ def _sound_checkpoint(
 
 def _sweep(output_dir: Path, restart: bool) -> None:
     """Remove temporary files of processes that were killed, and with `restart` what a run has saved."""
-    temporary = (*output_dir.glob(".*.tmp*"), *output_dir.glob(".*.partial*"))
+    remove_leftovers(output_dir)
+    former = output_dir.glob(".*.tmp*")  # of versions up to 0.2
     saved = (*resumption.weight_files(output_dir), output_dir / NONFINITE) if restart else ()
-    for path in (*temporary, *saved):
-        if not path.is_dir():  # as that of statistics, which may be in the making
-            path.unlink(missing_ok=True)
+    for path in (*former, *saved):
+        path.unlink(missing_ok=True)
 
 
 def check_settings(config: Config) -> None:

@@ -100,7 +100,8 @@ def test_files_converted_for_reading_leave_nothing_behind(tmp_path, monkeypatch)
     (tmp_path / "temporary").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     with open_file(path) as file:
-        assert file.path.is_relative_to(tmp_path / "temporary")
+        assert file.path.readlink().is_relative_to(tmp_path / "temporary")
+        assert list((tmp_path / "temporary").iterdir()) == []  # of which a kill could leave something
     assert list((tmp_path / "temporary").iterdir()) == []
 
 

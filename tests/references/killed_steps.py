@@ -14,8 +14,8 @@ _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 DONE, FAILED = 0, 1
 
 
-def in_fork(function: Callable[[], object]) -> int:
-    """Call a function in a forked process; returns `DONE`, `FAILED` after an exception, or -N after signal N."""
+def started(function: Callable[[], object]) -> int:
+    """Call a function in a forked process, which ends with `DONE`, or `FAILED` after an exception; returns its id."""
     child = os.fork()
     if not child:
         code = FAILED
@@ -26,7 +26,12 @@ def in_fork(function: Callable[[], object]) -> int:
             traceback.print_exc()
         finally:
             os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return child
+
+
+def in_fork(function: Callable[[], object]) -> int:
+    """Do what `started` does and wait; returns its code, or -N after signal N."""
+    return os.waitstatus_to_exitcode(os.waitpid(started(function), 0)[1])
 
 
 def with_kill(function: Callable[[], object], step: int, folder: Path) -> int:

@@ -1,16 +1,15 @@
 """Many callers at once: they share batches, get the answers of single requests, and leave no memory behind."""
 
 import gc
-import resource
 import time
 import weakref
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import httpx
 import openai
 import pytest
+from references.held import held
 from serve.conftest import LIMITS, client_of
 from serve.running import running
 from serve.test_transcriptions import wav
@@ -91,11 +90,6 @@ def wait_for(condition):
         time.sleep(0.02)
 
 
-def memory():
-    """The memory of this process in MB."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() / 1e6
-
-
 def test_what_was_sent_is_forgotten_with_its_answer(served):
     """The memory of a recording does not wait for Python's collector of cycles."""
     seen = []
@@ -117,17 +111,19 @@ def test_what_was_sent_is_forgotten_with_its_answer(served):
 
 
 @pytest.mark.trust
-def test_memory_is_flat_over_a_thousand_requests(load, capsys):
+def test_memory_files_and_threads_are_flat_over_a_thousand_requests(load, capsys):
     with running(api(Models(["tones"], load, 1), LIMITS)) as server, client_of(server) as client:
 
         def call(index):
             return client.audio.transcriptions.create(**asked(index % 16)).text
 
-        held = []
+        seen = []
         with ThreadPoolExecutor(16) as pool:
             for _ in range(5):
                 list(pool.map(call, range(250)))
-                held.append(memory())
+                seen.append(held())
+    listed = "; ".join(f"{one.megabytes:.0f} MB, {one.files} files, {one.threads} threads" for one in seen)
     with capsys.disabled():
-        print(f"\n1,250 requests: MB after each 250: {' '.join(f'{one:.0f}' for one in held)}")
-    assert held[-1] - held[0] < 25
+        print(f"\n1,250 requests, after each 250: {listed}")
+    assert seen[-1].megabytes - seen[0].megabytes < 25
+    assert abs(seen[-1].files - seen[0].files) < 16 and seen[-1].threads <= seen[0].threads + 1

@@ -191,6 +191,9 @@ def test_a_recording_that_sends_nothing_ends(search):
         ({"rate": "999"}, b"", "rate must be a whole number of Hz, 1000 to 768000, but is '999'"),
         ({"rate": "-1"}, b"", "rate must be a whole number of Hz, 1000 to 768000, but is '-1'"),
         ({"rate": "1000000"}, b"", "rate must be a whole number of Hz, 1000 to 768000, but is '1000000'"),
+        ({"rate": "000016000" + "9" * 5000}, b"", "rate must be a whole number of Hz, 1000 to 768000, but is '000016"),
+        ({"rate": "000016000999"}, b"", "rate must be a whole number of Hz, 1000 to 768000, but is '000016000999'"),
+        ({"rate": "nan"}, b"", "rate must be a whole number of Hz, 1000 to 768000, but is 'nan'"),
     ],
     ids=str,
 )

@@ -65,7 +65,7 @@ def test_a_tokenizer_without_marks_is_refused(tmp_path):
 
 
 def test_faulty_files_are_refused(tiny_bert, tmp_path):
-    with pytest.raises(DataError, match="tokenizer.json is not a tokenizer of Hugging Face; make the vocabulary again"):
+    with pytest.raises(DataError, match="tokenizer.json is not a tokenizer of Hugging Face; write it anew"):
         PretrainedTokenizer(b"{}")
     with pytest.raises(
         ConfigError, match=r"tokenizer.json: cannot be read \(No such file or directory\); write it with"

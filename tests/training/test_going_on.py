@@ -106,11 +106,12 @@ def test_a_run_goes_on_from_its_last_save_within_the_epoch(straight, tiny_run, t
     assert checkpoint.load(tmp_path / "exp" / checkpoint.PREVIOUS)["within_epoch"]["batches"] == 2
     copy = shutil.copytree(tmp_path / "exp", tmp_path / "torn")
     (copy / checkpoint.CHECKPOINT).write_bytes(b"PK torn")
-    (copy / f".{checkpoint.CHECKPOINT}.tmp99999").write_bytes(b"of a process that was killed")
+    (copy / ".2epoch.partial.0.pth").write_bytes(b"of a process that was killed")
+    (copy / f".{checkpoint.CHECKPOINT}.tmp99999").write_bytes(b"of one of a former version")
     for folder in (tmp_path / "exp", copy):
         assert train(tiny_run, folder, *MANY) == 0
         assert same_weights(straight, folder)
-    assert not list(copy.glob(".*.tmp*"))
+    assert not list(copy.glob(".*.tmp*")) and not list(copy.glob(".*.partial*"))
     assert "taken instead: checkpoint.previous.pth" in caplog.text
 
 

@@ -1,45 +1,68 @@
-"""Proofs that a command that was killed, or found no room, gives the same result when it is given again."""
+"""Proofs that a command that was killed, or found no room, gives the same result when it is given again.
+
+Nothing is left behind, neither beside the result nor in the folder of temporary files, which is the same here.
+"""
 
 import itertools
+import json
+import os
+import random
 import shutil
 import signal
+import sys
+import tempfile
+import time
 from functools import partial
+from pathlib import Path
 
 import pytest
-from references.killed_steps import DONE, FAILED, in_fork, with_kill, with_room
+from references.killed_steps import DONE, FAILED, in_fork, started, with_kill, with_room
 from torch import nn
 
+from espnet_diverse.bin.main import main
 from espnet_diverse.data.files.targets import check_prepared
 from espnet_diverse.packing.adoption import adopt
 from espnet_diverse.packing.run_files import write_model
 from espnet_diverse.runs.config import merge
 
 TOKENS = ["<blank>", "<unk>", "a", "b", "<sos/eos>"]
+COUNTED = ("decode", "transcribe", "score", "prepare", "pack")
+"""Commands that are killed 200 times."""
 
 
 def content(folder):
-    """Bytes by path of all files below a folder, and the folders in it."""
-    return {path.relative_to(folder): path.is_file() and path.read_bytes() for path in folder.rglob("*")}
+    """Bytes by path of all files below a folder but logs, and the folders; of decode.json what is not measured."""
+    paths = (path for path in folder.rglob("*") if path.suffix != ".log")
+    found = {path.relative_to(folder): path.is_file() and path.read_bytes() for path in paths}
+    for path in found:
+        if path.name == "decode.json":
+            numbers = json.loads(found[path])
+            found[path] = {name: number for name, number in numbers.items() if "_" not in name}
+    return found
 
 
-def kills_and_refusals(function, output_dir, sizes):
-    """Numbers of kills, one before each step that changes the parent of `output_dir`, and of calls without room.
+def emptied(folder):
+    for path in folder.iterdir():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def kills_and_refusals(function, home, sizes):
+    """Numbers of kills, one before each step that changes `home`, and of calls without room.
 
     After each the function is called again, and nothing differs from what it writes without them.
 
     Args:
-        function: Writes `output_dir`, which is then all that its parent has.
-        output_dir: A folder.
+        function: Writes something in `home`, which is then all that is there.
+        home: A folder.
         sizes: Numbers of bytes of a file that there is room for.
     """
-    home = output_dir.parent
     assert in_fork(function) == DONE
     expected = content(home)
 
     def ends(first, code, is_new):
         """Whether the first of two calls ends so; otherwise it is done."""
         if is_new:
-            shutil.rmtree(output_dir)
+            emptied(home)
         if (found := first()) == DONE:
             return False
         assert found == code and in_fork(function) == DONE
@@ -56,10 +79,97 @@ def kills_and_refusals(function, output_dir, sizes):
     return kills, refusals
 
 
+def kills_at_random(function, home, number):
+    """Kill a function so many times at random, again and again until it is done; then all is as without kills."""
+    emptied(home)
+    begin = time.monotonic()
+    assert in_fork(function) == DONE
+    seconds, expected = time.monotonic() - begin, content(home)
+    draw, killed = random.Random(5), 0
+    while killed < number:
+        if draw.random() < 0.5:  # otherwise in the place of what was written before
+            emptied(home)
+        code = -signal.SIGKILL
+        while code == -signal.SIGKILL and killed < number:
+            child = started(function)
+            time.sleep(draw.uniform(0, seconds))
+            os.kill(child, signal.SIGKILL)
+            code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+            killed += code == -signal.SIGKILL
+        assert code == DONE or in_fork(function) == DONE
+        assert content(home) == expected
+
+
 @pytest.fixture
 def home(tmp_path):
     (tmp_path / "home").mkdir()
     return tmp_path / "home"
+
+
+def arguments(run, home, command):
+    """What a user types for a command that writes in the folder `home`."""
+    model, test = str(run.model_dir), run.test_dir
+    wavs = sorted(map(str, test.glob("*.wav")))
+    text = (test / "text").read_text().split()[1]
+    return {
+        "decode": [model, "--data_dir", test, "--output_dir", home / "new"],
+        "transcribe": [model, *wavs, "--output_dir", home / "new", "--output_format", "all"],
+        "score": [
+            "--reference",
+            run.valid_dir / "text",
+            "--hypothesis",
+            run.valid_dir / "text",
+            "--output_dir",
+            home / "new",
+        ],
+        "prepare": ["kaldi", test, "--sets", "test", "--output_dir", home / "new", "--audio_format", "flac"],
+        "pack": [model, "--output", home / "new.zip"],
+        "tokens": ["--text", test / "text", "--output_dir", home / "new"],
+        "export": ["safetensors", model, "--output", home / "new.safetensors"],
+        "align": [model, wavs[0], "--text", text, "--output", home / "new.json"],
+        "validate": [test, "--fix", home / "new"],
+        "combine": [test, run.valid_dir, "--output_dir", home / "new"],
+    }[command]
+
+
+def given(run, home, command):
+    """A function that gives a command, and prints nothing."""
+    words = [command, *map(str, arguments(run, home, command))]
+
+    def give():
+        with Path(os.devnull).open("w") as sys.stdout:
+            assert main(words) == 0
+
+    return give
+
+
+@pytest.fixture
+def temporary(monkeypatch, home):
+    """Temporary files are in `home`."""
+    monkeypatch.setattr(tempfile, "tempdir", str(home))
+
+
+@pytest.mark.trust
+@pytest.mark.timeout(3600)
+@pytest.mark.usefixtures("temporary")
+@pytest.mark.parametrize("command", [*COUNTED, "tokens", "export", "align", "validate", "combine"])
+def test_commands(command, tiny_run, home, capfd):
+    begin, function = time.monotonic(), given(tiny_run, home, command)
+    kills, refusals = kills_and_refusals(function, home, (0, 60))
+    at_random = max(200 - kills, 0) if command in COUNTED else 0
+    kills_at_random(function, home, at_random)
+    with capfd.disabled():
+        print(
+            f"\n{command}: {kills} kills at each step and {at_random} at random, {refusals} calls without room: "
+            f"the same files, no others ({time.monotonic() - begin:.0f} s)"
+        )
+    assert kills > 5 and refusals > 1
+
+
+@pytest.mark.usefixtures("temporary")
+@pytest.mark.parametrize("command", ["score", "prepare"])
+def test_a_command_that_is_killed_at_random(command, tiny_run, home):
+    kills_at_random(given(tiny_run, home, command), home, 3)
 
 
 @pytest.mark.slow
@@ -74,13 +184,11 @@ def test_a_model_that_is_made_from_a_run(tmp_path, home):
         config["normalize_conf"] = {"stats_file": str(run / "stats.npz")}
         write_model(model, config, run, home / "new" / "valid.acc.ave.pth", "adopt")
 
-    kills, refusals = kills_and_refusals(write, home / "new", (0, 60, 1000))
+    kills, refusals = kills_and_refusals(write, home, (0, 60, 1000))
     assert kills > 40 and refusals == 6
 
 
 @pytest.mark.trust
 def test_adopt(tiny_run, home):
-    kills, refusals = kills_and_refusals(
-        lambda: adopt(tiny_run.model_dir, home / "new", merge([])), home / "new", (0, 10_000)
-    )
+    kills, refusals = kills_and_refusals(lambda: adopt(tiny_run.model_dir, home / "new", merge([])), home, (0, 10_000))
     assert kills > 20 and refusals == 4

@@ -82,7 +82,7 @@ def check_same(folder, straight):
     for name in ("2epoch.pth", "valid.acc.ave.pth", "valid.loss.ave.pth"):
         one, other = checkpoint.load(folder / name), checkpoint.load(straight / name)
         assert all(torch.equal(one[key], other[key]) for key in other), name
-    assert not list(folder.glob(".*.tmp*"))
+    assert not list(folder.glob(".*.partial*"))
 
 
 def killing(operation):
@@ -117,7 +117,7 @@ def killing(operation):
 
     def open_path(path, mode="r", *args, **options):
         file = opened(path, mode, *args, **options)
-        return File(file) if mode == "wb" and ".tmp" in path.name else file
+        return File(file) if mode == "wb" and ".partial" in path.name else file
 
     Path.open = open_path
     for name in ("fsync", "replace", "unlink", "symlink", "link"):

@@ -35,6 +35,7 @@ _MAGIC = {
 }
 """By suffix of a name where the bytes are that such a file has, and which."""
 _LONGEST_HEADER = 1 << 16  # bytes; a name has at most 4096
+_LATEST = 1 << 40  # seconds since 1970 that a file system may have
 _HEADERS = (
     *(tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK),
     *(tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE),
@@ -209,7 +210,9 @@ def unpack(
                     raise DataError(f"{archive}: {member.name!r} exceeds the limits of an archive; {caps}")
                 tar.extract(member, target, filter="data")
                 tar.members.clear()  # which would grow with the archive
-    except (tarfile.TarError, EOFError, zlib.error, LZMAError, OSError) as error:
+    except DataError:
+        raise
+    except (tarfile.TarError, EOFError, zlib.error, LZMAError, OSError, ValueError, OverflowError) as error:
         reason = str(error).partition("\n")[0] or "it ends too early"
         todo = "free space if the disk is full, otherwise delete the archive and download it again"
         raise DataError(f"{archive}: cannot be unpacked ({reason}); {todo}") from error
@@ -237,3 +240,6 @@ def _check_member(archive: Path, member: tarfile.TarInfo) -> None:
         raise DataError(f"{archive}: member {member.name!r} points outside; the archive is not to be trusted")
     if not (member.isfile() or member.isdir()):
         raise DataError(f"{archive}: member {member.name!r} is a link or device; only files and folders are unpacked")
+    if not 0 <= member.mtime < _LATEST or not 0 <= member.size < 1 << 63:  # of any text, in the form of POSIX
+        what = f"has time {member.mtime} and size {member.size}"
+        raise DataError(f"{archive}: member {member.name!r} {what}; the archive is damaged or not to be trusted")

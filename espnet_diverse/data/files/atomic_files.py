@@ -1,13 +1,21 @@
 """Atomic writes: files and directories that appear complete or not at all."""
 
+import errno
 import os
+import re
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
 
-from espnet_diverse.data.files.locks import file_lock
+from espnet_diverse.data.files.locks import NO_LOCKS, claim, file_lock, give_up, is_at
 from espnet_diverse.errors import DataError
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""Errors of a full disk, a quota and a limit of the process."""
+
+_STAGED = r"\..+\.(partial\.[0-9a-f]+|[0-9a-f]{12}\.partial)(\..*)?"  # the latter in versions up to 0.2
 
 
 def write_text(path: Path, text: str) -> None:
@@ -26,14 +34,93 @@ def staged_file(target: Path) -> Iterator[Path]:
     """Yield the path of a file to write, beside `target`, which it replaces when the block ends without an exception.
 
     Of several processes or threads that write the same file, on any machine, the last one wins. The path ends as
-    `target` does.
+    `target` does. What a killed process has left is written over or removed by the next one that writes `target`.
+
+    Raises:
+        OSError: There is no room for it, or it cannot be written; the error has a file name.
     """
-    partial = target.with_name(f".{target.stem[:40]}.{os.urandom(6).hex()}.partial{target.suffix[:20]}")
-    try:
+    with _claimed(target) as partial, _naming(target):
         yield partial
         partial.replace(target)
+
+
+@contextmanager
+def scratch_directory(beside: Path) -> Iterator[Path]:
+    """Yield an empty hidden directory beside a path, which is removed at the end of the block.
+
+    Several processes and threads have one each. What a killed process has left is removed by the next one that asks for
+    a directory beside that path.
+    """
+    with _claimed(beside, is_folder=True) as folder, _naming(beside):
+        yield folder
+
+
+@contextmanager
+def _claimed(target: Path, is_folder: bool = False) -> Iterator[Path]:
+    """Yield the path of a hidden file or folder that no other process uses, and remove it if it is still there.
+
+    It has the first of a row of names whose file is not locked. So killed processes leave names that are used again.
+    """
+
+    def named(number: int | str) -> Path:
+        return target.with_name(f".{target.stem[:40]}.partial.{number}{target.suffix[:20]}")
+
+    row = map(named, count())
+    descriptor = None
+    try:
+        path, descriptor = next((path, found) for path in row if (found := claim(path, is_folder)) is not None)
+    except OSError as error:
+        if error.errno not in NO_LOCKS:
+            error.filename = str(target)
+            raise
+        _remove(named(0))
+        path = named(os.urandom(6).hex())
+        if is_folder:
+            path.mkdir()
+    try:
+        for other in row:  # of processes that were killed while they wrote at once
+            if not os.path.lexists(other):
+                break
+            if (found := claim(other, is_folder)) is not None:
+                _remove(other)
+                give_up(found)
+        if is_folder:
+            for entry in path.iterdir():
+                _remove(entry)
+        yield path
     finally:
-        partial.unlink(missing_ok=True)
+        if descriptor is None or is_at(descriptor, path):  # or it has become the target, and its name is another's
+            _remove(path)
+        if descriptor is not None:
+            give_up(descriptor)
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove what killed processes have left in a folder by `staged_file` and `scratch_directory`."""
+    for path in folder.glob(".*.partial*"):
+        with suppress(OSError):  # without locks, nothing shows that nobody writes it
+            is_staged = re.fullmatch(_STAGED, path.name)
+            if is_staged and (found := claim(path, path.is_dir())) is not None:
+                _remove(path)
+                give_up(found)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Give the error of a full disk, in which the system names no file, the name of what is written."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno in NO_ROOM:
+            error.filename = str(path)
+        raise
 
 
 def check_no_file(target: Path) -> None:
@@ -67,7 +154,7 @@ def staged_directory(target: Path) -> Iterator[Path]:
     if parent_is_new:
         target.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with file_lock(target, wait=False):  # both would delete what the other has written so far
+        with file_lock(target, wait=False), _naming(target):  # both would delete what the other has written so far
             yield from _staged(target)
     except BaseException:
         if parent_is_new:

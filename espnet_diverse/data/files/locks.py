@@ -4,6 +4,7 @@ A lock is a lock of the operating system on a file. It ends with the process tha
 so no lock is stale. The file names the process and its host.
 """
 
+import errno
 import fcntl
 import logging
 import os
@@ -17,6 +18,8 @@ from espnet_diverse.errors import DataError, UserError
 
 NAME = ".lock"
 """File of the lock of a folder."""
+NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+"""Errors of a file system without locks."""
 _TO_SIGN = 1.0  # seconds between taking a lock and signing it, on a machine with much load
 _held: set[int] = set()  # file descriptors of the locks of this process
 
@@ -101,7 +104,7 @@ def lock(path: Path, refuse: Callable[[str], UserError] | None = None) -> Iterat
             raise refuse(holder) from None
         except OSError as error:
             logging.warning("%s: cannot be locked (%s); let no other process write here", path.parent, error.strerror)
-        if _is_at(descriptor, path):
+        if is_at(descriptor, path):
             break
         os.close(descriptor)  # the process that held the lock before has deleted the file
     _held.add(descriptor)
@@ -110,6 +113,50 @@ def lock(path: Path, refuse: Callable[[str], UserError] | None = None) -> Iterat
     finally:
         _held.discard(descriptor)
         os.close(descriptor)
+
+
+def claim(path: Path, is_folder: bool = False) -> int | None:
+    """Make a file or folder for temporary use and hold its lock, or take over that of a process that has ended.
+
+    Args:
+        path: The file or folder.
+        is_folder: Whether it is a folder.
+
+    Returns:
+        A descriptor for `give_up`; None if another process or thread holds the lock, or the file is another user's.
+
+    Raises:
+        OSError: It cannot be made; `errno` is one of `NO_LOCKS` where the file system has no locks.
+    """
+    kind = os.O_RDONLY | os.O_DIRECTORY if is_folder else os.O_RDWR | os.O_CREAT
+    while True:
+        try:
+            if is_folder:
+                path.mkdir(exist_ok=True)
+            descriptor = os.open(path, kind | os.O_NOFOLLOW, 0o666)
+        except OSError as error:
+            if os.path.lexists(path):
+                return None
+            if is_folder and path.parent.is_dir() and isinstance(error, FileNotFoundError):
+                continue  # another process has just removed it
+            raise
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(descriptor)
+            if error.errno in NO_LOCKS:
+                raise
+            return None
+        if is_at(descriptor, path):
+            _held.add(descriptor)
+            return descriptor
+        os.close(descriptor)
+
+
+def give_up(descriptor: int) -> None:
+    """End the lock of `claim`."""
+    _held.discard(descriptor)
+    os.close(descriptor)
 
 
 def sign(descriptor: int) -> None:
@@ -126,7 +173,7 @@ def _signature(descriptor: int) -> str:
     return found.decode(errors="replace").strip()
 
 
-def _is_at(descriptor: int, path: Path) -> bool:
+def is_at(descriptor: int, path: Path) -> bool:
     """Return whether the open file is the one at `path`, and was not deleted or replaced since it was opened."""
     with suppress(FileNotFoundError):
         return os.path.samestat(os.fstat(descriptor), path.stat())

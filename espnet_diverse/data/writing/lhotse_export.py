@@ -1,6 +1,5 @@
 """A data directory as manifests of lhotse: recordings and supervisions, written through the library (extra lhotse)."""
 
-import tempfile
 from array import array
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,6 +7,7 @@ from pathlib import Path
 from espnet_diverse.audio.reading import inspect_audio
 from espnet_diverse.audio.segments import Segment
 from espnet_diverse.data.checks.faults import refuse
+from espnet_diverse.data.files.atomic_files import scratch_directory
 from espnet_diverse.data.kaldi import DataTables, column, scan_tables
 from espnet_diverse.data.table_views import in_order, items_in_order
 from espnet_diverse.data.threads import iterate_in_threads
@@ -41,8 +41,8 @@ def export(data_dir: Path, output_dir: Path, nj: int = 4) -> list[Path]:
     paths = manifest_paths(data_dir, output_dir)
     recordings, supervisions = manifests(data, nj)
     output_dir.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=output_dir, prefix=".manifests") as staging:
-        staged = [Path(staging, path.name) for path in paths]
+    with scratch_directory(output_dir / "manifests") as staging:
+        staged = [staging / path.name for path in paths]
         for (kind, item), rows, path in zip(kinds, (recordings, supervisions), staged, strict=True):
             with kind.open_writer(path) as writer:
                 for row in rows:

@@ -22,6 +22,7 @@ BLOCKWISE = tuple(
 SEGMENTED = "diverse_transformer"
 """Encoder that reads segments where it has a memory."""
 _SUBSAMPLINGS = ("conv2d", "conv2d6", "conv2d8")
+_BLOCKS = {"block_size": 40, "hop_size": 16, "look_ahead": 16}  # sizes that ESPnet takes where none are given
 
 
 class BlockEncoder:
@@ -143,6 +144,14 @@ def unfit_for_streams(encoder: str | None, conf: Mapping[str, Any]) -> str | Non
             return (
                 f"{option} {value} needs a whole utterance; streaming needs {option} {' or '.join(map(str, possible))}"
             )
-    if not has_memory and conf.get("block_size") == 0:
+    return None if has_memory else _unfit_blocks(*(conf.get(name, usual) for name, usual in _BLOCKS.items()))
+
+
+def _unfit_blocks(block: Any, hop: Any, ahead: Any) -> str | None:
+    """Fault of sizes of blocks that cannot be read one after another, or None."""
+    if block == 0:
         return "block_size 0 is a single block; streaming needs encoder_conf.block_size > 0"
+    if any(type(size) is not int for size in (block, hop, ahead)) or not 0 < hop <= block - ahead <= block:
+        sizes = f"block_size {block!r:.50}, hop_size {hop!r:.50} and look_ahead {ahead!r:.50}"
+        return f"{sizes} are no blocks; streaming needs whole numbers with 0 < hop_size <= block_size - look_ahead"
     return None

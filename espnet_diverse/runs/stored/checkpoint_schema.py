@@ -32,13 +32,15 @@ from espnet_diverse.runs.stored.schema import (
     whole,
 )
 
+_LEAST_RATE = 1e-30  # by which others are divided
+_LONGEST = 1e10  # seconds of an epoch
 _SHARED = 4  # times that an element may be in weights on average, such as that of tied embeddings
 
 
 def _statistic(value: Any, place: str) -> None:
     """Check a statistic of an epoch; ESPnet adds the time that it took, once as an object, now as a mapping."""
     if isinstance(value, dict):
-        fields({"__timedelta_seconds__": finite(0)}, closed=True)(value, place)
+        fields({"__timedelta_seconds__": finite(0, _LONGEST)}, closed=True)(value, place)
     elif not isinstance(value, timedelta):
         number(value, place)
 
@@ -96,7 +98,7 @@ _STATE = {
     "schedulers": sequence(optional(table(name, _anything))),
     "scaler": optional(table(name, finite())),
     "within_epoch": optional(table(name, _anything)),  # earlier versions had others
-    "base_learning_rates": optional(sequence(sequence(finite(0), least=1))),
+    "base_learning_rates": optional(sequence(sequence(finite(_LEAST_RATE), least=1))),
     "updates": optional(whole()),
     "run": optional(name),
 }
@@ -140,7 +142,7 @@ def check_fit(state: Mapping, model: nn.Module, optimizers: Sequence[Optimizer],
     Raises:
         MisfitError: A value is not allowed.
     """
-    rates = row(*(sequence(finite(0), len(optimizer.param_groups)) for optimizer in optimizers))
+    rates = row(*(sequence(finite(_LEAST_RATE), len(optimizer.param_groups)) for optimizer in optimizers))
     fields(
         {
             "model": _anything,

@@ -55,13 +55,14 @@ def number(value: Any, place: str) -> None:
         raise MisfitError(place, described(value), "a number")
 
 
-def finite(least: float = -math.inf) -> Check:
-    """A finite number of at least `least`."""
+def finite(least: float = -math.inf, most: float = math.inf) -> Check:
+    """A finite number of a range."""
 
     def check(value: Any, place: str) -> None:
         number(value, place)
-        if not (math.isfinite(value) and value >= least):
+        if not (math.isfinite(value) and least <= value <= most):
             allowed = "a finite number" + (f" of at least {least:g}" if math.isfinite(least) else "")
+            allowed += f" and at most {most:g}" if math.isfinite(most) else ""
             raise MisfitError(place, described(value), allowed)
 
     return check

@@ -15,7 +15,7 @@ import torch
 from espnet2.train.reporter import Average, Reporter, SubReporter, WeightedAverage
 from torch import nn
 
-from espnet_diverse.data.files.atomic_files import staged_file
+from espnet_diverse.data.files.atomic_files import scratch_directory
 from espnet_diverse.errors import ModelError, TrainingError
 from espnet_diverse.runs import checkpoint
 from espnet_diverse.runs.lora import merged
@@ -136,8 +136,9 @@ class RunState:
         for name, epoch in links.items():
             link, weights = self.output_dir / f"{name}.pth", self._weights(epoch)
             if weights.is_file() and link.resolve() != weights.resolve():
-                with staged_file(link) as partial:  # one at a time, of several processes
-                    partial.symlink_to(weights.name)
+                with scratch_directory(link) as folder:
+                    (folder / name).symlink_to(weights.name)
+                    (folder / name).replace(link)
 
 
 def check_version(state: Mapping, source: str | Path) -> None:

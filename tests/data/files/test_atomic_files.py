@@ -1,12 +1,24 @@
+import errno
+import fcntl
 import os
+import signal
 import socket
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from references.killed_steps import DONE, in_fork, with_room
 
-from espnet_diverse.data.files.atomic_files import staged_directory, staged_file, write_parts, write_text
+from espnet_diverse.data.files.atomic_files import (
+    remove_leftovers,
+    scratch_directory,
+    staged_directory,
+    staged_file,
+    write_parts,
+    write_text,
+)
 from espnet_diverse.errors import DataError
 
 
@@ -34,6 +46,124 @@ def test_a_file_takes_its_place_when_it_is_complete(tmp_path):
         assert first.suffix == second.suffix == ".zip" and target.read_text() == "old"
     assert target.read_text() == "first"  # the block that ended last
     assert list(tmp_path.iterdir()) == [target]
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def killed_in_a_block(*blocks):
+    """A process that is killed within blocks that have begun, each after it has written something."""
+
+    def write():
+        with ExitStack() as stack:
+            for block in blocks:
+                path = stack.enter_context(block)
+                (path / "half" if path.is_dir() else path).write_text("half")
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    assert in_fork(write) == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("writers", [1, 3])
+def test_what_killed_processes_have_left_of_a_file_is_gone_when_it_is_written(tmp_path, writers):
+    target = tmp_path / "model.zip"
+    killed_in_a_block(*(staged_file(target) for _ in range(writers)))
+    assert names(tmp_path) == [f".model.partial.{number}.zip" for number in range(writers)]
+    write_text(target, "whole")
+    assert target.read_text() == "whole" and names(tmp_path) == ["model.zip"]
+
+
+def test_what_a_living_process_writes_stays(tmp_path):
+    target = tmp_path / "file"
+    with staged_file(target) as first:
+        first.write_text("first")
+        killed_in_a_block(staged_file(target))
+        assert in_fork(lambda: write_text(target, "second")) == DONE
+        assert target.read_text() == "second" and names(tmp_path) == [first.name, "file"]
+        remove_leftovers(tmp_path)
+    assert target.read_text() == "first" and names(tmp_path) == ["file"]
+
+
+def test_a_forked_process_does_not_keep_what_its_parent_has_left(tmp_path):
+    """A worker that reads may outlive the process that was killed."""
+    read, write = os.pipe()
+
+    def with_worker():
+        with staged_file(tmp_path / "file"):
+            if not os.fork():
+                os.close(write)
+                os.read(read, 1)
+                os._exit(0)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    assert in_fork(with_worker) == -signal.SIGKILL
+    write_text(tmp_path / "file", "whole")
+    os.close(write)
+    assert names(tmp_path) == ["file"]
+
+
+def test_a_folder_for_work_is_empty_and_goes(tmp_path):
+    killed_in_a_block(scratch_directory(tmp_path / "work"), scratch_directory(tmp_path / "work"))
+    assert len(names(tmp_path)) == 2
+    with scratch_directory(tmp_path / "work") as first, scratch_directory(tmp_path / "work") as second:
+        assert first != second and names(first) == names(second) == []
+        (first / "folder").mkdir()
+        assert names(tmp_path) == [".work.partial.0", ".work.partial.1"]
+    assert names(tmp_path) == []
+
+
+def test_all_that_killed_processes_have_left_is_removed(tmp_path):
+    killed_in_a_block(
+        staged_file(tmp_path / "a.json"), scratch_directory(tmp_path / "work"), staged_file(tmp_path / "b")
+    )
+    for name in (".stats.partial", ".partial", ".a.0.partial", "a.partial.0"):  # of others
+        (tmp_path / name).touch()
+    (tmp_path / ".a.0123456789ab.partial.json").touch()  # of a former version
+    (tmp_path / ".a.partial.0123456789ab.json").touch()  # without locks
+    remove_leftovers(tmp_path)
+    assert names(tmp_path) == [".a.0.partial", ".partial", ".stats.partial", "a.partial.0"]
+
+
+def test_a_link_in_the_way_is_not_followed(tmp_path):
+    (other := tmp_path / "other").write_text("mine")
+    (tmp_path / ".file.partial.0").symlink_to(other)
+    write_text(tmp_path / "file", "whole")
+    assert (tmp_path / "file").read_text() == "whole" and other.read_text() == "mine"
+
+
+def test_a_file_system_without_locks(tmp_path, monkeypatch):
+    def no_lock(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", no_lock)
+    with pytest.raises(ZeroDivisionError), staged_file(tmp_path / "file") as partial:
+        partial.write_text("half")
+        raise ZeroDivisionError
+    with staged_file(tmp_path / "file") as first, staged_file(tmp_path / "file") as second:
+        first.write_text("first"), second.write_text("second")
+        remove_leftovers(tmp_path)
+    assert (tmp_path / "file").read_text() == "first"
+    with scratch_directory(tmp_path / "work") as folder:
+        (folder / "file").touch()
+    assert names(tmp_path) == ["file"]
+
+
+def test_the_error_of_a_full_disk_names_the_file(tmp_path, capfd):
+    def write(block):
+        def act():
+            with pytest.raises(OSError) as caught, block as path:
+                (path / "file" if path.is_dir() else path).write_bytes(bytes(1000))
+            print(caught.value.filename, caught.value.strerror)
+
+        return act
+
+    for name, block in (("a", staged_file), ("b", staged_directory), ("c", scratch_directory)):
+        assert with_room(write(block(tmp_path / name)), 100) == DONE
+        assert capfd.readouterr().out == f"{tmp_path / name} File too large\n" and names(tmp_path) == []
+    with pytest.raises(FileNotFoundError) as caught:
+        write_text(tmp_path / "missing" / "file", "text")
+    assert caught.value.filename == str(tmp_path / "missing" / "file")
 
 
 def test_a_long_name_is_no_hindrance(tmp_path):
