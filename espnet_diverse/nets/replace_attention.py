@@ -77,8 +77,8 @@ def replace_attention(
             )
         kind = {"cross": attribute == "src_attn" or with_memory is not None, "causal": causal}
         given = attention or {"core": "softmax"}
-        cached = causal or attribute == "src_attn"  # decoders decode with a cache
-        setattr(layer, attribute, _counterpart(theirs, given, kind, cached, where, length, with_memory))
+        of_source = attribute == "src_attn"
+        setattr(layer, attribute, _counterpart(theirs, given, kind, of_source, where, length, with_memory))
 
 
 def selects_heads(attention: dict | None) -> bool:
@@ -91,7 +91,7 @@ def _counterpart(
     theirs: nn.Module,
     attention: dict,
     kind: dict[str, bool],
-    cached: bool,
+    of_source: bool,
     where: str,
     length: int | None,
     with_memory: type[WeightlessAttention] | None,
@@ -110,8 +110,8 @@ def _counterpart(
     relative = isinstance(theirs, _RELATIVE)
     size = theirs.h * theirs.d_k
     try:
-        needed_by = {} if with_memory is None else {"cross_attention": "a memory"}
-        uses = _uses(relative, cached, **kind)
+        needed_by = {} if with_memory is None or of_source else {"cross_attention": "a memory"}
+        uses = _uses(relative, kind["causal"] or of_source, **kind)  # decoders decode with a cache
         core, parts = attention_parts(attention, size, theirs.h, **kind, uses=uses, needed_by=needed_by)
         core.supports.check_length(core.name, length or 0)
     except (ValueError, TypeError) as error:
