@@ -158,12 +158,14 @@ def attention_parts(
     for each, needs in _NEEDS.items():
         if part[each] is not None:
             check_uses(name, core.supports, needs, dict.fromkeys(needs, each))
-    check_position(part["position"], core, size // heads, cross, "relative_position" in uses)
+    of_another = cross and not needed_by  # the keys of a memory lie before the queries
+    relative = "relative_position" in uses
+    check_position(part["position"], core, size // heads, of_another, relative, selection is not None)
     return core, {
         "selection": selection,
         "disagreement": build_disagreement(raw["disagreement"], core),
         "qk_norm": part["qk_norm"],
-        "position": part["position"] or ("relative" if "relative_position" in uses else "absolute"),
+        "position": part["position"] or ("relative" if relative else "absolute"),
         "patterns": part["head_patterns"] and build_head_patterns(part["head_patterns"], heads, cross, causal),
         "regularisers": [kind(part[each]) for each, kind in _REGULARISERS.items() if part[each] is not None],
     }

@@ -19,6 +19,7 @@ from espnet_diverse.attention.modifiers.disagreement import Disagreement
 from espnet_diverse.attention.modifiers.head_patterns import HeadPatterns
 from espnet_diverse.attention.modifiers.position import POSITIONS, with_position
 from espnet_diverse.attention.modifiers.query_key_norm import QueryKeyNormOptions, ScaledQueries, UnitKeys
+from espnet_diverse.attention.modifiers.transformer_xl import TransformerXLPosition
 from espnet_diverse.attention.parts import by_parts, is_long, slices
 from espnet_diverse.attention.relative_position import PositionTerm
 from espnet_diverse.attention.selection.head_gather import AllHeads, split_heads
@@ -105,6 +106,8 @@ class MultiHeadAttention(Uncompiled):
             self.pos_bias_v = nn.Parameter(torch.empty(pool, self.d_k))
             nn.init.xavier_uniform_(self.pos_bias_u)
             nn.init.xavier_uniform_(self.pos_bias_v)
+        if position == "transformer_xl":
+            self.distances = TransformerXLPosition(size, heads)
         self.dropout_rate = dropout
         self.core = core
         self.selection = selection
@@ -311,7 +314,9 @@ class MultiHeadAttention(Uncompiled):
         return self.selection(batch) if self.selection else AllHeads(self.h)
 
     def _attend(self, heads: Heads) -> tuple[Tensor, Tensor | None]:
-        if self.position in POSITIONS:
+        if self.position == "transformer_xl":
+            heads = self.distances(heads, self.core.causal)
+        elif self.position in POSITIONS:
             heads = with_position(heads, self.position, self.core.causal)
         if self.core.supports.half_precision or heads.v.dtype in (torch.float32, torch.float64):
             return self.core(heads)

@@ -1,4 +1,4 @@
-"""Positions in attention that need no position embeddings.
+"""Positions in attention, in place of positions that are added to its inputs.
 
 Rotary position, Su et al. 2021, "RoFormer: Enhanced Transformer with Rotary Position Embedding"; for speech Li et al.
 2021, "Conformer-based End-to-end Speech Recognition With Rotary Position Embedding". Each pair of channels of a query
@@ -12,6 +12,10 @@ logits, for each head with a slope of its own.
     logits_ij <- q_i . k_j / sqrt(D) - s_h |i - j|,    s_h = 2^(-8 h / H),    h = 1 ... H
 
 The distance is that to keys after the query, too, as in encoders; in causal attention there are none.
+
+Transformer-XL, Dai et al. 2019, section 3.3: with r_d a projection of the sinusoid of distance d, and learned u and v,
+
+    logits_ij <- ((q_i + u) . k_j + (q_i + v) . r_{i-j}) / sqrt(D)
 """
 
 import torch
@@ -56,3 +60,25 @@ def distance_bias(query: Tensor, key: Tensor, heads: int) -> Tensor:
     """
     slope = 2.0 ** (-8.0 * torch.arange(1, heads + 1, device=key.device, dtype=torch.float64) / heads)
     return -slope.view(-1, 1, 1) * (query - key).abs().unsqueeze(-3)
+
+
+def sinusoids(position: Tensor, size: int) -> Tensor:
+    """Compute embeddings of positions or distances, sines and cosines in turns: (T,) integer -> (T, size) float64."""
+    channel = torch.arange(0, size, 2, device=position.device, dtype=torch.float64)
+    angle = position.unsqueeze(-1) * _BASE ** (-channel / size)
+    return torch.stack([angle.sin(), angle.cos()], -1).flatten(-2)[..., :size]
+
+
+def distance_term(q: Tensor, p: Tensor, distance: Tensor) -> Tensor:
+    """Compute Transformer-XL's term of the logits, (q_i + v) . r_{i-j}.
+
+    Args:
+        q: Queries with the bias v, (B, H, Tq, D).
+        p: Projected embeddings of n distances, (H, n, D).
+        distance: Which of them is that of each pair, broadcastable to (B, H, Tq, Tk).
+
+    Returns:
+        (B, H, Tq, Tk).
+    """
+    scores = q @ p.transpose(-2, -1)
+    return scores.gather(-1, distance.expand(*scores.shape[:3], -1))

@@ -81,9 +81,8 @@ def replace_attention(
                 f"{where}: head selection does not fit the contextual block encoder; choose another encoder"
             )
         kind = {"cross": attribute == "src_attn" or with_memory is not None, "causal": causal}
-        cached = causal or attribute == "src_attn"  # decoders decode with a cache
-        own = given if number in chosen else _SOFTMAX
-        setattr(layer, attribute, _counterpart(theirs, own, kind, cached, where, length, with_memory))
+        own, of_source = given if number in chosen else _SOFTMAX, attribute == "src_attn"
+        setattr(layer, attribute, _counterpart(theirs, own, kind, of_source, where, length, with_memory))
 
 
 def _in_layers(attention: dict, count: int, net: str) -> tuple[dict, Sequence[int]]:
@@ -128,7 +127,7 @@ def _counterpart(
     theirs: nn.Module,
     attention: dict,
     kind: dict[str, bool],
-    cached: bool,
+    of_source: bool,
     where: str,
     length: int | None,
     with_memory: type[WeightlessAttention] | None,
@@ -147,8 +146,8 @@ def _counterpart(
     relative = isinstance(theirs, _RELATIVE)
     size = theirs.h * theirs.d_k
     try:
-        needed_by = {} if with_memory is None else {"cross_attention": "a memory"}
-        uses = _uses(relative, cached, **kind)
+        needed_by = {} if with_memory is None or of_source else {"cross_attention": "a memory"}
+        uses = _uses(relative, kind["causal"] or of_source, **kind)  # decoders decode with a cache
         core, parts = attention_parts(attention, size, theirs.h, **kind, uses=uses, needed_by=needed_by)
         core.supports.check_length(core.name, length or 0)
     except (ValueError, TypeError) as error:

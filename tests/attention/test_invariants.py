@@ -32,6 +32,8 @@ VARIANTS = {
     "softmax:relaxed": {"relaxed": {}},
     "softmax:rotary": {"position": "rotary"},
     "softmax:alibi": {"position": "alibi", "head_patterns": ["global", {"window": 2}]},
+    "softmax:transformer_xl": {"position": "transformer_xl", "head_patterns": ["global", {"window": 2}]},
+    "sma:transformer_xl": {"position": "transformer_xl", "qk_norm": {}},
     "sdma:rotary": {"position": "rotary", "qk_norm": {}},
     "window:rotary": {"window": 1, "position": "rotary"},
     "sma:mixed": {"head_patterns": ["global", {"window": 1}], "qk_norm": {}, "relaxed": {}},

@@ -1,11 +1,12 @@
-"""Rotary position and linear biases against loops."""
+"""Rotary position, linear biases and the position of Transformer-XL against loops."""
 
 import math
 
 import torch
+from torch.autograd import gradcheck
 
 from espnet_diverse.functional import position as functional
-from espnet_diverse.functional.position import distance_bias, turns
+from espnet_diverse.functional.position import distance_bias, distance_term, sinusoids, turns
 
 
 def vectors(*shape):
@@ -48,3 +49,20 @@ def test_biases_fall_with_the_distance_by_the_slope_of_the_head():
     for h, slope in enumerate((1 / 4, 1 / 16, 1 / 64, 1 / 256)):
         for i in range(5):
             assert bias[h, i].tolist() == [-slope * abs(i - j) for j in range(5)]
+
+
+def test_embeddings_of_distances_are_sines_and_cosines_in_turns():
+    found = sinusoids(torch.tensor([-3, 0, 2]), 4)
+    angles = torch.tensor([[-3.0, -0.03], [0.0, 0.0], [2.0, 0.02]], dtype=torch.double)
+    torch.testing.assert_close(found[:, 0::2], angles.sin())
+    torch.testing.assert_close(found[:, 1::2], angles.cos())
+
+
+def test_the_term_of_each_pair_is_that_of_its_distance():
+    torch.manual_seed(0)
+    q, p = torch.randn(2, 3, 4, 5, dtype=torch.double), torch.randn(3, 7, 5, dtype=torch.double)
+    distance = torch.randint(0, 7, (2, 1, 4, 6))
+    found = distance_term(q, p, distance)
+    for b, h, i, j in ((0, 0, 0, 0), (0, 2, 3, 5), (1, 1, 2, 4)):
+        torch.testing.assert_close(found[b, h, i, j], q[b, h, i] @ p[h, distance[b, 0, i, j]])
+    assert gradcheck(lambda q, p: distance_term(q, p, distance), (q.requires_grad_(), p.requires_grad_()))

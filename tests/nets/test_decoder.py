@@ -32,6 +32,7 @@ def test_decoder_equals_espnet_in_full_pass_and_cached_steps():
         ({"head_patterns": [{"window": 1}, "previous"], "qk_norm": {}}, {"qk_norm": {}, "relaxed": {}}),
         ({"position": "rotary"}, {}),
         ({"core": "sma", "position": "alibi"}, {}),
+        ({"position": "transformer_xl", "qk_norm": {}}, {}),
         ({"core": "sdma", "head_patterns": ["start", "global"], "drop_heads": {}}, {"core": "sma", "qk_norm": {}}),
     ],
     ids=str,
@@ -90,13 +91,17 @@ BOTH = {
     **{f"target {name}": {"memory": each} for name, each in TARGET.items()},
     **{f"source {name}": {"cross_memory": each} for name, each in SOURCE.items()},
     "both": {"memory": TARGET["cdt"], "cross_memory": SOURCE["cdt"]},
+    **{
+        f"{name} {position}": {"memory": TARGET[name], "attention": {"core": "softmax", "position": position}}
+        for name, position in (("compressive", "transformer_xl"), ("xl", "rotary"), ("xl_shared", "alibi"))
+    },
 }
 each_memory = pytest.mark.parametrize("options", BOTH.values(), ids=BOTH)
 
 
 def with_memory(options, **more):
     torch.manual_seed(0)
-    given = {name: {"segment": 4} | memory for name, memory in options.items()}
+    given = {name: {"segment": 4} | each if "memory" in name else each for name, each in options.items()}
     return DECODERS["diverse_transformer"](11, 8, **SMALL | given | more).double().eval()
 
 
@@ -145,7 +150,8 @@ class TestWithMemory:
 
     @each_memory
     def test_a_segment_as_long_as_the_sentence_is_a_decoder_without_memory(self, options):
-        net, plain = with_memory({name: each | {"segment": 14} for name, each in options.items()}), with_memory({})
+        memories = {name: each | {"segment": 14} for name, each in options.items() if "memory" in name}
+        net, plain = with_memory(options | memories), with_memory({"attention": options.get("attention")})
         missing, unexpected = plain.load_state_dict(net.state_dict(), strict=False)
         assert not missing and all("memory." in name for name in unexpected)  # a decoder without one loads into it
         source, frames, ys, lengths = batch()
@@ -169,7 +175,9 @@ class TestWithMemory:
     @each_memory
     @pytest.mark.parametrize("core", ["softmax", "sdma"])
     def test_all_parameters_learn_and_gradients_reach_all_of_the_source(self, options, core):
-        net = with_memory(options, attention={"core": core}, cross_attention={"core": core}).train()
+        options = {"attention": {}} | options
+        options["attention"] = options["attention"] | {"core": core}
+        net = with_memory(options, cross_attention={"core": core}).train()
         source, frames, ys, lengths = batch()
         source.requires_grad_()
         with scope() as shared:
@@ -232,8 +240,8 @@ class TestWithMemory:
                 "queries of the same sequence; set compression to mean or max",
             ),
             (
-                {"memory": {"kind": "xl"}, "attention": {"core": "softmax", "position": "rotary"}},
-                "position rotary does not fit cross-attention or a memory",
+                {"cross_memory": {"kind": "xl"}, "cross_attention": {"core": "softmax", "position": "rotary"}},
+                "src_attn of layer 1: position rotary does not fit cross-attention, whose keys have other positions",
             ),
             (
                 {"memory": {"kind": "xl"}, "attention": {"core": "softmax", "selection": {"strategy": "group"}}},

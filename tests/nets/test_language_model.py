@@ -5,6 +5,7 @@ import torch
 from references.espnet_twin import pair
 
 from espnet_diverse.attention import Core, Supports, register_core, registry
+from espnet_diverse.attention.modifiers.position import POSITIONS
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.nets.language_model import DiverseTransformerLM
 from espnet_diverse.nets.memory import MEMORIES
@@ -67,6 +68,17 @@ class TestWithMemory:
         changed = ys.clone()
         changed[:, 2] = 1 + changed[:, 2] % 10
         assert not torch.allclose(net(ys, None)[0][:, 4:8], net(changed, None)[0][:, 4:8])
+
+    @pytest.mark.parametrize("position", [None, *POSITIONS])
+    def test_first_in_first_out_with_a_slot_for_each_token_is_attention_to_the_whole_text(self, position):
+        """In evaluation: slots are inputs of the layer, and distances go across segments."""
+        torch.manual_seed(0)
+        given = {"pos_enc": "sinusoidal", "attention": {"position": position} if position else None, **OPTIONS}
+        memory = {"kind": "xl", "segment": 4, "slots": 14}
+        net, plain = (DiverseTransformerLM(11, memory=each, **given).double().eval() for each in (memory, None))
+        plain.load_state_dict(net.state_dict())
+        ys = torch.randint(1, 11, (2, 14))
+        torch.testing.assert_close(net(ys, None)[0], plain(ys, None)[0], rtol=1e-12, atol=1e-12)
 
     @pytest.mark.parametrize("kind", MEMORIES)
     def test_padding_changes_nothing(self, kind):

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from espnet_diverse.attention.modifiers.position import POSITIONS
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.nets import DECODERS, ENCODERS
 from espnet_diverse.nets.language_model import DiverseTransformerLM
@@ -11,7 +12,7 @@ SMALL = {"output_size": 16, "attention_heads": 2, "linear_units": 24, "num_block
 ABSOLUTE = {"pos_enc_layer_type": "abs_pos", "selfattention_layer_type": "selfattn"}
 
 
-@pytest.mark.parametrize("position", ["rotary", "alibi"])
+@pytest.mark.parametrize("position", POSITIONS)
 @pytest.mark.parametrize(
     ("name", "options"),
     [

@@ -64,9 +64,10 @@ def test_a_translator_with_memories_on_both_sides_learns(kind):
     check(kind, *learn(model, batch | {"text": TEXT, "text_lengths": LENGTHS}, steps=20))
 
 
+@pytest.mark.parametrize("overrides", [[], ["lm_conf.attention.position=transformer_xl"]], ids=["added", "distances"])
 @pytest.mark.parametrize("kind", MEMORIES)
-def test_a_language_model_learns(kind):
-    model = build("lm", "model/lm_tiny", f"memory/lm_{kind}")
+def test_a_language_model_learns(kind, overrides):
+    model = build("lm", "model/lm_tiny", f"memory/lm_{kind}", overrides=overrides)
     text = TEXT.repeat(1, 6)  # longer than a segment
     lengths = torch.tensor([48, 40])
     check(kind, *learn(model, {"text": text.clamp(min=2), "text_lengths": lengths}))

@@ -2,8 +2,9 @@
 
     attention: {core: softmax, position: rotary}
 
-Equations and papers are in `functional/position.py`. The nets then add no absolute positions to their inputs. Both
-depend on distances alone, and cost no parameters. With `rotary` PyTorch's fused kernel needs no matrix of biases.
+Equations and papers are in `functional/position.py`. The nets then add no absolute positions to their inputs. All
+depend on distances alone; `transformer_xl` has parameters. With `rotary` PyTorch's fused kernel needs no matrix of
+biases.
 """
 
 from dataclasses import replace
@@ -15,7 +16,7 @@ from espnet_diverse.attention.core import Core, Heads
 from espnet_diverse.functional.position import distance_bias, rotate, turns
 from espnet_diverse.option_checks import OptionError, must_be
 
-POSITIONS = ("rotary", "alibi")
+POSITIONS = ("rotary", "alibi", "transformer_xl")
 """Positions that the attention has by itself."""
 
 
@@ -30,28 +31,33 @@ def position_option(given: Any) -> str:
     return given
 
 
-def check_position(position: str | None, core: Core, width: int, cross: bool, relative: bool) -> None:
+def check_position(
+    position: str | None, core: Core, width: int, cross: bool, relative: bool, selects: bool = False
+) -> None:
     """Check that an attention can have position by itself.
 
     Args:
         position: One of `POSITIONS`, or None.
         core: The core.
         width: Width D of a head.
-        cross: Whether keys have other positions than queries, as in cross-attention and with a memory.
+        cross: Whether keys are of another sequence than queries; those of a memory are not.
         relative: Whether the net gives relative position.
+        selects: Whether heads are selected for each sample.
 
     Raises:
         OptionError: It cannot.
     """
     said = None
     if position is not None and cross:
-        said = "does not fit cross-attention or a memory, whose keys have other positions"
+        said = "does not fit cross-attention, whose keys have other positions"
     elif position is not None and relative:
         said = "replaces relative position; set pos_enc_layer_type: abs_pos and selfattention_layer_type: selfattn"
     elif position == "rotary" and width % 2:
         said = f"needs heads of even width, but it is {width}"
-    elif position == "alibi" and core.position_in_parts:
+    elif position in ("alibi", "transformer_xl") and core.position_in_parts:
         said = f"does not fit attention {core.name!r}; choose rotary"
+    elif position == "transformer_xl" and selects:
+        said = "does not fit head selection; choose rotary or alibi"
     if said is not None:
         raise OptionError("position", f"position {position} {said}")
 
@@ -61,7 +67,7 @@ def with_position(heads: Heads, position: str, causal: bool) -> Heads:
 
     Args:
         heads: The heads.
-        position: One of `POSITIONS`.
+        position: "rotary" or "alibi".
         causal: Whether the mask excludes keys after a query.
     """
     query, key = heads.positions(causal)

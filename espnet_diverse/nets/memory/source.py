@@ -41,7 +41,7 @@ class SourceMemory(nn.Module):
         Returns:
             Filled slots before frames, in the order of time, (B, K, M), and the number of both, (B,).
         """
-        segment = self.memory.options.segment
+        segment, lengths = self.memory.options.segment, lengths.to(source.device)
         segments, valid = cut(source, lengths_to_mask(lengths, source.size(1)), segment)
         slots, _ = self.memory.read(segments, valid, attention, truncated=False)
         last = torch.arange(len(source), device=source.device), (lengths - 1).clamp(min=0) // segment

@@ -2,8 +2,10 @@
 
 import pytest
 import torch
+from espnet2.legacy.nets.pytorch_backend.transformer.embedding import RelPositionalEncoding
 
 from espnet_diverse.attention import KVCache, build_attention
+from espnet_diverse.attention.modifiers.position import POSITIONS
 from espnet_diverse.functional.position import rotate, turns
 from espnet_diverse.option_checks import OptionError
 
@@ -43,7 +45,18 @@ def test_linear_biases_are_added_to_the_logits():
     torch.testing.assert_close(module(x, x, x, None), module.linear_out((weights @ v).transpose(1, 2).flatten(2)))
 
 
-@pytest.mark.parametrize("position", ["rotary", "alibi"])
+def test_transformer_xl_has_the_weights_of_espnets_relative_attention():
+    ours, theirs, x = attention(position="transformer_xl"), attention(relative=True), tokens()
+    weights = {name.removeprefix("distances."): value for name, value in ours.state_dict().items()}
+    theirs.load_state_dict(weights, strict=True)
+    embeddings = RelPositionalEncoding(SIZE, 0.0).double()(x)[1]
+    torch.testing.assert_close(ours(x, x, x, None), theirs(x, x, x, embeddings, None), rtol=1e-6, atol=1e-6)
+    found = attention(position="transformer_xl", causal=True)(x, x, x, torch.ones(1, TIME, TIME).tril())
+    expected = theirs(x, x, x, embeddings, torch.ones(1, TIME, TIME).tril())
+    torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("position", POSITIONS)
 def test_a_shift_of_all_positions_changes_nothing(position):
     module, x = attention(position=position), tokens()
     mask = torch.arange(TIME + 3) >= 3
@@ -51,7 +64,7 @@ def test_a_shift_of_all_positions_changes_nothing(position):
     torch.testing.assert_close(module(later, later, later, mask.expand(2, 1, -1))[:, 3:], module(x, x, x, None))
 
 
-@pytest.mark.parametrize("position", ["rotary", "alibi"])
+@pytest.mark.parametrize("position", POSITIONS)
 def test_hypotheses_side_by_side_have_the_positions_of_their_own(position):
     """Two continuations of one prefix in one cache, whose nodes lie one after the other."""
     module, x = attention(position=position, causal=True), tokens()[:1]
@@ -67,13 +80,21 @@ def test_hypotheses_side_by_side_have_the_positions_of_their_own(position):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"position": "rope"}, "position must be one of rotary alibi, but is 'rope'"),
-        ({"position": "rotary", "cross": True}, "position rotary does not fit cross-attention or a memory"),
+        ({"position": "rope"}, "position must be one of rotary alibi transformer_xl, but is 'rope'"),
+        ({"position": "rotary", "cross": True}, "position rotary does not fit cross-attention, whose keys have"),
         (
             {"position": "rotary", "relative": True},
             "replaces relative position; set pos_enc_layer_type: abs_pos",
         ),
         ({"position": "alibi", "core": "window"}, "position alibi does not fit attention 'window'; choose rotary"),
+        ({"position": "transformer_xl", "core": "window"}, "does not fit attention 'window'; choose rotary"),
+        (
+            {
+                "position": "transformer_xl",
+                "selection": {"strategy": "group", "pool": 8, "conditions": {"lang": ["a"]}},
+            },
+            "position transformer_xl does not fit head selection; choose rotary or alibi",
+        ),
         (
             {"position": "rotary", "core": "luna"},
             "does not support patterns of heads, which position needs",

@@ -117,7 +117,10 @@ def test_a_limited_core_counts_positions_and_not_hypotheses(build, sources, chan
         {"attention": {"core": "random_features"}, "cross_attention": {"core": "random_features"}},
         {"attention": {"head_patterns": ["previous", {"window": 1}], "position": "alibi"}},
         {"attention": {"position": "rotary", "qk_norm": {}}, "cross_attention": {"qk_norm": {}}},
-        {"attention": {"core": "window", "window": 1, "layers": [2]}, "cross_attention": {"core": "sdma", "layers": [1]}},
+        {
+            "attention": {"core": "window", "window": 1, "layers": [2]},
+            "cross_attention": {"core": "sdma", "layers": [1]},
+        },
         {"normalize_before": False},
         {"concat_after": True},
         {"cls": TransformerDecoder},

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from espnet_diverse.attention import CORES
+from espnet_diverse.attention.modifiers.position import POSITIONS
 from espnet_diverse.decoding.espnet.espnet_beam import ESPnetBeamSearch
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.decoding.search import prefix_tree
@@ -69,6 +70,12 @@ def test_a_decoder_with_every_memory(build, memory, monkeypatch):
 def test_a_decoder_with_every_core_and_memories_of_both_sides(build, core):
     given = {"attention": {"core": core}, "cross_attention": {"core": core}}
     compare_decoder(build(memory={"segment": 4} | MEMORIES["cdt"], cross_memory=SOURCE, **given)[0].double())
+
+
+@pytest.mark.parametrize("position", POSITIONS)
+def test_a_decoder_with_positions_by_distance(build, position):
+    attention = {"core": "softmax", "position": position}
+    compare_decoder(build(memory={"segment": 4} | MEMORIES["compressive"], attention=attention)[0].double())
 
 
 def test_what_a_step_reads_does_not_grow(build):

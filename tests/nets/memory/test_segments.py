@@ -9,6 +9,7 @@ from references.espnet_twin import OPTIONS, SMALL
 from references.sizes import growth
 
 from espnet_diverse.attention import CORES, build_core
+from espnet_diverse.attention.modifiers.position import POSITIONS
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.nets import ENCODERS
 from espnet_diverse.nets.memory import MEMORIES, Memory, MemoryStream, SegmentAttention
@@ -32,9 +33,9 @@ CASES = {
 each_case = pytest.mark.parametrize("memory", CASES.values(), ids=CASES)
 
 
-def encoder(memory, core="softmax", disagreement=None, **options):
+def encoder(memory, core="softmax", disagreement=None, position=None, **options):
     torch.manual_seed(0)
-    attention = {"core": core, "disagreement": disagreement}
+    attention = {"core": core, "disagreement": disagreement, "position": position}
     sizes = {"output_size": 8, "attention_heads": 2, "linear_units": 12, "num_blocks": 2, "input_layer": "linear"}
     given = None if memory is None else {"segment": 4} | memory
     return ENCODERS["diverse_transformer"](6, memory=given, attention=attention, **sizes | options)
@@ -77,8 +78,9 @@ def test_a_sequence_is_cut_into_the_golden_number_of_segments():
 
 
 @each_case
-def test_a_batch_equals_its_sequences_alone(memory):
-    net, x = encoder(memory).double().eval(), features()
+@pytest.mark.parametrize("position", [None, *POSITIONS])
+def test_a_batch_equals_its_sequences_alone(memory, position):
+    net, x = encoder(memory, position=position).double().eval(), features()
     batch = net(x, LENGTHS)[0]
     for row, length in enumerate(LENGTHS):
         alone = net(x[row : row + 1, :length], length.view(1))[0][0]
@@ -87,9 +89,9 @@ def test_a_batch_equals_its_sequences_alone(memory):
 
 @each_case
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float, 1e-6), (torch.double, 1e-12)])
-@pytest.mark.parametrize("step", [4, 8])
-def test_encoding_part_by_part_equals_encoding_the_whole(memory, dtype, tolerance, step):
-    net, x = encoder(memory).to(dtype).eval(), features(dtype)
+@pytest.mark.parametrize(("step", "position"), [(4, None), (8, None), (8, "transformer_xl")])
+def test_encoding_part_by_part_equals_encoding_the_whole(memory, dtype, tolerance, step, position):
+    net, x = encoder(memory, position=position).to(dtype).eval(), features(dtype)
     whole = net(x, LENGTHS)[0]
     valid = torch.arange(23) < LENGTHS.unsqueeze(-1)
     embedded, carried, parts = net.embed(x), None, []
@@ -156,8 +158,10 @@ def test_half_precision_gives_finite_losses_and_gradients(memory):
         assert parameter.grad is not None and torch.isfinite(parameter.grad).all(), name
 
 
-def test_a_segment_as_long_as_the_sequence_is_attention_without_memory():
-    net, plain, x = encoder({"kind": "xl", "segment": 23}).double().eval(), encoder(None).double().eval(), features()
+@pytest.mark.parametrize("position", [{}, *({"position": each} for each in POSITIONS)], ids=str)
+def test_a_segment_as_long_as_the_sequence_is_attention_without_memory(position):
+    net = encoder({"kind": "xl", "segment": 23}, **position).double().eval()
+    plain, x = encoder(None, **position).double().eval(), features()
     plain.load_state_dict(net.state_dict(), strict=True)
     valid = torch.arange(23) < LENGTHS.unsqueeze(-1)
     torch.testing.assert_close(net(x, LENGTHS)[0][valid], plain(x, LENGTHS)[0][valid], rtol=1e-12, atol=1e-12)
