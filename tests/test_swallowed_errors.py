@@ -81,6 +81,7 @@ KNOWN = {
         ),
         *(
             "hub.fetched: Exception",
+            "publishing.push: Exception",
             "onnx_export._compare: Exception",
             "pretrained_tokenizer._refusing: BaseException",
         ),

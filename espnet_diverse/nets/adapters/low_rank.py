@@ -171,7 +171,7 @@ class LowRankLinear(LowRank):
 
     @staticmethod
     def _of(sets: Tensor, rows: Tensor | None) -> Tensor:
-        """That of each sample, (N, ...), or the one for all, (1, ...)."""
+        """Return the set of each sample, (N, ...), or the one for all, (1, ...)."""
         return sets.unsqueeze(0) if rows is None else sets[rows]
 
     def plain(self) -> nn.Linear:
