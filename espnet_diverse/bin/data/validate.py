@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
     from dataclasses import asdict
 
     from espnet_diverse.data.checks.faults import alike_once, parse_actions
-    from espnet_diverse.data.checks.fixing import left_out, write_fixed
+    from espnet_diverse.data.checks.fixing import left_out, made_plain, write_fixed
     from espnet_diverse.data.checks.plausibility import Limits
     from espnet_diverse.data.files.atomic_files import write_text
     from espnet_diverse.data.files.targets import check_prepared, check_unread
@@ -96,6 +96,8 @@ def run(args: argparse.Namespace) -> int:
         told = f", {warnings} warning{'s' * (warnings > 1)}" if warnings else ""
         print(f"{data_dir}: {count or 'no'} fault{'s' * (count != 1)}{told}")
         if told := left_out(data_dir, faults, actions):
+            print(f"{data_dir}: --fix OUT {told}")
+        if told := made_plain(data_dir, faults):
             print(f"{data_dir}: --fix OUT {told}")
         rows += [{"directory": str(data_dir), **asdict(fault), "action": actions[fault.kind]} for fault in faults]
         if args.fix:

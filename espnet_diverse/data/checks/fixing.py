@@ -1,15 +1,23 @@
 """A corrected copy of a data directory, and what two directories must not share."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path
 
+from espnet_diverse.conditions import TABLES
 from espnet_diverse.data.checks.faults import ACTIONS, Fault, refuse
 from espnet_diverse.data.checks.repetitions import in_both
 from espnet_diverse.data.files.atomic_files import staged_directory
 from espnet_diverse.data.files.targets import check_prepared, check_target, check_unread, mark_prepared
 from espnet_diverse.data.kaldi import DataTables, leave_out, scan_tables, source_of, write_data_dir
 from espnet_diverse.data.table_views import Without, lacking
+from espnet_diverse.data.tables import pack_table
 from espnet_diverse.errors import DataError, abridged
+
+NOT_PLAIN = "is blank, out of order, or has other than plain single spaces"
+"""What is wrong with a line that `misread_line` finds."""
+READ_BY_TRAINING = ("wav.scp", "feats.scp", "text", "src_text", *TABLES)
+"""Tables that training reads by ESPnet's reader."""
 
 
 def write_fixed(
@@ -55,6 +63,29 @@ def left_out(source: Path, faults: Sequence[Fault], actions: Mapping[str, str] =
     names = list(_reasons(data, dropped))
     first = "" if all(actions[fault.kind] != "refuse" for fault in faults) else ", once the other faults are mended"
     return f"leaves out {len(names)} of {len(data.by_utterance())} utterances{first}: {abridged(names, separator=' ')}"
+
+
+def made_plain(source: Path, faults: Sequence[Fault]) -> str:
+    """The first line that `stats` and `train` refuse for its form and `write_fixed` mends, as text; "" for none."""
+    if any(fault.kind in ("table", "missing") for fault in faults):
+        return ""  # they are to be mended by hand first
+    for name in READ_BY_TRAINING:
+        file = source / name
+        if file.is_file() and (line := misread_line(file)):
+            return f"writes plain tables, which stats and train need: {file}:{line}: {NOT_PLAIN}"
+    return ""
+
+
+def misread_line(file: Path) -> int:
+    """The first line of a table that ESPnet's reader would take for another entry than ours; 0 where there is none."""
+    table = pack_table(file)
+    if table.plain and file.suffix != ".scp":  # whose paths may have any white space
+        return 0
+    ours = ([key, value] if value else [key] for key, value in table.items())
+    with file.open(encoding="utf-8") as lines:
+        theirs = (line.rstrip().split(maxsplit=1) for line in lines)
+        pairs = enumerate(zip_longest(ours, theirs), start=1)
+        return next((number for number, (one, other) in pairs if one != other), 0)
 
 
 def _reasons(data: DataTables, dropped: Sequence[Fault]) -> dict[str, str]:

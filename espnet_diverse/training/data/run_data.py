@@ -1,10 +1,10 @@
 """The data of a training run: what each task reads, and the vocabularies of its texts."""
 
 from dataclasses import dataclass
-from itertools import zip_longest
 from pathlib import Path
 
 from espnet_diverse.audio.ark import ark_entry
+from espnet_diverse.data.checks.fixing import NOT_PLAIN, misread_line
 from espnet_diverse.data.checks.validate import validate
 from espnet_diverse.data.tables import pack_table
 from espnet_diverse.data.threads import Workers
@@ -168,22 +168,10 @@ def check_data(
     ):
         raise DataError(f"{path / _SPEECH[0]}: has files and entries of arks, and training reads one kind; {prepared}")
     for file in tables:
-        if line := _misread(file):
-            what = "is blank, out of order, or has other than plain single spaces, which training would read otherwise"
+        if line := misread_line(file):
+            what = f"{NOT_PLAIN}, which training would read otherwise"
             todo = f"write plain tables with espnet-diverse validate {path} --fix DIR, and train with them"
             raise DataError(f"{file}:{line}: {what}; {todo}")
-
-
-def _misread(file: Path) -> int:
-    """The first line of a table that ESPnet's reader would take for another entry than ours; 0 where there is none."""
-    table = pack_table(file)
-    if table.plain and file.suffix != ".scp":  # whose paths may have any white space
-        return 0
-    ours = ([key, value] if value else [key] for key, value in table.items())
-    with file.open(encoding="utf-8") as lines:
-        theirs = (line.rstrip().split(maxsplit=1) for line in lines)
-        pairs = enumerate(zip_longest(ours, theirs), start=1)
-        return next((number for number, (one, other) in pairs if one != other), 0)
 
 
 def check_inputs(path: Path, task: str, features: bool = False) -> None:

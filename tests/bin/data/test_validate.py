@@ -17,6 +17,20 @@ def test_sound_directories_have_no_faults(data_dir, tmp_path, capsys):
     assert json.loads((tmp_path / "faults.json").read_text()) == []
 
 
+@pytest.mark.parametrize("content", [b"b1 x\na1 y\na2 z\n", b"a1 x\n\na2 y\nb1 z\n", b"a1 x\xc2\xa0y\na2 y\nb1 z\n"])
+def test_faults_of_form_name_what_mends_them(content, data_dir, tmp_path, capsys):
+    (data_dir / "text").write_bytes(content)
+    assert main(["validate", str(data_dir)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"{data_dir}: no faults" and len(lines) == 2
+    said = f"{data_dir}: --fix OUT writes plain tables, which stats and train need: {data_dir}/text:"
+    assert lines[1].startswith(said) and "is blank, out of order, or has other than plain single spaces" in lines[1]
+    assert main(["validate", str(data_dir), "--fix", str(tmp_path / "fixed")]) == 0
+    capsys.readouterr()
+    assert main(["validate", str(tmp_path / "fixed")]) == 0
+    assert capsys.readouterr().out == f"{tmp_path / 'fixed'}: no faults\n"
+
+
 def test_all_faults_are_listed_and_written(data, data_dir, tmp_path, capsys):
     write_table(data_dir / "text", {name: text for name, text in data.text.items() if name != "a1"})
     write_table(data_dir / "wav.scp", data.wav_scp | {"a2": "touch ran |", "b1": f"{tmp_path}/gone.wav"})
