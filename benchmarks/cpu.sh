@@ -13,6 +13,7 @@
 #     modules, steps              attention.py: attention modules, and training steps
 #     decoding, decoding_mt       decoding.py: speech, and texts
 #     translation, text_step      translation.py, with random sentences, and text_step.py
+#     search_cores                search_cores.py: the search of texts with several attentions
 #     head_selection, repulsion, classification, length     the benchmarks of these names
 #     growth                      growth.py with 1,000 and 10,000 utterances; it has no ratios to compare
 #
@@ -33,6 +34,7 @@ if [[ $tiny ]]; then
     benchmark translation translation.py --sentences 100 --characters 50 --tokens 200 --batch_tokens 400 --repeats 1 \
         --config model/mt_mini,attention/softmax,update/adam_inverse_sqrt_800
     benchmark text_step text_step.py --sentences 2 --time 5 --vocabulary 20 --repeats 1
+    benchmark search_cores search_cores.py --sentences 2 --times 5 --vocabulary 20 --repeats 1
     benchmark head_selection head_selection.py --times 8 --step_time 16 --languages 2 --steps "${step[@]}"
     benchmark repulsion repulsion.py --time 16 --size "${step[@]}"
     benchmark classification classification.py --units 4 --heads 3 --sentences 2 --time 5 --repeats 1
@@ -45,6 +47,7 @@ else
     benchmark decoding_mt decoding.py --task mt --repeats 2 --beam_size 5 --batches 1 8 32 --utterances 32
     benchmark translation translation.py --batch_tokens 1536 --tokens 16000 --keep_memory
     benchmark text_step text_step.py --keep_memory
+    benchmark search_cores search_cores.py --keep_memory
     benchmark head_selection head_selection.py
     benchmark repulsion repulsion.py
     benchmark classification classification.py

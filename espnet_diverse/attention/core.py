@@ -15,6 +15,7 @@ from espnet_diverse.attention.modifiers.head_patterns import HeadPatterns, key_l
 from espnet_diverse.attention.relative_position import PositionTerm
 from espnet_diverse.attention.supports import Supports
 from espnet_diverse.functional.precision import in_full_precision
+from espnet_diverse.functional.running_sums import Sums
 from espnet_diverse.scope import current
 
 
@@ -30,14 +31,26 @@ class KVCache(NamedTuple):
     """Projected keys and values, kept for later queries.
 
     Attributes:
-        k: Keys (B, H, T, D).
+        k: Keys (B, H, T, D), or what the core needs in place of them.
         v: Values (B, H, T, D).
         features: What `Core.key_features` computed of the keys, (B, H, T, R), or None.
+        sums: Sums over keys that are not among `k`, see `Core.sum_up`; None if there are none.
     """
 
     k: Tensor
     v: Tensor
     features: Tensor | None
+    sums: Sums | None = None
+
+    def of_keys(self, function: Callable[[Tensor], Tensor]) -> "KVCache":
+        """Apply `function` to all that belongs to single keys."""
+        features = None if self.features is None else function(self.features)
+        return KVCache(function(self.k), function(self.v), features, self.sums)
+
+    def keep(self, rows: Tensor) -> "KVCache":
+        """Keep the sequences `rows` of the batch."""
+        kept = self.of_keys(lambda x: x[rows])
+        return kept if self.sums is None else kept._replace(sums=self.sums.keep(rows))
 
 
 @dataclass
@@ -86,6 +99,7 @@ class Heads:
         dropout: Dropout rate of the attention weights, 0 in evaluation.
         need_weights: Whether the core must return its weights.
         key_features: Features of cached keys, (B, H, Tk, R), see `KVCache`; None without a cache.
+        sums: Sums over keys that are not among `k` and that the queries attend to, see `KVCache`; None without a cache.
         stream: What the layers of the net hand on, see `Core.connect`; None with a cache.
         patterns: Patterns of the heads, which restrict the mask further, see `allowed`; None if there are none.
     """
@@ -105,6 +119,7 @@ class Heads:
     stream: Stream | None = None
     position_term: PositionTerm | None = None
     patterns: HeadPatterns | None = None
+    sums: Sums | None = None
 
     def scores(self) -> Tensor:
         """Return the scaled logits (B, H, Tq, Tk), computed in ESPnet's order, so that equal inputs give equal bits."""
@@ -255,9 +270,32 @@ class Core(Monitored):
         """
         return None
 
+    def cache(self, key: Tensor, k: Tensor, v: Tensor) -> KVCache:
+        """Return what a cache holds of positions, in evaluation: by default k, v and `key_features`.
+
+        Args:
+            key: Input of the keys (B, T, M).
+            k: Keys (B, H, T, D).
+            v: Values (B, H, T, D).
+        """
+        return KVCache(k, v, self.key_features(key, k))
+
     @property
     def reach(self) -> int | None:
         """Greatest distance of a key that a query of self-attention attends to, or None if there is no limit."""
+        return None
+
+    def sum_up(self, cache: KVCache, seen: Tensor) -> Sums | None:
+        """Sum over keys in evaluation, in float32 or float64, for a core whose queries need no more of them.
+
+        Args:
+            cache: Keys and values (B, H, N, D), and sums of earlier keys, to which they are added.
+            seen: Which keys belong to each of P prefixes, bool (B or 1, P, N). With sums of earlier keys there are as
+                many prefixes as hypotheses.
+
+        Returns:
+            The sums, which `forward` finds in `Heads.sums`, or None (the default) if queries need all keys.
+        """
         return None
 
     def summarise(

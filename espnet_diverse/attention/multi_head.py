@@ -24,6 +24,8 @@ from espnet_diverse.attention.parts import by_parts, is_long, slices
 from espnet_diverse.attention.relative_position import PositionTerm
 from espnet_diverse.attention.selection.head_gather import AllHeads, split_heads
 from espnet_diverse.attention.selection.head_selection import HeadSelection
+from espnet_diverse.functional.precision import in_full_precision
+from espnet_diverse.functional.running_sums import Sums
 from espnet_diverse.scope import current
 
 
@@ -189,8 +191,7 @@ class MultiHeadAttention(Uncompiled):
         """Project keys and values of positions x (B, T, M) for later queries, in evaluation."""
         selected = self._select(len(x))
         k, v = selected.project((self.linear_k, self.linear_v), (x, x), values=True)
-        k = self.k_norm(k)
-        return KVCache(k, v, self.core.key_features(x, k))
+        return self.core.cache(x, self.k_norm(k), v)
 
     def project_query(self, query: Tensor) -> Tensor:
         """Project queries for `attend_cached`, in evaluation: (B, T, M) -> (B, H, T, D)."""
@@ -207,8 +208,7 @@ class MultiHeadAttention(Uncompiled):
         if joint is None:
             return self.project_query(x), self.cache_kv(x)
         q, k, v = (split_heads(part, self.h, self.d_k) for part in joint(x).chunk(3, dim=-1))
-        k = self.k_norm(k)
-        return self.q_norm(q), KVCache(k, v, self.core.key_features(x, k))
+        return self.q_norm(q), self.core.cache(x, self.k_norm(k), v)
 
     def attend_cached(
         self, q: Tensor, query: Tensor, cache: KVCache, mask: Tensor | None, length: int | None = None
@@ -232,9 +232,21 @@ class MultiHeadAttention(Uncompiled):
         self.check_length(*((q.size(2), cache.k.size(2)) if length is None else (length,)))
         allowed = None if mask is None else _bool_mask(mask)
         heads = Heads(q, cache.k, cache.v, query, query, q, None, allowed, key_features=cache.features)
-        heads.patterns = self.patterns
+        heads.patterns, heads.sums = self.patterns, cache.sums
         context, self.attn = self._attend(heads)
         return self._merge(context)
+
+    def sum_up(self, cache: KVCache, seen: Tensor | None) -> Sums | None:
+        """Return sums over the keys of a cache, which take the place of the keys, or None if the core needs them all.
+
+        Args:
+            cache: Keys and values, and sums of earlier keys, which are then part of the result.
+            seen: Which keys belong to each of P prefixes, bool (B, P, T), or None: all, to one prefix. With sums of
+                earlier keys there are as many prefixes as hypotheses.
+        """
+        seen = cache.k.new_ones(1, 1, cache.k.size(2), dtype=torch.bool) if seen is None else seen
+        with torch.autocast(cache.k.device.type, enabled=False):
+            return self.core.sum_up(cache.of_keys(in_full_precision), seen)
 
     def check_length(self, *lengths: int) -> None:
         """Check numbers of queries or keys.

@@ -19,10 +19,10 @@ Keys may have a factor exp(s_j) each, with which maps such as (1) stay in the ra
 import math
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from espnet_diverse.functional.masks import causal
+from espnet_diverse.functional.running_sums import Sums, with_one
 
 _BLOCK = 64
 """Positions of a block of (4)."""
@@ -36,6 +36,18 @@ def positive(x: Tensor, w: Tensor) -> Tensor:
 def log_positive(x: Tensor, w: Tensor) -> Tensor:
     """Return the logarithm of `positive(x, w)`."""
     return x @ w.transpose(-2, -1) - x.square().sum(-1, keepdim=True) / 2 - math.log(len(w)) / 2
+
+
+def scaled_positive(x: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+    """Return `positive(x, w)` without a factor of each x, and the logarithm of the factor, (..., R) and (...).
+
+    The greatest feature is then 1, whatever the size of x.
+    """
+    products = x.contiguous() @ w.transpose(-2, -1)  # one product of matrices, not one for each head
+    top = products.detach().amax(-1)
+    scaled = products - top.unsqueeze(-1)
+    features = scaled.exp() if torch.is_grad_enabled() else scaled.exp_()
+    return features, top - x.square().sum(-1) / 2 - math.log(len(w)) / 2
 
 
 def trigonometric(x: Tensor, w: Tensor) -> Tensor:
@@ -63,7 +75,13 @@ def gaussian(count: int, width: int, orthogonal: bool, generator: torch.Generato
 
 
 def feature_attention(
-    q: Tensor, k: Tensor, v: Tensor, s: Tensor, floor: Tensor | float, mask: Tensor | None = None
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    s: Tensor,
+    floor: Tensor | float,
+    mask: Tensor | None = None,
+    before: Sums | None = None,
 ) -> Tensor:
     """Compute (3) for any mask: in O((Tq + Tk) R D) time where all queries see the same keys, else in O(Tq Tk R).
 
@@ -74,19 +92,29 @@ def feature_attention(
         s: Logarithms of the factors of the keys, (B, H, Tk).
         floor: Least denominator of (3), with the greatest factor of a query's keys as 1; a number or (B, 1, Tq, 1).
         mask: Bool, True = may attend, broadcastable to (B, 1, Tq, Tk).
+        before: Sums over keys that the queries may attend to besides; Tk may then be 0.
 
     Returns:
         Context (B, H, Tq, D), zero for queries that may attend to nothing.
     """
+    if before is not None and not k.size(2):
+        return _divided(before.read(q), floor)
     s = s.unsqueeze(-2)
     if mask is not None:
         s = s.masked_fill(~mask, torch.finfo(s.dtype).min)
-    factors = (s - s.amax(-1, keepdim=True)).exp()
+    top = s.amax(-1, keepdim=True)
+    if before is not None:
+        earlier = before.chosen(before.top)
+        top = torch.maximum(top, earlier)
+    factors = (s - top).exp()
     if mask is not None:
         factors = factors.masked_fill(~mask, 0.0)
-    if factors.size(-2) == 1:
-        return _divided(q @ ((k * factors.transpose(-2, -1)).transpose(-2, -1) @ _with_one(v)), floor)
-    return _divided((q @ k.transpose(-2, -1) * factors) @ _with_one(v), floor)
+    if factors.size(-2) == 1 and before is None:
+        return _divided(q @ ((k * factors.transpose(-2, -1)).transpose(-2, -1) @ with_one(v)), floor)
+    sums = (q @ k.transpose(-2, -1) * factors) @ with_one(v)
+    if before is not None:
+        sums = sums + (earlier - top).exp() * before.read(q)
+    return _divided(sums, floor)
 
 
 def causal_feature_attention(
@@ -100,7 +128,7 @@ def causal_feature_attention(
     if valid is not None:
         s = s.masked_fill(~valid, torch.finfo(s.dtype).min / 2)
         k = k.masked_fill(~valid.unsqueeze(-1), 0.0)
-    v, top = _with_one(v), s.cummax(-1).values
+    v, top = with_one(v), s.cummax(-1).values
     before, state = top[..., :1], k.new_zeros(*k.shape[:2], k.size(-1), v.size(-1))
     parts = []
     # `split`, because the gradient of each slice would be as long as the whole
@@ -113,11 +141,6 @@ def causal_feature_attention(
         sums = (k_n * (s_n - last).exp().unsqueeze(-1)).transpose(-2, -1) @ v_n
         before, state = last, (before - last).exp().unsqueeze(-1) * state + sums
     return _divided(torch.cat(parts, dim=2), floor)
-
-
-def _with_one(v: Tensor) -> Tensor:
-    """Append a column of ones, whose sum is the denominator of (3)."""
-    return F.pad(v, (0, 1), value=1.0)
 
 
 def _divided(sums: Tensor, floor: Tensor | float) -> Tensor:

@@ -26,6 +26,7 @@ import torch
 from torch import Tensor
 
 from espnet_diverse.functional.masks import causal
+from espnet_diverse.functional.running_sums import Sums
 
 _BLOCK = 16
 """Positions of a block of (3), which has S D exponentials for each position."""
@@ -54,22 +55,40 @@ def lambda_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None
     return q @ (k.softmax(-2).transpose(-2, -1) @ v)
 
 
-def masked_lambda_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+def masked_lambda_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, before: Sums | None = None) -> Tensor:
     """Compute (2) for any mask, in O(Tq Tk D) time: by (4) where the keys are near each other, else with all terms.
 
-    mask is bool, True = may attend, broadcastable to (B, 1, Tq, Tk); the others are those of `lambda_attention`.
+    Args:
+        q: Queries (B, H, Tq, D).
+        k: Keys (B, H, Tk, D).
+        v: Values (B, H, Tk, Dv).
+        mask: Bool, True = may attend, broadcastable to (B, 1, Tq, Tk).
+        before: Sums over keys that the queries see besides, with s = k / sqrt(D); Tk may then be 0, and mask None.
+
+    Returns:
+        Context (B, H, Tq, Dv); zero for queries that see no key.
     """
+    if before is not None and not k.size(2):
+        return before.read(q / _at_least_one(before.chosen(before.state[..., -1])))[..., :-1]
+    assert mask is not None  # where there are keys
     k = k / math.sqrt(k.size(-1))
-    low, high = k.detach().aminmax(dim=-2, keepdim=True)
-    if (high - low).amax() <= _NEAR:
-        terms, seen = (k - high).exp(), mask.to(k.dtype)
+    low, high = (k if before is None else torch.cat([k, before.top], 2)).detach().aminmax(dim=-2, keepdim=True)
+    near = bool((high - low).amax() <= _NEAR)
+    if near:
+        top, terms, seen = high, (k - high).exp(), mask.to(k.dtype)
         z = seen @ terms
-        return (q / z.masked_fill(z == 0, 1.0) @ terms.transpose(-2, -1) * seen) @ v
-    k = k.unsqueeze(-3)
-    mask = mask.unsqueeze(-1)
-    top = k.detach().masked_fill(~mask, torch.finfo(k.dtype).min).amax(-2)  # (B, H, Tq, D)
-    terms = _exponentials(k, top, mask)
-    return _weights(q / _at_least_one(terms.sum(-2)), terms) @ v
+    else:
+        k, mask = k.unsqueeze(-3), mask.unsqueeze(-1)
+        top = k.detach().masked_fill(~mask, torch.finfo(k.dtype).min).amax(-2)  # (B, H, Tq, D)
+        top = top if before is None else torch.maximum(top, before.chosen(before.top))
+        terms = _exponentials(k, top, mask)
+        z = terms.sum(-2)
+    if before is not None:
+        fade = (before.chosen(before.top) - top).exp()
+        z = z + fade * before.chosen(before.state[..., -1])
+    q = q / _at_least_one(z)
+    context = (q @ terms.transpose(-2, -1) * seen if near else _weights(q, terms)) @ v
+    return context if before is None else context + before.read(q * fade)[..., :-1]
 
 
 def causal_lambda_attention(q: Tensor, k: Tensor, v: Tensor, valid: Tensor | None = None) -> Tensor:

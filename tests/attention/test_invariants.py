@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from espnet_diverse.attention import CORES, KVCache, build_attention
+from espnet_diverse.attention import CORES, Core, KVCache, build_attention
 from espnet_diverse.scope import scope
 
 SIZE, HEADS = 16, 4
@@ -204,6 +204,33 @@ def test_cached_keys_give_the_result_of_the_full_pass(core):
     late = x[:, 3:]
     cached = module.attend_cached(module.project_query(late), late, cache, causal(7)[:, 3:].expand(2, -1, -1))
     torch.testing.assert_close(cached, full[:, 3:])
+
+
+SUMMED = [name for name in [*CORES, *VARIANTS] if CORES[name.split(":")[0]].sum_up is not Core.sum_up]
+
+
+@pytest.mark.parametrize("core", SUMMED)
+def test_sums_take_the_place_of_cached_keys(core):
+    module, (x, _) = make(core, causal=True), inputs()
+    full, late, seen = module(x, x, x, causal(7)), x[:, 5:], torch.ones(2, 1, 3, dtype=torch.bool)
+    first, middle, last = (module.cache_kv(x[:, part]) for part in (slice(2), slice(2, 5), slice(5, 7)))
+    sums = module.sum_up(middle._replace(sums=module.sum_up(first, None)), seen)
+    cached = module.attend_cached(
+        module.project_query(late), late, last._replace(sums=sums), causal(2).expand(2, -1, -1)
+    )
+    torch.testing.assert_close(cached, full[:, 5:])
+
+
+@pytest.mark.parametrize("core", [name for name in SUMMED if fits(name, ["cross_attention"])])
+def test_sums_over_a_padded_memory(core):
+    module, (x, _) = make(core, cross=True), inputs()
+    memory = torch.randn(2, 9, SIZE, dtype=torch.double)
+    mask = torch.arange(9) < torch.tensor([[[9]], [[6]]])
+    keys = module.cache_kv(memory)
+    cache = keys.of_keys(lambda x: x[:, :, :0])._replace(sums=module.sum_up(keys, mask))
+    for one, rows in ((cache, [0, 1]), (cache.keep(torch.tensor([1])), [1])):
+        cached = module.attend_cached(module.project_query(x[rows]), x[rows], one, None)
+        torch.testing.assert_close(cached, module(x, memory, memory, mask)[rows])
 
 
 @supporting("cross_attention", "padding")

@@ -10,22 +10,24 @@ attention it goes, for each query, over the positions up to its own; the causal 
 `functional/lambda_attention.py`. There are no attention weights, so that dropout acts on the values.
 
 Softmax-equivalent setting: none.
-Cost: O(T D^2) time and O(T D) memory; O(T D (D + 16)) in causal attention. A step of cached decoding takes O(T D),
-because the cache keeps all keys, which differ between hypotheses that are decoded side by side.
+Cost: O(T D^2) time and O(T D) memory; O(T D (D + 16)) in causal attention. A step of cached decoding takes O(D^2): of
+all keys but the last ones the cache holds sums alone.
 """
 
+import math
 from dataclasses import replace
 
 import torch.nn.functional as F
 from torch import Tensor
 
-from espnet_diverse.attention.core import Core, Heads
+from espnet_diverse.attention.core import Core, Heads, KVCache
 from espnet_diverse.attention.supports import EVERYTHING
 from espnet_diverse.functional.lambda_attention import (
     causal_lambda_attention,
     lambda_attention,
     masked_lambda_attention,
 )
+from espnet_diverse.functional.running_sums import Sums, sum_up
 
 
 class LambdaAttention(Core):
@@ -41,9 +43,15 @@ class LambdaAttention(Core):
     )
     linear = True
 
+    def sum_up(self, cache: KVCache, seen: Tensor) -> Sums:
+        """Sum the exponentials of the keys and their products with the values, see `Core.sum_up`."""
+        return sum_up(None, cache.v, cache.k / math.sqrt(self.width), seen, cache.sums)
+
     def forward(self, heads: Heads) -> tuple[Tensor, None]:
         """Compute the context (B, H, Tq, D)."""
         v = F.dropout(heads.v, heads.dropout)
+        if heads.sums is not None:
+            return masked_lambda_attention(heads.q, heads.k, v, heads.mask, heads.sums), None
         if heads.mask is None or heads.mask.size(-2) == 1:
             return lambda_attention(heads.q, heads.k, v, heads.mask), None
         if self.causal and heads.same_positions():

@@ -15,8 +15,8 @@ negative; its denominator is raised to the least value that the true one can hav
 are no attention weights, so that dropout acts on the values.
 
 Softmax-equivalent setting: none.
-Cost: O(T R D) time and O(T R) memory; O(T R (D + 64)) time in causal attention. A step of cached decoding takes O(T R),
-because the cache holds the features of all keys, which differ between hypotheses that are decoded side by side.
+Cost: O(T R D) time and O(T R) memory; O(T R (D + 64)) time in causal attention. A step of cached decoding takes O(R D):
+of all keys but the last ones the cache holds sums alone.
 """
 
 import math
@@ -26,16 +26,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from espnet_diverse.attention.core import Core, Heads
+from espnet_diverse.attention.core import Core, Heads, KVCache
 from espnet_diverse.attention.supports import EVERYTHING
 from espnet_diverse.functional.features import (
     causal_feature_attention,
     feature_attention,
     gaussian,
-    log_positive,
+    scaled_positive,
     trigonometric,
 )
 from espnet_diverse.functional.precision import in_full_precision
+from espnet_diverse.functional.running_sums import Sums, sum_up
 from espnet_diverse.option_checks import choice, flag, number
 
 
@@ -90,11 +91,16 @@ class RandomFeatures(Core):
         if self.options.redraw_interval:  # a resumed run goes on counting
             self.register_buffer("batches", torch.zeros((), dtype=torch.int64))
 
-    def key_features(self, key: Tensor, k: Tensor) -> Tensor:
-        """Compute the features of cached keys and the logarithms of their factors, (B, H, T, R + 1 or 2 R + 1)."""
+    def cache(self, key: Tensor, k: Tensor, v: Tensor) -> KVCache:
+        """Return features (B, H, T, R or 2 R) in place of keys, and the logarithms of their factors (B, H, T, 1)."""
         with torch.autocast(k.device.type, enabled=False):
             features, s = self._features(in_full_precision(k))
-            return torch.cat([features, s.unsqueeze(-1)], dim=-1)
+            return KVCache(features, v, s.unsqueeze(-1))
+
+    def sum_up(self, cache: KVCache, seen: Tensor) -> Sums:
+        """Sum the products of features and values, see `Core.sum_up`."""
+        assert cache.features is not None  # `cache` makes them
+        return sum_up(cache.k, cache.v, cache.features, seen, cache.sums)
 
     def forward(self, heads: Heads) -> tuple[Tensor, None]:
         """Compute the context (B, H, Tq, D)."""
@@ -104,12 +110,12 @@ class RandomFeatures(Core):
         if heads.key_features is None:
             k, s = self._features(heads.k)
         else:
-            k, s = heads.key_features[..., :-1], heads.key_features[..., -1]
+            k, s = heads.k, heads.key_features.squeeze(-1)
         v, mask = F.dropout(heads.v, heads.dropout), heads.mask
         floor = self._floor(heads)
         if self.causal and mask is not None and mask.size(-2) > 1 and heads.same_positions():
             return causal_feature_attention(q, k, v, s, floor, mask.any(-2)), None
-        return feature_attention(q, k, v, s, floor, mask), None
+        return feature_attention(q, k, v, s, floor, mask, heads.sums), None
 
     def weight(self) -> Tensor:
         """Return W (R, D), float32."""
@@ -122,9 +128,7 @@ class RandomFeatures(Core):
         w = self.weight().to(x.dtype)
         if self.options.feature == "trigonometric":
             return trigonometric(F.normalize(x, dim=-1), w / self.options.sigma), x.new_zeros(x.shape[:-1])
-        logs = log_positive(x / x.size(-1) ** 0.25, w)
-        top = logs.detach().amax(-1)
-        return (logs - top.unsqueeze(-1)).exp(), top
+        return scaled_positive(x / x.size(-1) ** 0.25, w)
 
     def _floor(self, heads: Heads) -> float | Tensor:
         """Return the least denominator, a number or broadcastable to (B, 1, Tq, 1)."""
@@ -133,8 +137,10 @@ class RandomFeatures(Core):
             return tiny
         time = heads.k.size(2)
         mask = torch.ones(1, 1, 1, time, dtype=torch.bool, device=heads.k.device) if heads.mask is None else heads.mask
-        keys = mask.expand(-1, -1, -1, time).sum(-1, keepdim=True).clamp(min=1)
-        return (keys.to(heads.v.dtype) * math.exp(-2 / self.options.sigma**2)).clamp(min=tiny)
+        keys = mask.expand(-1, -1, -1, time).sum(-1, keepdim=True)
+        if heads.sums is not None:
+            keys = keys + heads.sums.chosen(heads.sums.keys.unsqueeze(1)).unsqueeze(-1)
+        return (keys.clamp(min=1).to(heads.v.dtype) * math.exp(-2 / self.options.sigma**2)).clamp(min=tiny)
 
     def _count_batch(self) -> None:
         """Draw W anew when its time has come, with a seed from the last draw: all processes of a run draw alike."""

@@ -14,9 +14,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from espnet_diverse.attention import KVCache, MultiHeadAttention
+from espnet_diverse.attention import Core, KVCache, MultiHeadAttention
 from espnet_diverse.cpu.fast_linear import joined, speed_up
 from espnet_diverse.decoding.search.hypothesis_memory import HypothesisMemory
+from espnet_diverse.functional.running_sums import Sums
 from espnet_diverse.nets.adapters.low_rank import adapted
 from espnet_diverse.nets.memory import SegmentAttention
 from espnet_diverse.nets.replace_attention import replace_attention
@@ -69,32 +70,35 @@ class _Nodes:
     def __init__(self):
         self.count = 0
         self.store: KVCache | None = None
+        self.sums: Sums | None = None
 
     def add(self, new: KVCache) -> KVCache:
         """Append (B, H, W, ...) and return all (B, H, N, ...)."""
         total = self.count + new.k.size(2)
         if self.store is None:
-            self.store = each(lambda x: x[:, :, :0], new)
+            self.store = new.of_keys(lambda x: x[:, :, :0])
         if total > self.store.k.size(2):
-            self.store = each(lambda x: F.pad(x, (0, 0, 0, max(64, total))), self.store)
-        for x, y in zip(self.store, new, strict=True):
+            self.store = self.store.of_keys(lambda x: F.pad(x, (0, 0, 0, max(64, total))))
+        for x, y in zip(self.store[:3], new[:3], strict=True):
             if x is not None:
                 x[:, :, self.count : total] = y
         self.count = total
-        return self._used()
+        return self.first(total)
+
+    def first(self, count: int) -> KVCache:
+        """Return the first nodes, and the sums over nodes before them."""
+        return self.store.of_keys(lambda x: x[:, :, :count])._replace(sums=self.sums)
 
     def select(self, nodes: Tensor) -> None:
         """Keep the nodes (B, N') of each utterance."""
         index = nodes[:, None, :, None]
-        self.store = each(lambda x: x.gather(2, index.expand(*x.shape[:2], -1, x.size(-1))), self._used())
+        self.store = self.store.of_keys(lambda x: x.gather(2, index.expand(*x.shape[:2], -1, x.size(-1))))
         self.count = nodes.size(1)
 
     def keep(self, rows: Tensor) -> None:
         """Keep the utterances `rows`."""
-        self.store = each(lambda x: x[rows], self._used())
-
-    def _used(self) -> KVCache:
-        return each(lambda x: x[:, :, : self.count], self.store)
+        self.store = self.first(self.count).keep(rows)
+        self.sums = self.store.sums
 
 
 class PrefixScorer:
@@ -126,6 +130,9 @@ class PrefixScorer:
         self.behind: Tensor | None = None  # (B, W, N): whether a node is in the hypothesis's prefix
         by_segments = [each.own for each in self.chosen if isinstance(each.own, SegmentAttention)]
         self.memory = HypothesisMemory(by_segments) if by_segments else None
+        self.settled = 0  # nodes that were there when nodes were last removed
+        cores = [type(each.own.core) for each in self.chosen]
+        self.has_sums = self.memory is None and all(core.sum_up is not Core.sum_up for core in cores)
 
     def score(self, tokens: Tensor) -> Tensor:
         """Log probabilities (B, W, V) of the next token, given the last token of each hypothesis (B, W)."""
@@ -145,17 +152,12 @@ class PrefixScorer:
     def extend(self, parents: Tensor) -> None:
         """Replace the hypotheses by extensions of the hypotheses `parents` (B, W)."""
         self.behind = self.behind.gather(1, parents.unsqueeze(-1).expand(-1, -1, self.behind.size(-1)))
+        for layer in self.nodes:
+            layer.sums = None if layer.sums is None else layer.sums.extend(parents)
         if self.memory is not None:
             self.memory.extend(parents)
         if self.step % _TIDY_EVERY == 0:
-            needed = self.behind.any(1)
-            count = int(needed.sum(1).max())
-            nodes = needed.to(torch.uint8).argsort(dim=1, descending=True, stable=True)[:, :count]
-            if self.memory is not None:
-                self.memory.select(nodes, self.behind.size(-1))
-            self.behind = self.behind.gather(2, nodes.unsqueeze(1).expand(-1, self.behind.size(1), -1))
-            for layer in self.nodes:
-                layer.select(nodes)
+            self._tidy()
 
     def keep(self, rows: Tensor) -> None:
         """Keep only the utterances `rows`."""
@@ -173,6 +175,41 @@ class PrefixScorer:
         batch, width = self.behind.shape[:2]
         own = torch.eye(width, dtype=torch.bool, device=self.behind.device)
         self.behind = own.repeat_interleave(slots.size(1) // width, -1).expand(batch, -1, -1)
+
+    def _tidy(self) -> None:
+        """Remove nodes that are in no prefix, or in sums; a memory needs the nodes of its segment."""
+        summed = self._sum_up() if self.settled and self.has_sums else 0
+        behind = self.behind[..., summed:]
+        needed = behind.any(1)
+        self.settled = int(needed.sum(1).max())
+        nodes = needed.to(torch.uint8).argsort(dim=1, descending=True, stable=True)[:, : self.settled]
+        if self.memory is not None:
+            self.memory.select(nodes, behind.size(-1))
+        self.behind = behind.gather(2, nodes.unsqueeze(1).expand(-1, behind.size(1), -1))
+        for layer in self.nodes:
+            layer.select(nodes + summed)
+
+    def _sum_up(self) -> int:
+        """Move the first `settled` nodes into sums; return the number of nodes that are in them."""
+        old, sums = self.behind[..., : self.settled], self.nodes[0].sums
+        alike = (old.unsqueeze(1) == old.unsqueeze(2)).all(-1)  # (B, W, W): hypotheses with the same prefix
+        if sums is not None and sums.of is not None:
+            alike &= sums.of.unsqueeze(1) == sums.of.unsqueeze(2)
+        hypotheses = torch.arange(old.size(1), device=old.device)
+        first = hypotheses.where(alike, old.size(1)).amin(-1)
+        distinct = first == hypotheses
+        count = int(distinct.sum(1).max())
+        of = (distinct.cumsum(1) - 1).gather(1, first) if count > 1 else None
+        some = distinct.to(torch.uint8).argsort(dim=1, descending=True, stable=True)[:, :count]
+        seen = old.gather(1, some.unsqueeze(-1).expand(-1, -1, self.settled))
+        found = []
+        for attention, nodes in zip(self.chosen, self.nodes, strict=True):
+            cache = nodes.first(self.settled)
+            earlier = None if cache.sums is None else cache.sums.extend(some)
+            found.append(attention.own.sum_up(cache._replace(sums=earlier), seen)._replace(of=of))
+        for nodes, summed in zip(self.nodes, found, strict=True):
+            nodes.sums = summed
+        return self.settled
 
     def _visible(self, own: Tensor, tokens: Tensor) -> Tensor:
         return own
@@ -215,8 +252,3 @@ class PrefixScorer:
             with scope(alike, collect=False):
                 self._of_combination[combination] = [attention.of_values() for attention in self.attention]
         return self._of_combination[combination]
-
-
-def each(function: Callable[[Tensor], Tensor], cache: KVCache) -> KVCache:
-    """Apply `function` to each tensor of a cache."""
-    return KVCache(*(None if x is None else function(x) for x in cache))

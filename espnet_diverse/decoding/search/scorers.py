@@ -7,7 +7,8 @@ from espnet2.asr.decoder.transformer_decoder import TransformerDecoder
 from espnet2.lm.transformer_lm import TransformerLM
 from torch import Tensor, nn
 
-from espnet_diverse.decoding.search.prefix_tree import PrefixScorer, each
+from espnet_diverse.attention import KVCache, MultiHeadAttention
+from espnet_diverse.decoding.search.prefix_tree import PrefixScorer
 from espnet_diverse.errors import NoBatchedSearchError
 from espnet_diverse.functional.masks import lengths_to_mask
 from espnet_diverse.upstream.layers import DecoderLayer, EncoderLayer, PositionalEncoding
@@ -37,13 +38,14 @@ class DecoderScorer(PrefixScorer):
             whole = torch.full((len(source),), source.size(1), device=source.device)
             source, lengths = self.decoder.shorten(source, whole if mask is None else mask.sum(-1).squeeze(1))
             self.mask = lengths_to_mask(lengths, source.size(1)).unsqueeze(1)
-        self.source = [attention.source.cache_kv(source) for attention in self.chosen]
+        self.length = source.size(1)
+        self.source = [_keys(attention.source, source, self.mask) for attention in self.chosen]
 
     def keep(self, rows: Tensor) -> None:
         """See `PrefixScorer.keep`."""
         super().keep(rows)
         self.mask = None if self.mask is None else self.mask[rows]
-        self.source = [each(lambda x: x[rows], cache) for cache in self.source]
+        self.source = [cache.keep(rows) for cache in self.source]
 
     def _embed(self, tokens: Tensor) -> Tensor:
         embedding, position = self.decoder.embed
@@ -54,7 +56,8 @@ class DecoderScorer(PrefixScorer):
     def _layer(self, layer: DecoderLayer, index: int, x: Tensor) -> Tensor:
         def look(x: Tensor) -> Tensor:
             attention, source = self.chosen[index].source, self.source[index]
-            return attention.attend_cached(attention.project_query(x), x, source, self.mask, source.k.size(2))
+            mask = self.mask if source.sums is None else None
+            return attention.attend_cached(attention.project_query(x), x, source, mask, self.length)
 
         before = layer.normalize_before
         joins = (layer.concat_linear1, layer.concat_linear2) if layer.concat_after else (None, None)
@@ -105,6 +108,13 @@ class LanguageModelScorer(PrefixScorer):
     def _output(self, x: Tensor) -> Tensor:
         encoder = self.model.encoder
         return self.model.decoder(encoder.after_norm(x) if encoder.normalize_before else x)
+
+
+def _keys(attention: MultiHeadAttention, source: Tensor, mask: Tensor | None) -> KVCache:
+    """Return the keys and values of `source` (B, T, M), or sums over all that `mask` (B, 1, T) allows."""
+    cache = attention.cache_kv(source)
+    sums = attention.sum_up(cache, mask)
+    return cache if sums is None else cache.of_keys(lambda x: x[:, :, :0].clone())._replace(sums=sums)
 
 
 def _residual(

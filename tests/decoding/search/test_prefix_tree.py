@@ -23,17 +23,32 @@ def full(net, prefixes, source):
     return scores[:, -1].log_softmax(-1)
 
 
-@pytest.mark.parametrize("kind", ["decoder", "decoder with luna", "language model"])
-def test_scores_after_any_pruning_are_those_of_the_whole_prefix(build, kind, monkeypatch):
+CORES = {
+    "softmax": {"core": "softmax"},
+    "luna": {"core": "luna", "length": 4},  # a core whose cache has features of the keys
+    "lambda": {"core": "lambda_attention"},  # and cores that need sums over the keys alone
+    "positive": {"core": "random_features", "n_features": 64},
+    "trigonometric": {"core": "random_features", "n_features": 64, "feature": "trigonometric"},
+}
+SUMMED = ("lambda", "positive", "trigonometric")
+
+
+def scorer_of(build, core, kind):
+    """A net with a core everywhere, and its scorer."""
+    if kind == "decoder":
+        net = build(attention=CORES[core], cross_attention=CORES[core])[0]
+        return net, DecoderScorer(net)
+    sizes = {"embed_unit": 16, "att_unit": 32, "head": 2, "unit": 64, "layer": 2}
+    net = DiverseTransformerLM(30, "sinusoidal", attention=CORES[core], **sizes).eval()
+    return net, LanguageModelScorer(net)
+
+
+@pytest.mark.parametrize("core", CORES)
+@pytest.mark.parametrize("kind", ["decoder", "language model"])
+def test_scores_after_any_pruning_are_those_of_the_whole_prefix(build, kind, core, monkeypatch):
     monkeypatch.setattr(prefix_tree, "_TIDY_EVERY", 3)
     torch.manual_seed(4)
-    if kind != "language model":
-        luna = {"core": "luna", "length": 4}  # a core whose cache has features of the keys
-        net = build(**({"attention": luna, "cross_attention": luna} if "luna" in kind else {}))[0]
-        scorer = DecoderScorer(net)
-    else:
-        net = DiverseTransformerLM(30, "sinusoidal", embed_unit=16, att_unit=32, head=2, unit=64, layer=2).eval()
-        scorer = LanguageModelScorer(net)
+    net, scorer = scorer_of(build, core, kind)
     source, rows = torch.randn(3, 11, 32), torch.arange(3)
     tokens = torch.full((3, 1), EOS)
     prefixes = tokens.unsqueeze(-1)
@@ -52,6 +67,48 @@ def test_scores_after_any_pruning_are_those_of_the_whole_prefix(build, kind, mon
                 scorer.keep(kept)
                 rows, parents, tokens, prefixes = rows[kept], parents[kept], tokens[kept], prefixes[kept]
             scorer.extend(parents)
+
+
+@pytest.mark.parametrize("core", CORES)
+def test_a_batch_of_padded_sources_is_scored_as_its_utterances(build, core, monkeypatch):
+    monkeypatch.setattr(prefix_tree, "_TIDY_EVERY", 2)
+    torch.manual_seed(4)
+    net, scorer = scorer_of(build, core, "decoder")
+    source, lengths = torch.randn(3, 11, 32), (11, 7, 1)
+    mask = torch.arange(11) < torch.tensor(lengths).view(3, 1, 1)
+    tokens, prefixes = torch.full((3, 1), EOS), torch.full((3, 1, 1), EOS)
+    with torch.no_grad():
+        scorer.begin(source, mask)
+        for _ in range(9):
+            scores = scorer.score(tokens)
+            for row, length in enumerate(lengths):
+                expected = full(net, prefixes[row], source[row, :length])
+                torch.testing.assert_close(scores[row], expected, rtol=0, atol=1e-4)
+            parents = torch.randint(tokens.size(1), (3, 4))
+            tokens = torch.randint(1, EOS, parents.shape)
+            prefixes = prefixes.gather(1, parents.unsqueeze(-1).expand(-1, -1, prefixes.size(-1)))
+            prefixes = torch.cat([prefixes, tokens.unsqueeze(-1)], -1)
+            scorer.extend(parents)
+
+
+@pytest.mark.parametrize("core", SUMMED)
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_step_reads_as_many_keys_after_any_number_of_tokens(build, core, apart, monkeypatch):
+    """Also where the hypotheses never have a common prefix."""
+    monkeypatch.setattr(prefix_tree, "_TIDY_EVERY", 4)
+    net, scorer = scorer_of(build, core, "decoder")
+    held, read = [], []
+    for layer in net.decoders:
+        layer.self_attn.core.register_forward_hook(lambda core, given, out: read.append(given[0].k.size(2)))
+        layer.src_attn.core.register_forward_hook(lambda core, given, out: held.append(given[0].k.size(2)))
+    tokens, parents = torch.ones(2, 5, dtype=torch.long), torch.arange(5) if apart else torch.tensor([0, 0, 1, 1, 2])
+    with torch.no_grad():
+        scorer.begin(torch.randn(2, 11, 32), None)
+        for step in range(32):
+            scorer.score(tokens)
+            scorer.extend(parents.expand(2, -1))
+            assert not apart or step < 8 or {nodes.sums.state.size(2) for nodes in scorer.nodes} == {5}
+    assert max(read) == max(read[:20]) <= 8 * 5 and set(held) == {0}
 
 
 def test_nodes_that_no_hypothesis_needs_are_removed(build, monkeypatch):

@@ -1,0 +1,88 @@
+"""Compare the batched search of text translation with several attentions in the decoder, in one process.
+
+    python benchmarks/search_cores.py                            # 17 tokens, the length of Multi30k
+    python benchmarks/search_cores.py --times 17 60 --sentences 4
+
+Prints a Markdown table of ratios to `softmax`. The decoder is that of `model/mt_mini` with random weights, larger than
+initial ones so that hypotheses differ; sources are random encoder outputs of 0.85 T to T positions, and every
+hypothesis has about T tokens, because random inputs do not say where to end. measuring.py describes how time is
+measured.
+"""
+
+import argparse
+from collections.abc import Callable
+
+import measuring
+import results
+import torch
+from torch import nn
+
+from espnet_diverse.registration import fast_start
+
+CORES = ("softmax", "lambda_attention", "random_features", "luna")
+CPU = torch.device("cpu")
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Measure and print the table."""
+    args = _arguments(argv)
+    fast_start()
+    measuring.keep_memory(args)
+    conditions = measuring.conditions(f"ratios of medians of {args.repeats} rounds", CPU)
+    print(*conditions, sep="\n", flush=True)
+    decoders = {core: decoder_of(core, args.vocabulary) for core in args.cores}
+    rows = []
+    for time in args.times:
+        calls = {core: search_of(decoder, time, args) for core, decoder in decoders.items()}
+        measured = measuring.compare(calls, args.repeats, CPU, memory=False)
+        rows.append(results.Row("A search of text translation", f"{args.sentences}, {time}", measured))
+    results.finish(args, conditions, results.show(rows, "B, T", memory=False))
+
+
+def decoder_of(core: str, vocabulary: int) -> nn.Module:
+    """A decoder with one core in self-attention and cross-attention."""
+    from espnet_diverse.nets.decoder import DiverseTransformerDecoder
+    from espnet_diverse.runs.config import merge
+
+    options = merge(["model/mt_mini", f"attention/{core}"])
+    torch.manual_seed(0)
+    decoder = DiverseTransformerDecoder(vocabulary, options["encoder_conf"]["output_size"], **options["decoder_conf"])
+    for parameter in decoder.parameters():
+        if parameter.dim() > 1:
+            parameter.data *= 2
+    return decoder.eval()
+
+
+def search_of(decoder: nn.Module, time: int, args: argparse.Namespace) -> Callable[[], None]:
+    """A beam search from random sources of `time` positions."""
+    from espnet_diverse.decoding.options import Options
+    from espnet_diverse.decoding.search.beam_search import BeamSearch
+
+    vocabulary = decoder.output_layer.out_features
+    search = BeamSearch(decoder, None, vocabulary - 1, of_text=True)
+    torch.manual_seed(1)
+    source = torch.randn(args.sentences, time, decoder.output_layer.in_features)
+    lengths = torch.linspace(time, 0.85 * time, args.sentences).round().long()
+    options = Options(beam_size=args.beam_size, ctc_weight=0.0, lm_weight=0.0, minlenratio=1.0, maxlenratio=1.0)
+
+    def call() -> None:
+        search(source, lengths, options)
+
+    return call
+
+
+def _arguments(argv: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cores", nargs="+", default=CORES, help=f"attentions; the first is 1 ({' '.join(CORES)})")
+    parser.add_argument("--sentences", type=int, default=16, help="sentences of a batch (16)")
+    parser.add_argument("--times", type=int, nargs="+", default=[17], help="tokens of the longest sentence (17)")
+    parser.add_argument("--vocabulary", type=int, default=6000, help="number of tokens (6000)")
+    parser.add_argument("--beam_size", type=int, default=5, help="hypotheses in a beam (5)")
+    parser.add_argument("--repeats", type=int, default=7, help="rounds (7)")
+    measuring.add_keep_memory(parser)
+    results.add_arguments(parser)
+    return results.parsed(parser, argv)
+
+
+if __name__ == "__main__":
+    main()
