@@ -22,11 +22,12 @@ from espnet_diverse.attention.modifiers.query_key_norm import QueryKeyNormOption
 from espnet_diverse.attention.modifiers.transformer_xl import TransformerXLPosition
 from espnet_diverse.attention.parts import by_parts, is_long, slices
 from espnet_diverse.attention.relative_position import PositionTerm
-from espnet_diverse.attention.selection.head_gather import AllHeads, split_heads
+from espnet_diverse.attention.selection.head_gather import AllHeads, SelectedHeads, split_heads
 from espnet_diverse.attention.selection.head_selection import HeadSelection
 from espnet_diverse.functional.precision import in_full_precision
 from espnet_diverse.functional.running_sums import Sums
-from espnet_diverse.scope import current
+from espnet_diverse.functional.selection import credit
+from espnet_diverse.scope import current, scope
 
 
 class Uncompiled(nn.Module):
@@ -164,22 +165,16 @@ class MultiHeadAttention(Uncompiled):
         selected = self._select(len(query))
         once = expand_kv and selected.alike
         projected = Inputs(inputs.query, inputs.key[:1], inputs.value[:1]) if once else inputs
-        q, k, v = selected.project((self.linear_q, self.linear_k, self.linear_v), projected, values=True)
-        q, k = self.q_norm(q), self.k_norm(k)
-        k, v = (x.expand(query.size(0), -1, -1, -1) for x in (k, v))
-        heads = Heads(q, k, v, query, key, q, inputs, allowed, stream=stream, patterns=self.patterns)
-        if isinstance(pos_emb, Tensor):
-            heads.q = q + selected.rows(self.pos_bias_u).unsqueeze(-2)
-            term = self._position_term(q, pos_emb, selected)
-            if self.core.position_in_parts:
-                heads.position_term = term
-            else:
-                heads.position = term.matrix()
+        heads = Heads(query, key, value, query, key, query, inputs, allowed, stream=stream, patterns=self.patterns)
+        unselected = [self._unselected(other, copy.copy(heads), inputs, pos_emb) for other in selected.rest]
+        self._project(heads, selected, projected, pos_emb)
         heads.dropout = self.dropout_rate if self.training else 0.0
         kept = self._keeps_weights()
         disagreement = self.disagreement if current().collect else None
         heads.need_weights = kept or (disagreement is not None and disagreement.of_weights)
         context, weights = self._attend(heads)
+        for other, of_other in zip(selected.rest, unselected, strict=True):
+            context = credit(context, other.samples().expand(len(query), -1), of_other)
         if disagreement is not None:
             disagreement.add_loss(heads, context, weights, self._projections())
         for change in self.regularisers:
@@ -314,6 +309,37 @@ class MultiHeadAttention(Uncompiled):
             return by_parts(attend, time, reach)
         read = self.core.summarise(((self.cache_kv(x[:, part]), masked(part)) for part in slices(time)), stream)
         return None if read is None else by_parts(lambda part: self._merge(read(self.project_query(x[:, part]))), time)
+
+    def _project(
+        self, heads: Heads, selected: AllHeads, inputs: Inputs, pos_emb: Tensor | Stream | None, values: bool = True
+    ) -> None:
+        """Set queries, keys, values and position term of the heads."""
+        q, k, v = selected.project((self.linear_q, self.linear_k, self.linear_v), inputs, values=values)
+        q, k = self.q_norm(q), self.k_norm(k)
+        heads.k, heads.v = (x.expand(heads.query.size(0), -1, -1, -1) for x in (k, v))
+        heads.q = heads.raw_q = q
+        if isinstance(pos_emb, Tensor):
+            heads.q = q + selected.rows(self.pos_bias_u).unsqueeze(-2)
+            term = self._position_term(q, pos_emb, selected)
+            if self.core.position_in_parts:
+                heads.position_term = term
+            else:
+                heads.position = term.matrix()
+
+    @torch.no_grad()
+    def _unselected(
+        self, selected: SelectedHeads, heads: Heads, inputs: Inputs, pos_emb: Tensor | Stream | None
+    ) -> Tensor:
+        """Compute the context of heads that were not selected, as in evaluation, for the gradients of their samples."""
+        heads.stream = copy.copy(heads.stream)  # what the layers hand on is that of the selected heads
+        self._project(heads, selected, inputs, pos_emb, values=False)
+        mode = self.core.training
+        self.core.eval()
+        try:
+            with scope(current().conditions, collect=False):
+                return self._attend(heads)[0]
+        finally:
+            self.core.train(mode)
 
     def _projections(self) -> Sequence[nn.Linear]:
         """The projections of queries, keys and values, each once."""

@@ -51,6 +51,14 @@ def group_picks(scores: Tensor, heads: int, layout: str = "strided") -> Tensor:
     return best * heads + group if layout == "strided" else best + group * candidates.size(-1)
 
 
+def group_rest(picks: Tensor, pool: int, layout: str = "strided") -> list[Tensor]:
+    """Return the other candidates of each group: picks (..., H) of `group_picks` -> P / H - 1 tensors (..., H)."""
+    heads, count = picks.size(-1), pool // picks.size(-1)
+    step = heads if layout == "strided" else 1
+    best = picks // heads if layout == "strided" else picks % count
+    return [picks + ((best + k) % count - best) * step for k in range(1, count)]
+
+
 def subset_gap(scores: Tensor, heads: int) -> Tensor:
     """Return how far the H-th best head is ahead of the next one: scores (..., P) -> (...)."""
     best = scores.topk(heads + 1, dim=-1).values
@@ -98,6 +106,31 @@ class _Weigh(torch.autograd.Function):
         values, weights = ctx.saved_tensors
         by_weight = (grad * values).sum((2, 3))
         return grad * weights[..., None, None] if torch.is_grad_enabled() else grad, by_weight
+
+
+def credit(context: Tensor, y: Tensor, others: Tensor) -> Tensor:
+    """Give the samples of heads that were not selected the gradient that they have in the sum over candidates
+
+        context_g = sum_c z_c head_c,    z_c = 1 if c is selected else 0, with the gradient of y_c      (8)
+
+    Args:
+        context: Context of the selected heads (B, H, T, D), which is returned in value.
+        y: Samples of one other candidate of each group, (B, H).
+        others: Context of these candidates (B, H, T, D), which gets no gradient: its factor is 0.
+    """
+    return _Credit.apply(context, y, others)
+
+
+class _Credit(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, context, y, others):
+        ctx.save_for_backward(others)
+        return context.view_as(context)
+
+    @staticmethod
+    def backward(ctx, grad):
+        (others,) = ctx.saved_tensors
+        return grad, (grad * others).sum((2, 3)), None
 
 
 def bernoulli_kl(phi: Tensor, prior: float) -> Tensor:

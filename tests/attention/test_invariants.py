@@ -22,6 +22,8 @@ VARIANTS = {
     "sdma:tempered": {"mi_density": "tempered", "dv_form": "balanced"},
     "softmax:group": {"selection": GROUP},
     "softmax:subset": {"selection": GROUP | {"strategy": "subset", "kl_weight": 1.0}},
+    "softmax:candidates": {"selection": GROUP | {"all_candidates": True}},
+    "sdma:candidates": {"selection": GROUP | {"all_candidates": True}},
     "softmax:static": {"selection": GROUP | {"strategy": "static"}},
     "softmax:qk_norm": {"qk_norm": {}},
     "softmax:mixed": {"head_patterns": ["global", {"window": 1}, "previous", "start"]},

@@ -184,3 +184,28 @@ def test_gradients_equal_finite_differences():
     assert torch.autograd.gradcheck(lambda t: selection.soft_sample(t, noise, 2.0), phi)
     assert torch.autograd.gradcheck(lambda t: selection.bernoulli_kl(t, 0.3), phi)
     assert torch.autograd.gradcheck(lambda t: selection.official_kl(torch.sigmoid(t), 0.3), phi)
+
+
+@pytest.mark.parametrize("layout", ["strided", "contiguous"])
+@pytest.mark.parametrize(("pool", "heads"), [(8, 4), (6, 2), (3, 1)])
+def test_the_rest_of_a_group_is_all_but_the_selected_head(layout, pool, heads):
+    scores = torch.randn(5, pool)
+    picks = selection.group_picks(scores, heads, layout)
+    rest = selection.group_rest(picks, pool, layout)
+    assert len(rest) == pool // heads - 1
+    for g in range(heads):
+        group = range(g, pool, heads) if layout == "strided" else range(g * pool // heads, (g + 1) * pool // heads)
+        for row in range(5):
+            assert sorted([int(picks[row, g]), *(int(other[row, g]) for other in rest)]) == list(group)
+
+
+def test_credit_is_the_gradient_of_a_sum_over_candidates(draw):
+    context, y, others = draw.normal(2, 3, 4, 5), draw.normal(2, 3), draw.normal(2, 3, 4, 5)
+    slope = draw.normal(2, 3, 4, 5).detach()
+    found = selection.credit(context, y, others.detach())
+    assert torch.equal(found, context)
+    gradients = torch.autograd.grad(found, (context, y), slope)
+    factor = y - y.detach()  # of (8): 0 in value
+    total = context + factor[..., None, None] * others.detach()
+    for ours, theirs in zip(gradients, torch.autograd.grad(total, (context, y), slope), strict=True):
+        torch.testing.assert_close(ours, theirs)

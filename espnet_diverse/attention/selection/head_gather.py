@@ -26,9 +26,11 @@ class AllHeads:
 
     Attributes:
         alike: Whether all samples of the batch attend with the same heads.
+        rest: Heads that were not selected and whose samples get gradients, see `functional.selection.credit`.
     """
 
     alike = True
+    rest: "Sequence[SelectedHeads]" = ()
 
     def __init__(self, heads: int):
         self.heads = self.pool = heads
@@ -63,10 +65,19 @@ class SelectedHeads(AllHeads):
         pool: Number of heads P in the pool.
         weights: Straight-through weights of the selected heads (G, H), 1 in value, or None if nothing is learned.
         members: Index of the group of each of the B samples.
+        rest: Heads of the groups that were not selected, with their samples as weights.
     """
 
-    def __init__(self, picks: Tensor, pool: int, weights: Tensor | None, members: Sequence[int]):
+    def __init__(
+        self,
+        picks: Tensor,
+        pool: int,
+        weights: Tensor | None,
+        members: Sequence[int],
+        rest: "Sequence[SelectedHeads]" = (),
+    ):
         super().__init__(picks.size(1))
+        self.rest = rest
         self.picks, self.pool, self.weights = picks, pool, weights
         self.alike = len(picks) == 1
         self._members = None if self.alike else torch.tensor(members, device=picks.device)
@@ -86,7 +97,7 @@ class SelectedHeads(AllHeads):
             projected |= zip(which, self._project_jointly([linears[i] for i in which], x), strict=True)
         in_order = [projected[i] for i in range(len(inputs))]
         if values and self.weights is not None:
-            in_order[-1] = weigh(in_order[-1], self.weights[self._members])
+            in_order[-1] = weigh(in_order[-1], self.samples())
         return in_order
 
     def project_positions(self, linear: nn.Linear, x: Tensor) -> Tensor:
@@ -97,6 +108,11 @@ class SelectedHeads(AllHeads):
         if self.alike:
             return self._split(F.linear(x, self._gather(linear.weight).flatten(1, 2)[0]), linear)
         return self.rows(AllHeads(self.pool).project_positions(linear, x)[0])
+
+    def samples(self) -> Tensor:
+        """Return the weights of each sample of the batch, (1 or B, H)."""
+        assert self.weights is not None  # in training
+        return self.weights if self._members is None else self.weights[self._members]
 
     def rows(self, parameter: Tensor) -> Tensor:
         """Gather the rows of each sample's heads of a tensor (P, ...) -> (1 or B, H, ...)."""

@@ -51,8 +51,8 @@ class HeadSelection(Monitored):
             ValueError: A value is unknown or not given, and there is no default.
         """
         values, members = self._groups(batch)
-        picks, weights = self._choose(values, members)
-        return SelectedHeads(picks, self.pool, weights, members)
+        picks, weights, rest = self._choose(values, members)
+        return SelectedHeads(picks, self.pool, weights, members, rest)
 
     def picks(self, condition: str | None = None) -> Tensor:
         """Return the heads of every value in evaluation, (N, H) int64, or (N1, N2, H) for pairs of two conditions.
@@ -67,8 +67,10 @@ class HeadSelection(Monitored):
         """Return the place in the context, 0 to H - 1, that each head of the pool would first be selected for, (P,)."""
         return torch.arange(self.pool) % self.heads
 
-    def _choose(self, values: Sequence[tuple[int, ...]], members: Sequence[int]) -> tuple[Tensor, Tensor | None]:
-        """Return selected heads and straight-through weights, (G, H) each, of G groups.
+    def _choose(
+        self, values: Sequence[tuple[int, ...]], members: Sequence[int]
+    ) -> tuple[Tensor, Tensor | None, Sequence[SelectedHeads]]:
+        """Return selected heads and straight-through weights, (G, H) each, of G groups; and heads that get gradients.
 
         Args:
             values: Index of the value of each condition, a tuple for each group.
@@ -119,5 +121,7 @@ class StaticSelection(HeadSelection):
         """Map each language to its family, so that all languages of a family are one group."""
         return [self.family[i] for i in super()._ids(condition, batch)]
 
-    def _choose(self, values: Sequence[tuple[int, ...]], members: Sequence[int]) -> tuple[Tensor, None]:
-        return torch.tensor(values, device=self._slots.device) * self.heads + self._slots, None
+    def _choose(
+        self, values: Sequence[tuple[int, ...]], members: Sequence[int]
+    ) -> tuple[Tensor, None, Sequence[SelectedHeads]]:
+        return torch.tensor(values, device=self._slots.device) * self.heads + self._slots, None, ()

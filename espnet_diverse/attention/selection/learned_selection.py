@@ -7,6 +7,8 @@ Modeling".
     subset: the H heads of highest y (5);  group: of each of H groups the head of highest y (6)
     context = concatenation of s_i head_i,  s_i = 1 in value with the gradient of y_i    (7), straight-through
 
+With `all_candidates`, a group adds z_c head_c of its other heads, z_c = 0 in value with the gradient of y_c (ours).
+
 The noise is drawn once in each forward pass for each value of a condition, so samples of one language select the same
 heads. In evaluation there is none. The factor n_t (ours; 1 in the paper) and the temperature tau_t depend on the number
 of optimizer updates, see `SelectionOptions`.
@@ -20,6 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from espnet_diverse.attention.inspection import AuxiliaryLoss
+from espnet_diverse.attention.selection.head_gather import SelectedHeads
 from espnet_diverse.attention.selection.head_selection import HeadSelection, StaticSelection
 from espnet_diverse.attention.selection.selection_options import SelectionOptions, selection_options
 from espnet_diverse.attention.update_counter import UpdateCounter
@@ -27,6 +30,7 @@ from espnet_diverse.functional.selection import (
     bernoulli_kl,
     group_gap,
     group_picks,
+    group_rest,
     logistic_noise,
     official_kl,
     shared_heads,
@@ -161,17 +165,21 @@ class LearnedSelection(HeadSelection):
         left = (1 - updates / self.updates.length(option.noise_steps)).clamp(min=0)  # share of the updates with noise
         return left if option.noise_schedule == "linear" else left.ceil()
 
-    def _choose(self, values: Sequence[tuple[int, ...]], members: Sequence[int]) -> tuple[Tensor, Tensor | None]:
+    def _choose(
+        self, values: Sequence[tuple[int, ...]], members: Sequence[int]
+    ) -> tuple[Tensor, Tensor | None, Sequence[SelectedHeads]]:
         indices = zip(self.names, zip(*values, strict=True), strict=True)
         phi = reduce(torch.add, (self.logits(condition)[list(index)] for condition, index in indices))  # (G, P)
         if not self.training:
-            return self._pick(phi), None
+            return self._pick(phi), None, ()
         updates = self.updates(self._stored(next(iter(self.names))))
         noise = logistic_noise(phi) * self.noise_scale(updates)
         y = soft_sample(phi, noise, self.tau(updates))
         picks = self._pick(phi + noise)  # in the order of y, which may be 1 to the bit for several heads
         self._collect(phi, y, picks, updates, members)
-        return picks, straight_through(y, picks)
+        rest = group_rest(picks, self.pool, self.options.group_layout) if self.options.all_candidates else ()
+        others = [SelectedHeads(each, self.pool, y.gather(-1, each), members) for each in rest]
+        return picks, straight_through(y, picks), others
 
     def _pick(self, scores: Tensor) -> Tensor:
         if self.options.strategy == "subset":

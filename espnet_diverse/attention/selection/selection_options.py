@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from espnet_diverse.conditions import CONDITIONS
-from espnet_diverse.option_checks import OptionError, Options, choice, conflict, must_be, needs, number, read
+from espnet_diverse.option_checks import OptionError, Options, choice, conflict, flag, must_be, needs, number, read
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,8 @@ class SelectionOptions(Options):
             default this is an error.
         subset_order: Order of the selected heads with "subset": by "index" (paper) or by "score" (released).
         group_layout: Candidates of slot g with "group": "strided" g, g + H, ... (released), or "contiguous".
+        all_candidates: Whether the logits get the gradients of all candidates of a group, and not of the selected one
+            alone (ours), see (8) of `functional/selection.py`. Training then computes attention for the others too.
         tau: Temperature of (4). It does not change the ranking of heads; it divides the gradient of the logits.
         tau_schedule: "constant" (released), or "linear" or "exp" from `tau` to `tau_final` in `tau_steps` updates. The
             paper says that a temperature approaches 0 and gives no schedule.
@@ -58,6 +60,7 @@ class SelectionOptions(Options):
     default_condition: Mapping[str, str] = field(default_factory=dict)
     subset_order: str = choice("index", "score")
     group_layout: str = choice("strided", "contiguous")
+    all_candidates: bool = flag(False)
     tau: float = number(5.0, above=0)
     tau_schedule: str = choice("constant", "linear", "exp")
     tau_final: float = number(0.5, above=0)
@@ -73,6 +76,8 @@ class SelectionOptions(Options):
         super().__post_init__()
         if self.noise_steps is None and self.noise_schedule != "constant":
             raise needs(self, "noise_schedule", "noise_steps, such as 0.8 of the run")
+        if self.all_candidates and self.strategy not in ("none", "group"):
+            raise needs(self, "all_candidates", "strategy: group")
         if not self.selected_by or not all(condition in tuple(CONDITIONS) for condition in self.selected_by):
             raise must_be("by", f"one or a list of {' '.join(CONDITIONS)}", self.by)
         self._check_default()

@@ -250,3 +250,70 @@ def test_what_has_one_input_is_projected_in_one_call(monkeypatch):
         module(x, memory := x.flip(1), memory, None)
         module.cache_kv(x), module.project_query(x)
     assert widths == [3, 1, 1, 1, 1, 2, 2, 1]
+
+
+# Gradients of all candidates
+
+
+def summed_over_candidates(module, x, ids, mask):
+    """Output of softmax attention by (8) in loops over samples and heads, all of which have gradients."""
+    selection, width = module.selection, SIZE // HEADS
+    phi, out = selection.logits("lang"), []
+    y = torch.sigmoid((phi + NOISE) / selection.options.tau)
+    places = selection.places().tolist()
+    for b, language in enumerate(ids):
+        q, k, v = (linear(x[b]).view(-1, selection.pool, width) for linear in module._projections())
+        chosen = selection._pick(phi + NOISE)[language].tolist()
+        slots = [x.new_zeros(x.size(1), width) for _ in range(HEADS)]
+        for p in range(selection.pool):
+            logits = (q[:, p] @ k[:, p].T / width**0.5).masked_fill(~mask[b], -torch.inf)
+            z = float(p in chosen) + y[language, p] - y[language, p].detach()
+            slots[places[p]] = slots[places[p]] + z * (logits.softmax(-1) @ v[:, p])
+        out.append(module.linear_out(torch.cat(slots, -1)))
+    return torch.stack(out)
+
+
+NOISE = torch.randn(3, 8, generator=torch.Generator().manual_seed(1), dtype=torch.double)
+
+
+@pytest.mark.parametrize("layout", ["strided", "contiguous"])
+@pytest.mark.parametrize("ids", [(1, 1), (2, 0), (0, 1, 2)], ids=str)
+def test_logits_get_the_gradients_of_all_candidates(layout, ids, monkeypatch):
+    monkeypatch.setattr(learned_selection, "logistic_noise", lambda phi: NOISE[list(dict.fromkeys(ids))])
+    options = {"group_layout": layout, "all_candidates": True}
+    module = build("softmax", "group", **options).train()
+    (x, _), mask = inputs(len(ids)), lengths_to_mask(torch.tensor([7, 4, 5])[: len(ids)], 7).unsqueeze(1)
+    slope = torch.randn_like(x)
+    with languages(*ids):
+        out = module(x, x, x, mask)
+    expected = summed_over_candidates(module, x, ids, mask)
+    torch.testing.assert_close(out, expected)
+    parameters = list(module.parameters())
+    found, wanted = (torch.autograd.grad(y, parameters, slope) for y in (out, expected))
+    for ours, theirs in zip(found, wanted, strict=True):
+        torch.testing.assert_close(ours, theirs)
+    logits = found[[name for name, _ in module.named_parameters()].index("selection.logits_lang")]
+    assert logits[list(ids)].ne(0).all()
+    off = build("softmax", "group", group_layout=layout).train()
+    with languages(*ids):
+        assert torch.equal(off(x, x, x, mask), out)
+
+
+@each_core
+def test_candidates_that_are_not_selected_leave_all_else_as_it_is(core):
+    """Losses, statistics, counts of updates, state and the gradients of all but the logits."""
+    (x, positions), found = inputs(2, relative=True), []
+    for wanted in (False, True):
+        module = build(core, "group", relative=True, all_candidates=wanted).train()
+        torch.manual_seed(2)
+        with languages(0, 2) as shared:
+            out = module(x, x, x, *positions, None)
+        (out.square().sum() + shared.total_loss()).backward()
+        kept = {name: p.grad for name, p in module.named_parameters() if "logits" not in name}
+        found.append([out, shared.losses(), shared.stats(), dict(module.named_buffers()), kept])
+    torch.testing.assert_close(found[0], found[1], rtol=0, atol=0)
+
+
+def test_only_groups_have_candidates():
+    with pytest.raises(ValueError, match="all_candidates"):
+        build("softmax", "subset", all_candidates=True)
