@@ -60,6 +60,7 @@ class Predictor:
 
     Attributes:
         args, task, precision, compiled, language_model, hotwords: As given.
+        parameters: Number of parameters that the model was trained with.
         rate: Sampling rate in Hz of the audio that the model reads; None for text and features.
         tokens: The vocabulary of the output text.
         prompt: Prompts of a multitask model; None for other models.
@@ -88,6 +89,7 @@ class Predictor:
         language_model: nn.Module | NgramScorer | None = None,
         hotwords: Hotwords | None = None,
     ):
+        self.parameters = sum(parameter.numel() for parameter in model.parameters())
         merge_low_rank(model.eval(), by_condition=False)
         self.args, self.task, self.precision, self.compiled = args, task, precision, compiled
         self.device, self.language_model, self.hotwords = device, language_model, hotwords

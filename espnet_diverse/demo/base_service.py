@@ -12,6 +12,7 @@ from espnet_diverse.decoding.options import Options
 from espnet_diverse.decoding.predictor import Predictor
 from espnet_diverse.demo.controls import condition_controls, search_options
 from espnet_diverse.demo.results import Results
+from espnet_diverse.packing.model_card import model_rows, run_scores
 from espnet_diverse.serve.limits import Limits
 from espnet_diverse.serve.live import LiveRecognition
 
@@ -44,14 +45,15 @@ class ModelService(ABC):
         self._lock = Lock()
 
     def about(self) -> dict:
-        """Describe the model to the page: name, task, audio, conditions, defaults and limits."""
+        """Describe the model to the page: name, task, facts, audio, conditions, defaults and limits."""
         beam_size = self.options.beam_size
         return {
             "name": self.name,
             "task": self.search.task,
             "rate": self.search.rate,
             "live": self.live is not None,
-            "description": self._description(),
+            "description": f"{_TASK_NAMES[self.search.task]}.",
+            "facts": self._facts(),
             "conditions": condition_controls(self.search.conditions, self.search.task),
             "beam_size": beam_size,
             "nbest": min(_NBEST, beam_size),
@@ -71,7 +73,7 @@ class ModelService(ABC):
 
         Returns:
             `id` for `heads`, `text`, processing time in `seconds`, `duration` of the audio, the languages `found`,
-            and `segments`.
+            `segments`, and the content of `files` by format.
 
         Raises:
             ConfigError: A choice is not possible.
@@ -84,14 +86,20 @@ class ModelService(ABC):
             return {"duration": 0.0, "found": [], "seconds": time.monotonic() - began, **answer}
 
     def heads(self, body: bytes, choices: Mapping[str, str]) -> dict:
-        """Plot attention heads on a result; see `Results.heads`."""
+        """Map attention heads on a result; see `Results.heads`."""
         with self._lock:
             return self.results.heads(choices)
 
-    def _description(self) -> str:
-        conditions = condition_controls(self.search.conditions, self.search.task)
-        known = "; ".join(f"{condition['label'].lower()}: {', '.join(condition['names'])}" for condition in conditions)
-        return f"{_TASK_NAMES[self.search.task]}{f', {known}' if known else ''}."
+    def _facts(self) -> list[tuple[str, str]]:
+        """Name and value of what the files of the run tell about the model: the rows of its card, and its scores."""
+        config = {**vars(self.search.args), "task": self.search.task}
+        scores = {
+            f"scores of {folder}": ", ".join(
+                f"{metric.upper()} {groups['overall']['score']:.1f}" for metric, groups in each.items()
+            )
+            for folder, each in run_scores(self.results.model_dir)
+        }
+        return [*model_rows(config, self.search.parameters).items(), *scores.items()]
 
     @abstractmethod
     def _run(self, body: bytes, choices: Mapping[str, str], options: Options) -> dict: ...

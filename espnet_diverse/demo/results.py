@@ -1,6 +1,5 @@
-"""Store of the last results of the page, and plots of the attention heads on them."""
+"""Store of the last results of the page, and maps of the attention heads on them."""
 
-import base64
 import secrets
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -13,9 +12,10 @@ from espnet2.train.abs_espnet_model import AbsESPnetModel
 from numpy.typing import NDArray
 
 from espnet_diverse.analysis.collect import KINDS, Observation, observe
+from espnet_diverse.decoding.frame_times import frame_times
 from espnet_diverse.decoding.predictor import Predictor
 from espnet_diverse.demo.controls import whole
-from espnet_diverse.demo.head_plots import Sides, head_pictures
+from espnet_diverse.demo.head_maps import Axis, Sides, head_maps
 from espnet_diverse.errors import ConfigError, DataError, ModelError
 from espnet_diverse.runs.tasks import load_model
 
@@ -30,17 +30,19 @@ class DecodedSegment:
         source: Samples (L,) float32 at the rate of the model, or the source text.
         tokens: Tokens of the output text.
         conditions: Values by condition.
-        title: Title for plots.
+        title: Title for messages.
+        start: Begin of the segment in the recording, in seconds.
     """
 
     source: NDArray | str
     tokens: Sequence[str]
     conditions: Mapping[str, str]
     title: str
+    start: float = 0.0
 
 
 class Results:
-    """Keeps the last results in memory, and plots attention heads with the model in float32 on the CPU.
+    """Keeps the last results in memory, and maps attention heads with the model in float32 on the CPU.
 
     That is the model of the search where it is in float32 on the CPU and used by one request at a time; else a copy,
     which is loaded when plots are first asked for.
@@ -67,15 +69,15 @@ class Results:
         return name
 
     def heads(self, choices: Mapping[str, str]) -> dict:
-        """Plot the heads of one layer.
+        """Map the heads of one layer.
 
         Args:
             choices: `result`, the id from `keep`; `segment`, the index of the segment; `attention`, a key of `KINDS`;
                 `layer`, from 1; `head`, from 1, or "all". The last three have defaults.
 
         Returns:
-            `attentions`, with their numbers of layers and heads; the plotted `attention`, `layer` and `head`; and
-            `pictures`.
+            `attentions`, with their numbers of layers and heads; the chosen `attention`, `layer` and `head`; and the
+            `plots`, see `head_maps`.
 
         Raises:
             ConfigError: There is no such segment, attention, layer or head.
@@ -87,8 +89,7 @@ class Results:
         kind = choices.get("attention") or next(reversed(seen))
         layer = whole(choices, "layer") or (len(seen[kind].weights) if kind in seen else 1)
         head = None if choices.get("head") == "all" else whole(choices, "head")
-        sides = Sides(segment.tokens, self._read(segment))
-        pictures = head_pictures(seen, kind, layer, head, sides, segment.title)
+        sides = Sides(segment.tokens, self._read(segment), self._frames(segment.start))
         shapes = {each: one.weights.shape for each, one in seen.items()}
         return {
             "attentions": [
@@ -98,10 +99,7 @@ class Results:
             "attention": kind,
             "layer": layer,
             "head": head or "all",
-            "pictures": [
-                {"png": base64.b64encode(p.png).decode(), "caption": p.caption, "alternative": p.alternative}
-                for p in pictures
-            ],
+            "plots": head_maps(seen, kind, layer, head, sides),
         }
 
     def _segment(self, choices: Mapping[str, str]) -> DecodedSegment:
@@ -144,6 +142,16 @@ class Results:
         if not isinstance(segment.source, str):
             return None
         return [self.search.args.src_token_list[index] for index in self._indices(segment)]
+
+    def _frames(self, start: float) -> Axis:
+        """The encoder frames of a segment that begins at `start`: their times where the model's frames have some."""
+        if self.search.rate is None:
+            return Axis("encoder frame")
+        try:
+            times = frame_times(self._model, self.search.rate)
+        except ModelError:
+            return Axis("encoder frame")
+        return Axis("second", start=start + times.boundary(0), step=times.step)
 
     def _indices(self, segment: DecodedSegment) -> NDArray:
         return self.search.read(segment.source)[0]

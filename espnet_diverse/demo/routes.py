@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Mapping
 from http import HTTPStatus
 from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
 from typing import Protocol
 
 from starlette.applications import Starlette
@@ -21,12 +23,7 @@ from espnet_diverse.serve.refusals import RefusedError, busy
 
 BODY = "application/octet-stream"
 """Content type of what the page sends; other origins could send it only with the consent of the server."""
-_SCRIPTS = ("page.js", "result.js", "recording.js", "live.js", "microphone.js")
-_STATIC = {
-    "/": ("index.html", "text/html"),
-    "/page.css": ("page.css", "text/css"),
-    **{f"/{name}": (name, "text/javascript") for name in _SCRIPTS},
-}
+_KINDS = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
 
 
 class Service(Protocol):
@@ -42,13 +39,13 @@ class Service(Protocol):
         """Transcribe a recording, or translate a text."""
 
     def heads(self, body: bytes, choices: Mapping[str, str]) -> dict:
-        """Plot the attention heads of a result."""
+        """Map the attention heads of a result."""
 
 
 def page(service: Service) -> Starlette:
     """The application of the page."""
     endpoints = _Page(service)
-    static = [Route(path, _file(name, kind)) for path, (name, kind) in _STATIC.items()]
+    static = [_file(each) for each in files(__package__).joinpath("page").iterdir()]
     return application(
         [
             *static,
@@ -60,13 +57,14 @@ def page(service: Service) -> Starlette:
     )
 
 
-def _file(name: str, kind: str):
-    content = files(__package__).joinpath("page", name).read_bytes()
+def _file(file: Traversable) -> Route:
+    """A file of the page; index.html is the page itself."""
+    content, kind = file.read_bytes(), _KINDS[Path(file.name).suffix]
 
     async def endpoint(request: Request) -> Response:
         return Response(content, media_type=kind)
 
-    return endpoint
+    return Route("/" if file.name == "index.html" else f"/{file.name}", endpoint)
 
 
 class _Page:

@@ -21,8 +21,11 @@ from espnet_diverse.serve.limits import Limits
 from espnet_diverse.serve.live import LiveRecognition, live_recognition
 from espnet_diverse.serve.samples import samples_of
 from espnet_diverse.transcription.alignment import has_word_times
+from espnet_diverse.transcription.formats import written
 from espnet_diverse.transcription.result import Segment, Transcript
 from espnet_diverse.transcription.segmentation_options import SegmentationOptions
+
+_FILES = ("srt", "vtt", "txt", "json")
 
 
 class SpeechService(ModelService):
@@ -36,21 +39,15 @@ class SpeechService(ModelService):
         self.has_words = has_word_times(recognizer.search)
 
     def _run(self, body: bytes, choices: Mapping[str, str], options: Options) -> dict:
-        samples = samples_of(body, choices.get("name") or "the recording", self.limits.seconds, self.search.rate)
+        name = choices.get("name") or "the recording"
+        samples = samples_of(body, name, self.limits.seconds, self.search.rate)
         transcript = self.recognizer.transcribe(
             samples, self.search.rate, word_timestamps=self.has_words, options=options, **_arguments(choices)
         )
         kept = [
             _kept_segment(samples, self.search.rate, transcript, index) for index in range(len(transcript.segments))
         ]
-        found = transcript.language_probabilities or {}
-        return {
-            "id": self.results.keep(kept),
-            "text": transcript.text,
-            "duration": transcript.duration,
-            "found": [{"name": name, "probability": probability} for name, probability in found.items()],
-            "segments": [_segment(segment) for segment in transcript.segments],
-        }
+        return {"id": self.results.keep(kept), **answer_of(transcript, name)}
 
 
 class TextService(ModelService):
@@ -68,9 +65,11 @@ class TextService(ModelService):
             DecodedSegment(line, one.tokens, names, f"line {index}")
             for index, (line, one) in enumerate(zip(lines, found, strict=True), 1)
         ]
+        text = "\n".join(one.text for one in found)
         return {
             "id": self.results.keep(kept),
-            "text": "\n".join(one.text for one in found),
+            "text": text,
+            "files": {"txt": f"{text}\n"},
             "segments": [_translated(line, one) for line, one in zip(lines, found, strict=True)],
         }
 
@@ -115,6 +114,18 @@ def load_service(
     return SpeechService(name, recognizer, results, limits, live)
 
 
+def answer_of(transcript: Transcript, name: str) -> dict:
+    """What the page is told of the transcript of a recording called `name`, see `ModelService.run`."""
+    found = transcript.language_probabilities or {}
+    return {
+        "text": transcript.text,
+        "duration": transcript.duration,
+        "found": [{"name": name, "probability": probability} for name, probability in found.items()],
+        "segments": [_segment(segment) for segment in transcript.segments],
+        "files": {format: written(transcript, Path(name).stem, format) for format in _FILES},
+    }
+
+
 def _arguments(choices: Mapping[str, str]) -> dict[str, str]:
     """Arguments of `Recognizer.transcribe` and `Translator.translate` for the chosen conditions."""
     return as_arguments(values_by_condition(choices))
@@ -123,7 +134,7 @@ def _arguments(choices: Mapping[str, str]) -> dict[str, str]:
 def _kept_segment(samples: NDArray, rate: int, transcript: Transcript, index: int) -> DecodedSegment:
     segment = transcript.segments[index]
     part = samples[round(segment.start * rate) : round(segment.end * rate)]
-    return DecodedSegment(part, segment.tokens, transcript.conditions, f"segment {index + 1}")
+    return DecodedSegment(part, segment.tokens, transcript.conditions, f"segment {index + 1}", segment.start)
 
 
 def _segment(segment: Segment) -> dict:
@@ -131,6 +142,8 @@ def _segment(segment: Segment) -> dict:
         "start": segment.start,
         "end": segment.end,
         "text": segment.text,
+        "ctc_support": segment.ctc_support,
+        "may_be_invented": segment.may_be_invented,
         "words": [asdict(word) for word in segment.words],
         "alternatives": [asdict(alternative) for alternative in segment.alternatives],
     }

@@ -95,9 +95,10 @@ def card(model_dir: Path, config: Mapping, model: nn.Module, facts: Facts, file:
         DataError: A file with results is missing or damaged.
     """
     task = config.get("task", "asr")
-    scores = dict(_scores(model_dir))
+    scores = dict(run_scores(model_dir))
     use = _USE.get(task, _SPEECH).format(file=f"{PREFIX}{facts.repository}" if facts.repository else file)
-    sections = {"Use": use, "Model": _table(_model(config, model)), "Data": facts.data and f"{facts.data}\n"}
+    rows = model_rows(config, sum(parameter.numel() for parameter in model.parameters()))
+    sections = {"Use": use, "Model": _table(rows), "Data": facts.data and f"{facts.data}\n"}
     sections |= {
         "Results": _results(scores),
         "Commands": _commands(model_dir, scores),
@@ -130,9 +131,9 @@ def _languages(config: Mapping) -> list[str]:
     return list(dict.fromkeys([*names.get("lang", ()), *names.get("tgtlang", ())]))
 
 
-def _model(config: Mapping, model: nn.Module) -> dict[str, str]:
-    """Rows of the table about the model."""
-    rows = {"parameters": f"{sum(parameter.numel() for parameter in model.parameters()) / 1e6:.2f} M"}
+def model_rows(config: Mapping, parameters: int) -> dict[str, str]:
+    """What a configuration and the number of parameters tell about a model, by name."""
+    rows = {"parameters": f"{parameters / 1e6:.2f} M"}
     if encoders := list(pretrained_encoders(config)):
         rows["pretrained encoder"] = "; ".join(_pretrained(*each) for each in encoders)
     for net in ("encoder", "decoder", "lm", "classifier"):
@@ -179,8 +180,8 @@ def _attentions(config: Mapping) -> Iterator[tuple[str, str, Mapping]]:
             yield f"{net} {kind}".replace("_", "-"), core, options | {k: v for k, v in names.items() if v is not None}
 
 
-def _scores(model_dir: Path) -> Iterator[tuple[str, dict[str, dict]]]:
-    """Folder and metrics of each set that was scored."""
+def run_scores(model_dir: Path) -> Iterator[tuple[str, dict[str, dict]]]:
+    """Folder and metrics, see `read_metrics`, of each set of a run that was scored."""
     for path in sorted(model_dir.glob("decode*/*/score.json")):
         yield path.parent.relative_to(model_dir).as_posix(), read_metrics(path)
 

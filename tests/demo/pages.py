@@ -10,6 +10,23 @@ from espnet_diverse.demo.routes import page
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
 DONE = "#go:not([disabled])"
+CONTRAST = """
+selector => {
+  const light = colour => {
+    const parts = colour.match(/[0-9.]+/g).slice(0, 3).map(value => value / 255);
+    const linear = parts.map(value => value <= 0.03928 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2];
+  };
+  const ground = element => {
+    const colour = getComputedStyle(element).backgroundColor;
+    return colour === "rgba(0, 0, 0, 0)" ? ground(element.parentElement) : colour;
+  };
+  return [...document.querySelectorAll(selector)].filter(element => element.checkVisibility()).map(element => {
+    const pair = [light(getComputedStyle(element).color), light(ground(element))].sort((a, b) => b - a);
+    return (pair[0] + 0.05) / (pair[1] + 0.05);
+  });
+}
+"""  # of text and ground of the elements of a selector
 
 
 class Listening:

@@ -15,6 +15,20 @@ def test_what_the_page_is_told(speech, translation, tiny_run):
     assert translation.about()["task"] == "mt" and translation.about()["description"] == "Text translation."
 
 
+def test_the_page_is_told_what_the_model_card_says(speech, translation):
+    facts, count = dict(speech.about()["facts"]), speech.search.parameters
+    assert count > sum(parameter.numel() for parameter in speech.search.encoding.model.encoder.parameters()) > 0
+    assert facts["parameters"] == f"{count / 1e6:.2f} M" and facts["sampling rate"] == "16000 Hz"
+    assert facts["encoder attention"].startswith("sdma") and facts["decoder cross-attention"].startswith("sdma")
+    assert "sampling rate" not in dict(translation.about()["facts"])
+    assert not [name for name in facts if name.startswith("scores")]
+
+
+def test_the_page_is_told_the_scores_of_the_run(speech, scored_run, monkeypatch):
+    monkeypatch.setattr(speech.results, "model_dir", scored_run)
+    assert ["scores of decode/test", "WER 26.0, CER 9.0"] in [list(fact) for fact in speech.about()["facts"]]
+
+
 def test_the_options_of_a_request_are_not_kept(speech, tiny_run):
     audio, sizes = (tiny_run.test_dir / "test-00.wav").read_bytes(), ("1", "4") * 4
     with ThreadPoolExecutor(2) as pool:

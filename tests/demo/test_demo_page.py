@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import soundfile
-from demo.pages import CHROMIUM, DONE, launched, opening, serving
+from demo.pages import CHROMIUM, CONTRAST, DONE, launched, opening, serving
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine")
 pytest.importorskip("playwright.sync_api", reason="playwright, the extra `browser`, is not installed")
@@ -55,16 +55,14 @@ def test_an_upload_gives_text_words_and_heads(opened, of_speech, tiny_run):
     assert words.locator("tbody tr").count() == len(expected["segments"][0]["words"]) > 0
 
     page.click("#show")
-    page.wait_for_selector("#pictures img >> nth=1")
-    alternatives = "[...document.querySelectorAll('#pictures img')].map(image => image.alt)"
-    first = "semantic mask M and attention of heads 1 to 2, decoder cross-attention, layer 1"
-    assert page.evaluate(alternatives)[0] == first
+    page.wait_for_selector("#maps canvas >> nth=1")
+    names = "[...document.querySelectorAll('#maps canvas')].map(canvas => canvas.getAttribute('aria-label'))"
+    assert page.evaluate(names)[0] == "attention of head 1, decoder cross-attention, layer 1"
     page.select_option("[name=attention]", "encoder")
-    page.wait_for_selector("#pictures img[alt*='encoder self-attention']")
+    page.wait_for_selector("#maps canvas[aria-label*='encoder self-attention']")
     page.select_option("[name=head]", "2")
-    page.wait_for_selector("#pictures img[alt*='of head 2, encoder self-attention']")
-    assert len(page.evaluate(alternatives)) == 2
-    assert page.evaluate("[...document.images].every(image => image.complete && image.naturalWidth > 300)")
+    page.wait_for_selector("#maps canvas[aria-label='attention of head 2, encoder self-attention, layer 1']")
+    assert not [name for name in page.evaluate(names) if "head 2" not in name]
     assert heard.said == []
     asked = [request.url for request in heard.asked if not request.url.startswith(("data:", "blob:"))]
     assert all(url.startswith(of_speech.url) for url in asked)
@@ -134,27 +132,8 @@ def test_text_is_translated(opened, of_text):
     assert [title.inner_text() for title in page.locator("#details h3").all()] == ["Line 1: abc", "Line 2: dcba"]
     page.select_option("[name=segment]", "1")
     page.click("#show")
-    page.wait_for_selector("#pictures img")
+    page.wait_for_selector("#maps canvas")
     assert heard.said == []
-
-
-CONTRAST = """
-selector => {
-  const light = colour => {
-    const parts = colour.match(/[0-9.]+/g).slice(0, 3).map(value => value / 255);
-    const linear = parts.map(value => value <= 0.03928 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4);
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2];
-  };
-  const ground = element => {
-    const colour = getComputedStyle(element).backgroundColor;
-    return colour === "rgba(0, 0, 0, 0)" ? ground(element.parentElement) : colour;
-  };
-  return [...document.querySelectorAll(selector)].filter(element => element.checkVisibility()).map(element => {
-    const pair = [light(getComputedStyle(element).color), light(ground(element))].sort((a, b) => b - a);
-    return (pair[0] + 0.05) / (pair[1] + 0.05);
-  });
-}
-"""
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -163,8 +142,11 @@ def test_it_is_readable_in_light_and_dark_and_fits_a_narrow_screen(opened, of_sp
     assert (page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches")) == (scheme == "dark")
     recognise(page, tiny_run.test_dir / "test-00.wav")
     page.click("#show")
-    page.wait_for_selector("#pictures img")
-    ratios = page.evaluate(CONTRAST, "h1, h2, p, label, legend, button, input, select, td, th, figcaption, summary")
+    page.wait_for_selector("#maps canvas")
+    ratios = page.evaluate(
+        CONTRAST,
+        "h1, h2, p, dt, dd, label, legend, button, input, select, td, th, figcaption, summary, ins, del, .word",
+    )
     assert len(ratios) > 20 and min(ratios) > 4.5
     assert page.evaluate("document.documentElement.scrollWidth") <= 400
     (tmp_path / "letter.wav").write_text("x" * 999)
@@ -182,10 +164,10 @@ def test_everything_has_a_name_and_can_be_reached_by_keyboard(opened, of_speech,
     page.wait_for_selector("#result:not([hidden])")
     page.focus("#show")
     page.keyboard.press("Enter")
-    page.wait_for_selector("#pictures img")
+    page.wait_for_selector("#maps canvas")
     controls = "[...document.querySelectorAll('input, select, textarea')]"
     assert page.evaluate(f"{controls}.filter(one => !one.labels.length).length") == 0
     assert page.evaluate("[...document.querySelectorAll('button')].filter(one => !one.innerText.trim()).length") == 0
-    assert page.evaluate("[...document.images].filter(image => !image.alt).length") == 0
+    assert page.evaluate("[...document.querySelectorAll('canvas')].filter(one => !one.ariaLabel).length") == 0
     assert all(page.evaluate("[document.documentElement.lang, document.title, document.querySelector('h1').innerText]"))
     assert page.evaluate("[...document.querySelectorAll('[tabindex]')].every(one => one.tabIndex <= 0)")

@@ -1,10 +1,11 @@
-"""Results that the page keeps, and plots of the heads on them."""
+"""Results that the page keeps, and maps of the heads on them."""
 
-import base64
+from dataclasses import replace
 
 import pytest
 import torch
 
+from espnet_diverse.decoding.frame_times import frame_times
 from espnet_diverse.decoding.predictor import load_predictor
 from espnet_diverse.demo import results
 from espnet_diverse.demo.results import Results
@@ -21,17 +22,30 @@ def test_heads_of_speech(speech, recognised):
     shapes = [(each["kind"], each["layers"], each["heads"]) for each in first["attentions"]]
     assert shapes == [("encoder", 1, 2), ("decoder", 1, 2), ("cross", 1, 2)]
     assert [each["name"] for each in first["attentions"]][0] == "encoder self-attention"
-    assert len(first["pictures"]) == 2
-    for picture in first["pictures"]:
-        assert base64.b64decode(picture["png"]).startswith(b"\x89PNG") and picture["caption"] and picture["alternative"]
+    titles = ["attention", "semantic mask M", "clusters of tokens", "clusters of frames", "clusters of queries"]
+    assert [plot["title"] for plot in first["plots"]] == titles
+    assert all([one["head"] for one in plot["maps"]] == [1, 2] for plot in first["plots"])
     second = speech.heads(b"", {**chosen, "attention": "encoder", "layer": "1", "head": "2"})
     assert (second["attention"], second["layer"], second["head"]) == ("encoder", 1, 2)
-    assert "head 2, encoder self-attention" in second["pictures"][0]["alternative"]
-    assert second["pictures"][0]["png"] != first["pictures"][0]["png"]
+    (one,) = second["plots"][0]["maps"]
+    assert one["head"] == 2 and one["values"] != first["plots"][0]["maps"][1]["values"]
+
+
+def test_frames_are_in_seconds_of_the_recording(speech, recognised, monkeypatch):
+    axis = speech.heads(b"", {"result": recognised["id"]})["plots"][0]["columns"]
+    times = frame_times(speech.search.encoding.model, 16_000)
+    assert (axis["name"], axis["start"], axis["step"]) == ("second", times.boundary(0), times.step)
+    assert 0 <= axis["start"] < axis["start"] + axis["count"] * axis["step"] < 0.75 + axis["step"]
+    (segment,) = speech.results._kept[recognised["id"]]
+    later = speech.results.keep([replace(segment, start=12.0)])
+    assert speech.heads(b"", {"result": later})["plots"][0]["columns"]["start"] == 12.0 + times.boundary(0)
+    monkeypatch.delattr(speech.search.encoding.model.frontend, "hop_length")
+    axis = speech.heads(b"", {"result": recognised["id"]})["plots"][0]["columns"]
+    assert (axis["name"], axis["start"], axis["step"]) == ("encoder frame", 1.0, 1.0)
 
 
 @pytest.mark.parametrize("kind", ["speech", "translation"])
-def test_heads_are_plotted_with_the_model_of_the_search(kind, tiny_run, recording, request, monkeypatch):
+def test_heads_are_mapped_with_the_model_of_the_search(kind, tiny_run, recording, request, monkeypatch):
     service = request.getfixturevalue(kind)
     body = recording.read_bytes() if kind == "speech" else b"abcd"
     (segment,) = service.results._kept[service.run(body, {"name": "x.wav"})["id"]]
@@ -51,7 +65,7 @@ def test_heads_are_plotted_with_the_model_of_the_search(kind, tiny_run, recordin
             assert seen.posteriors.keys() == copy[each].posteriors.keys()
 
 
-def test_a_model_that_listens_meanwhile_is_not_plotted(streaming_run):
+def test_a_model_that_listens_meanwhile_is_not_used(streaming_run):
     service = load_service(streaming_run, None, Limits(), SegmentationOptions(vad="none"))
     assert service.live is not None and service.results.needs_copy
     assert service.results._model is not service.search.encoding.model
@@ -60,7 +74,8 @@ def test_a_model_that_listens_meanwhile_is_not_plotted(streaming_run):
 def test_heads_of_text(translation):
     found = translation.run(b"abc\ndcba", {})
     shown = translation.heads(b"", {"result": found["id"], "segment": "1", "attention": "encoder"})
-    assert len(shown["pictures"]) == 2 and shown["attention"] == "encoder"
+    assert shown["attention"] == "encoder" and len(shown["plots"]) > 1
+    assert shown["plots"][0]["columns"]["labels"] == ["<sos>", *"dcba"]
 
 
 def test_heads_that_are_not_there(speech, recognised):
@@ -88,4 +103,4 @@ def test_the_last_results_are_kept(translation):
     assert len(set(names)) == 5
     with pytest.raises(DataError, match="only the last 4 results are kept"):
         translation.heads(b"", {"result": names[0]})
-    assert translation.heads(b"", {"result": names[1]})["pictures"]
+    assert translation.heads(b"", {"result": names[1]})["plots"]

@@ -4,10 +4,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import soundfile
+from demo.stand_in import TRANSCRIPT
 from references.tones import tones
 
 from espnet_diverse.decoding.options import Options
-from espnet_diverse.demo.task_services import load_service
+from espnet_diverse.demo.task_services import answer_of, load_service
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.inference import Recognizer, Translator
 from espnet_diverse.serve.limits import Limits
@@ -31,6 +32,22 @@ def test_recognition_is_that_of_the_recognizer(recognised, tiny_run, recording):
     assert all(0 <= word["start"] <= word["end"] <= 0.75 and 0 <= word["confidence"] <= 1 for word in segment["words"])
 
 
+def test_files_of_a_result_are_those_of_transcribe(recognised, tiny_run, recording, translation):
+    options = Options(beam_size=4, nbest=3, minlenratio=-3, maxlenratio=-6)
+    recognizer = Recognizer(tiny_run.model_dir, options=options, segmentation=SegmentationOptions(vad="none"))
+    expected = recognizer.transcribe(recording, word_timestamps=True)
+    files = recognised["files"]
+    assert list(files) == ["srt", "vtt", "txt", "json"] and files["json"] == expected.to_json("test-00")
+    assert (files["srt"], files["vtt"]) == (expected.to_srt(), expected.to_vtt()) and files["txt"]
+    found = translation.run(b"abc\ndcba", {})
+    assert found["files"] == {"txt": found["text"] + "\n"}
+
+
+def test_texts_that_may_be_invented_are_told():
+    told = answer_of(TRANSCRIPT, "a.wav")["segments"]
+    assert [(one["ctc_support"], one["may_be_invented"]) for one in told] == [(1.0, False), (0.1, True)]
+
+
 def test_translation_is_that_of_the_translator(translation, tiny_translation):
     found = translation.run("abc\n\n \u200b\ndc\xadba  \n".encode(), BEAM)  # characters that nobody sees are left out
     options = Options(beam_size=4, nbest=3, minlenratio=-3, maxlenratio=-6)
@@ -51,7 +68,7 @@ def test_recordings_are_brought_to_the_rate_of_the_model(telephone_run, tmp_path
     assert found["text"] == service.recognizer(tmp_path / "x.wav", options=replace(service.options, beam_size=2)).text
     (kept,) = service.results._kept[found["id"]]
     assert len(kept.source) == 1.5 * 8000
-    assert service.heads(b"", {"result": found["id"]})["pictures"]
+    assert service.heads(b"", {"result": found["id"]})["plots"]
 
 
 def test_silence_has_no_text_and_no_heads(speech, tmp_path, monkeypatch):

@@ -99,7 +99,6 @@ def draw(
     path: Path,
     tokens: Sequence[str] | None = None,
     key_tokens: Sequence[str] | None = None,
-    heads: Sequence[int] | None = None,
 ) -> None:
     """Write a PNG with a row for each head and a column for each kind of map; a column has one colour scale.
 
@@ -110,21 +109,18 @@ def draw(
         tokens: Labels of the queries if these are tokens: the tokens that they predict, or, from <sos> on, that they
             read. With None the queries are encoder frames.
         key_tokens: Labels of the keys if these are tokens. With None the keys are encoder frames.
-        heads: Indices of the heads to draw, from 0; all by default.
     """
     kinds = maps.kinds()
-    pool, queries, keys = maps.attention.shape
-    heads = list(range(pool) if heads is None else heads)
-    highest = 14.0 if tokens is not None and len(heads) == 1 else 4.0  # so that every label of a long text is readable
-    height = min(highest, max(2.0, 0.16 * queries))
-    figure = Figure(figsize=(1 + 5 * len(kinds), 1 + len(heads) * height), layout="constrained")
+    heads, queries, keys = maps.attention.shape
+    height = min(4.0, max(2.0, 0.16 * queries))
+    figure = Figure(figsize=(1 + 5 * len(kinds), 1 + heads * height), layout="constrained")
     figure.suptitle(f"{utterance}: {maps.layer}")
-    grid = figure.subplots(len(heads), len(kinds), squeeze=False, sharex=True, sharey=True)
+    grid = figure.subplots(heads, len(kinds), squeeze=False, sharex=True, sharey=True)
     labels, font = drawable(tokens) if tokens is not None else (None, None)
     key_labels, key_font = drawable(key_tokens) if key_tokens is not None else (None, None)
     for column, (kind, values) in enumerate(kinds.items()):
-        most = values[heads].max()
-        for head, axes in zip(heads, grid[:, column], strict=True):
+        most = values.max()
+        for head, axes in enumerate(grid[:, column]):
             image = axes.imshow(values[head], aspect="auto", vmin=0.0, vmax=most, interpolation="nearest")
             axes.set_title(f"head {head + 1}: {kind}", fontsize="medium")
             if column == 0:

@@ -72,11 +72,7 @@ def _label_perplexities(axes: Axes, use: ClusterUse) -> None:
 
 
 def draw_posteriors(
-    title: str,
-    posteriors: Mapping[str, NDArray],
-    tokens: Mapping[str, Sequence[str]],
-    path: Path,
-    heads: Sequence[int] | None = None,
+    title: str, posteriors: Mapping[str, NDArray], tokens: Mapping[str, Sequence[str]], path: Path
 ) -> None:
     """Plot cluster probabilities of one layer on one utterance, as in Figs 6 (a) and 7 (a) of the SDMA paper.
 
@@ -85,16 +81,15 @@ def draw_posteriors(
         posteriors: Cluster probabilities (H, T, C) by what is clustered. Each has a column, and each head a row.
         tokens: Labels of the T positions by what is clustered, if these are tokens; others are encoder frames.
         path: The file to write.
-        heads: Indices of the heads to draw, from 0; all by default.
     """
-    heads = range(len(next(iter(posteriors.values())))) if heads is None else heads
+    heads = len(next(iter(posteriors.values())))
     clusters = max(values.shape[-1] for values in posteriors.values())
-    size = (1.5 + 5.5 * len(posteriors), 1.8 + len(heads) * max(1.2, 0.35 + 0.16 * clusters))
+    size = (1.5 + 5.5 * len(posteriors), 1.8 + heads * max(1.2, 0.35 + 0.16 * clusters))
     figure = Figure(figsize=size, layout="constrained")
     figure.suptitle(f"{title}: cluster probabilities")
-    grid = figure.subplots(len(heads), len(posteriors), squeeze=False, sharex="col")
+    grid = figure.subplots(heads, len(posteriors), squeeze=False, sharex="col")
     for column, (clustered, values) in zip(grid.T, posteriors.items(), strict=True):
-        for head, axes in zip(heads, column, strict=True):
+        for head, axes in enumerate(column):
             image = axes.imshow(values[head].T, aspect="auto", vmin=0.0, vmax=1.0, interpolation="nearest")
             axes.set_title(f"head {head + 1}: {clustered}", fontsize="medium")
             axes.set_yticks(range(values.shape[-1]), range(1, values.shape[-1] + 1), fontsize=_SMALL)

@@ -5,7 +5,8 @@ import {resampled, to16Bits} from "/recording.js";
 const PART_SECONDS = 0.25;  // length of a part that is sent, at least
 const MARGIN_SECONDS = 0.5;  // resampling makes the file a little longer, which must stay within the limit
 
-/** Record from the microphone and send it while it is recorded.
+/** Record a stream of the microphone and send it while it is recorded.
+ * @param stream The stream, which is ended with the recording.
  * @param seconds Maximum duration.
  * @param rate Sampling rate of the recorded file in Hz.
  * @param choices Values of the page's controls by name.
@@ -15,8 +16,7 @@ const MARGIN_SECONDS = 0.5;  // resampling makes the file a little longer, which
  * @returns {Promise<{stop: function(), file: Promise<File>}>} A function that stops; and the recorded file, which is
  *   there when the last text was shown.
  */
-export async function listen(seconds, rate, choices, tick, show, fail) {
-  const stream = await navigator.mediaDevices.getUserMedia({audio: true});
+export async function listen(stream, seconds, rate, choices, tick, show, fail) {
   const context = new AudioContext();
   await context.audioWorklet.addModule("/microphone.js");
   const options = {numberOfOutputs: 0, channelCount: 1, channelCountMode: "explicit"};

@@ -52,14 +52,14 @@ function withHeader(samples, rate) {
   return new Blob([bytes.buffer, samples], {type: "audio/wav"});
 }
 
-/** Record from the microphone.
+/** Record a stream of the microphone.
+ * @param stream The stream, which is ended with the recording.
  * @param seconds Maximum duration.
  * @param rate Sampling rate of the recorded file in Hz.
  * @param tick Called every second with the seconds so far.
- * @returns {Promise<{stop: function(), file: Promise<File>}>} A function that stops, and the recorded file.
+ * @returns {{stop: function(), file: Promise<File>}} A function that stops, and the recorded file.
  */
-export async function record(seconds, rate, tick) {
-  const stream = await navigator.mediaDevices.getUserMedia({audio: true});
+export function record(stream, seconds, rate, tick) {
   const recorder = new MediaRecorder(stream);
   const pieces = [];
   const began = Date.now();

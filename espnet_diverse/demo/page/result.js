@@ -1,30 +1,31 @@
-// Results as elements of the page. Text is always set as text, never as markup.
+// Results as elements of the page: alternatives, words, a summary, and files to download.
 
-/** Make an element with attributes and children; strings become text nodes. */
-export function element(tag, attributes = {}, ...children) {
-  const made = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-  made.append(...children);
-  return made;
-}
+import {element, percent, seconds} from "/client.js";
+import {differences} from "/differences.js";
+import {inventedMark} from "/text.js";
 
 const FEW = 12;  // maximum number of words that are shown unfolded
-const seconds = (value) => `${value.toFixed(2)} s`;
-const percent = (value) => `${Math.round(100 * value)} %`;
+const TAGS = {same: "span", added: "ins", missing: "del"};
 
 function table(caption, header, rows) {
   const head = element("tr", {}, ...header.map(([name, kind]) => element("th", {scope: "col", class: kind}, name)));
   const body = rows.map((cells) => {
-    const row = cells.map((cell, index) => element("td", {class: header[index][1], dir: "auto"}, cell));
+    const row = cells.map((cell, index) => element("td", {class: header[index][1], dir: "auto"}, ...[cell].flat()));
     return element("tr", {}, ...row);
   });
   return element("table", {}, element("caption", {}, caption), element("thead", {}, head), element("tbody", {}, ...body));
 }
 
 function alternatives(segment) {
-  const rows = segment.alternatives.map(({text, score}, index) => [`${index + 1}`, text || "(empty)", score.toFixed(2)]);
+  const best = segment.alternatives[0].text;
+  const compared = (text) => differences(best, text).map((part) => element(TAGS[part.kind], {}, part.text));
+  const rows = segment.alternatives.map(({text, score}, index) =>
+    [`${index + 1}`, text ? compared(text) : "(empty)", score.toFixed(2)]);
   const header = [["", "number"], ["Text", ""], ["Log score", "number"]];
-  return table(`${rows.length}-best list`, header, rows);
+  const marks = [" Compared with the first: ", element("ins", {}, "added"), ", ", element("del", {}, "missing"), "."];
+  const made = table(`${rows.length}-best list.`, header, rows);
+  if (rows.length > 1) made.caption.append(...marks);
+  return made;
 }
 
 function words(segment, play) {
@@ -50,8 +51,9 @@ export function segmentName(segment, index) {
 
 /** Texts, scores and words of every segment. */
 export function details(result, play) {
+  const title = (segment, index) => element("h3", {dir: "auto"}, ...inventedMark(segment), segmentName(segment, index));
   return result.segments.flatMap((segment, index) => [
-    ...(result.segments.length > 1 ? [element("h3", {dir: "auto"}, segmentName(segment, index))] : []),
+    ...(result.segments.length > 1 ? [title(segment, index)] : []),
     ...(segment.alternatives.length ? [alternatives(segment)] : []),
     ...(segment.words.length ? [words(segment, play)] : []),
   ]);
@@ -68,11 +70,15 @@ export function facts(result) {
   ].join(" ");
 }
 
-/** Pictures with their captions. */
-export function figures(pictures) {
-  return pictures.map(({png, caption, alternative}) => {
-    const image = element("img", {src: `data:image/png;base64,${png}`, alt: alternative});
-    const scrolling = element("div", {class: "picture", tabindex: "0", role: "group", "aria-label": alternative}, image);
-    return element("figure", {}, scrolling, element("figcaption", {}, caption));
+/** A button for each file of the result, which downloads it under the name of the recording. */
+export function downloads(files, name) {
+  return Object.entries(files).map(([format, content]) => {
+    const button = element("button", {type: "button", "aria-label": `Download ${format}`}, format);
+    button.addEventListener("click", () => {
+      const address = URL.createObjectURL(new Blob([content], {type: "text/plain;charset=utf-8"}));
+      element("a", {href: address, download: `${name}.${format}`}).click();
+      setTimeout(() => URL.revokeObjectURL(address), 1000);  // when the browser has read it
+    });
+    return button;
   });
 }

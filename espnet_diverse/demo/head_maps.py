@@ -1,0 +1,132 @@
+"""Maps of the attention heads of a layer on one decoded segment, as numbers for the page to draw.
+
+They are attention weights, the other matrices that the core reports, and cluster probabilities.
+"""
+
+import base64
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from math import ceil
+
+import numpy as np
+from numpy.typing import NDArray
+
+from espnet_diverse.analysis.collect import KINDS, Observation
+from espnet_diverse.errors import ConfigError
+
+_MOST_FRAMES = 400  # of an axis; the screen of the page has not many more dots for one
+
+
+@dataclass(frozen=True)
+class Axis:
+    """An axis of a map.
+
+    Attributes:
+        name: What a position is, such as "token predicted" or "second".
+        labels: Label of each position; None where positions are counted.
+        start, step: Without labels, where the first position begins, and its length.
+    """
+
+    name: str
+    labels: Sequence[str] | None = None
+    start: float = 1.0
+    step: float = 1.0
+
+
+@dataclass(frozen=True)
+class Sides:
+    """What the positions of a segment are.
+
+    Attributes:
+        written: Tokens of the output text.
+        read: Tokens of the source text; None where the source is audio.
+        frames: Axis of the encoder frames where the source is audio.
+    """
+
+    written: Sequence[str]
+    read: Sequence[str] | None = None
+    frames: Axis = field(default_factory=lambda: Axis("encoder frame"))
+
+    def queries(self, kind: str) -> Axis:
+        """The queries of a kind of attention."""
+        return self._source() if kind == "encoder" else Axis("token predicted", [*self.written, "<eos>"])
+
+    def keys(self, kind: str) -> Axis:
+        """The keys of a kind of attention."""
+        return Axis("token read", ["<sos>", *self.written]) if kind == "decoder" else self._source()
+
+    def clustered(self, kind: str, name: str) -> Axis:
+        """What is clustered, by its name in `Observation.posteriors`."""
+        return self._source() if name in ("frames", "source tokens") else self.queries(kind)
+
+    def _source(self) -> Axis:
+        return self.frames if self.read is None else Axis("token read", ["<sos>", *self.read])
+
+
+def head_maps(seen: dict[str, Observation], kind: str, layer: int, head: int | None, sides: Sides) -> list[dict]:
+    """Map attention weights, what else the cores report, and cluster probabilities where there are any.
+
+    Args:
+        seen: Observations of the attentions, by the keys of `KINDS`.
+        kind: Kind of attention, a key of `seen`.
+        layer: Number of the layer, from 1.
+        head: Number of the head, from 1; None maps all heads of the layer.
+        sides: What the positions are.
+
+    Returns:
+        For each kind of map its `title`; its `caption`; its `rows` and `columns` as fields of `Axis`; the greatest
+        value, `most`; and `maps`, each the number of a `head` and its `values`, rows of bytes in base64 of which 255
+        is `most`. Of neighbouring frames of long recordings the greatest value is given.
+
+    Raises:
+        ConfigError: There is no such attention, layer or head.
+    """
+    if kind not in seen:
+        raise ConfigError(f"attention {kind!r} is unknown; known: {' '.join(seen)}")
+    one = seen[kind]
+    layers, heads = one.weights.shape[:2]
+    for name, value, most in (("layer", layer, layers), ("head", 1 if head is None else head, heads)):
+        if not 1 <= value <= most:
+            raise ConfigError(f"{name} {value} does not exist; the {KINDS[kind]} has {name}s 1 to {most}")
+    chosen = range(heads) if head is None else [head - 1]
+    queries, keys = sides.queries(kind), sides.keys(kind)
+    weights = one.weights[layer - 1].numpy()
+    plots = [_plot("attention", "The weights of a row sum to 1.", weights, queries, keys, chosen)]
+    for other in one.maps.values():
+        plots.append(_plot(other.title, other.meaning, other.values[layer - 1].numpy(), queries, keys, chosen))
+    for name, posteriors in one.posteriors.items():
+        values = posteriors[layer - 1].numpy().swapaxes(1, 2)
+        caption = "The probabilities of a column sum to 1."
+        columns = sides.clustered(kind, name)
+        plots.append(_plot(f"clusters of {name}", caption, values, Axis("cluster"), columns, chosen, 1.0))
+    return plots
+
+
+def _plot(
+    title: str, caption: str, values: NDArray, rows: Axis, columns: Axis, heads: Sequence[int], most: float = 0.0
+) -> dict:
+    """One kind of map, `values` (H, rows, columns), of some heads; one colour scale up to `most`, or the greatest."""
+    values, rows = _pooled(values[list(heads)], 1, rows)
+    values, columns = _pooled(values, 2, columns)
+    most = most or float(values.max())
+    levels = np.rint(values.clip(0) * (255 / (most or 1.0))).astype(np.uint8)
+    return {
+        "title": title,
+        "caption": caption,
+        "rows": {**asdict(rows), "count": values.shape[1]},
+        "columns": {**asdict(columns), "count": values.shape[2]},
+        "most": most,
+        "maps": [
+            {"head": head + 1, "values": base64.b64encode(level.tobytes()).decode()}
+            for head, level in zip(heads, levels, strict=True)
+        ],
+    }
+
+
+def _pooled(values: NDArray, dimension: int, axis: Axis) -> tuple[NDArray, Axis]:
+    """The greatest of neighbours, where a dimension has no labels and more than `_MOST_FRAMES` positions."""
+    count = values.shape[dimension]
+    size = ceil(count / _MOST_FRAMES)
+    if axis.labels is not None or size == 1:
+        return values, axis
+    return np.maximum.reduceat(values, range(0, count, size), dimension), replace(axis, step=axis.step * size)

@@ -1,0 +1,56 @@
+// The text of a result: words by their confidence, lit while the recording plays, and texts that may be invented.
+
+import {at, element, percent, seconds} from "/client.js";
+
+const LEVELS = [["sure", 0.8], ["unsure", 0.5], ["doubtful", 0]];  // from which confidence on
+let shown = [];  // elements of the words, with their times
+
+/** Whether CTC hears too little of a text, as a sign with its reason; nothing where it does. */
+export function inventedMark(segment) {
+  if (!segment.may_be_invented) return [];
+  const title = `CTC supports ${percent(segment.ctc_support)} of the text: it may be invented for noise or music`;
+  return [element("mark", {class: "invented", title}, "? may be invented"), " "];
+}
+
+/** Write the text of a result; `play` is called with the time of a word that is clicked. */
+export function write(result, play) {
+  shown = [];
+  const written = at("written");
+  written.classList.toggle("nothing", !result.text);
+  written.replaceChildren(...(result.text ? segmentsOf(result, play) : ["No speech was found."]));
+  at("legend").hidden = !shown.length;
+}
+
+function segmentsOf(result, play) {
+  return pieces(result.text, result.segments, (segment) => {
+    const words = pieces(segment.text, segment.words, (word) => wordOf(word, play));
+    return element("span", {}, ...inventedMark(segment), ...words);
+  });
+}
+
+/** A text with those of its parts that are found in it, in their order, as elements. */
+function pieces(text, parts, make) {
+  const nodes = [];
+  let position = 0;
+  for (const part of parts) {
+    const found = part.text ? text.indexOf(part.text, position) : -1;
+    if (found < 0) continue;
+    nodes.push(text.slice(position, found), make(part));
+    position = found + part.text.length;
+  }
+  return [...nodes, text.slice(position)];
+}
+
+function wordOf(word, play) {
+  const [level] = LEVELS.find(([, least]) => word.confidence >= least);
+  const title = `confidence ${percent(word.confidence)}, ${seconds(word.start)} to ${seconds(word.end)}`;
+  const made = element("span", {class: `word ${level}`, title}, word.text);
+  made.addEventListener("click", () => play(word.start));
+  shown.push([made, word.start, word.end]);
+  return made;
+}
+
+/** Light the word that is heard at a time. */
+export function light(time, playing) {
+  for (const [word, start, end] of shown) word.classList.toggle("lit", playing && start <= time && time < end);
+}
