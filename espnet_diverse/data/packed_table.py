@@ -15,6 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from espnet_diverse.data.files.room import named_if_full
 from espnet_diverse.data.table_views import Joined, TableView
 from espnet_diverse.errors import DataError
 
@@ -287,7 +288,7 @@ def spool(path: Path, rows: Iterable[tuple[str, str]]) -> tuple[Mapping[str, str
     """
     found, start = Spool(path), 0
     try:
-        with path.open("wb") as file:
+        with named_if_full(path), path.open("wb") as file:
             for key, value in rows:
                 row = f"{key} {value}"
                 size = file.write(row.encode("utf-8"))

@@ -23,7 +23,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from espnet_diverse.data.files.atomic_files import NO_ROOM, scratch_directory, staged_file
+from espnet_diverse.data.files.atomic_files import scratch_directory, staged_file
+from espnet_diverse.data.files.room import NO_ROOM
 from espnet_diverse.errors import ModelError, abridged
 from espnet_diverse.runs.file_digest import SAFETENSORS, add_digest, check_digest, safetensors_with_digest
 from espnet_diverse.runs.stored import checkpoint_schema

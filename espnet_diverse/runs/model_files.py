@@ -60,7 +60,7 @@ def find_weights(model_dir: Path, model_file: str | Path | None = None, config: 
     for path in candidates:
         if path.is_file():
             return path
-    files = (path.name for suffix in ("pth", "safetensors", "ckpt") for path in model_dir.glob(f"*.{suffix}"))
+    files = (path.name for suffix in ("pth", "safetensors", "ckpt") for path in model_dir.glob(f"[!.]*.{suffix}"))
     present = " ".join(sorted(files)) or "none"
     raise ModelError(f"{model_dir / name}: no such model file; model files there: {present}")
 

@@ -166,6 +166,24 @@ def test_commands(command, tiny_run, home, capfd):
     assert kills > 5 and refusals > 1
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("temporary")
+@pytest.mark.parametrize("command", [*COUNTED, "tokens", "export", "align", "validate", "combine"])
+def test_without_room_the_error_names_the_file(command, tiny_run, home):
+    read, write = os.pipe()  # a file would have no room either
+
+    def give():
+        with os.fdopen(write, "w") as sys.stderr:
+            given(tiny_run, home, command)()
+
+    assert with_room(give, 0) == FAILED
+    os.close(write)
+    with os.fdopen(read) as pipe:
+        said = [line for line in pipe if line.startswith(f"espnet-diverse {command}: error: ")]
+    assert len(said) == 1 and str(home) in said[0] and "File too large" in said[0], said
+
+
+@pytest.mark.slow
 @pytest.mark.usefixtures("temporary")
 @pytest.mark.parametrize("command", ["score", "prepare"])
 def test_a_command_that_is_killed_at_random(command, tiny_run, home):

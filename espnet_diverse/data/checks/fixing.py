@@ -15,7 +15,7 @@ from espnet_diverse.data.tables import pack_table
 from espnet_diverse.errors import DataError, abridged
 
 NOT_PLAIN = "is blank, out of order, or has other than plain single spaces"
-"""What is wrong with a line that `misread_line` finds."""
+"""Fault of a line that `misread_line` finds."""
 READ_BY_TRAINING = ("wav.scp", "feats.scp", "text", "src_text", *TABLES)
 """Tables that training reads by ESPnet's reader."""
 

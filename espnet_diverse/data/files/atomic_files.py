@@ -1,6 +1,5 @@
 """Atomic writes: files and directories that appear complete or not at all."""
 
-import errno
 import os
 import re
 import shutil
@@ -10,10 +9,8 @@ from itertools import count
 from pathlib import Path
 
 from espnet_diverse.data.files.locks import NO_LOCKS, claim, file_lock, give_up, is_at
+from espnet_diverse.data.files.room import named_if_full
 from espnet_diverse.errors import DataError
-
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""Errors of a full disk, a quota and a limit of the process."""
 
 _STAGED = r"\..+\.(partial\.[0-9a-f]+|[0-9a-f]{12}\.partial)(\..*)?"  # the latter in versions up to 0.2
 
@@ -39,7 +36,7 @@ def staged_file(target: Path) -> Iterator[Path]:
     Raises:
         OSError: There is no room for it, or it cannot be written; the error has a file name.
     """
-    with _claimed(target) as partial, _naming(target):
+    with _claimed(target) as partial, named_if_full(target):
         yield partial
         partial.replace(target)
 
@@ -51,7 +48,7 @@ def scratch_directory(beside: Path) -> Iterator[Path]:
     Several processes and threads have one each. What a killed process has left is removed by the next one that asks for
     a directory beside that path.
     """
-    with _claimed(beside, is_folder=True) as folder, _naming(beside):
+    with _claimed(beside, is_folder=True) as folder, named_if_full(beside):
         yield folder
 
 
@@ -112,17 +109,6 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-@contextmanager
-def _naming(path: Path) -> Iterator[None]:
-    """Give the error of a full disk, in which the system names no file, the name of what is written."""
-    try:
-        yield
-    except OSError as error:
-        if error.filename is None and error.errno in NO_ROOM:
-            error.filename = str(path)
-        raise
-
-
 def check_no_file(target: Path) -> None:
     """Check that a directory can be written at `target`.
 
@@ -154,7 +140,10 @@ def staged_directory(target: Path) -> Iterator[Path]:
     if parent_is_new:
         target.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with file_lock(target, wait=False), _naming(target):  # both would delete what the other has written so far
+        with (
+            named_if_full(target),
+            file_lock(target, wait=False),
+        ):  # both would delete what the other has written so far
             yield from _staged(target)
     except BaseException:
         if parent_is_new:

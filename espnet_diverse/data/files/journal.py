@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
+from espnet_diverse.data.files.room import named_if_full
 from espnet_diverse.data.packed_table import Spool
 
 
@@ -31,7 +32,7 @@ class Journal:
 
     def __init__(self, path: Path, key: str):
         self.note = ""
-        self._rows = Spool(path)
+        self._path, self._rows = path, Spool(path)
         self._file = path.open("ab", buffering=0)  # what was not written is not tried again when it is closed
         with path.open("rb") as file:
             self._end = self._read(file, key)
@@ -81,8 +82,9 @@ class Journal:
 
     def _append(self, content: bytes) -> None:
         left = memoryview(content)
-        while left:
-            left = left[self._file.write(left) :]
+        with named_if_full(self._path):
+            while left:
+                left = left[self._file.write(left) :]
         self._end += len(content)
 
     def _place(self, lines: Iterable[bytes], start: int, note: str) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from espnet_diverse.data.files.room import named_if_full
 from espnet_diverse.errors import DataError, UserError
 
 NAME = ".lock"
@@ -76,8 +77,9 @@ def in_use(folder: Path, activity: str, error: type[UserError] = DataError) -> C
 def _signed(path: Path, refuse: Callable[[str], UserError] | None) -> Iterator[None]:
     """Hold a lock, signed from the beginning, on a file that is deleted at the end."""
     with lock(path, refuse) as descriptor:
-        sign(descriptor)
         try:
+            with named_if_full(path):
+                sign(descriptor)
             yield
         finally:
             path.unlink(missing_ok=True)

@@ -58,7 +58,7 @@ def is_resumed(output_dir: Path) -> bool:
 
 def weight_files(output_dir: Path) -> list[Path]:
     """Files and links of weights and checkpoints in the directory of a run."""
-    return [path for pattern in ("*.pth", "*.safetensors") for path in output_dir.glob(pattern)]
+    return [path for pattern in ("[!.]*.pth", "[!.]*.safetensors") for path in output_dir.glob(pattern)]
 
 
 def check_settings(config: Config, output_dir: Path, allowed: Collection[str] = ()) -> list[str]:

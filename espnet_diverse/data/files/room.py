@@ -1,0 +1,20 @@
+"""Errors of a full disk, in which the system names no file."""
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""Errors of a full disk, a quota and a limit of the process."""
+
+
+@contextmanager
+def named_if_full(path: Path) -> Iterator[None]:
+    """Give an error of `NO_ROOM` the name of what is written in the block."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno in NO_ROOM:
+            error.filename = str(path)
+        raise
