@@ -67,9 +67,9 @@ class MultiHeadAttention(Uncompiled):
         regularisers: Modules that change the outputs of heads in training, see `attention/modifiers/regularisers.py`.
 
     Attributes:
-        attn: Attention weights (B, H, Tq, Tk) of the last call. They are kept only in a scope with `keep_attention`, or
-            when a forward hook is registered (ESPnet's attention plots read `module.attn` in one), and only if the core
-            supports explicit weights; otherwise None.
+        attn: Attention weights (B, H, Tq, Tk) of the last call, without gradients. They are kept only in a scope with
+            `keep_attention`, or when a forward hook is registered (ESPnet's attention plots read `module.attn` in
+            one), and only if the core supports explicit weights; otherwise None.
         head_mask: Heads that take part, bool (P,), True = takes part, or None (all). The context of the others is 0
             before the output projection, with and without a cache (Michel et al. 2019, "Are sixteen heads really better
             than one?", section 3). It is not part of the state dict.
@@ -179,7 +179,7 @@ class MultiHeadAttention(Uncompiled):
             disagreement.add_loss(heads, context, weights, self._projections())
         for change in self.regularisers:
             context = change(heads, context, self.linear_out.weight)
-        self.attn = weights if kept else None
+        self.attn = weights.detach() if kept and weights is not None else None  # so that the module can be copied
         return self._merge(context, selected)
 
     def cache_kv(self, x: Tensor) -> KVCache:

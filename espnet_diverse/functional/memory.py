@@ -21,7 +21,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from espnet_diverse.functional.masks import masked_mean
-from espnet_diverse.functional.selection import subset_picks
 
 #: Range of the log-variances, exp(-6) = 0.0025 and exp(2) = 7.4.
 LOG_VARIANCES = (-6.0, 2.0)
@@ -44,8 +43,8 @@ def choose_slots(valid: Tensor, slots: int, score: Tensor | None = None, update:
         valid: Which entries are filled, (B, K).
         slots: N, at most K.
         score: Log odds of keeping, with the noise of the Gumbel-softmax if there is any, (B, K); "fifo" uses none.
-        update: "topk": the N filled entries of highest score; "mask": those whose score is above 0, the last N of them
-            if there are more; "fifo": the last N filled entries, as in Transformer-XL.
+        update: "topk": the N filled entries of highest score, of equal ones the last; "mask": those whose score is
+            above 0, the last N of them if there are more; "fifo": the last N filled entries, as in Transformer-XL.
 
     Returns:
         Indices (B, N) of the entries in rising order, and which of them are filled, (B, N).
@@ -60,7 +59,8 @@ def choose_slots(valid: Tensor, slots: int, score: Tensor | None = None, update:
         chosen = valid & (score > 0)
     time = torch.arange(valid.size(1), device=valid.device).to(torch.get_default_dtype()).expand_as(valid)
     rank = (score if score is not None and update == "topk" else time).masked_fill(~chosen, -math.inf)
-    picks = subset_picks(rank, slots)
+    last = rank.flip(-1).sort(dim=-1, descending=True, stable=True).indices[..., :slots]  # `topk` leaves ties open
+    picks = (rank.size(-1) - 1 - last).sort(dim=-1).values
     return picks, chosen.gather(1, picks)
 
 

@@ -39,7 +39,7 @@ def _conf_dir() -> Path:
 
 CONF_DIR = _conf_dir()
 """The shared fragments, a folder for each kind: adapter, attention, cluster, decode, heads, losses, memory, model,
-modifiers, repulsion, sampling, tag, update."""
+modifiers, number_of_heads, repulsion, sampling, tag, update."""
 
 _ESPNET3 = "espnet3.systems.esp2_asr.task.ASRTask"  # `task` in a run of ESPnet3; a copy of ESPnet2's task
 

@@ -1,5 +1,6 @@
 """Parts that all cores share: projections, relative position, and when weights are kept."""
 
+import copy
 import subprocess
 import sys
 from dataclasses import replace
@@ -221,3 +222,10 @@ def test_a_compiled_net_learns_what_it_learns_without_the_compiler(options, comp
 def test_the_compiler_is_not_imported_for_nothing():
     code = "import sys, espnet_diverse.attention; sys.exit('torch._dynamo' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_module_is_copied_after_a_pass_that_keeps_its_weights():
+    module, x = build_attention("softmax", SIZE, HEADS), torch.randn(2, TIME, SIZE, requires_grad=True)
+    with scope(keep_attention=True):
+        module(x, x, x, None)
+    assert torch.equal(copy.deepcopy(module).attn, module.attn) and not module.attn.requires_grad

@@ -39,6 +39,15 @@ def gathered(entries, picks):
     return torch.stack([row[index] for row, index in zip(entries, picks, strict=True)])
 
 
+@pytest.mark.parametrize("kept", [1, 3, 60])
+def test_of_equal_scores_the_last_entries_are_kept(kept):
+    score = torch.zeros(2, 70)
+    score[1, 5] = 1.0
+    picks, filled = choose_slots(torch.ones(2, 70, dtype=torch.bool), kept, score)
+    assert picks[0].tolist() == list(range(70 - kept, 70)) and filled.all()
+    assert picks[1].tolist() == [5, *range(71 - kept, 70)]
+
+
 def test_samples_equal_the_golden_array():
     close(sample(GOLDEN["mu"], GOLDEN["logvar"], GOLDEN["eps"]), GOLDEN["Z"])
 

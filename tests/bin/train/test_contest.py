@@ -18,7 +18,9 @@ from espnet_diverse.contest.programs import Ended
 from espnet_diverse.contest.runs import RecipeRun
 from espnet_diverse.contest.scores import read_results
 from espnet_diverse.errors import ConfigError
+from espnet_diverse.runs.config import merge
 
+CONTEST_PAGE = Path(__file__).parents[3] / "docs" / "contest.md"
 SMALL = {
     **{"max_epoch": 1, "batch_type": "unsorted", "batch_size": 6, "num_workers": 0, "optim": "adam"},
     **{"optim_conf": {"lr": 0.001}, "best_model_criterion": [["valid", "acc", "max"]]},
@@ -92,6 +94,19 @@ def test_a_contest_from_data_to_its_report_and_on_with_another_seed(here, tmp_pa
 def test_a_dry_run_trains_nothing(here, capsys):
     assert contest("--dry_run", "--timing", "0") == 0
     assert capsys.readouterr().out == "6 runs, 0 of them done\n" and here == []
+
+
+def test_the_number_of_heads_of_encoder_and_decoder_is_one_fragment(here, capsys):
+    command = re.search(r"^espnet-diverse (contest number_of_heads.*)$", CONTEST_PAGE.read_text("utf-8"), re.MULTILINE)
+    words = shlex.split(command[1].replace("update/adam_inverse_sqrt_800,mine.yaml", "small.yaml"))
+    assert main([*words, "--dry_run", "--timing", "0"]) == 0
+    assert capsys.readouterr().out == "12 runs, 0 of them done\n" and here == []
+    fragments = [word for word in words if word.startswith("number_of_heads/")]
+    assert len(fragments) == 4
+    for fragment in fragments:
+        merged = merge(["model/small", fragment])
+        heads = {merged[part]["attention_heads"] for part in ("encoder_conf", "decoder_conf")}
+        assert heads == {int(fragment.rsplit("/", 1)[1])}
 
 
 def test_there_is_no_report_of_nothing(here, capsys):
