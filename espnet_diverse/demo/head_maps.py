@@ -35,7 +35,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Sides:
-    """What the positions of a segment are.
+    """Meaning of the positions of a segment.
 
     Attributes:
         written: Tokens of the output text.
@@ -48,15 +48,15 @@ class Sides:
     frames: Axis = field(default_factory=lambda: Axis("encoder frame"))
 
     def queries(self, kind: str) -> Axis:
-        """The queries of a kind of attention."""
+        """Axis of the queries of a kind of attention."""
         return self._source() if kind == "encoder" else Axis("token predicted", [*self.written, "<eos>"])
 
     def keys(self, kind: str) -> Axis:
-        """The keys of a kind of attention."""
+        """Axis of the keys of a kind of attention."""
         return Axis("token read", ["<sos>", *self.written]) if kind == "decoder" else self._source()
 
     def clustered(self, kind: str, name: str) -> Axis:
-        """What is clustered, by its name in `Observation.posteriors`."""
+        """Axis of the clustered positions, by their name in `Observation.posteriors`."""
         return self._source() if name in ("frames", "source tokens") else self.queries(kind)
 
     def _source(self) -> Axis:
@@ -71,7 +71,7 @@ def head_maps(seen: dict[str, Observation], kind: str, layer: int, head: int | N
         kind: Kind of attention, a key of `seen`.
         layer: Number of the layer, from 1.
         head: Number of the head, from 1; None maps all heads of the layer.
-        sides: What the positions are.
+        sides: Meaning of the positions.
 
     Returns:
         For each kind of map its `title`; its `caption`; its `rows` and `columns` as fields of `Axis`; the greatest

@@ -115,7 +115,7 @@ def load_service(
 
 
 def answer_of(transcript: Transcript, name: str) -> dict:
-    """What the page is told of the transcript of a recording called `name`, see `ModelService.run`."""
+    """Answer to the page for the transcript of a recording called `name`, see `ModelService.run`."""
     found = transcript.language_probabilities or {}
     return {
         "text": transcript.text,

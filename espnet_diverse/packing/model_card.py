@@ -132,7 +132,7 @@ def _languages(config: Mapping) -> list[str]:
 
 
 def model_rows(config: Mapping, parameters: int) -> dict[str, str]:
-    """What a configuration and the number of parameters tell about a model, by name."""
+    """Facts about a model by name, from its configuration and the number of its parameters."""
     rows = {"parameters": f"{parameters / 1e6:.2f} M"}
     if encoders := list(pretrained_encoders(config)):
         rows["pretrained encoder"] = "; ".join(_pretrained(*each) for each in encoders)

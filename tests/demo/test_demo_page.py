@@ -100,7 +100,7 @@ def test_a_microphone_is_recorded(opened, of_speech):
     page.click("#record")
     page.wait_for_selector("#player:not([hidden])")
     page.click("#go")
-    page.wait_for_selector(DONE)
+    page.wait_for_selector("#result:not([hidden])")
     assert page.inner_text("#error") == "" and page.is_visible("#result") and heard.said == []
     sent, _ = of_speech.service.sent[-1]
     assert sent[:4] == b"RIFF" and int.from_bytes(sent[24:28], "little") == 16_000 and sent[22] == 1
