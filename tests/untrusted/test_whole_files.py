@@ -15,7 +15,6 @@ OTHER_WAYS = {
     "contest/costs.py": "the log of a trial, which this program has written, with any bytes",
     "corpora/synthetic/__init__.py": "the stamp of a corpus that it has made",
     "data/lines.py": "a pipe, such as a list from standard input",
-    "demo/head_plots.py": "pictures that were drawn just before",
     "demo/routes.py": "files of this package",
     "packing/pack.py": "the n-gram model of one's own run, of any size",
     "runs/checkpoint.py": "weights, which are as large as their model",
