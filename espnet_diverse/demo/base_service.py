@@ -91,7 +91,9 @@ class ModelService(ABC):
             return self.results.heads(choices)
 
     def _facts(self) -> list[tuple[str, str]]:
-        """Name and value of what the files of the run tell about the model: the rows of its card, and its scores."""
+        """Name and value of what the files of the run tell about the model: rows of its card, without options of its
+        attentions, and its scores.
+        """
         config = {**vars(self.search.args), "task": self.search.task}
         scores = {
             f"scores of {folder}": ", ".join(
@@ -99,7 +101,9 @@ class ModelService(ABC):
             )
             for folder, each in run_scores(self.results.model_dir)
         }
-        return [*model_rows(config, self.search.parameters).items(), *scores.items()]
+        rows = model_rows(config, self.search.parameters)
+        short = {name: value.partition(",")[0] if name.endswith("attention") else value for name, value in rows.items()}
+        return [*short.items(), *scores.items()]
 
     @abstractmethod
     def _run(self, body: bytes, choices: Mapping[str, str], options: Options) -> dict: ...

@@ -11,7 +11,7 @@ from espnet_diverse.transcription.result import Alternative, Segment, Transcript
 FACTS = [
     ("parameters", "31.20 M"),
     ("encoder", "diverse_conformer, 12 layers, 256 wide, 4 heads"),
-    ("encoder attention", "sdma, n_clusters_z 8"),
+    ("encoder attention", "sdma"),
     ("decoder cross-attention", "softmax"),
     ("languages", "el es"),
     ("decode/test", "WER 12.3, CER 4.5"),

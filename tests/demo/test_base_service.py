@@ -19,7 +19,7 @@ def test_the_page_is_told_what_the_model_card_says(speech, translation):
     facts, count = dict(speech.about()["facts"]), speech.search.parameters
     assert count > sum(parameter.numel() for parameter in speech.search.encoding.model.encoder.parameters()) > 0
     assert facts["parameters"] == f"{count / 1e6:.2f} M" and facts["sampling rate"] == "16000 Hz"
-    assert facts["encoder attention"].startswith("sdma") and facts["decoder cross-attention"].startswith("sdma")
+    assert facts["encoder attention"] == facts["decoder cross-attention"] == "sdma"
     assert "sampling rate" not in dict(translation.about()["facts"])
     assert not [name for name in facts if name.startswith("scores")]
 
