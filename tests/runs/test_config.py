@@ -233,8 +233,8 @@ def test_every_model_takes_every_attention(model, attention):
     assert [core["core"] for core in cores] == [attention] * (1 + supports.causal + supports.cross_attention)
 
 
-def test_the_preset_for_text_is_softmax_with_mixed_heads():
-    assert merge(["attention/best_text"]) == merge(["attention/softmax", "modifiers/mixed"])
+def test_the_preset_for_text_is_softmax_with_windows():
+    assert merge(["attention/best_text"]) == merge(["attention/softmax", "modifiers/windows"])
 
 
 def test_noam_peak_is_that_of_factor_2_at_width_256():
