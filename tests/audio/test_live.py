@@ -1,6 +1,7 @@
 import io
 import os
 import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -78,8 +79,9 @@ def test_a_file_is_read_like_any_other(tmp_path):
 
 def test_a_file_in_real_time_takes_its_length(tmp_path, monkeypatch):
     clock = [100.0]
-    monkeypatch.setattr(live.time, "monotonic", lambda: clock[0])
-    monkeypatch.setattr(live.time, "sleep", lambda seconds: clock.__setitem__(0, clock[0] + seconds))
+    monkeypatch.setattr(
+        live, "time", SimpleNamespace(monotonic=lambda: clock[0], sleep=lambda s: clock.__setitem__(0, clock[0] + s))
+    )
     soundfile.write(tmp_path / "a.wav", SAMPLES, 16_000)
     with open_live(str(tmp_path / "a.wav"), seconds=0.1, real_time=True) as blocks:
         next(blocks)

@@ -14,7 +14,7 @@ LENGTHS = {"minlenratio": -3.0, "maxlenratio": -6.0}
 LIMITS = Limits(seconds=30.0, megabytes=2.0, waiting=64)
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def load(tiny_run, streaming_run, tmp_path_factory):
     """A function that loads the models tones, streaming and many (of languages), each once for all tests."""
     from espnet_diverse.decoding.options import Options
@@ -43,7 +43,7 @@ def load(tiny_run, streaming_run, tmp_path_factory):
     return load
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")  # or its thread would be there when later tests fork
 def served(load, tiny_run):
     """A server of the three models; `models` has them, and `client` is OpenAI's."""
     from espnet_diverse.serve.models import Models

@@ -2,6 +2,7 @@
 
 import io
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ def files(tmp_path):
 def clock(monkeypatch):
     """Seconds that have passed; a test sets them."""
     passed = [0.0]
-    monkeypatch.setattr(audio_progress.time, "monotonic", lambda: 100.0 + passed[0])
+    monkeypatch.setattr(audio_progress, "time", SimpleNamespace(monotonic=lambda: 100.0 + passed[0]))
     return passed
 
 
