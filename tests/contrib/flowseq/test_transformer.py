@@ -46,7 +46,7 @@ def test_cores_are_told_which_queries_are_padding(source, valid):
 
 
 def test_a_core_that_does_not_fit_is_refused():
-    said = r"FlowDecoder, src_attn of layer 1: attention 'linformer' does not support cached decoding; choose one"
+    said = r"FlowDecoder, src_attn of layer 1: attention 'linformer' does not support cross-attention; choose one"
     with pytest.raises(ConfigError, match=said):
         ConditionedTransformer(6, 16, cross_attention={"core": "linformer"}, **SIZE)
 
