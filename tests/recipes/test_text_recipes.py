@@ -45,8 +45,8 @@ def run_text(recipes):
     return run
 
 
-def scores(folder, name="test"):
-    return json.loads((folder / f"exp/tiny/quick/{name}/score.json").read_text())["metrics"]
+def scores(folder, name="test", tag="tiny"):
+    return json.loads((folder / f"exp/{tag}/quick/{name}/score.json").read_text())["metrics"]
 
 
 @pytest.mark.parametrize(
@@ -75,13 +75,13 @@ def test_memories_on_both_sides(run_text):
     segments = {f"{side}.segment": 4 for side in sides}
     fragments = ",".join(["memory/cdt", "memory/decoder_cdt", "memory/cross_cdt"])
     config = f"model/mt_mini,attention/softmax,{fragments},update/adam_inverse_sqrt_800,conf/cpu.yaml"
-    folder = run_text("multi30k/mt1", SIZE | segments, "--test_sets", "dev", "--config", config)
-    assert list(scores(folder, "dev")) == ["bleu", "chrf", "ter"]
-    texts = read_table(folder / "exp/tiny/quick/dev/text", "hypothesis")
+    folder = run_text("multi30k/mt1", SIZE | segments, "--test_sets", "dev", "--config", config, "--tag", "memories")
+    assert list(scores(folder, "dev", "memories")) == ["bleu", "chrf", "ter"]
+    texts = read_table(folder / "exp/memories/quick/dev/text", "hypothesis")
     assert texts.keys() == read_data_dir(folder / "data/synthetic/dev").text.keys()
-    stats = checkpoint.load(folder / "exp/tiny/checkpoint.pth")["reporter"]["stats"][1]
+    stats = checkpoint.load(folder / "exp/memories/checkpoint.pth")["reporter"]["stats"][1]
     assert {"aux_memory_nce", "aux_memory_constraint", "memory_diversity"} <= stats["train"].keys()
-    log = "".join(path.read_text(encoding="utf-8") for path in folder.glob("exp/tiny/quick/dev/**/*.log"))
+    log = "".join(path.read_text(encoding="utf-8") for path in folder.glob("exp/memories/quick/dev/**/*.log"))
     assert "ESPnet's is used" not in log
 
 
