@@ -142,13 +142,3 @@ def test_the_causal_form_grows_linearly(draw):
     given = {time: parts(draw, time) for time in (512, 1024)}
     operations, elements, largest = growth(lambda time: luna.causal_attention(*given[time]))
     assert operations < 2.1 and elements < 2.1 and largest == 1
-
-
-@pytest.mark.parametrize("size", [6, 7])
-def test_sinusoids_are_those_of_the_transformer(size):
-    table = luna.sinusoids(5, size)
-    assert table.shape == (5, size)
-    for position in range(5):
-        for i in range(size):
-            angle = position / 10000 ** ((i - i % 2) / size)
-            assert float(table[position, i]) == pytest.approx(np.cos(angle) if i % 2 else np.sin(angle), abs=1e-6)

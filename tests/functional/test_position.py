@@ -2,6 +2,7 @@
 
 import math
 
+import pytest
 import torch
 from torch.autograd import gradcheck
 
@@ -66,3 +67,13 @@ def test_the_term_of_each_pair_is_that_of_its_distance():
     for b, h, i, j in ((0, 0, 0, 0), (0, 2, 3, 5), (1, 1, 2, 4)):
         torch.testing.assert_close(found[b, h, i, j], q[b, h, i] @ p[h, distance[b, 0, i, j]])
     assert gradcheck(lambda q, p: distance_term(q, p, distance), (q.requires_grad_(), p.requires_grad_()))
+
+
+@pytest.mark.parametrize("size", [6, 7])
+def test_sinusoids_are_those_of_the_transformer(size):
+    table = sinusoids(torch.arange(5), size)
+    assert table.shape == (5, size)
+    for position in range(5):
+        for i in range(size):
+            angle = position / 10000 ** ((i - i % 2) / size)
+            assert float(table[position, i]) == pytest.approx(math.cos(angle) if i % 2 else math.sin(angle), abs=1e-6)

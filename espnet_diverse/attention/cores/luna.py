@@ -37,8 +37,8 @@ from espnet_diverse.functional.luna import (
     nested_attention,
     pack,
     pattern,
-    sinusoids,
 )
+from espnet_diverse.functional.position import sinusoids
 from espnet_diverse.functional.precision import linear_in_full_precision
 from espnet_diverse.option_checks import flag, number
 
@@ -76,7 +76,7 @@ class FirstRows(nn.Module):
     def __init__(self, length: int, size: int):
         super().__init__()
         self.weight = nn.Parameter(torch.empty(length, size))
-        self.register_buffer("positions", sinusoids(length, size), persistent=False)
+        self.register_buffer("positions", sinusoids(torch.arange(length), size).float(), persistent=False)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

@@ -9,8 +9,8 @@ from references import luna as oracle
 
 from espnet_diverse.attention import Stream, build_attention, build_core
 from espnet_diverse.attention.cores.luna import FirstRows
-from espnet_diverse.functional.luna import sinusoids
 from espnet_diverse.functional.masks import causal, lengths_to_mask
+from espnet_diverse.functional.position import sinusoids
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "methods" / "luna.npz"
 ARRAYS = {name: torch.from_numpy(array) for name, array in np.load(GOLDEN).items()}
@@ -148,7 +148,7 @@ def test_the_first_rows_start_as_released():
     initialize(module, "xavier_uniform")
     first = module.core.first
     assert float(first.weight.std().detach()) == pytest.approx(64**-0.5, rel=0.1)
-    torch.testing.assert_close(first()[0] - sinusoids(50, 64), 8 * first.weight)
+    torch.testing.assert_close(first()[0] - sinusoids(torch.arange(50), 64).float(), 8 * first.weight)
     assert "core.first.positions" not in module.state_dict()
 
 
