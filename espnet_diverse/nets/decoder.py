@@ -86,6 +86,14 @@ class DiverseTransformerDecoder(TransformerDecoder):
             return source, lengths
         return self.source_memory(source, lengths, self.decoders[0].src_attn)
 
+    def shorten_masked(self, source: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """Do as `shorten` with a mask in place of lengths: (B, T, M), (B, 1, T) -> (B, K, M), (B, 1, K)."""
+        if self.source_memory is None:
+            return source, mask
+        whole = torch.full((len(source),), source.size(1), device=source.device)
+        source, lengths = self.shorten(source, whole if mask is None else mask.sum(-1).squeeze(1))
+        return source, lengths_to_mask(lengths, source.size(1)).unsqueeze(1)
+
     def forward_one_step(
         self, tgt: Tensor, tgt_mask: Tensor, memory: Tensor, memory_mask: Tensor | None = None, **options
     ):
@@ -93,11 +101,7 @@ class DiverseTransformerDecoder(TransformerDecoder):
 
         The memories of target and source are computed anew at each step; `decoding/search` keeps them.
         """
-        if self.source_memory is not None:
-            whole = memory.new_full((len(memory),), memory.size(1), dtype=torch.long)
-            lengths = whole if memory_mask is None else memory_mask.sum(-1).squeeze(1)
-            memory, lengths = self.shorten(memory, lengths)
-            memory_mask = lengths_to_mask(lengths, memory.size(1)).unsqueeze(1)
+        memory, memory_mask = self.shorten_masked(memory, memory_mask)
         return super().forward_one_step(tgt, tgt_mask, memory, memory_mask, **options)
 
     def forward_partially_AR(self, *args, **options):  # noqa: N802 (ESPnet's name)

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from references.espnet_twin import pair
+from references.memories import MEMORIES
 
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.nets import DECODERS
@@ -74,25 +75,17 @@ def test_adapters_need_a_step_that_applies_them():
 
 
 SMALL = {"attention_heads": 2, "linear_units": 12, "num_blocks": 2}
-TARGET = {
-    "cdt": {"kind": "cdt", "slots": 3},
-    "cdt_mask": {"kind": "cdt", "slots": 3, "update": "mask"},
-    "cdt_shared": {"kind": "cdt", "slots": 3, "scope": "shared"},
-    "xl": {"kind": "xl", "slots": 5},
-    "xl_shared": {"kind": "xl", "slots": 3, "scope": "shared"},
-    "compressive": {"kind": "compressive", "slots": 2, "compressed_slots": 3, "ratio": 2},
-}
 SOURCE = {
     "cdt": {"kind": "cdt", "slots": 3},
     "xl": {"kind": "xl", "slots": 3},
     "compressive": {"kind": "compressive", "slots": 2, "ratio": 2, "compression": "mean"},
 }
 BOTH = {
-    **{f"target {name}": {"memory": each} for name, each in TARGET.items()},
+    **{f"target {name}": {"memory": each} for name, each in MEMORIES.items()},
     **{f"source {name}": {"cross_memory": each} for name, each in SOURCE.items()},
-    "both": {"memory": TARGET["cdt"], "cross_memory": SOURCE["cdt"]},
+    "both": {"memory": MEMORIES["cdt"], "cross_memory": SOURCE["cdt"]},
     **{
-        f"{name} {position}": {"memory": TARGET[name], "attention": {"core": "softmax", "position": position}}
+        f"{name} {position}": {"memory": MEMORIES[name], "attention": {"core": "softmax", "position": position}}
         for name, position in (("compressive", "transformer_xl"), ("xl", "rotary"), ("xl_shared", "alibi"))
     },
 }
@@ -132,7 +125,7 @@ class TestWithMemory:
             torch.testing.assert_close(first[:, :changed_at], second[:, :changed_at], rtol=1e-12, atol=1e-12)
             assert not torch.allclose(first[:, changed_at], second[:, changed_at])
 
-    @pytest.mark.parametrize("memory", TARGET.values(), ids=TARGET)
+    @pytest.mark.parametrize("memory", MEMORIES.values(), ids=MEMORIES)
     def test_an_earlier_segment_reaches_the_next_through_slots_alone(self, memory):
         net, (source, frames, ys, _) = with_memory({"memory": memory}), batch()
         changed = ys.clone()
@@ -194,7 +187,7 @@ class TestWithMemory:
 
     def test_losses_of_cross_attention_leave_out_padding(self):
         """Segments of self-attention leave the scope as the decoder has set it."""
-        net = with_memory({"memory": TARGET["xl"]}, cross_attention={"core": "sdma"})
+        net = with_memory({"memory": MEMORIES["xl"]}, cross_attention={"core": "sdma"})
         source, frames, ys, lengths = batch()
         inside, found = torch.arange(14) < lengths.unsqueeze(1), []
         for tokens in (ys, torch.where(inside, ys, 1 + ys % 10)):
@@ -205,7 +198,7 @@ class TestWithMemory:
         assert found[0]
         torch.testing.assert_close(*found, rtol=1e-12, atol=1e-12)
 
-    @pytest.mark.parametrize("memory", [TARGET["xl"], TARGET["xl_shared"]], ids=["layer", "shared"])
+    @pytest.mark.parametrize("memory", [MEMORIES["xl"], MEMORIES["xl_shared"]], ids=["layer", "shared"])
     def test_layers_computed_again_have_the_same_gradients(self, memory):
         gradients = []
         for layers in ([], [1, 2]):
@@ -220,7 +213,7 @@ class TestWithMemory:
             net(*batch())
         assert all(part.attn is None for layer in net.decoders for part in (layer.self_attn, layer.src_attn))
 
-    @pytest.mark.parametrize("options", [{"memory": TARGET["xl"]}, {"cross_memory": SOURCE["xl"]}])
+    @pytest.mark.parametrize("options", [{"memory": MEMORIES["xl"]}, {"cross_memory": SOURCE["xl"]}])
     def test_partially_autoregressive_steps_are_refused(self, options):
         with pytest.raises(ConfigError, match="decoding does not know memories; set partial_ar to false$"):
             with_memory(options).forward_partially_AR(None, None, None, None, None)

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from espnet_diverse.attention import KVCache, MultiHeadAttention
 from espnet_diverse.decoding.search.prefix_tree import PrefixScorer
 from espnet_diverse.errors import NoBatchedSearchError
-from espnet_diverse.functional.masks import lengths_to_mask
 from espnet_diverse.upstream.layers import DecoderLayer, EncoderLayer, PositionalEncoding
 
 
@@ -33,12 +32,9 @@ class DecoderScorer(PrefixScorer):
     def begin(self, source: Tensor, mask: Tensor | None) -> None:
         """Start a new batch with encoder output `source` (B, T, M); `mask` (B, 1, T) is False at padding."""
         super().begin()
-        self.mask = mask
-        if getattr(self.decoder, "source_memory", None) is not None:
-            whole = torch.full((len(source),), source.size(1), device=source.device)
-            source, lengths = self.decoder.shorten(source, whole if mask is None else mask.sum(-1).squeeze(1))
-            self.mask = lengths_to_mask(lengths, source.size(1)).unsqueeze(1)
-        self.length = source.size(1)
+        if hasattr(self.decoder, "shorten_masked"):  # ours; ESPnet's has no memory
+            source, mask = self.decoder.shorten_masked(source, mask)
+        self.mask, self.length = mask, source.size(1)
         self.source = [_keys(attention.source, source, self.mask) for attention in self.chosen]
 
     def keep(self, rows: Tensor) -> None:

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from references.memories import MEMORIES
 
 from espnet_diverse.attention import CORES
 from espnet_diverse.attention.modifiers.position import POSITIONS
@@ -15,14 +16,6 @@ from espnet_diverse.decoding.search.scorers import DecoderScorer, LanguageModelS
 from espnet_diverse.nets.language_model import DiverseTransformerLM
 
 EOS = 29
-MEMORIES = {
-    "cdt": {"kind": "cdt", "slots": 3},
-    "cdt_mask": {"kind": "cdt", "slots": 3, "update": "mask"},
-    "cdt_shared": {"kind": "cdt", "slots": 3, "scope": "shared"},
-    "xl": {"kind": "xl", "slots": 5},
-    "xl_shared": {"kind": "xl", "slots": 3, "scope": "shared"},
-    "compressive": {"kind": "compressive", "slots": 2, "compressed_slots": 3, "ratio": 2},
-}
 SOURCE = {"segment": 4, "slots": 3, "kind": "cdt"}
 WITH_MEMORY = [name for name, core in CORES.items() if core.supports.cross_attention and core.supports.causal]
 
