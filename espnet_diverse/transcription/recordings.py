@@ -165,7 +165,8 @@ class Transcription:
             check_ctc(search.ctc)
             self.frames = frame_times(search.encoding.model, search.rate)
         by_decoder = self.options.search != "greedy" and self.options.ctc_weight < 1  # CTC supports what it writes
-        self.posteriors = word_timestamps or search.ctc is not None and by_decoder
+        self.has_support = search.ctc is not None and by_decoder
+        self.posteriors = word_timestamps or self.has_support
 
     def __call__(self, requests: Iterable[Request]) -> Iterator[Transcript | Exception]:
         """Yield one result for each request, in order, as soon as it and those before it are done."""
@@ -343,7 +344,7 @@ class Transcription:
         if log_probs is None:
             return {}
         spans = align(log_probs, self.search.tokens.indices(segment.tokens))
-        fields: dict[str, Any] = {"ctc_support": ctc_support(spans) if segment.tokens else None}
+        fields: dict[str, Any] = {"ctc_support": ctc_support(spans)} if self.has_support and segment.tokens else {}
         if self.frames is None:
             return fields
         if spans is None:

@@ -252,7 +252,8 @@ def test_segments_have_the_support_of_ctc_unless_it_wrote_the_text(recognizer, t
     assert segment.ctc_support == ctc_support(spans) and segment.tokens and not segment.confidences
     for options in (replace(OPTIONS, ctc_weight=1.0), replace(OPTIONS, search="greedy")):
         by_ctc = Recognizer(tiny_run.model_dir, options=options, segmentation=WHOLE)
-        assert by_ctc(samples, RATE).segments[0].ctc_support is None
+        for times in (False, True):
+            assert by_ctc(samples, RATE, word_timestamps=times).segments[0].ctc_support is None
 
 
 def test_a_text_that_ctc_does_not_hear_may_be_invented(tiny_run):
