@@ -5,7 +5,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from espnet_diverse.errors import ConfigError, ModelError
-from espnet_diverse.untrusted.hub import is_name
+from espnet_diverse.untrusted.hub import INSTALL, is_name
 
 
 def check_push(name: str) -> None:
@@ -19,8 +19,7 @@ def check_push(name: str) -> None:
     try:
         import huggingface_hub  # noqa: F401
     except ImportError as error:
-        todo = "install the extra hub: pip install 'espnet_diverse[hub]'"
-        raise ConfigError(f"push_to {name}: to publish a model, {todo}") from error
+        raise ConfigError(f"push_to {name}: to publish a model, {INSTALL}") from error
 
 
 def push(packed: Path, name: str, private: bool = False) -> str:

@@ -14,6 +14,7 @@ from espnet_diverse.untrusted.foreign_yaml import shortened
 PREFIX = "hf:"
 OR_NAME = f"{PREFIX}owner/name for a repository of the Hugging Face Hub"
 """The end of a message about a path that does not exist."""
+INSTALL = "install the extra hub: pip install 'espnet_diverse[hub]'"
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _UNUSED = ["*.png", "*.pdf", "*.svg", "*.wav", "*.log", "*/att_ws/*", "*/images/*", "*/tensorboard/*"]
 _ENCODER = ["config.json", "tokenizer.json", "model*.safetensors", "model.safetensors.index.json"]
@@ -101,8 +102,7 @@ def fetched(name: str, only: Sequence[str] | None = None, cache: str | None = No
     try:
         from huggingface_hub import snapshot_download
     except ImportError as error:
-        todo = "install the extra hub: pip install 'espnet_diverse[hub]'"
-        raise ModelError(f"{PREFIX}{name}: to fetch it from the Hugging Face Hub, {todo}") from error
+        raise ModelError(f"{PREFIX}{name}: to fetch it from the Hugging Face Hub, {INSTALL}") from error
     try:
         return Path(snapshot_download(name, allow_patterns=only, ignore_patterns=_UNUSED, cache_dir=cache))
     except Exception as error:  # of many kinds: the network, the name, a permission, the disk
