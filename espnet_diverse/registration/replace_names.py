@@ -1,4 +1,4 @@
-"""Replacing global names of ESPnet's modules for the time of a command.
+"""Replacing global names of ESPnet's modules for the time of a command: all that are replaced are listed here.
 
 ESPnet calls some functions and classes by a fixed global name and offers no method to override. Replacing the name
 affects the whole process, so it is done around whole commands (training, loading a model), never in a forward pass.
@@ -9,7 +9,17 @@ from contextlib import contextmanager
 from threading import Lock, RLock
 from types import ModuleType
 
+REPLACED = {
+    "Task": "modules of inference load a model by it (ASRTask, STTask, MTTask): safely, and of our classes",
+    "LMTask": "the same modules load a language model by it",
+    "ContextualBlockTransformerEncoder": "the streaming search accepts this encoder alone, and works with any other",
+    "ESPnetSTModel": "the task of speech translation builds this class alone",
+    "autocast": "models switch it off by this name for CUDA alone, while they extract features",
+}
+"""Names of ESPnet's modules that are replaced, and why; `Task` stands for the task of a module."""
+
 _LOCKS: dict[str, RLock] = {}
+_TASKS = ("ASRTask", "STTask", "MTTask")
 _MAKING_LOCKS = Lock()  # so that two threads cannot make two locks for one module
 
 
@@ -23,17 +33,20 @@ def replaced_names(module: ModuleType, **values: object) -> Iterator[None]:
 
     Args:
         module: The module of ESPnet.
-        values: Value of each name; a name that the module lacks, such as the builtin `print`, is added.
+        values: Value of each name.
+
+    Raises:
+        KeyError: A name is not in `REPLACED`, or the module has none of it.
     """
+    if unknown := [name for name in values if name not in REPLACED and name not in _TASKS]:
+        raise KeyError(f"{unknown[0]} is not in REPLACED")
     with _MAKING_LOCKS:
         lock = _LOCKS.setdefault(module.__name__, RLock())
     with lock:
         names = vars(module)
-        before = {name: names[name] for name in values if name in names}
+        before = {name: names[name] for name in values}
         names.update(values)
         try:
             yield
         finally:
-            for name in values:
-                del names[name]
             names.update(before)

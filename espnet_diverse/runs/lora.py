@@ -42,26 +42,20 @@ def check_adapter(config: Config) -> None:
         raise ConfigError(f"{config.origin('save_strategy')}: {what}; set save_strategy: {_WHOLE}")
 
 
-def create_adapter(model: nn.Module, adapter: str, adapter_conf: Mapping[str, Any] | None) -> None:
-    """Add an adapter to a model, and put it in evaluation; replacement of ESPnet's function of this name.
+def add_adapter(model: nn.Module, config: Mapping[str, Any]) -> None:
+    """Add the adapter that a configuration asks for, if it does, and put it in evaluation.
 
     Args:
         model: The model.
-        adapter: Kind of adapter: "lora".
-        adapter_conf: `LowRankOptions` by name.
+        config: Configuration with `use_adapter`, `adapter` and `adapter_conf`, which has `LowRankOptions` by name.
 
     Raises:
         ConfigError: The kind or an option is unknown, or has a wrong value; or the model has no module of a name in
             `target_modules`, or one that takes no adapter.
     """
-    _check_kind(adapter, "use_adapter")
-    add_low_rank(model, _options(adapter_conf))
-
-
-def add_adapter(model: nn.Module, config: Mapping[str, Any]) -> None:
-    """Add the adapter that a configuration asks for, if it does, see `create_adapter`."""
     if config.get("use_adapter"):
-        create_adapter(model, config.get("adapter", _KIND), config.get(_SECTION))
+        _check_kind(config.get("adapter", _KIND), "use_adapter")
+        add_low_rank(model, _options(config.get(_SECTION)))
 
 
 def without_adapter(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -98,10 +98,10 @@ class _TaskMixin:
 
     @classmethod
     def build_whole_model(cls, args: Namespace) -> AbsESPnetModel:
-        """Build the model of a configuration with its adapter, which ESPnet's command adds by itself.
+        """Build the model of a configuration with its adapter.
 
         Raises:
-            ConfigError: See `build_model` and `lora.create_adapter`.
+            ConfigError: See `build_model` and `lora.add_adapter`.
         """
         model = cls.build_model(args)
         add_adapter(model, vars(args))

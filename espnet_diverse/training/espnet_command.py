@@ -1,17 +1,33 @@
-"""Running ESPnet's commands in this process, with its arguments from a configuration."""
+"""ESPnet's commands for training and for statistics in this process, with arguments from a configuration.
 
+The steps are those of ESPnet's `AbsTask.main_worker`, which calls its own loader of weights, adapter, collector of
+statistics and group of processes by fixed names, with no method to override. The methods of the task do all else.
+"""
+
+import logging
 from argparse import ArgumentError, Namespace
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import torch
 from espnet2 import __version__
-from espnet2.tasks import abs_task
-from espnet2.train.distributed_utils import resolve_distributed_mode
+from espnet2.main_funcs.collect_stats import collect_stats
+from espnet2.tasks.abs_task import AbsTask, scheduler_classes
+from espnet2.torch_utils.model_summary import model_summary
+from espnet2.torch_utils.pytorch_version import pytorch_cudnn_version
+from espnet2.torch_utils.set_all_random_seed import set_all_random_seed
+from espnet2.train.distributed_utils import DistributedOption, resolve_distributed_mode
+from espnet2.utils.build_dataclass import build_dataclass
+from espnet2.utils.yaml_no_alias_safe_dump import yaml_no_alias_safe_dump
 from torch import nn
 from torch.optim import Optimizer
 
 from espnet_diverse.errors import ConfigError, TrainingError, UserError
 from espnet_diverse.runs.config import Config
+from espnet_diverse.training.checkpoints.initialisation import initialise
+
+Built = tuple[nn.Module, list[Optimizer], list]
+"""A model, its optimizers, and for each of them a scheduler or None."""
 
 _LONGEST = 300  # characters of a message of another package
 
@@ -27,8 +43,19 @@ def check_gpus(ngpu: int) -> None:
         raise ConfigError(f"--ngpu {ngpu} is not possible; this machine has {usable} usable GPUs")
 
 
-def run(task: type[abs_task.AbsTask], config: Config) -> None:
+def run(
+    task: type[AbsTask],
+    config: Config,
+    group: type[DistributedOption] = DistributedOption,
+    collect: Callable[..., None] = collect_stats,
+) -> None:
     """Run ESPnet's training command, or with `collect_stats` that for statistics, with a checked configuration.
+
+    Args:
+        task: A task of `training/loop/tasks.py`.
+        config: The configuration.
+        group: Class of the processes that train together, see `distributed/meeting.py`.
+        collect: Function that collects statistics, with the arguments of ESPnet's.
 
     Raises:
         UserError: As `Trainer.run` and the readers of data raise it; `TrainingError` for any other error, most often of
@@ -40,7 +67,14 @@ def run(task: type[abs_task.AbsTask], config: Config) -> None:
     resolve_distributed_mode(args)
     try:
         task.check_required_command_args(args)
-        task.main_worker(args)
+        processes = build_dataclass(group, args)
+        processes.init_options()
+        processes.init_torch_distributed()
+        _set_torch(args)
+        if args.collect_stats:
+            _collect(task, args, collect)
+        else:
+            _train(task, args, processes)
     except (UserError, OSError):
         raise
     except Exception as error:
@@ -51,20 +85,122 @@ def run(task: type[abs_task.AbsTask], config: Config) -> None:
         raise TrainingError(f"training failed with {said}; {advice}") from error
 
 
-def build(task: type[abs_task.AbsTask], config: Config) -> tuple[nn.Module, list[Optimizer], list]:
-    """The model that ESPnet's training command would train, on the CPU.
+def _set_torch(args: Namespace) -> None:
+    set_all_random_seed(args.seed)
+    cudnn = torch.backends.cudnn
+    cudnn.enabled, cudnn.benchmark = args.cudnn_enabled, args.cudnn_benchmark
+    cudnn.deterministic = args.cudnn_deterministic
+    if args.detect_anomaly:
+        torch.autograd.set_detect_anomaly(True)
+    if args.use_tf32:
+        torch.backends.cuda.matmul.allow_tf32 = cudnn.allow_tf32 = True
 
-    Returns:
-        The model with initial parameters, its optimizers, and for each of them a scheduler or None.
-    """
-    args = arguments(task, config)
-    model = task.build_whole_model(args).to(dtype=getattr(torch, args.train_dtype))
+
+def _train(task: type[AbsTask], args: Namespace, processes: DistributedOption) -> None:
+    device = "cuda" if args.ngpu else "cpu"
+    model, optimizers, schedulers = _built(task, args, device)
+    for described in (pytorch_cudnn_version(), model_summary(model), *optimizers, *schedulers):
+        logging.info(described)
+    is_first = not processes.distributed or processes.dist_rank == 0
+    if is_first:
+        _save_config(args)
+    for given in args.init_param:
+        initialise(given, model, args.ignore_init_mismatch, device, vars(args))
+    build = task.build_multiple_iter_factory if args.multiple_iterator else task.build_iter_factory
+    batches = build(args, processes, "train"), task.build_iter_factory(args, processes, "valid")
+    has_plots = args.num_att_plot and args.use_matplotlib
+    plots = task.build_iter_factory(args, processes, "plot_att") if has_plots else None
+    args.use_wandb = args.use_wandb and is_first and _has_wandb(task, args)
+    options = task.trainer.build_options(args)
+    task.trainer.run(model, optimizers, schedulers, *batches, plots, options, processes)
+    if args.use_wandb:
+        import wandb
+
+        wandb.finish()
+
+
+def _has_wandb(task: type[AbsTask], args: Namespace) -> bool:
+    """Start a run of Weights & Biases; return whether the user has logged in."""
+    import wandb
+
+    try:
+        wandb.login()
+    except wandb.errors.UsageError:
+        logging.warning("use_wandb: nothing is sent, as nobody has logged in; run `wandb login`")
+        return False
+    wandb.init(
+        entity=args.wandb_entity,
+        project=args.wandb_project or f"ESPnet_{task.__name__}",
+        name=args.wandb_name,
+        dir=args.output_dir,
+        id=args.wandb_id,
+        resume=args.resume,
+    )
+    wandb.config.update(vars(args), allow_val_change=args.wandb_allow_val_change)
+    return True
+
+
+def _collect(task: type[AbsTask], args: Namespace, collect: Callable[..., None]) -> None:
+    model = None
+    if (args.model_conf or {}).get("extract_feats_in_collect_stats", True):
+        model = _built(task, args, "cuda" if args.ngpu else "cpu")[0]
+    if not getattr(model, "extract_feats_in_collect_stats", True):
+        model = None
+    _save_config(args)
+    if args.valid_batch_size is None:
+        args.valid_batch_size = args.batch_size
+
+    def loader(mode: str, size: int):
+        key_files = getattr(args, f"{mode}_shape_file")
+        return task.build_streaming_iterator(
+            getattr(args, f"{mode}_data_path_and_name_and_type"),
+            key_file=key_files[0] if key_files else None,
+            batch_size=size,
+            dtype=args.train_dtype,
+            num_workers=args.num_workers,
+            allow_variable_data_keys=args.allow_variable_data_keys,
+            ngpu=args.ngpu,
+            preprocess_fn=task.build_preprocess_fn(args, train=False),
+            collate_fn=task.build_collate_fn(args, train=False),
+            mode=mode,
+            multi_task_dataset=args.multi_task_dataset,
+        )
+
+    collect(
+        model=model,
+        train_iter=loader("train", args.batch_size),
+        valid_iter=loader("valid", args.valid_batch_size),
+        output_dir=Path(args.output_dir),
+        ngpu=args.ngpu,
+        log_interval=args.log_interval,
+        write_collected_feats=args.write_collected_feats,
+    )
+
+
+def _save_config(args: Namespace) -> None:
+    """Write config.yaml; it has what was found when the model was built."""
+    (folder := Path(args.output_dir)).mkdir(parents=True, exist_ok=True)
+    with (folder / "config.yaml").open("w", encoding="utf-8") as file:
+        yaml_no_alias_safe_dump(vars(args), file, indent=4, sort_keys=False)
+
+
+def build(task: type[AbsTask], config: Config) -> Built:
+    """Build on the CPU what ESPnet's training command would train, with initial parameters."""
+    return _built(task, arguments(task, config), "cpu")
+
+
+def _built(task: type[AbsTask], args: Namespace, device: str) -> Built:
+    model = task.build_whole_model(args).to(device, getattr(torch, args.train_dtype))
     optimizers = task.build_optimizers(args, model)
-    scheduler = abs_task.scheduler_classes.get(args.scheduler)
-    return model, optimizers, [scheduler and scheduler(each, **args.scheduler_conf) for each in optimizers]
+    schedulers = []
+    for number, optimizer in enumerate(optimizers, 1):
+        key = "scheduler" if number == 1 else f"scheduler{number}"
+        name, options = getattr(args, key), getattr(args, f"{key}_conf")
+        schedulers.append(name and scheduler_classes[name](optimizer, **options))
+    return model, optimizers, schedulers
 
 
-def arguments(task: type[abs_task.AbsTask], config: Mapping) -> Namespace:
+def arguments(task: type[AbsTask], config: Mapping) -> Namespace:
     """The arguments of ESPnet's command: those of a configuration, and its defaults.
 
     Raises:

@@ -9,7 +9,7 @@ import logging
 import shutil
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 
 from espnet_diverse.data.files.atomic_files import check_no_file, remove_leftovers, staged_directory, staged_file
@@ -31,7 +31,7 @@ from espnet_diverse.training.checkpoints.data_record import DataRecord
 from espnet_diverse.training.checkpoints.run_lock import one_run, run_lock
 from espnet_diverse.training.config.number_checks import check_numbers
 from espnet_diverse.training.data.batches import read_sampling
-from espnet_diverse.training.data.feature_sums import sums_on
+from espnet_diverse.training.data.feature_sums import collect_sums
 from espnet_diverse.training.data.run_data import (
     FOLD_LENGTH,
     RunData,
@@ -89,8 +89,8 @@ def collect_stats(config: Config, data: RunData, output_dir: Path, workers: Work
                     deque(_lengths(data_dir / file, phase, tokens, name), maxlen=0)
             # Normalisation needs the statistics that are collected here.
             filled.update(collect_stats=True, normalize=None, normalize_conf={}, ngpu=0, output_dir=str(staging))
-            with sums_on(workers, data.task, filled) if workers else nullcontext():
-                espnet_command.run(TASKS[data.task], filled)
+            on_workers = {"collect": partial(collect_sums, workers, data.task, filled)} if workers else {}
+            espnet_command.run(TASKS[data.task], filled, **on_workers)
         for phase, data_dir in data.phases().items():
             folder = staging / phase
             if data.speech:

@@ -10,24 +10,33 @@ from espnet_diverse.registration import replace_names, replaced_names
 @pytest.fixture
 def module():
     module = ModuleType("some_module")
-    module.value = 1
+    module.LMTask = 1
     return module
 
 
-def test_names_are_restored_and_builtins_taken_away_again(module):
+def test_names_are_restored(module):
     before = dict(vars(module))
-    with replaced_names(module, value=2, print=3):
-        assert (module.value, module.print) == (2, 3)
-        with replaced_names(module, value=4):
-            assert module.value == 4
-        assert module.value == 2
+    with replaced_names(module, LMTask=2):
+        assert module.LMTask == 2
+        with replaced_names(module, LMTask=4):
+            assert module.LMTask == 4
+        assert module.LMTask == 2
     assert vars(module) == before
 
 
+def test_no_other_name_is_replaced(module):
+    assert len(replace_names.REPLACED) <= 5
+    with pytest.raises(KeyError, match="print is not in REPLACED"), replaced_names(module, print=3):
+        pass
+    with pytest.raises(KeyError, match="autocast"), replaced_names(module, autocast=3):
+        pass
+    assert module.LMTask == 1 and not hasattr(module, "print")
+
+
 def test_names_are_restored_after_an_error(module):
-    with pytest.raises(KeyError), replaced_names(module, value=2):
+    with pytest.raises(KeyError), replaced_names(module, LMTask=2):
         raise KeyError
-    assert module.value == 1
+    assert module.LMTask == 1
 
 
 def test_threads_that_replace_the_same_name_wait_for_each_other(module):
@@ -35,15 +44,15 @@ def test_threads_that_replace_the_same_name_wait_for_each_other(module):
     seen = []
 
     def first():
-        with replaced_names(module, value="first"):
+        with replaced_names(module, LMTask="first"):
             first_inside.set()
             assert first_may_end.wait(10)
-            seen.append(module.value)
+            seen.append(module.LMTask)
 
     def second():
         second_started.set()
-        with replaced_names(module, value="second"):
-            seen.append(module.value)
+        with replaced_names(module, LMTask="second"):
+            seen.append(module.LMTask)
 
     threads = [threading.Thread(target=first), threading.Thread(target=second)]
     threads[0].start()
@@ -55,7 +64,7 @@ def test_threads_that_replace_the_same_name_wait_for_each_other(module):
     for thread in threads:
         thread.join(10)
     assert seen == ["first", "second"]
-    assert module.value == 1
+    assert module.LMTask == 1
 
 
 def test_threads_that_begin_with_a_module_at_once_share_its_lock(monkeypatch):

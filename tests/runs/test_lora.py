@@ -57,7 +57,7 @@ def test_weights_of_an_adapter_alone_are_named():
 
 def test_a_model_in_training_is_saved_as_one_in_evaluation():
     net = ENCODERS["diverse_transformer"](20, **SMALL)
-    lora.create_adapter(net, "lora", OPTIONS)
+    lora.add_adapter(net, {"use_adapter": True, "adapter_conf": OPTIONS})
     projection = net.encoders[0].self_attn.linear_q
     nn.init.normal_(projection.lora_B)
     expected = projection.weight.clone()  # of which the product of B = 0 was a part

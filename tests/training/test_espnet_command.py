@@ -1,7 +1,12 @@
+import sys
+from argparse import Namespace
+from types import ModuleType, SimpleNamespace
+
 import pytest
 import torch
 
 from espnet_diverse.errors import ConfigError
+from espnet_diverse.runs.tasks import ASRTask
 from espnet_diverse.training import espnet_command
 
 
@@ -10,3 +15,34 @@ def test_gpus_that_are_not_there():
     espnet_command.check_gpus(there)
     with pytest.raises(ConfigError, match=f"--ngpu 99 is not possible; this machine has {there} usable GPUs"):
         espnet_command.check_gpus(99)
+
+
+class Wandb(ModuleType):
+    """The functions of the package that are called; `calls` has what they were given."""
+
+    def __init__(self, logged_in):
+        super().__init__("wandb")
+        self.logged_in, self.calls = logged_in, {}
+        self.errors = SimpleNamespace(UsageError=type("UsageError", (Exception,), {}))
+        self.config = SimpleNamespace(update=lambda values, **options: self.calls.update(config=values))
+
+    def login(self):
+        if not self.logged_in:
+            raise self.errors.UsageError
+
+    def init(self, **options):
+        self.calls["init"] = options
+
+
+@pytest.mark.parametrize("logged_in", [True, False])
+def test_a_run_of_wandb_begins_if_somebody_has_logged_in(logged_in, monkeypatch, caplog):
+    monkeypatch.setitem(sys.modules, "wandb", wandb := Wandb(logged_in))
+    options = {"wandb_entity": None, "wandb_project": None, "wandb_name": "first", "wandb_id": None}
+    args = Namespace(**options, wandb_allow_val_change=False, output_dir="exp/run", resume=True)
+    assert espnet_command._has_wandb(ASRTask, args) is logged_in
+    if not logged_in:
+        assert not wandb.calls and "run `wandb login`" in caplog.text
+        return
+    assert wandb.calls["config"] == vars(args)
+    wanted = {"project": "ESPnet_ASRTask", "name": "first", "dir": "exp/run", "resume": True}
+    assert wanted.items() <= wandb.calls["init"].items()

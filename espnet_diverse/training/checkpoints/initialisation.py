@@ -37,7 +37,7 @@ def initialise(
     map_location: str | torch.device = "cpu",
     config: Mapping = MappingProxyType({}),
 ) -> None:
-    """Copy parameters of a trained model; replacement of ESPnet's `load_pretrained_model`.
+    """Copy parameters of a trained model, as ESPnet's `load_pretrained_model` does.
 
     Parameters that the trained model does not have, for example those of adapters, keep their values.
 

@@ -8,9 +8,9 @@ Workers get the lines of the tables, so that they need not read tables of millio
 import json
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import tee
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,30 +18,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from espnet2.fileio.datadir_writer import DatadirWriter
-from espnet2.tasks import abs_task
 from espnet2.torch_utils.set_all_random_seed import set_all_random_seed
 from torch.utils.data import DataLoader
 
 from espnet_diverse.data.threads import Workers
 from espnet_diverse.errors import ClusterError, ConfigError, UserError
 from espnet_diverse.progress import WithProgress
-from espnet_diverse.registration import replaced_names
 from espnet_diverse.training import espnet_command
 from espnet_diverse.training.loop.tasks import TASKS
 
 Row = tuple[str, ...]
 """The lines of an utterance, one of each table."""
-
-
-def sums_on(workers: Workers, task: str, config: Mapping) -> AbstractContextManager[None]:
-    """Within this context, ESPnet's command that collects statistics does so on workers.
-
-    Args:
-        workers: The workers.
-        task: Name of the task, a key of `TASKS`.
-        config: The configuration of the command.
-    """
-    return replaced_names(abs_task, collect_stats=partial(_collect, workers, task, json.dumps(config)))
 
 
 class Sums(NamedTuple):
@@ -126,10 +113,10 @@ def _sums(features: Mapping[str, torch.Tensor], name: str) -> Iterator[tuple[int
         yield len(rows), rows.sum(0), (rows**2).sum(0)
 
 
-def _collect(
+def collect_sums(
     workers: Workers,
     task: str,
-    config: str,
+    config: Mapping,
     *,
     model: torch.nn.Module | None,
     train_iter: WithProgress,
@@ -138,7 +125,17 @@ def _collect(
     write_collected_feats: bool,
     **_,
 ) -> None:
-    """A replacement of ESPnet's function, with its arguments, that writes the same files.
+    """Write the files of ESPnet's `collect_stats`, whose arguments follow ours.
+
+    Args:
+        workers: The workers.
+        task: Name of the task, a key of `TASKS`.
+        config: The configuration of ESPnet's command.
+        model: The model, or None if no features are computed.
+        train_iter: The batches of the training set.
+        valid_iter: Those of the validation set.
+        output_dir: Directory to write.
+        write_collected_feats: Whether the features themselves are to be written, which only ESPnet's function does.
 
     Raises:
         ConfigError: The features themselves are to be written.
@@ -148,7 +145,9 @@ def _collect(
         raise ConfigError("write_collected_feats is for a single process; leave it out, or --cluster")
     for shown, mode in ((train_iter, "train"), (valid_iter, "valid")):
         tables = shown.items.dataset.path_name_type_list
-        function = BatchSums(task, config, tuple((name, kind) for _, name, kind in tables), model is not None)
+        function = BatchSums(
+            task, json.dumps(config), tuple((name, kind) for _, name, kind in tables), model is not None
+        )
         with ExitStack() as stack:
             files = [stack.enter_context(Path(path).open(encoding="utf-8")) for path, _, _ in tables]
             sent, own = tee(_batches(zip(*files, strict=True), shown.items))

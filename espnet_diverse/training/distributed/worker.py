@@ -31,9 +31,7 @@ def work(task: str, config: Mapping, errors: str, place: Path | str) -> None:
     multiprocessing.set_start_method("fork", force=True)
     fast_start()
     import torch
-    from espnet2.tasks import abs_task
 
-    from espnet_diverse.registration import replaced_names
     from espnet_diverse.runs.logs import logged
     from espnet_diverse.training import espnet_command
     from espnet_diverse.training.distributed.meeting import group_at
@@ -47,8 +45,7 @@ def work(task: str, config: Mapping, errors: str, place: Path | str) -> None:
         if restarts:
             logging.warning("a process was lost; all start again after the last checkpoint (restart %d)", restarts)
         try:
-            with replaced_names(abs_task, DistributedOption=group_at(place)):
-                espnet_command.run(TASKS[task], config)
+            espnet_command.run(TASKS[task], config, group_at(place))
         except UserError as error:
             said = {"type": _general_type(error), "message": str(error)}
             (Path(errors) / str(rank)).write_text(json.dumps(said), encoding="utf-8")

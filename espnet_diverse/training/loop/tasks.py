@@ -1,13 +1,11 @@
-"""The tasks of `runs/tasks.py` with our trainer, optimizers, batches and initialisation."""
+"""The tasks of `runs/tasks.py` with our trainer, optimizers and batches."""
 
 from argparse import Namespace
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
-from functools import partial
 from math import ceil
 from pathlib import Path
 
-from espnet2.tasks import abs_task
 from espnet2.tasks.abs_task import AbsTask
 from torch import nn
 from torch.optim import Optimizer
@@ -16,10 +14,7 @@ from espnet_diverse.errors import ConfigError
 from espnet_diverse.nets.adapters.bottleneck import keep_statistics
 from espnet_diverse.nets.adapters.low_rank import adapted
 from espnet_diverse.progress import WithProgress
-from espnet_diverse.registration import replaced_names
 from espnet_diverse.runs import tasks
-from espnet_diverse.runs.lora import create_adapter
-from espnet_diverse.training.checkpoints.initialisation import initialise
 from espnet_diverse.training.data.batches import row_batches
 from espnet_diverse.training.loop.trainer import Trainer
 
@@ -30,7 +25,7 @@ FUSED = ("adam", "adamw")
 def freeze(model: nn.Module, names: str | Sequence[str], but: str | Sequence[str] = ()) -> None:
     """Freeze parameters of `model`, as ESPnet does for `freeze_param`, and shared ones by each of their names.
 
-    Those of an adapter of low rank (`use_adapter`) are trained: ESPnet adds it after it has frozen the rest. Beside
+    Those of an adapter of low rank (`use_adapter`) are trained, as ESPnet adds it after it has frozen the rest. Beside
     one, batch norms that are frozen keep their statistics.
 
     ESPnet knows a shared parameter by its first name alone, such as decoder.embed for decoder.output_layer, and takes a
@@ -108,14 +103,6 @@ class _Trained:
         if args.multi_task_dataset or by_category and not args.sampling:
             return super().build_sequence_iter_factory(args=args, iter_options=iter_options, mode=mode)
         return row_batches(args, iter_options, mode, cls.check_task_requirements)
-
-    @classmethod
-    def main_worker(cls, args: Namespace) -> None:
-        """Run one process of ESPnet's command, with our `initialise` for `init_param` and our `create_adapter`."""
-        # ESPnet puts the tokens into the arguments when it builds the model.
-        load_pretrained_model = partial(initialise, config=vars(args))
-        with replaced_names(abs_task, load_pretrained_model=load_pretrained_model, create_adapter=create_adapter):
-            super().main_worker(args)
 
     @classmethod
     def build_streaming_iterator(cls, data_path_and_name_and_type, *args, mode=None, batch_size=1, **kwargs):
