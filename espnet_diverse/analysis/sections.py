@@ -15,6 +15,7 @@ from espnet_diverse.analysis.measures import calibration
 from espnet_diverse.analysis.measures.ablation_metrics import LOWER_IS_BETTER
 from espnet_diverse.analysis.measures.calibration import Calibration
 from espnet_diverse.analysis.measures.head_ablation import HeadAblation
+from espnet_diverse.data.files.atomic_files import save_figure
 
 CALIBRATION_TERMS = (
     (
@@ -40,7 +41,6 @@ _NAMES = {
     "chrf": "chrF (points)",
 }
 _BINS = 20
-_DPI = 110
 _POINTS = 400  # of a curve
 _SMALL = 8  # points
 
@@ -172,7 +172,7 @@ def draw_reliability(measured: Mapping[str, Calibration], path: Path) -> None:
     axes.set(xlim=(0, 1), ylim=(0, 1), ylabel="accuracy", title="Reliability of token predictions")
     axes.legend(fontsize="small")
     shares.set(xlabel="confidence", ylabel="share of tokens", ylim=(0, None))
-    figure.savefig(path, dpi=_DPI)
+    save_figure(figure, path)
 
 
 def draw_entropy_cdf(measured: Mapping[str, Calibration], path: Path) -> None:
@@ -185,7 +185,7 @@ def draw_entropy_cdf(measured: Mapping[str, Calibration], path: Path) -> None:
     axes.set(xlim=(0, None), ylim=(0, 1.02), xlabel="entropy of the predictive distribution (nats)")
     axes.set(ylabel="share of tokens up to this entropy", title="Cumulative distribution of entropy")
     axes.legend(fontsize="small", loc="lower right")
-    figure.savefig(path, dpi=_DPI)
+    save_figure(figure, path)
 
 
 def axis_label(metric: str) -> str:
@@ -206,7 +206,7 @@ def draw_drop_histogram(ablation: HeadAblation, path: Path) -> None:
     axes.set_ylabel("number of heads")
     axes.set_title("Heads by performance drop after masking")
     axes.legend(fontsize=_SMALL)
-    figure.savefig(path, dpi=_DPI)
+    save_figure(figure, path)
 
 
 def draw_drops(ablation: HeadAblation, path: Path) -> None:
@@ -226,4 +226,4 @@ def draw_drops(ablation: HeadAblation, path: Path) -> None:
         axes.set(xlabel="head", ylabel="layer")
         axes.set_title(KINDS[kind].replace(" ", "\n", 1), fontsize="small")
     figure.colorbar(image, ax=list(panels), label=axis_label(ablation.metric))
-    figure.savefig(path, dpi=_DPI)
+    save_figure(figure, path)

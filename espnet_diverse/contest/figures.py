@@ -14,6 +14,7 @@ from espnet_diverse.contest.curves import Curves
 from espnet_diverse.contest.differences import Difference
 from espnet_diverse.contest.redundant_heads import KINDS
 from espnet_diverse.contest.scores import lower_is_better
+from espnet_diverse.data.files.atomic_files import save_figure
 
 _WIDTH, _DPI = 4.4, 180  # inches; letters of 10 points have 11 pixels on a phone that is 390 pixels wide
 _SMALL = 9  # points
@@ -50,7 +51,7 @@ def draw_forest(differences: Sequence[Difference], metric: str, data_set: str, p
     axes.set_title(f"{data_set}: difference from {baseline.method}", fontsize=11)
     axes.grid(axis="x", alpha=0.3)
     figure.legend(handles=_forest_legend(), loc="outside lower center", ncols=2, frameon=False, fontsize=_SMALL)
-    figure.savefig(path, dpi=_DPI)
+    save_figure(figure, path, _DPI)
 
 
 def _forest_legend() -> list[Line2D]:
@@ -107,7 +108,7 @@ def draw_costs(
         axes.xaxis.get_major_locator().set_params(nbins=4)
         axes.grid(alpha=0.3)
     _method_legend(figure, axes)
-    figure.savefig(path, dpi=_DPI)
+    save_figure(figure, path, _DPI)
 
 
 def draw_curves(curves: Sequence[Curves], methods: Sequence[str], path: Path) -> None:
@@ -130,7 +131,7 @@ def draw_curves(curves: Sequence[Curves], methods: Sequence[str], path: Path) ->
         axes.xaxis.get_major_locator().set_params(integer=True)
         axes.grid(alpha=0.3)
     _method_legend(figure, axes)
-    figure.savefig(path, dpi=_DPI)
+    save_figure(figure, path, _DPI)
 
 
 def draw_redundancy(measured: Mapping[str, Mapping[str, Mapping[str, float | None]]], path: Path) -> None:
@@ -152,7 +153,7 @@ def draw_redundancy(measured: Mapping[str, Mapping[str, Mapping[str, float | Non
     axes.set_xlabel("LR / log2 H (0: heads differ, 1: all alike)")
     axes.grid(alpha=0.3)
     figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=_SMALL)
-    figure.savefig(path, dpi=_DPI)
+    save_figure(figure, path, _DPI)
 
 
 def _method_legend(figure: Figure, axes: Axes) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+from espnet_diverse.data.files.atomic_files import save_figure
 from espnet_diverse.runs import checkpoint
 
 NAME = "learning_curves.png"
@@ -34,7 +35,7 @@ def draw_curves(run: Path) -> None:
         axes.grid(alpha=0.3)
         if len(curves) > 1:
             axes.legend()
-    figure.savefig(run / NAME, dpi=110)
+    save_figure(figure, run / NAME)
 
 
 def _curves(stats: Mapping[int, Mapping], statistic: str) -> dict[str, dict[int, float]]:

@@ -2,6 +2,7 @@ import logging
 import warnings
 
 import pytest
+from references.killed_steps import DONE, with_room
 
 from espnet_diverse.runs.logs import logged
 
@@ -30,3 +31,12 @@ def test_handlers_are_taken_away_after_an_error_too(tmp_path):
     with pytest.raises(KeyError), logged(tmp_path / "stage.log"):
         raise KeyError
     assert logging.getLogger().handlers == before
+
+
+def test_a_log_that_finds_no_room_is_no_error(tmp_path, capfd):
+    def log():
+        with logged(tmp_path / "stage.log"):
+            logging.info("detail")
+
+    assert with_room(log, 0) == DONE
+    assert capfd.readouterr().err == "" and (tmp_path / "stage.log").read_text() == ""

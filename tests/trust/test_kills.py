@@ -28,6 +28,8 @@ from espnet_diverse.runs.config import merge
 TOKENS = ["<blank>", "<unk>", "a", "b", "<sos/eos>"]
 COUNTED = ("decode", "transcribe", "score", "prepare", "pack")
 """Commands that are killed 200 times."""
+REPORTS = ("stats", "rescore", "classify", "augment", "figure", "analyse", "compare")
+COMMANDS = (*COUNTED, "tokens", "export", "align", "validate", "combine", *REPORTS)
 
 
 def content(folder):
@@ -132,9 +134,44 @@ def arguments(run, home, command):
     }[command]
 
 
-def given(run, home, command):
+@pytest.fixture(scope="module")
+def decoded_runs(tiny_run, tmp_path_factory):
+    """Two copies of a run with a decoded and scored test set, with hypotheses to rank again."""
+    folder = tmp_path_factory.mktemp("decoded")
+    for name in ("first", "second"):
+        shutil.copytree(tiny_run.model_dir, run := folder / name)
+        test, out = str(tiny_run.test_dir), str(run / "decode" / "test")
+        assert main(["decode", str(run), "--data_dir", test, "--output_dir", out, "--nbest", "2"]) == 0
+        assert main(["score", "--reference", f"{test}/text", "--hypothesis", f"{out}/text", "--output_dir", out]) == 0
+    return folder
+
+
+def arguments_of_reports(request, home, command):
+    """What a user types for one of `REPORTS`, see `arguments`."""
+    run = request.getfixturevalue("tiny_run")
+    new = ["--output_dir", home / "new"]
+    of_test = [run.model_dir, "--data_dir", run.test_dir, *new]
+    if command == "stats":
+        return [*run.config, *run.data(), *new]
+    if command in ("figure", "analyse"):
+        return of_test
+    if command in ("classify", "augment"):
+        run = request.getfixturevalue("tiny_classifier" if command == "classify" else "tiny_translation")
+        kind = ["back"] if command == "augment" else []
+        return [*kind, run.model_dir, "--data_dir", run.test_dir, *new]
+    runs = request.getfixturevalue("decoded_runs")
+    if command == "compare":
+        return [runs / "first", runs / "second", *new]
+    return [run.model_dir, "--decode_dir", runs / "first" / "decode" / "test", "--data_dir", run.test_dir, *new]
+
+
+def given(request, home, command):
     """A function that gives a command, and prints nothing."""
-    words = [command, *map(str, arguments(run, home, command))]
+    if command in REPORTS:
+        words = arguments_of_reports(request, home, command)
+    else:
+        words = arguments(request.getfixturevalue("tiny_run"), home, command)
+    words = [command, *map(str, words)]
 
     def give():
         with Path(os.devnull).open("w") as sys.stdout:
@@ -152,9 +189,9 @@ def temporary(monkeypatch, home):
 @pytest.mark.trust
 @pytest.mark.timeout(3600)
 @pytest.mark.usefixtures("temporary")
-@pytest.mark.parametrize("command", [*COUNTED, "tokens", "export", "align", "validate", "combine"])
-def test_commands(command, tiny_run, home, capfd):
-    begin, function = time.monotonic(), given(tiny_run, home, command)
+@pytest.mark.parametrize("command", COMMANDS)
+def test_commands(command, request, home, capfd):
+    begin, function = time.monotonic(), given(request, home, command)
     kills, refusals = kills_and_refusals(function, home, (0, 60))
     at_random = max(200 - kills, 0) if command in COUNTED else 0
     kills_at_random(function, home, at_random)
@@ -168,13 +205,14 @@ def test_commands(command, tiny_run, home, capfd):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("temporary")
-@pytest.mark.parametrize("command", [*COUNTED, "tokens", "export", "align", "validate", "combine"])
-def test_without_room_the_error_names_the_file(command, tiny_run, home):
+@pytest.mark.parametrize("command", COMMANDS)
+def test_without_room_the_error_names_the_file(command, request, home):
     read, write = os.pipe()  # a file would have no room either
+    function = given(request, home, command)
 
     def give():
         with os.fdopen(write, "w") as sys.stderr:
-            given(tiny_run, home, command)()
+            function()
 
     assert with_room(give, 0) == FAILED
     os.close(write)
@@ -186,8 +224,8 @@ def test_without_room_the_error_names_the_file(command, tiny_run, home):
 @pytest.mark.slow
 @pytest.mark.usefixtures("temporary")
 @pytest.mark.parametrize("command", ["score", "prepare"])
-def test_a_command_that_is_killed_at_random(command, tiny_run, home):
-    kills_at_random(given(tiny_run, home, command), home, 3)
+def test_a_command_that_is_killed_at_random(command, request, home):
+    kills_at_random(given(request, home, command), home, 3)
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from espnet_diverse.analysis.comparison import System
+from espnet_diverse.data.files.atomic_files import save_figure
 
 
 def draw_comparison(systems: Sequence[System], metric: str, path: Path) -> None:
@@ -34,7 +35,7 @@ def draw_comparison(systems: Sequence[System], metric: str, path: Path) -> None:
     _label(by_size, "parameters (millions)", "")
     by_size.margins(x=0.15)  # room for the names
     figure.legend(loc="outside lower center", ncols=min(len(strategies), 6), frameon=False)
-    figure.savefig(path, dpi=110)
+    save_figure(figure, path)
 
 
 def _means(mine: Sequence[System], systems: Sequence[System]) -> tuple[list[int], list[float]]:

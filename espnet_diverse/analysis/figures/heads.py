@@ -15,6 +15,7 @@ from torch import nn
 from espnet_diverse.analysis.collect import Observation
 from espnet_diverse.analysis.teacher_forcing import run_teacher_forced
 from espnet_diverse.attention import MultiHeadAttention
+from espnet_diverse.data.files.atomic_files import save_figure
 from espnet_diverse.upstream.layers import MultiHeadedAttention
 
 
@@ -133,7 +134,7 @@ def draw(
             grid[-1, column].set_xticks(range(keys), key_labels, fontproperties=key_font, fontsize=size, rotation=90)
         figure.colorbar(image, ax=list(grid[:, column]), label="share of a row's sum", shrink=0.6)
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
+    save_figure(figure, path)
 
 
 def position_name(tokens: Sequence[str]) -> str:

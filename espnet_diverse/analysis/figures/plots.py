@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from espnet_diverse.analysis.figures.heads import drawable, position_name
 from espnet_diverse.analysis.measures.clusters import ClusterUse
 from espnet_diverse.analysis.measures.head_sharing import Ownership
+from espnet_diverse.data.files.atomic_files import save_figure
 
-_DPI = 110
 _ROW = 0.2  # height of a labelled row of a heat map, in inches
 _SMALL = 8  # points
 
@@ -35,7 +35,7 @@ def draw_pairs(title: str, matrix: NDArray, shape: tuple[int, int], path: Path) 
     axes.set_ylabel("layer.head")
     axes.set_title(f"{title}: redundancy of heads")
     figure.colorbar(image, ax=axes, label="redundancy of two heads, 1 − JS (bits)", shrink=0.8)
-    figure.savefig(path, dpi=_DPI)
+    save_figure(figure, path)
 
 
 def draw_clusters(title: str, uses: Mapping[str, ClusterUse], path: Path) -> None:
@@ -59,7 +59,7 @@ def draw_clusters(title: str, uses: Mapping[str, ClusterUse], path: Path) -> Non
         _label_perplexities(axes, uses[clustered])
     panels[0].set_ylabel("layer.head")
     figure.colorbar(image, ax=list(panels), label="share of all positions")
-    figure.savefig(path, dpi=_DPI)
+    save_figure(figure, path)
 
 
 def _label_perplexities(axes: Axes, use: ClusterUse) -> None:
@@ -100,7 +100,7 @@ def draw_posteriors(
             size = min(9, 240 / len(labels))
             column[-1].set_xticks(range(len(labels)), labels, fontproperties=font, fontsize=size, rotation=90)
     figure.colorbar(image, ax=list(grid.flat), label="cluster probability", shrink=0.6)
-    figure.savefig(path, dpi=_DPI)
+    save_figure(figure, path)
 
 
 def draw_sharing(owned: Ownership, path: Path) -> None:
@@ -117,7 +117,7 @@ def draw_sharing(owned: Ownership, path: Path) -> None:
         axes.text(column, row, str(count), ha="center", va="center", fontsize=_SMALL, color=colour)
     axes.set_title(owned.name, fontsize="medium")
     figure.colorbar(image, ax=axes, label="heads shared, all layers", shrink=0.8)
-    figure.savefig(path, dpi=_DPI)
+    save_figure(figure, path)
 
 
 def draw_picks(owned: Ownership, path: Path) -> None:
@@ -145,7 +145,7 @@ def draw_picks(owned: Ownership, path: Path) -> None:
             axes.grid(which="minor", color="white", linewidth=1)
             axes.tick_params(which="minor", length=0)
     figure.supxlabel("head of the pool", fontsize="medium")
-    figure.savefig(path, dpi=_DPI)
+    save_figure(figure, path)
 
 
 def draw_queries(points: Mapping[str, NDArray], path: Path) -> None:
@@ -167,7 +167,7 @@ def draw_queries(points: Mapping[str, NDArray], path: Path) -> None:
         axes.set(title=title, xlabel="t-SNE dimension 1", ylabel="t-SNE dimension 2", xticks=[], yticks=[])
     marks = [panels[0].scatter([], [], color=colours(head), s=40, label=f"head {head + 1}") for head in range(most)]
     figure.legend(handles=marks, loc="outside lower center", ncols=min(most, 8), frameon=False)
-    figure.savefig(path, dpi=_DPI)
+    save_figure(figure, path)
 
 
 def _colours(count: int) -> Colormap:

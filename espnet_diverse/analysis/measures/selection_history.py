@@ -12,6 +12,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from espnet_diverse.data.files.atomic_files import save_figure
 from espnet_diverse.runs import checkpoint
 from espnet_diverse.runs.config import load
 
@@ -68,4 +69,4 @@ def draw_history(history: History, title: str, path: Path) -> None:
     panels[-1].set_xlim(left=0)
     panels[-1].set_xlabel("optimizer updates (a point is the mean over an epoch, at its middle)")
     figure.suptitle(f"{title}: head selection in training")
-    figure.savefig(path, dpi=110)
+    save_figure(figure, path)

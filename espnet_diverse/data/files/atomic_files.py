@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 from espnet_diverse.data.files.locks import NO_LOCKS, claim, file_lock, give_up, is_at
 from espnet_diverse.data.files.room import named_if_full
@@ -24,6 +25,18 @@ def write_parts(path: Path, parts: Iterable[str]) -> None:
     """Write parts of a text, one after another, as `write_text` does."""
     with staged_file(path) as partial, partial.open("w", encoding="utf-8", newline="\n") as file:
         file.writelines(parts)
+
+
+def save_figure(figure: Any, path: Path, dpi: int = 110) -> None:
+    """Write a figure of matplotlib as `write_text` does a text.
+
+    Args:
+        figure: The figure.
+        path: File to write, whose suffix says the format.
+        dpi: Pixels per inch.
+    """
+    with staged_file(path) as partial:
+        figure.savefig(partial, dpi=dpi)
 
 
 @contextmanager

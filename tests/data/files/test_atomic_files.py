@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 from references.killed_steps import DONE, in_fork, with_room
 
+from espnet_diverse.data.files import atomic_files
 from espnet_diverse.data.files.atomic_files import (
     remove_leftovers,
+    save_figure,
     scratch_directory,
     staged_directory,
     staged_file,
@@ -282,3 +284,22 @@ def test_the_working_directory_is_not_replaced(tmp_path, monkeypatch, name):
     with pytest.raises(DataError, match="would be replaced as a whole"), staged_directory(Path(name)):
         raise AssertionError("is not reached")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_figure_appears_complete_or_not_at_all(tmp_path):
+    class Figure:
+        def savefig(self, path, dpi):
+            path.write_text(f"half of {dpi}")
+            raise KeyError
+
+    (tmp_path / "a.png").write_text("before")
+    with pytest.raises(KeyError):
+        save_figure(Figure(), tmp_path / "a.png")
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["before"]
+
+
+def test_figures_are_saved_in_no_other_way():
+    package = Path(atomic_files.__file__).parents[2]
+    assert {path.name for path in package.rglob("*.py") if ".savefig(" in path.read_text("utf-8")} == {
+        "atomic_files.py"
+    }
