@@ -10,9 +10,12 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
+from torch import nn
+
 from espnet_diverse.attention.core import Core
 from espnet_diverse.attention.modifiers.disagreement import build_disagreement, disagreement_options
 from espnet_diverse.attention.modifiers.head_patterns import build_head_patterns, head_patterns
+from espnet_diverse.attention.modifiers.head_routing import HeadRouting, HeadRoutingOptions
 from espnet_diverse.attention.modifiers.position import check_position, position_option
 from espnet_diverse.attention.modifiers.query_key_norm import QueryKeyNormOptions
 from espnet_diverse.attention.modifiers.regularisers import DropHeads, DropHeadsOptions, Relaxed, RelaxedOptions
@@ -30,6 +33,7 @@ PARTS: Mapping[str, Callable[[Any], Any]] = {
     "position": position_option,
     "drop_heads": partial(read, DropHeadsOptions, owner="drop_heads"),
     "relaxed": partial(read, RelaxedOptions, owner="relaxed"),
+    "routing": partial(read, HeadRoutingOptions, owner="routing"),
 }
 """Parts of an attention that no core has to itself, and what reads their options."""
 
@@ -161,11 +165,14 @@ def attention_parts(
     of_another = cross and not needed_by  # the keys of a memory lie before the queries
     relative = "relative_position" in uses
     check_position(part["position"], core, size // heads, of_another, relative, selection is not None)
+    changes: list[nn.Module] = [kind(part[each]) for each, kind in _REGULARISERS.items() if part[each] is not None]
+    if part["routing"] is not None:
+        changes.insert(0, HeadRouting(part["routing"], size, heads))
     return core, {
         "selection": selection,
         "disagreement": build_disagreement(raw["disagreement"], core),
         "qk_norm": part["qk_norm"],
         "position": part["position"] or ("relative" if relative else "absolute"),
         "patterns": part["head_patterns"] and build_head_patterns(part["head_patterns"], heads, cross, causal),
-        "regularisers": [kind(part[each]) for each, kind in _REGULARISERS.items() if part[each] is not None],
+        "changes": changes,
     }

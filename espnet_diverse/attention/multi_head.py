@@ -64,7 +64,7 @@ class MultiHeadAttention(Uncompiled):
         disagreement: A `Disagreement`, which adds a loss of heads that are alike, or None.
         qk_norm: Options of normalised queries and keys, or None to attend with them as they are projected.
         patterns: Pattern of allowed keys of each head, or None.
-        regularisers: Modules that change the outputs of heads in training, see `attention/modifiers/regularisers.py`.
+        changes: Modules that change the outputs of heads, see `modifiers/regularisers.py` and `head_routing.py`.
 
     Attributes:
         attn: Attention weights (B, H, Tq, Tk) of the last call, without gradients. They are kept only in a scope with
@@ -89,7 +89,7 @@ class MultiHeadAttention(Uncompiled):
         disagreement: Disagreement | None = None,
         qk_norm: QueryKeyNormOptions | None = None,
         patterns: HeadPatterns | None = None,
-        regularisers: Sequence[nn.Module] = (),
+        changes: Sequence[nn.Module] = (),
     ):
         nn.Module.__init__(self)  # not super(): `nets` adds ESPnet's class as a second base for its type alone
         if size % heads:
@@ -116,7 +116,7 @@ class MultiHeadAttention(Uncompiled):
         self.selection = selection
         self.disagreement = disagreement
         self.patterns = patterns
-        self.regularisers = nn.ModuleList(regularisers)
+        self.changes = nn.ModuleList(changes)
         self.attn: Tensor | None = None
         self.head_mask: Tensor | None = None
 
@@ -177,8 +177,7 @@ class MultiHeadAttention(Uncompiled):
             context = credit(context, other.samples().expand(len(query), -1), of_other)
         if disagreement is not None:
             disagreement.add_loss(heads, context, weights, self._projections())
-        for change in self.regularisers:
-            context = change(heads, context, self.linear_out.weight)
+        context = self._changed(heads, context)
         self.attn = weights.detach() if kept and weights is not None else None  # so that the module can be copied
         return self._merge(context, selected)
 
@@ -229,7 +228,7 @@ class MultiHeadAttention(Uncompiled):
         heads = Heads(q, cache.k, cache.v, query, query, q, None, allowed, key_features=cache.features)
         heads.patterns, heads.sums = self.patterns, cache.sums
         context, self.attn = self._attend(heads)
-        return self._merge(context)
+        return self._merge(self._changed(heads, context))
 
     def sum_up(self, cache: KVCache, seen: Tensor | None) -> Sums | None:
         """Return sums over the keys of a cache, which take the place of the keys, or None if the core needs them all.
@@ -290,8 +289,8 @@ class MultiHeadAttention(Uncompiled):
         reach, time = self.core.reach, x.size(1)
         if self.training or current().collect or self._keeps_weights() or not is_long(time, reach or 0):
             return None
-        if self.patterns is not None:
-            return None  # they depend on the position in the whole
+        if self.patterns is not None or any(change.always for change in self.changes):
+            return None  # patterns depend on the position in the whole
         if mask is not None and mask.size(-2) > 1 or isinstance(pos_emb, Tensor) and pos_emb.size(1) < 2 * time - 1:
             return None  # queries with keys of their own, or the position of ESPnet's older encoders
         self.attn = None
@@ -361,6 +360,11 @@ class MultiHeadAttention(Uncompiled):
         with torch.autocast(heads.v.device.type, enabled=False):
             context, weights = self.core(heads.in_full_precision())
         return context.to(heads.v.dtype), weights
+
+    def _changed(self, heads: Heads, context: Tensor) -> Tensor:
+        for change in self.changes:
+            context = change(heads, context, self.linear_out.weight)
+        return context
 
     def _merge(self, context: Tensor, selected: AllHeads | None = None) -> Tensor:
         if self.head_mask is not None:

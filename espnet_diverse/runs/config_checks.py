@@ -94,7 +94,8 @@ def _check_model(config: Config, model: type | None) -> None:
 def _has_losses(part: str, options: Mapping) -> bool:
     if part in _MEMORIES:
         return bool(MEMORIES[options["kind"]].LOSSES)
-    return bool(core_class(options.get("core", "softmax")).LOSSES or options.get("disagreement"))
+    of_core = core_class(options.get("core", "softmax")).LOSSES
+    return bool(of_core or options.get("disagreement") or options.get("routing"))
 
 
 def chosen_classes(task: type[abs_task.AbsTask], config: Config) -> dict[str, type]:

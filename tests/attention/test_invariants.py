@@ -32,6 +32,8 @@ VARIANTS = {
     "softmax:mixed-group": {"head_patterns": ["global", {"window": 1}], "selection": GROUP, "qk_norm": {}},
     "softmax:drop_heads": {"drop_heads": {"rate": 0.5}},
     "softmax:relaxed": {"relaxed": {}},
+    "softmax:routed": {"routing": {}},
+    "sdma:routed": {"routing": {"shared": 0, "active": 3}, "selection": GROUP, "drop_heads": {}},
     "softmax:rotary": {"position": "rotary"},
     "softmax:alibi": {"position": "alibi", "head_patterns": ["global", {"window": 2}]},
     "softmax:transformer_xl": {"position": "transformer_xl", "head_patterns": ["global", {"window": 2}]},
@@ -77,7 +79,9 @@ VARIANTS = {
 
 def softmax_equivalent(core):
     """Options at which a core, or a variant of it, is softmax attention, or None."""
-    changed = {"qk_norm", "head_patterns", "position", "drop_heads", "relaxed"} & VARIANTS.get(core, {}).keys()
+    changed = {"qk_norm", "head_patterns", "position", "drop_heads", "relaxed", "routing"} & VARIANTS.get(
+        core, {}
+    ).keys()
     return None if changed else CORES[core.split(":")[0]].SOFTMAX_EQUIVALENT
 
 

@@ -63,6 +63,8 @@ class DropHeads(nn.Module):
         options: The options.
     """
 
+    always = False  # nothing in evaluation
+
     def __init__(self, options: DropHeadsOptions):
         super().__init__()
         self.options = options
@@ -95,6 +97,8 @@ class Relaxed(nn.Module):
     Args:
         options: The options.
     """
+
+    always = False
 
     def __init__(self, options: RelaxedOptions):
         super().__init__()

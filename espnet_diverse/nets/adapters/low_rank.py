@@ -281,7 +281,7 @@ def _fault(model: nn.Module, parent: nn.Module, name: str, options: LowRankOptio
     if isinstance(parent, MultiHeadAttention) and (parent.selection is not None or parent.core.tied):
         what = "with head selection" if parent.selection is not None else f"{parent.core.name!r} with tied values"
         return f"of an attention {what}, whose projections take no adapter"
-    if isinstance(parent, MultiHeadAttention) and parent.regularisers and own == "linear_out":
+    if isinstance(parent, MultiHeadAttention) and parent.changes and own == "linear_out":
         return "of an attention with relaxed weights or removed heads, which reads the weights of its output"
     if isinstance(parent, SelfAttentivePooling) or type(parent).__name__ == "WavLMAttention":
         return f"of a {type(parent).__name__}, which reads the weights of its maps"

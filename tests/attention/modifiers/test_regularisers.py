@@ -59,7 +59,7 @@ def test_the_rate_follows_its_schedule(options, rates):
     found = []
     for updates in (0, 50, 200):
         with scope(step=Step(updates, 0)):
-            found.append(float(module.regularisers[0].rate(module.linear_out.weight)))
+            found.append(float(module.changes[0].rate(module.linear_out.weight)))
     assert found == pytest.approx(rates)
 
 
