@@ -150,6 +150,8 @@ def _counterpart(
         uses = _uses(relative, kind["causal"] or of_source, **kind)  # decoders decode with a cache
         core, parts = attention_parts(attention, size, theirs.h, **kind, uses=uses, needed_by=needed_by)
         core.supports.check_length(core.name, length or 0)
+        if with_memory is not None and core.state_rows:
+            raise ValueError(f"attention {core.name!r} with handed_over has no memory; leave out either")
     except (ValueError, TypeError) as error:
         raise ConfigError(f"{where}: {error}") from error
     attention_class = with_memory or (Attention if core.supports.explicit_weights else WeightlessAttention)
