@@ -93,6 +93,8 @@ class _WithAttention:
         insert_adapters(self.encoders, adapter)  # of frames, not of the rows that connected layers hand over
         if memory is None:
             connect_layers(self.encoders, self.attribute, net, getattr(self, "ctc_trim", False))
+        elif getattr(self, "ctc_trim", False):
+            raise ConfigError(f"{net}: ctc_trim drops frames of the segments that a memory has seen; leave out either")
         self.state_rows: int = self.encoders[0].get_submodule(self.attribute).core.state_rows
         check_recomputed(self.encoders, getattr(self, "gradient_checkpoint_layers", ()), net)
 
@@ -160,9 +162,13 @@ class DiverseTransformerEncoder(_WithAttention, TransformerEncoder):
 
 
 class DiverseConformerEncoder(_WithAttention, ConformerEncoder):
-    """ESPnet's conformer encoder; its attention has relative position."""
+    """ESPnet's conformer encoder; its attention has relative position.
 
-    __signature__ = signature_with(ConformerEncoder, **_OURS)
+    With a memory it attends by segments, with absolute position. Its convolutions go over the whole sequence: near an
+    end of a segment they read frames of the next one, so that it cannot be encoded part by part.
+    """
+
+    __signature__ = signature_with(ConformerEncoder, **_OURS, memory=None)
 
 
 class DiverseBranchformerEncoder(_WithAttention, BranchformerEncoder):

@@ -16,7 +16,8 @@ from espnet_diverse.upstream.layers import (
     RelPositionMultiHeadedAttention,
 )
 
-_RELATIVE = (RelPositionMultiHeadedAttention, LegacyRelPositionMultiHeadedAttention)
+RELATIVE = (RelPositionMultiHeadedAttention, LegacyRelPositionMultiHeadedAttention)
+"""ESPnet's attentions with relative position."""
 _SOFTMAX = {"core": "softmax"}
 _SHARED = ("linear_out", "q_norm", "k_norm")
 _BY_HEAD = ("linear_q", "linear_k", "linear_v")
@@ -143,7 +144,7 @@ def _counterpart(
         )
     if getattr(theirs, "zero_triu", False):
         raise ConfigError(f"{where}: zero_triu: true is not supported with a replaced attention; set it to false")
-    relative = isinstance(theirs, _RELATIVE)
+    relative = isinstance(theirs, RELATIVE)
     size = theirs.h * theirs.d_k
     try:
         needed_by = {} if with_memory is None or of_source else {"cross_attention": "a memory"}
