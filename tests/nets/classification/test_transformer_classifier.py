@@ -42,6 +42,7 @@ def test_a_text_is_classified_alike_in_any_batch(part):
 
 def test_the_order_of_the_tokens_counts_and_every_token_is_read():
     net, text = build(), torch.tensor([[3, 4, 5, 6]])
+    assert (net.embed.num_embeddings, net.embed.embedding_dim) == (9, 8)
     scores = [net(text[:, order], torch.tensor([4])).scores for order in ([0, 1, 2, 3], [1, 0, 2, 3])]
     assert not torch.allclose(*scores)
     for place in range(4):
