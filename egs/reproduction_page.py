@@ -35,8 +35,8 @@ from espnet_diverse.data.files.atomic_files import write_text
 EGS = Path(__file__).resolve().parent
 
 VERDICTS = ("reproduced", "mostly", "not reproduced", "open", "not tried")
-METRICS = {"bleu": "BLEU", "cer": "CER", "wer": "WER", "word_perplexity": "perplexity"}
-BEST_HIGH = {"BLEU"}  # of the others less is better
+METRICS = {"bleu": "BLEU", "cer": "CER", "wer": "WER", "word_perplexity": "perplexity", "accuracy": "accuracy"}
+BEST_HIGH = {"BLEU", "accuracy"}  # of the others less is better
 RELATIVE = {"perplexity"}  # whose differences are in percent of the baseline
 MOST_WORDS = 12  # of a cell
 KEYS = {"claim": str, "paper": (str, list), "ours": (str, list), "verdict": str}

@@ -202,6 +202,8 @@ class Core(Monitored):
         supports: What the core can be used for; nets refuse everything else when they are built.
         SOFTMAX_EQUIVALENT: Options at which the core equals softmax attention, or None if there are none.
         tied: Whether the values are the keys: one projection then makes both, and `linear_v` is `linear_k`.
+        state_rows: Number of rows that an encoder's layers hand over to a decoder, before the frames of the output; in
+            cross-attention, of rows before the frames of the source.
         linear: Whether self-attention over T positions takes O(T) time and memory.
         position_in_parts: Whether the core is given `Heads.position_term` in place of `Heads.position`, the term of all
             pairs.
@@ -210,6 +212,7 @@ class Core(Monitored):
     supports: Supports = Supports()
     SOFTMAX_EQUIVALENT: ClassVar[Mapping[str, Any] | None] = None
     tied: bool = False
+    state_rows: int = 0
     linear: ClassVar[bool] = False
     position_in_parts: ClassVar[bool] = False
 
@@ -255,7 +258,7 @@ class Core(Monitored):
         return inputs
 
     def connect(self, cores: Sequence["Core"]) -> bool:
-        """Prepare the cores of all layers of an encoder, of which this is the first, to work together.
+        """Prepare the cores of all layers of a net, of which this is the first, to work together.
 
         Returns:
             Whether the layers hand on a state, `Heads.stream`; by default they do not.
@@ -279,6 +282,16 @@ class Core(Monitored):
             v: Values (B, H, T, D).
         """
         return KVCache(k, v, self.key_features(key, k))
+
+    def next_source(self, source: Tensor, cache: KVCache, mask: Tensor | None) -> Tensor:
+        """Return the source that the next layer reads in cross-attention with a cache; by default the same.
+
+        Args:
+            source: What this layer read, (B, T, M).
+            cache: What `cache` made of it.
+            mask: Which positions are not padding, bool (B, 1, 1, T), or None (all).
+        """
+        return source
 
     @property
     def reach(self) -> int | None:

@@ -242,6 +242,16 @@ class MultiHeadAttention(Uncompiled):
         with torch.autocast(cache.k.device.type, enabled=False):
             return self.core.sum_up(cache.of_keys(in_full_precision), seen)
 
+    def next_source(self, source: Tensor, cache: KVCache, mask: Tensor | None) -> Tensor:
+        """Return the source (B, T, M) that the next layer reads, given that of this one; see `Core.next_source`.
+
+        Args:
+            source: What this layer read, (B, T, M).
+            cache: Its keys and values, the result of `cache_kv(source)`.
+            mask: True = not padding, (B, 1, T), or None (all).
+        """
+        return self.core.next_source(source, cache, None if mask is None else _bool_mask(mask))
+
     def check_length(self, *lengths: int) -> None:
         """Check numbers of queries or keys.
 

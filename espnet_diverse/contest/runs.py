@@ -13,7 +13,7 @@ from espnet_diverse.untrusted.whole_files import read_text
 
 SYNTHETIC = "synthetic"
 """The corpus that a recipe generates."""
-NOT_SCORED = ("word_perplexity", "perplexity")
+NOT_SCORED = ("word_perplexity", "perplexity", "accuracy")
 """Metrics that the stage decode computes."""
 KEYS = {
     *("recipe", "corpus", "prepared", "options", "config", "decode_config"),

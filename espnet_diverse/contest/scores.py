@@ -16,9 +16,13 @@ from espnet_diverse.errors import DataError
 from espnet_diverse.untrusted.whole_files import read_json, read_text
 
 COLUMNS = ("experiment", "run", "seed", "set", "metric", "score", "p", "commit", "processor")
-MEASURED_BY_DECODING = {"word_perplexity": "perplexity.json", "perplexity": "perplexity.json"}
+MEASURED_BY_DECODING = {
+    **dict.fromkeys(("word_perplexity", "perplexity"), "perplexity.json"),
+    "accuracy": "classification.json",
+}
 """Metrics that need no scoring, and the file of the stage that decodes which has them."""
-_LOWER = {"cer", "wer", "ter", *MEASURED_BY_DECODING}  # of those in `scoring.build.METRICS`, not imported for speed
+# Of those above and those in `scoring.build.METRICS`, which is not imported for speed.
+_LOWER = {"cer", "wer", "ter", "word_perplexity", "perplexity"}
 
 
 def lower_is_better(metric: str) -> bool:

@@ -9,14 +9,16 @@ Each corpus is a module in `CORPORA` with
     prepare(corpus_dir, selection) -> dict[str, DataTables]  read the official files, in dicts (DataDir) or packed
     download(target_dir, selection) -> Path                fetch them; returns the corpus directory for `prepare`
     NO_DOWNLOAD                                            in place of `download`: what to do where that is not possible
+    generate(target_dir, selection, size) -> Path          write its files, for a corpus that is generated; optional
     convert(source, target_dir, selection) -> Path         write as files what `prepare` reads, which is not on disk;
                                                            optional
     reads(source, selection) -> list[Path]                 directories in `source` that are read, and must not be
                                                            replaced; optional, default `source` alone
 
 The module's docstring describes the corpus: source, license, layout, preparation. The package `synthetic` has a module
-of the same name, whose `make(target_dir, seed, size, nj)` writes a small synthetic corpus in the official layout. The
-package `shared` holds what several corpora use: downloads, tables, parallel text.
+of the same name, whose `make(target_dir, seed, size, nj)` writes a small synthetic corpus in the official layout; a
+corpus with `generate` needs none. The package `shared` holds what several corpora use: downloads, tables, parallel
+text; `long_range` texts of a class.
 """
 
 import importlib
@@ -41,6 +43,8 @@ CORPORA = {
     "tatoeba": "espnet_diverse.corpora.tatoeba",
     "parallel_text": "espnet_diverse.corpora.parallel_text",
     "wikitext103": "espnet_diverse.corpora.wikitext103",
+    "listops": "espnet_diverse.corpora.long_range.listops",
+    "byte_text": "espnet_diverse.corpora.long_range.byte_text",
     "table": "espnet_diverse.corpora.table",
     "hf": "espnet_diverse.corpora.hf",
     "lhotse": "espnet_diverse.corpora.lhotse",
@@ -77,6 +81,8 @@ class Selection(Options):
         split_by: What the sets of a table without a column split do not share: "speaker", or "audio" for files alone.
         split_shares: Shares of dev and test in such a table.
         split_seed: Random seed of drawing these sets.
+        lengths: Least and greatest number of tokens of a text that is generated; by default those of the corpus.
+        counts: Number of texts of train, dev and test that are generated; by default those of the size.
         allow_pipes: Whether commands of a wav.scp are run, without a shell.
 
     Raises:
@@ -99,6 +105,8 @@ class Selection(Options):
     split_by: str = choice("speaker", "audio")
     split_shares: tuple[float, float] = (0.1, 0.1)
     split_seed: int = 0
+    lengths: tuple[int, ...] = ()
+    counts: tuple[int, ...] = ()
     allow_pipes: bool = False
 
     def __post_init__(self) -> None:

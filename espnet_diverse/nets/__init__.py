@@ -1,9 +1,11 @@
 """Nets that ESPnet instantiates by name.
 
-They are its encoders, decoder and language model with our attention, and frontends with pretrained encoders of text and
-speech.
+They are its encoders, decoder and language model with our attention, classifiers of text, and frontends with pretrained
+encoders of text and speech.
 """
 
+from espnet_diverse.nets.classification.sentence_classifier import SelfAttentiveClassifier
+from espnet_diverse.nets.classification.transformer_classifier import TransformerClassifier
 from espnet_diverse.nets.decoder import DiverseTransformerDecoder
 from espnet_diverse.nets.encoder import (
     DiverseBranchformerEncoder,
@@ -30,5 +32,6 @@ ENCODERS = {
 PROMPTED_ENCODERS = {"diverse_e_branchformer_ctc": DiverseEBranchformerCTCEncoder}
 DECODERS = {"diverse_transformer": DiverseTransformerDecoder}
 LANGUAGE_MODELS = {"diverse_transformer": DiverseTransformerLM}
+CLASSIFIERS = {"self_attentive": SelfAttentiveClassifier, "transformer": TransformerClassifier}
 SPEECH_FRONTENDS = {"huggingface": HuggingFaceFrontend, "fused": FusedFrontends}  # names of ESPnet's own
 TEXT_FRONTENDS = {"bert": BertFrontend}

@@ -12,6 +12,7 @@ from espnet_diverse.nets.no_position import remove_absolute_position
 from espnet_diverse.nets.recomputation import check_recomputed
 from espnet_diverse.nets.replace_attention import replace_attention, signature_with
 from espnet_diverse.nets.start_tag import insert_start_tag
+from espnet_diverse.nets.stream import connect_to_source
 from espnet_diverse.scope import current
 
 _OURS = dict.fromkeys(("attention", "cross_attention", "memory", "cross_memory", "adapter", "start_tag"))
@@ -31,6 +32,10 @@ class DiverseTransformerDecoder(TransformerDecoder):
         adapter: `AdapterOptions` by name; None adds no adapters.
         start_tag: `StartTagOptions` by name; None keeps the embedding of <sos/eos> as the first input.
         options: Options of ESPnet's decoder.
+
+    Attributes:
+        state_rows: Number of rows before the frames of the encoder's output that cross-attention starts from; see
+            `nets/stream.py`.
 
     Raises:
         ConfigError: An option is unknown or has a value that is not allowed, a core does not support causal
@@ -63,6 +68,7 @@ class DiverseTransformerDecoder(TransformerDecoder):
         own, self.source_memory = self.decoders[0].src_attn, None
         if cross_memory is not None:
             self.source_memory = build_source_memory(own.h * own.d_k, own.h, cross_memory, net)
+        self.state_rows = connect_to_source(self.decoders)
         insert_adapters(self.decoders, adapter)
         insert_start_tag(self.embed, start_tag)
         check_recomputed(self.decoders, self.gradient_checkpoint_layers, net)
@@ -108,9 +114,11 @@ class DiverseTransformerDecoder(TransformerDecoder):
         """ESPnet's partially autoregressive step.
 
         Raises:
-            ConfigError: The decoder has adapters, which ESPnet's step would not apply, or a memory, which it does not
-                know.
+            ConfigError: The decoder has adapters, which ESPnet's step would not apply, or a memory or rows of the
+                encoder, which it does not know.
         """
+        if self.state_rows:
+            raise ConfigError("partially autoregressive decoding does not know handed_over; set partial_ar to false")
         if self.by_segments or self.source_memory is not None:
             raise ConfigError("partially autoregressive decoding does not know memories; set partial_ar to false")
         if any(hasattr(layer, "adapter") for layer in self.decoders):

@@ -54,6 +54,9 @@ class _WithAttention:
     Raises:
         ConfigError: An option is unknown or has a value that is not allowed, the core does not support the attention of
             this encoder, or a layer cannot be computed again that `gradient_checkpoint_layers` has.
+
+    Attributes:
+        state_rows: Number of rows before the frames of the output, for the decoder; see `nets/stream.py`.
     """
 
     attribute = "self_attn"
@@ -85,10 +88,14 @@ class _WithAttention:
         net, self.by_segments = type(self).__name__, memory is not None
         if memory is None:
             replace_attention(self.encoders, self.attribute, attention, net=net, length=self._attention_length())
-            connect_layers(self.encoders, self.attribute, net, getattr(self, "ctc_trim", False))
         else:
             add_memory(self.encoders, attention, memory, net=net)
-        insert_adapters(self.encoders, adapter)
+        insert_adapters(self.encoders, adapter)  # of frames, not of the rows that connected layers hand over
+        if memory is None:
+            connect_layers(self.encoders, self.attribute, net, getattr(self, "ctc_trim", False))
+        elif getattr(self, "ctc_trim", False):
+            raise ConfigError(f"{net}: ctc_trim drops frames of the segments that a memory has seen; leave out either")
+        self.state_rows: int = self.encoders[0].get_submodule(self.attribute).core.state_rows
         check_recomputed(self.encoders, getattr(self, "gradient_checkpoint_layers", ()), net)
 
     def forward(self, xs_pad: Tensor, ilens: Tensor, *args, **options):
@@ -155,9 +162,13 @@ class DiverseTransformerEncoder(_WithAttention, TransformerEncoder):
 
 
 class DiverseConformerEncoder(_WithAttention, ConformerEncoder):
-    """ESPnet's conformer encoder; its attention has relative position."""
+    """ESPnet's conformer encoder; its attention has relative position.
 
-    __signature__ = signature_with(ConformerEncoder, **_OURS)
+    With a memory it attends by segments, with absolute position. Its convolutions go over the whole sequence: near an
+    end of a segment they read frames of the next one, so that it cannot be encoded part by part.
+    """
+
+    __signature__ = signature_with(ConformerEncoder, **_OURS, memory=None)
 
 
 class DiverseBranchformerEncoder(_WithAttention, BranchformerEncoder):

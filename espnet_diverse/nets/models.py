@@ -23,6 +23,7 @@ from espnet_diverse.nets.losses.consistency import Branches, add_consistency, do
 from espnet_diverse.nets.losses.label_smoothing import replace_losses
 from espnet_diverse.nets.processes import token_count
 from espnet_diverse.nets.replace_attention import signature_with
+from espnet_diverse.nets.stream import check_handed_over
 from espnet_diverse.option_checks import Rule
 from espnet_diverse.scope import current, scope
 from espnet_diverse.upstream.layers import LabelSmoothingLoss as EspnetLabelSmoothingLoss
@@ -47,13 +48,16 @@ class Diverse:
             the order of their indices; by default none.
 
     Raises:
-        ConfigError: `auxiliary_factor` is not a number of 0 or more, or `balance_interval` not a whole one.
+        ConfigError: `auxiliary_factor` is not a number of 0 or more, `balance_interval` not a whole one, or the decoder
+            does not take what the encoder hands over.
     """
 
     #: Whether ESPnet's loss is a mean over tokens: here, whatever its options are; of a model, as its options are.
     loss_per_token = False
     #: Whether ESPnet averages the losses of several processes by their tokens, not by their sentences.
     weighted_by_tokens = False
+    #: Whether cross-attention of one decoder is all that reads the encoder's output.
+    reads_source_once = False
     #: Number of tokens of a sentence that the loss has besides those of its text: the end of the sentence.
     end_tokens = 1
 
@@ -68,6 +72,7 @@ class Diverse:
         conditions = options.pop("conditions", None)
         super().__init__(*args, **options)
         self.conditions = conditions or {}
+        check_handed_over(self, self.reads_source_once)  # type: ignore[arg-type]  # a mixin: a module
         Rule(float, least=0, below=inf).check("auxiliary_factor", auxiliary_factor)
         Rule(int, least=0).check("balance_interval", balance_interval)
         self.auxiliary_factor, self.balance_interval = auxiliary_factor, balance_interval
@@ -214,6 +219,8 @@ class DiverseMTModel(Diverse, ESPnetMTModel):
     Raises:
         ConfigError: Embeddings with different vocabularies or widths cannot be shared.
     """
+
+    reads_source_once = True
 
     __signature__ = signature_with(ESPnetMTModel, **_OURS)
 

@@ -16,7 +16,8 @@ from espnet_diverse.upstream.layers import (
     RelPositionMultiHeadedAttention,
 )
 
-_RELATIVE = (RelPositionMultiHeadedAttention, LegacyRelPositionMultiHeadedAttention)
+RELATIVE = (RelPositionMultiHeadedAttention, LegacyRelPositionMultiHeadedAttention)
+"""ESPnet's attentions with relative position."""
 _SOFTMAX = {"core": "softmax"}
 _SHARED = ("linear_out", "q_norm", "k_norm")
 _BY_HEAD = ("linear_q", "linear_k", "linear_v")
@@ -143,13 +144,15 @@ def _counterpart(
         )
     if getattr(theirs, "zero_triu", False):
         raise ConfigError(f"{where}: zero_triu: true is not supported with a replaced attention; set it to false")
-    relative = isinstance(theirs, _RELATIVE)
+    relative = isinstance(theirs, RELATIVE)
     size = theirs.h * theirs.d_k
     try:
         needed_by = {} if with_memory is None or of_source else {"cross_attention": "a memory"}
         uses = _uses(relative, kind["causal"] or of_source, **kind)  # decoders decode with a cache
         core, parts = attention_parts(attention, size, theirs.h, **kind, uses=uses, needed_by=needed_by)
         core.supports.check_length(core.name, length or 0)
+        if with_memory is not None and core.state_rows:
+            raise ValueError(f"attention {core.name!r} with handed_over has no memory; leave out either")
     except (ValueError, TypeError) as error:
         raise ConfigError(f"{where}: {error}") from error
     attention_class = with_memory or (Attention if core.supports.explicit_weights else WeightlessAttention)

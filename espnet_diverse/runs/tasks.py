@@ -16,7 +16,7 @@ from torch import nn
 
 from espnet_diverse.conditions import CONDITIONS
 from espnet_diverse.errors import ConfigError, ModelError
-from espnet_diverse.nets.classification.sentence_classifier import CLASSIFIERS
+from espnet_diverse.nets import CLASSIFIERS
 from espnet_diverse.nets.frontends.bert import BertFrontend
 from espnet_diverse.nets.models import DiverseClassificationModel, DiverseSTModel
 from espnet_diverse.nets.no_position import remove_positions_of_frontend

@@ -72,6 +72,8 @@ NO_DOWNLOAD = {
     "table": "^a table has no download; give its file: prepare table FILE, or run.sh --corpus_dir FILE$",
     "hf": "^hf has no dataset of its own; give its name or folder: prepare hf NAME_OR_DIR$",
     "lhotse": "^lhotse has no corpus of its own; give its manifests: prepare lhotse DIR$",
+    "listops": "^ListOps is generated: give --corpus synthetic, or the folder of its tables as SOURCE$",
+    "byte_text": "^byte_text is generated: give --corpus synthetic, or a folder of tables of your own as SOURCE$",
     "kaldi": "^a data directory has no download; give its path: prepare kaldi DIR$",
 }
 
@@ -86,7 +88,8 @@ def test_every_corpus_has_a_download_or_says_what_to_do(name, tmp_path):
 
 
 def test_every_reader_of_a_release_is_tested():
-    assert FILES.keys() == CORPORA.keys() - {"table", "hf", "lhotse", "kaldi"}  # which are tested by themselves
+    tested_by_themselves = {"table", "hf", "lhotse", "kaldi", "listops", "byte_text"}
+    assert FILES.keys() == CORPORA.keys() - tested_by_themselves
 
 
 def test_some_sets_are_those_of_the_whole(corpus):

@@ -278,8 +278,9 @@ def test_the_configurations_of_the_table_merge(experiment, monkeypatch):
     assert shared["baseline"] in shared["runs"]
     for settings in shared["runs"].values():
         merged = merge(shared["config"].format(settings["fragments"]).split(","), settings.get("set", []))
-        net = "lm" if "lm" in merged else "encoder"
-        core = merged[f"{net}_conf"].get("attention", {}).get("core", net)  # of a language model, softmax by default
+        net = next((name for name in ("lm", "classifier") if name in merged), "encoder")
+        default = "cls" if net == "classifier" else net  # part of the name of its fragment, for softmax by default
+        core = merged[f"{net}_conf"].get("attention", {}).get("core", default)
         assert core in settings["fragments"] or f"{net}_conf.attention.core={core}" in settings["set"]
 
 

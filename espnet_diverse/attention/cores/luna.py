@@ -11,6 +11,10 @@ The context C is projected by `linear_k` and `linear_v` of the attention, the qu
 projects Y_X; P and Y_P have projections of their own here. In an encoder, P goes from layer to layer in `Heads.stream`.
 Only X passes the other parts of a layer. Row i of P takes part for contexts of more than i positions, as released.
 
+With `handed_over` the P that the encoder's last layer makes by (6) precedes the frames of its output, cross-attention
+of the first decoder layer has it in place of (7), and each layer of the decoder hands its own on by (6). As P of a
+decoder layer depends on the source alone, a search makes it once and keeps `linear_p` of it among the cached keys.
+
 Causal self-attention is (3)-(5). Here each layer has its own P, `linear_k` and `linear_v` make k and v of (4) and (5),
 and the context of (3) has a projection of its own. A cache holds w of (3) for each key besides k and v; a step then
 equals the row of the full pass, and hypotheses with different keys can be decoded side by side. In cross-attention with
@@ -52,8 +56,10 @@ class LunaOptions(Core.Options):
         pack_heads: Number of heads of the pack attention (1); 0 means as many as the unpack attention has.
         tied: Whether the values are the keys in both attentions (released), or have projections of their own.
         contextual: Whether an encoder's layers hand on P (6). Otherwise all start from the P of (7), which they share.
-            In decoders each layer has a P of its own.
+            In decoders each layer has a P of its own, except with `handed_over`.
         packed_dropout: Dropout rate of Y_P in (6).
+        handed_over: Whether cross-attention starts from the last P of the encoder: an option of both, the encoder's
+            attention and the decoder's cross-attention, for translation of text.
     """
 
     length: int = number(16, least=1)
@@ -61,6 +67,7 @@ class LunaOptions(Core.Options):
     tied: bool = flag(True)
     contextual: bool = flag(True)
     packed_dropout: float = number(0.1, least=0, below=1)
+    handed_over: bool = flag(False)
 
 
 class FirstRows(nn.Module):
@@ -106,8 +113,12 @@ class Luna(Core):
         self.tied = option.tied
         self.pack_heads = option.pack_heads or heads
         self._check_heads(size)
-        self.first = FirstRows(option.length, size)
-        self.norm: nn.LayerNorm | None = None  # of (6), in all layers but the last
+        self._check_handed_over(cross)
+        self.state_rows = option.length if option.handed_over else 0
+        self.of_source = cross and option.handed_over
+        if not self.of_source:
+            self.first = FirstRows(option.length, size)
+        self.norm: nn.LayerNorm | None = None  # of (6), in all layers whose P another one reads
         self.linear_p = nn.Linear(size, size)
         if causal:
             self.supports = replace(type(self).supports, half_precision=False)  # running sums
@@ -119,11 +130,28 @@ class Luna(Core):
     def connect(self, cores: Sequence[Core]) -> bool:
         """Share the first P among the layers, and let them hand on P (6) if it is contextual."""
         luna = [core for core in cores if isinstance(core, Luna)]
-        for core in luna[1:]:
+        for core in () if self.of_source else luna[1:]:
             core.first = self.first
-        for core in luna[:-1] if self.options.contextual else ():
+        read = luna if self.state_rows and not self.of_source else luna[:-1]
+        for core in read if self.options.contextual else ():
             core.norm = nn.LayerNorm(self.heads * self.width)
         return self.options.contextual
+
+    def cache(self, key: Tensor, k: Tensor, v: Tensor) -> KVCache:
+        """Return what a cache holds; with `handed_over` `linear_p` of P takes the place of its keys."""
+        if not self.of_source:
+            return super().cache(key, k, v)
+        rows, frames = key[:, : self.state_rows], k[:, :, self.state_rows :]
+        return KVCache(torch.cat([_split(self.linear_p(rows), self.heads), frames], 2), v, None)
+
+    def next_source(self, source: Tensor, cache: KVCache, mask: Tensor | None) -> Tensor:
+        """Replace P, the first rows of the source, by that of the next layer (6)."""
+        if not self.of_source or self.norm is None:
+            return source
+        p, k, v, seen = self._of_source(cache.k, cache.v, mask)
+        packed, _ = pack(self._regroup(p), [(self._regroup(k), self._regroup(v), seen)])
+        rows, frames = source.tensor_split([self.state_rows], 1)
+        return torch.cat([self.norm(rows + packed), frames], 1)
 
     def key_features(self, key: Tensor, k: Tensor) -> Tensor | None:
         """Compute w (3) of cached keys in causal self-attention: (B, T, M) -> (B, H, T, R); otherwise None."""
@@ -149,10 +177,14 @@ class Luna(Core):
 
     def _nested(self, heads: Heads) -> Tensor:
         """Equations (1), (2) and (6)."""
-        rows = self._rows(heads.stream)
-        p = _split(self.linear_p(rows), self.pack_heads).expand(heads.q.size(0), -1, -1, -1)
-        k, v = self._regroup(heads.k), self._regroup(heads.v)
         seen = None if heads.mask is None else heads.mask.any(dim=-2, keepdim=True)  # of the keys, by any query
+        rows, k, v, p = self._rows(heads.stream), heads.k, heads.v, None
+        if self.of_source:
+            p, k, v, seen = self._of_source(k, v, seen)
+            if heads.perturbed is not None:  # otherwise p is that of a cache
+                rows, p = heads.key[:, : self.state_rows] if rows is None else rows, None
+        p = _split(self.linear_p(rows), self.pack_heads) if p is None else self._regroup(p)
+        p, k, v = p.expand(heads.q.size(0), -1, -1, -1), self._regroup(k), self._regroup(v)
 
         def unpack(packed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
             return heads.q, *self._packed_keys(packed)
@@ -163,17 +195,24 @@ class Luna(Core):
         self._hand_on(rows, packed, heads.stream)
         return context
 
-    def _rows(self, stream: Stream | None) -> Tensor:
-        """Return P of this layer, (1 or B, R, M)."""
-        return self.first() if stream is None or stream.state is None else stream.state
+    def _rows(self, stream: Stream | None) -> Tensor | None:
+        """Return P of this layer, (1 or B, R, M); None where it precedes the frames of the source."""
+        if stream is not None and stream.state is not None:
+            return stream.state
+        return None if self.of_source else self.first()
+
+    def _of_source(self, k: Tensor, v: Tensor, seen: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+        """Divide P and frames: k, v (B, H, R + T, D), seen (..., R + T) -> p (B, H, R, D), and k, v, seen of frames."""
+        p, k = k.tensor_split([self.state_rows], 2)
+        return p, k, v[:, :, self.state_rows :], None if seen is None else seen[..., self.state_rows :]
 
     def _packed_keys(self, packed: Tensor) -> tuple[Tensor, Tensor]:
         """Return keys and values (B, H, R, D) of (2)."""
         return _split(self.linear_packed_k(packed), self.heads), _split(self.linear_packed_v(packed), self.heads)
 
-    def _hand_on(self, rows: Tensor, packed: Tensor, stream: Stream | None) -> None:
+    def _hand_on(self, rows: Tensor | None, packed: Tensor, stream: Stream | None) -> None:
         """Equation (6)."""
-        if self.norm is not None and stream is not None:
+        if self.norm is not None and stream is not None and rows is not None:
             stream.state = self.norm(rows + F.dropout(packed, self.options.packed_dropout, self.training))
 
     def _causal(self, heads: Heads) -> Tensor:
@@ -208,6 +247,12 @@ class Luna(Core):
             raise ValueError(
                 f"causal attention with {self.heads} heads cannot have {self.pack_heads} pack_heads; give as many, or 0"
             )
+
+    def _check_handed_over(self, cross: bool) -> None:
+        if self.options.handed_over and self.causal:
+            raise ValueError("causal self-attention has a P of its own; leave out handed_over")
+        if self.options.handed_over and not cross and not self.options.contextual:
+            raise ValueError("handed_over needs an encoder whose layers hand on P; set contextual: true")
 
 
 def _split(x: Tensor, heads: int) -> Tensor:

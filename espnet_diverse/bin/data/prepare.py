@@ -142,6 +142,28 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
         help="shares of dev and test, where sets are drawn (default: 0.1 0.1)",
     )
     table.add_argument("--split_seed", type=int, default=0, help="random seed of drawing sets (default: 0)")
+    _add_generated(parser)
+
+
+def _add_generated(parser: argparse.ArgumentParser) -> None:
+    """Declare how many texts are generated, and how long."""
+    generated = parser.add_argument_group("texts that are generated (listops, byte_text)")
+    generated.add_argument(
+        "--lengths",
+        type=int,
+        nargs=2,
+        default=(),
+        metavar=("LEAST", "GREATEST"),
+        help="least and greatest number of tokens (default: those of the corpus)",
+    )
+    generated.add_argument(
+        "--counts",
+        type=int,
+        nargs=3,
+        default=(),
+        metavar=("TRAIN", "DEV", "TEST"),
+        help="number of texts of each set (default: those of --size)",
+    )
 
 
 def inputs(args: argparse.Namespace) -> list[Path]:
@@ -249,6 +271,8 @@ def _selection(args: argparse.Namespace) -> "Selection":
         split_by=args.split_by,
         split_shares=tuple(args.split_shares),
         split_seed=args.split_seed,
+        lengths=tuple(args.lengths),
+        counts=tuple(args.counts),
         allow_pipes=args.allow_pipes,
     )
 
@@ -281,6 +305,10 @@ def _corpus_dir(args: argparse.Namespace, corpus: ModuleType, selection: "Select
         return corpus.convert(args.source, downloads, selection) if hasattr(corpus, "convert") else args.source
     if args.download:
         return download_corpus(corpus, downloads, selection)
-    from espnet_diverse.corpora.synthetic import load_generator
+    from espnet_diverse.corpora.synthetic import check_size, load_generator
 
-    return load_generator(args.name).make(downloads / f"synthetic_{args.name}_{args.size}", size=args.size, nj=args.nj)
+    target = downloads / f"synthetic_{args.name}_{args.size}"
+    if hasattr(corpus, "generate"):
+        check_size(args.size)
+        return corpus.generate(target, selection, args.size)
+    return load_generator(args.name).make(target, size=args.size, nj=args.nj)

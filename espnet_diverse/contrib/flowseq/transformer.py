@@ -57,6 +57,8 @@ class ConditionedTransformer(TransformerDecoder):
         if any(isinstance(layer.self_attn.core, ValueResidual) for layer in self.decoders):
             said = "attention 'value_residual' takes values of the first layer, which only encoders hand on"
             raise ConfigError(f"FlowDecoder: {said}; choose another attention")
+        if any(layer.src_attn.core.state_rows for layer in self.decoders):
+            raise ConfigError("FlowDecoder: its cross-attention takes no rows of the encoder; leave out handed_over")
 
     def forward(self, x: Tensor, valid: Tensor, source: Source) -> Tensor:
         """Features x (B, T, F) or tokens (B, T), valid (B, T) -> (B, T, M); what stands at padding changes nothing.

@@ -120,11 +120,13 @@ class Encoding:
             return _padded(outputs), self._lengths(outputs)
         embedded = [self._embed(x.unsqueeze(0))[0] for x in features]
         x, lengths = _padded(embedded), self._lengths(embedded)
+        frames = x.size(1)
         mask = lengths_to_mask(lengths, x.size(1)).unsqueeze(1) if len(embedded) > 1 else None
         del embedded
         with scope(conditions, collect=False):
             for layer in self.encoder.encoders:
                 x, mask = layer(x, mask)
+        lengths = lengths + (x.size(1) - frames)  # with the rows that an encoder hands over
         return self.encoder.after_norm(x) if self.encoder.normalize_before else x, lengths
 
     def encode_long(self, data: NDArray, conditions: Mapping[str, Tensor], batch_size: int) -> tuple[Tensor, Tensor]:

@@ -169,7 +169,7 @@ class _TextSearch(BeamSearch):
     """ESPnet's search of text translation, hypothesis by hypothesis, for `maxlenratio` 0 with our bound for text."""
 
     def forward(self, x, maxlenratio=0.0, minlenratio=0.0, pre_x=None):
-        bound = -Options().greatest(len(x), of_text=True)  # ESPnet takes a negative ratio as minus the number
+        bound = -_greatest(self, len(x))  # ESPnet takes a negative ratio as minus the number
         return super().forward(x, bound, minlenratio, pre_x)
 
     def post_process(self, i, maxlen, minlen, maxlenratio, running_hyps, ended_hyps):
@@ -182,4 +182,9 @@ class _BatchTextSearch(BatchBeamSearch):
 
     def _length_bounds(self, inp_lengths, maxlenratio, minlenratio):
         _, minlens = super()._length_bounds(inp_lengths, maxlenratio, minlenratio)
-        return [Options().greatest(length, of_text=True) for length in inp_lengths], minlens
+        return [_greatest(self, length) for length in inp_lengths], minlens
+
+
+def _greatest(search: BeamSearch, length: int) -> int:
+    """Return our bound for text, given the length of the encoder's output."""
+    return Options().greatest(length - getattr(search.nn_dict["decoder"], "state_rows", 0), of_text=True)

@@ -142,7 +142,8 @@ class BeamSearch:
         hotwords: HotwordScorer | None,
     ) -> list[list[Hypothesis]]:
         bonus = 0.0 if hotwords is None else options.hotword_weight * hotwords.greatest
-        bounds = token_bounds(options, lengths, self.of_text, minlenratio)
+        rows = 0 if self.decoder is None else self.decoder.state_rows
+        bounds = token_bounds(options, lengths - rows, self.of_text, minlenratio)
         beam = Beam(*bounds, self.eos, options, bonus, self.sos)
         scorers, mask = self._weighted_scorers(options, hotwords), source_mask(source, lengths)
         for _, scorer in scorers:

@@ -19,6 +19,9 @@ class DecoderScorer(PrefixScorer):
     Args:
         decoder: ESPnet's transformer decoder, or ours.
 
+    Attributes:
+        state_rows: Number of rows before the frames of the encoder's output.
+
     Raises:
         NoBatchedSearchError: The decoder is of another class.
     """
@@ -27,7 +30,7 @@ class DecoderScorer(PrefixScorer):
         if not isinstance(decoder, TransformerDecoder) or not isinstance(decoder.embed[0], nn.Embedding):
             raise NoBatchedSearchError(f"{type(decoder).__name__} has no batched search; use search=espnet")
         super().__init__(decoder.decoders)
-        self.decoder = decoder
+        self.decoder, self.state_rows = decoder, getattr(decoder, "state_rows", 0)
 
     def begin(self, source: Tensor, mask: Tensor | None) -> None:
         """Start a new batch with encoder output `source` (B, T, M); `mask` (B, 1, T) is False at padding."""
@@ -35,7 +38,10 @@ class DecoderScorer(PrefixScorer):
         if hasattr(self.decoder, "shorten_masked"):  # ours; ESPnet's has no memory
             source, mask = self.decoder.shorten_masked(source, mask)
         self.mask, self.length = mask, source.size(1)
-        self.source = [_keys(attention.source, source, self.mask) for attention in self.chosen]
+        self.source = []
+        for attention in self.chosen:
+            self.source.append(_keys(attention.source, source, self.mask))
+            source = attention.source.next_source(source, self.source[-1], self.mask)
 
     def keep(self, rows: Tensor) -> None:
         """See `PrefixScorer.keep`."""

@@ -5,7 +5,7 @@ its appendix. The classes are the values of a condition, such as the language of
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
@@ -63,7 +63,7 @@ class SelfAttentiveClassifier(nn.Module):
         frobenius: float = 0.0,
     ):
         super().__init__()
-        self.by, self.labels = _classes(by, conditions or {})
+        self.by, self.labels = read_classes(by, conditions or {})
         self.embed = nn.Embedding(vocab_size, embed_dim)
         self.lstm = nn.LSTM(embed_dim, hidden_size, batch_first=True, bidirectional=True)
         self.pooling = SelfAttentivePooling(2 * hidden_size, pooling_width, heads, frobenius)
@@ -82,8 +82,12 @@ class SelfAttentiveClassifier(nn.Module):
         return Classified(self.output(self.dropout(hidden)), heads)
 
 
-def _classes(by: str | Sequence[str] | None, conditions: Mapping[str, Sequence[str]]) -> tuple[str, list[str]]:
-    """The condition that is predicted, and its values in the order of their indices."""
+def read_classes(by: str | Sequence[str] | None, conditions: Mapping[str, Sequence[str]]) -> tuple[str, list[str]]:
+    """Return the condition that is predicted, and its values in the order of their indices.
+
+    Raises:
+        ValueError: There is not one condition, or it has fewer than 2 values.
+    """
     names = [by] if isinstance(by, str) else list(by or [])
     if len(names) != 1:
         raise ValueError(f"by {by!r} is not one condition; write by: lang, for example, to classify by utt2lang")
@@ -93,19 +97,16 @@ def _classes(by: str | Sequence[str] | None, conditions: Mapping[str, Sequence[s
     return names[0], labels
 
 
-CLASSIFIERS = {"self_attentive": SelfAttentiveClassifier}
-
-
 class ClassificationModel(AbsESPnetModel):
     """Cross-entropy of the class of a sentence, which is a condition of the open scope.
 
     Args:
-        classifier: The net; its `by` is the condition whose values are the classes.
+        classifier: The net, such as `SelfAttentiveClassifier`; its `by` is the condition whose values are the classes.
     """
 
-    def __init__(self, classifier: SelfAttentiveClassifier):
+    def __init__(self, classifier: nn.Module):
         super().__init__()
-        self.classifier, self.by = classifier, classifier.by
+        self.classifier, self.by = classifier, cast(str, classifier.by)
 
     def forward(self, text: Tensor, text_lengths: Tensor, **_) -> tuple[Tensor, dict[str, Tensor | None], Tensor]:
         """Tokens (B, T) with their numbers (B,) -> loss (1,), statistics of (1,) each, and weight (1,).

@@ -12,10 +12,10 @@ from espnet_diverse.nets.memory.compressive import CompressiveMemory
 from espnet_diverse.nets.memory.segments import Carried, MemoryAttention, MemoryStream, SegmentAttention, stream_of
 from espnet_diverse.nets.memory.source import SourceMemory
 from espnet_diverse.nets.memory.xl import XLMemory
-from espnet_diverse.nets.replace_attention import replace_attention, selects_heads
+from espnet_diverse.nets.replace_attention import RELATIVE, replace_attention, selects_heads
 from espnet_diverse.nets.stream import return_mask
 from espnet_diverse.option_checks import hint, read
-from espnet_diverse.upstream.layers import DecoderLayer, EncoderLayer
+from espnet_diverse.upstream.layers import ConformerLayer, DecoderLayer, EncoderLayer
 
 __all__ = [
     "MEMORIES",
@@ -76,8 +76,7 @@ def add_memory(
     kind, chosen = memory_options(memory, net)
     if selects_heads(attention):
         raise ConfigError(f"{net}: head selection does not fit a memory; leave out one of them")
-    if not all(isinstance(layer, EncoderLayer | DecoderLayer) for layer in layers):
-        raise ConfigError(f"a memory does not fit the layers of {net}; choose diverse_transformer")
+    _check_layers(layers, chosen.scope, net)
     replace_attention(layers, "self_attn", attention, causal, net, chosen.segment + chosen.keys, SegmentAttention)
     for number, layer in enumerate(layers):
         ours = layer.self_attn
@@ -87,6 +86,23 @@ def add_memory(
     if chosen.scope == "shared":
         layers[0].register_forward_pre_hook(_begin)
         layers[-1].register_forward_hook(return_mask)
+
+
+def _check_layers(layers: Sequence[Any], scope: str, net: str) -> None:
+    """Check that a memory fits layers, their attention, and what is done between them."""
+    if not all(isinstance(layer, EncoderLayer | ConformerLayer | DecoderLayer) for layer in layers):
+        raise ConfigError(f"a memory does not fit the layers of {net}; choose diverse_transformer or diverse_conformer")
+    if any(isinstance(layer.self_attn, RELATIVE) for layer in layers):
+        raise ConfigError(
+            f"{net}: slots have no relative position of ESPnet; set pos_enc_layer_type: abs_pos and "
+            "selfattention_layer_type: selfattn, and perhaps attention.position, see docs/memory.md"
+        )
+    skipped = [getattr(layers, "layer_drop_rate", 0.0), *(getattr(each, "stochastic_depth_rate", 0) for each in layers)]
+    if scope == "shared" and any(skipped):
+        raise ConfigError(
+            f"{net}: a layer that is skipped (layer_drop_rate, stochastic_depth_rate) may be the one with the shared "
+            "memory; set both to 0, or scope: layer"
+        )
 
 
 def source_memory_options(memory: Mapping[str, Any], net: str = "") -> tuple[str, MemoryOptions]:

@@ -221,6 +221,23 @@ def test_selection_reaches_the_corpus(tmp_path, monkeypatch):
     assert chosen[2:] == [Selection(case="lower", segmentation="jieba")]
 
 
+def test_a_corpus_is_generated_in_the_lengths_and_numbers_that_are_asked_for(tmp_path, capsys):
+    out, options = tmp_path / "data", ["--lengths", "10", "40", "--counts", "9", "3", "2", "--split_seed", "4"]
+    assert main(["prepare", "listops", "--corpus", "synthetic", "--output_dir", str(out), *options]) == 0
+    for name, count in {"train": 9, "dev": 3, "test": 2}.items():
+        data = read_data_dir(out / name)
+        assert len(data.text) == len(data.conditions["utt2domain"]) == count
+        assert all(10 <= len(text) <= 40 for text in data.text.values())
+    capsys.readouterr()
+    for words, said in {
+        ("listops", "--download"): "ListOps is generated: give --corpus synthetic, or the folder of its tables",
+        ("listops", "--corpus", "synthetic", "--size", "huge"): "unknown size 'huge' of a synthetic corpus",
+        ("tatoeba", "--corpus", "synthetic", "--lengths", "1", "2"): "corpus tatoeba has no option --lengths; it has",
+    }.items():
+        assert main(["prepare", *words, "--output_dir", str(tmp_path / "other")]) == 1
+        assert said in capsys.readouterr().err
+
+
 def test_options_that_a_corpus_has_not_are_refused(prepare, capsys):
     assert prepare("--languages", "zh") == 1
     assert "corpus aishell has no option --languages; it has --on_bad --on_missing" in capsys.readouterr().err

@@ -45,6 +45,10 @@ def recordings():
         ["encoder_conf.memory.kind=cdt", "encoder_conf.memory.segment=4", "encoder_conf.memory.scope=shared"],
         ["encoder_conf.attention.core=luna"],
         ["encoder=diverse_conformer"],
+        [
+            *("encoder=diverse_conformer", "encoder_conf.memory.kind=cdt", "encoder_conf.memory.segment=4"),
+            *("encoder_conf.pos_enc_layer_type=abs_pos", "encoder_conf.selfattention_layer_type=selfattn"),
+        ],
         [f"encoder_conf.attention.selection={{strategy: group, pool: 4, by: lang, conditions: {TABLES}}}"],
     ],
     ids=lambda changes: " ".join(changes)[:60],

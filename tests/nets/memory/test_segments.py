@@ -252,9 +252,9 @@ def test_head_selection_that_is_off_fits_a_memory():
     assert ENCODERS["diverse_transformer"](20, memory={"kind": "xl"}, attention=off, **SMALL).by_segments
 
 
-@pytest.mark.parametrize("name", ["diverse_conformer", "diverse_contextual_block_transformer"])
+@pytest.mark.parametrize("name", ["diverse_e_branchformer", "diverse_contextual_block_transformer"])
 def test_layers_that_do_not_fit_are_named(name):
-    said = f"a memory does not fit the layers of {ENCODERS[name].__name__}; choose diverse_transformer"
+    said = f"a memory does not fit the layers of {ENCODERS[name].__name__}; choose diverse_transformer or diverse_con"
     with pytest.raises(ConfigError, match=said):
         ENCODERS[name](20, memory={"kind": "xl"}, **OPTIONS[name])
 

@@ -1,0 +1,70 @@
+"""A classifier of long texts: embedding, transformer encoder of any attention, self-attentive pooling, one layer."""
+
+import inspect
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from espnet_diverse.attention.self_attentive_pooling import SelfAttentivePooling
+from espnet_diverse.nets.classification.sentence_classifier import Classified, read_classes
+from espnet_diverse.nets.encoder import DiverseTransformerEncoder
+
+_GIVEN = ("input_size", "input_layer")
+
+
+class TransformerClassifier(nn.Module):
+    """Embedding, transformer encoder, self-attentive pooling, and a linear layer.
+
+    Args:
+        vocab_size: Number of tokens.
+        by: Condition whose values are the classes, a name of `conditions.CONDITIONS` or a list of one.
+        conditions: Values of that condition, by its name; training fills them in.
+        pooling_width: Width of the keys of the pooling.
+        heads: Number of heads of the pooling.
+        options: Options of `DiverseTransformerEncoder`, such as `attention`, `memory`, `output_size` and `num_blocks`.
+
+    Raises:
+        ValueError: There is not one condition, or it has fewer than 2 values, or a number is not possible.
+        ConfigError: See `DiverseTransformerEncoder`.
+    """
+
+    def __init__(
+        self,
+        vocab_size: int,
+        by: str | Sequence[str] | None = None,
+        conditions: Mapping[str, Sequence[str]] | None = None,
+        pooling_width: int = 64,
+        heads: int = 1,
+        **options,
+    ):
+        super().__init__()
+        self.by, self.labels = read_classes(by, conditions or {})
+        self.encoder = DiverseTransformerEncoder(vocab_size, input_layer="embed", **options)
+        size = self.encoder.output_size()
+        self.pooling = SelfAttentivePooling(size, pooling_width, heads)
+        self.output = nn.Linear(heads * size, len(self.labels))
+
+    @property
+    def embed(self) -> nn.Embedding:
+        """The embedding of the tokens."""
+        return self.encoder.embed[0]
+
+    def forward(self, text: Tensor, lengths: Tensor) -> Classified:
+        """Tokens (B, T) with their numbers (B,), 1 or more each -> scores (B, C) and vectors of the heads (B, H, M)."""
+        x = self.encoder(text, lengths)[0]
+        valid = torch.arange(x.size(1), device=x.device) < lengths[:, None]
+        heads = self.pooling(x, valid.unsqueeze(1))
+        return Classified(self.output(heads.flatten(1)), heads)
+
+
+def _signature() -> inspect.Signature:
+    """Return the signature of the classifier with the options of the encoder, so that unknown ones are refused."""
+    own = inspect.signature(TransformerClassifier.__init__).parameters
+    theirs = inspect.signature(DiverseTransformerEncoder).parameters
+    added = {name: option.replace(kind=option.KEYWORD_ONLY) for name, option in theirs.items() if name not in _GIVEN}
+    known = [each for name, each in own.items() if name not in ("self", "options")]
+    return inspect.Signature([*known, *(option for name, option in added.items() if name not in own)])
+
+
+TransformerClassifier.__signature__ = _signature()  # type: ignore[attr-defined]
