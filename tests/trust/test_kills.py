@@ -33,8 +33,11 @@ COMMANDS = (*COUNTED, "tokens", "export", "align", "validate", "combine", *REPOR
 
 
 def content(folder):
-    """Bytes by path of all files below a folder but logs, and the folders; of decode.json what is not measured."""
-    paths = (path for path in folder.rglob("*") if path.suffix != ".log")
+    """Bytes by path of all files below a folder but logs, and the folders; of decode.json what is not measured.
+
+    PyTorch makes a folder for its compiler, once, where temporary files are.
+    """
+    paths = (path for path in folder.rglob("*") if path.suffix != ".log" and not path.match("torchinductor_*"))
     found = {path.relative_to(folder): path.is_file() and path.read_bytes() for path in paths}
     for path in found:
         if path.name == "decode.json":
@@ -157,8 +160,8 @@ def arguments_of_reports(request, home, command):
         return of_test
     if command in ("classify", "augment"):
         run = request.getfixturevalue("tiny_classifier" if command == "classify" else "tiny_translation")
-        kind = ["back"] if command == "augment" else []
-        return [*kind, run.model_dir, "--data_dir", run.test_dir, *new]
+        kind, options = (["back"], ["--minlenratio", "0.5"]) if command == "augment" else ([], [])
+        return [*kind, run.model_dir, "--data_dir", run.test_dir, *options, *new]
     runs = request.getfixturevalue("decoded_runs")
     if command == "compare":
         return [runs / "first", runs / "second", *new]

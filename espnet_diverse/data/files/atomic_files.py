@@ -105,12 +105,16 @@ def _claimed(target: Path, is_folder: bool = False) -> Iterator[Path]:
             give_up(descriptor)
 
 
+def is_partial(name: str) -> bool:
+    """Return whether a file or folder is one that `staged_file` or `scratch_directory` gives, by its name."""
+    return re.fullmatch(_STAGED, name) is not None
+
+
 def remove_leftovers(folder: Path) -> None:
     """Remove what killed processes have left in a folder by `staged_file` and `scratch_directory`."""
     for path in folder.glob(".*.partial*"):
         with suppress(OSError):  # without locks, nothing shows that nobody writes it
-            is_staged = re.fullmatch(_STAGED, path.name)
-            if is_staged and (found := claim(path, path.is_dir())) is not None:
+            if is_partial(path.name) and (found := claim(path, path.is_dir())) is not None:
                 _remove(path)
                 give_up(found)
 

@@ -6,13 +6,13 @@ and is not replaced. Earlier versions left no mark; in data directories their dr
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 
 from espnet_diverse.audio.ark import is_file
 from espnet_diverse.data.checks.faults import Fault, refuse
-from espnet_diverse.data.files.atomic_files import check_no_file, write_text
+from espnet_diverse.data.files.atomic_files import check_no_file, is_partial, write_text
 from espnet_diverse.data.kaldi import DROPPED, DataTables
 from espnet_diverse.data.tables import COLUMNS, entry_faults
 from espnet_diverse.errors import DataError
@@ -113,7 +113,7 @@ def check_prepared(target: Path, command: str | None = None) -> None:
             name.
     """
     check_no_file(target)
-    there = sorted(path.name for path in target.iterdir() if path.name != MARK) if target.is_dir() else []
+    there = sorted(_names(target)) if target.is_dir() else []
     written = _written(target, command)
     if there and written is None:
         raise DataError(
@@ -128,9 +128,15 @@ def check_prepared(target: Path, command: str | None = None) -> None:
 
 def mark_prepared(path: Path, command: str | None = None, later: Iterable[str] = ()) -> None:
     """Mark a directory as written by a command, with the names of its files and of those that will be written later."""
-    names = sorted({*later, *(entry.name for entry in path.iterdir())} - {MARK})
+    names = sorted({*later, *_names(path)})
     by = {} if command is None else {"command": command}
     write_text(path / MARK, json.dumps({"files": names, **by}, ensure_ascii=False) + "\n")
+
+
+def _names(folder: Path) -> Iterator[str]:
+    """Return the names in a folder but those of the mark, which a kill may have left half written."""
+    names = (path.name for path in folder.iterdir())
+    return (name for name in names if name != MARK and not is_partial(name))
 
 
 def _writer(command: str | None) -> str:

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from espnet_diverse.data.files.atomic_files import staged_file
 from espnet_diverse.data.files.targets import (
     MARK,
     check_no_data,
@@ -148,3 +149,13 @@ def test_a_file_is_not_replaced(tmp_path):
     (tmp_path / "mine").touch()
     with pytest.raises(DataError, match="mine: is a file, but a directory is to be written here"):
         check_prepared(tmp_path / "mine")
+
+
+def test_a_mark_that_was_half_written_is_nothing_of_others(tmp_path):
+    with staged_file(tmp_path / MARK) as partial:
+        partial.write_text("{")
+        check_prepared(tmp_path)
+        assert [path.name for path in tmp_path.iterdir()] == [partial.name]
+        (tmp_path / ".git").mkdir()
+        with pytest.raises(DataError, match="nothing shows"):
+            check_prepared(tmp_path)
