@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Prepares Tatoeba as sentences with their language; `espnet-diverse prepare tatoeba --help` lists the options.
+# Prepares sentences with their classes; `espnet-diverse prepare CORPUS --help` lists the options.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/../path.sh"
-espnet-diverse prepare tatoeba --on_missing drop "$@"
+espnet-diverse prepare --on_missing drop "$@"
