@@ -96,6 +96,11 @@ class Classifier:
         rows = zip(labels, confidence.tolist(), distances, probabilities.tolist(), strict=True)
         return [Prediction(*each) for each in rows]
 
+    @torch.inference_mode()
+    def head_maps(self, texts: Encoded) -> list[Tensor]:
+        """Weight of each token in each head (H, T), of each of these texts."""
+        return [self.net.head_maps(*self._pad([text]))[0].cpu() for text in texts]
+
     def _pad(self, texts: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
         """Token indices of B texts -> (B, T) and their numbers (B,)."""
         tokens = [torch.tensor(text, dtype=torch.long, device=self.device) for text in texts]

@@ -98,11 +98,19 @@ class SelfAttentiveClassifier(nn.Module):
 
     def encode(self, text: Tensor, lengths: Tensor) -> Tensor:
         """Tokens (B, T) with their numbers (B,), 1 or more each -> vectors of the heads (B, H, M)."""
+        return self.pooling(*self._states(text, lengths))
+
+    def head_maps(self, text: Tensor, lengths: Tensor) -> Tensor:
+        """Tokens (B, T) with their numbers (B,), 1 or more each -> weight of each token in each head (B, H, T)."""
+        return self.pooling.weights(*self._states(text, lengths))
+
+    def _states(self, text: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """Hidden states (B, T, M) and the mask of valid positions (B, 1, T)."""
         x = self.dropout(self.embed(text))
         packed = pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
         x, _ = pad_packed_sequence(self.lstm(packed)[0], batch_first=True, total_length=text.size(1))
         valid = torch.arange(text.size(1), device=text.device) < lengths[:, None]
-        return self.pooling(x, valid.unsqueeze(1))
+        return x, valid.unsqueeze(1)
 
     def scores(self, vectors: Tensor) -> Tensor:
         """Vectors of sentences, or of pairs of them, (B, D) -> scores of the classes (B, C)."""
