@@ -39,6 +39,7 @@ CORPORA = {
     "wmt17": "espnet_diverse.corpora.wmt17",
     "multi30k": "espnet_diverse.corpora.multi30k",
     "tatoeba": "espnet_diverse.corpora.tatoeba",
+    "wmt_languages": "espnet_diverse.corpora.wmt_languages",
     "parallel_text": "espnet_diverse.corpora.parallel_text",
     "wikitext103": "espnet_diverse.corpora.wikitext103",
     "snli": "espnet_diverse.corpora.snli",

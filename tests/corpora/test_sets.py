@@ -30,6 +30,7 @@ FILES = {
     "wmt17": (r"training/", ("newstest2017", "newstest2018"), "newstest2018"),
     "multi30k": (r"raw/(train|val)\.|_2017_", ("test_2016_flickr", "flickr16"), "flickr16"),
     "tatoeba": (r"^(train|dev)\.", (r"^test\.", "tt."), "tt"),
+    "wmt_languages": (r"^(train|dev)\.", (r"^test\.", "tt."), "tt"),
     "parallel_text": (r"^(train|dev)\.", (r"^test\.", "tt."), "tt"),
     "wikitext103": (r"wiki\.(train|valid)\.", (r"wiki\.test", "wiki.tt"), "tt"),
     "snli": (r"_(train|dev)\.", (r"_test\.", "_tt."), "tt"),
@@ -69,6 +70,7 @@ def only_test(corpus, tmp_path):
 
 NO_DOWNLOAD = {
     "covost2": "Common Voice is available on request .* and give DIR, to run.sh as --corpus_dir DIR$",
+    "wmt_languages": "^the languages of WMT are not published as one; collect them as train.cs-en.cs and so on, and g",
     "snli": "^SNLI is not downloaded here; unpack snli_1.0.zip and give its folder, to run.sh as --corpus_dir DIR$",
     "yelp": "^Yelp gives its dataset to those who accept its terms; unpack it and give its folder, to run.sh as",
     "age": "^PAN gives its data on request; unpack the folder of one language and give it, to run.sh as --corpus_dir",

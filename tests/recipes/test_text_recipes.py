@@ -96,6 +96,14 @@ def test_many_to_one_by_source_language(run_text):
 
 
 @pytest.mark.recipes
+def test_fourteen_languages_of_wmt(run_text):
+    folder = run_text("tatoeba/mt1", SIZE, "--test_sets", "test", "--dataset", "wmt_languages", "--tag", "wmt")
+    config = yaml.safe_load((folder / "exp/wmt/config.yaml").read_text())
+    named = config["encoder_conf"]["attention"]["selection"]["conditions"]["lang"]
+    assert len(named) == 14 and scores(folder, tag="wmt")["bleu"]["rows"].keys() == {f"{name}-en" for name in named}
+
+
+@pytest.mark.recipes
 def test_domains(run_text):
     folder = run_text("multidomain/mt1", SIZE, "--test_sets", "test", "--prepare_options", "--case lower")
     domains = ["captions", "news", "tatoeba", "ted"]
