@@ -33,10 +33,11 @@ from espnet_diverse.text.vocabulary import Vocabulary
 
 BATCH_SIZE, BATCH_TOKENS = 256, 8192
 MEASURES = {
-    **{"accuracy": "Accuracy", "f1": "F1", "auc": "AUC", "auc_pr": "AUC-PR", "mcc": "MCC"},
-    **{"dist": "Dist", "ece": "ECE", "oe": "OE", "entropy": "Entropy"},
+    **{"accuracy": "Accuracy", "dist": "Dist", "ece": "ECE", "oe": "OE"},
+    **{"f1": "F1", "auc": "AUC", "auc_pr": "AUC-PR", "mcc": "MCC", "entropy": "Entropy"},
 }
-"""Keys of classification.json, and their titles; all but `_PLAIN` are percentages."""
+"""Keys of classification.json, and their titles; all but `_PLAIN` are percentages. New ones come last, so that
+tables of earlier versions are widened."""
 _PLAIN = ("mcc", "dist", "entropy")
 
 Encoded = tuple[Sequence[int], ...]

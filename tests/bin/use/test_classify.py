@@ -7,10 +7,20 @@ GIVEN = ["exp", "--data_dir", "data", "--output_dir", "out"]
 
 def test_the_row_and_the_printed_line(tiny_classifier, tmp_path, capsys):
     out, results = tmp_path / "decode" / "test", tmp_path / "RESULTS.md"
+    former = [
+        "|dataset|Texts|Accuracy|Dist|ECE|OE|",
+        "|---|---|---|---|---|---|",
+        "|decode/dev|4|50.00|0.100|9.00|8.00|",
+    ]
+    results.write_text("\n".join(["# RESULTS", "", "### Classification", "", *former, ""]))
     arguments = ["classify", str(tiny_classifier.model_dir), "--data_dir", str(tiny_classifier.test_dir)]
     assert main([*arguments, "--output_dir", str(out), "--results", str(results)]) == 0
-    assert capsys.readouterr().out.startswith("5 texts: Accuracy 100.00, F1 100.00, AUC 100.00, AUC-PR 100.00, MCC 1.")
-    assert "### Classification\n" in results.read_text() and "|decode/test|5|100.00|100.00|" in results.read_text()
+    assert capsys.readouterr().out.startswith("5 texts: Accuracy 100.00, Dist ")
+    assert (
+        "|OE|F1|AUC|AUC-PR|MCC|Entropy|\n" in results.read_text()
+        and "|decode/dev|4|50.00|0.100|" in results.read_text()
+    )
+    assert "|decode/test|5|100.00|" in results.read_text() and "|100.00|100.00|100.00|1.000|" in results.read_text()
     assert set((out / "label").read_text().split()[1::2]) == {"yy", "zz"}
 
 
