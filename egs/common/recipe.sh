@@ -133,13 +133,14 @@ stage_data() {
     [[ -z $corpus ]] || source=(--corpus "$corpus" ${corpus_size:+--size "$corpus_size"})
     [[ -z $corpus_dir ]] || source=("$corpus_dir")
     # shellcheck disable=SC2086 # speed_perturb and prepare_options hold several words
-    local/data.sh "${source[@]}" --download_dir downloads --output_dir "$data_dir" \
+    local/data.sh ${dataset:+"$dataset"} "${source[@]}" --download_dir downloads --output_dir "$data_dir" \
         --speed_perturb ${speed_perturb:-1.0} --nj "$nj" ${cluster:+--cluster "$cluster"} $prepare_options
 }
 stage_tokens() {
     local name others=() texts=("$data_dir/train/text") source=(${src_vocab_size:+--vocab_size "$src_vocab_size"})
     [[ $src_token_type != bert ]] || source=(--bert "$bert")
     [[ $task != mt || -n $src_token_type ]] || texts+=("$data_dir/train/src_text")
+    [[ ${pairs:-false} == false ]] || texts+=("$data_dir/train/src_text")
     for name in $test_sets; do others+=("$data_dir/$name/text"); done
     espnet-diverse tokens --text "${texts[@]}" --output_dir "$data_dir/tokens" --type "$token_type" \
         ${vocab_size:+--vocab_size "$vocab_size"} --coverage "${others[@]}"

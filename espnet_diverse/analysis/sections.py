@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Protocol
 
 import numpy as np
+import torch
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
+from torch import Tensor
 
 from espnet_diverse.analysis.collect import KINDS
 from espnet_diverse.analysis.html_page import Page
@@ -16,6 +18,7 @@ from espnet_diverse.analysis.measures.ablation_metrics import LOWER_IS_BETTER
 from espnet_diverse.analysis.measures.calibration import Calibration
 from espnet_diverse.analysis.measures.head_ablation import HeadAblation
 from espnet_diverse.data.files.atomic_files import save_figure
+from espnet_diverse.functional.calibration import entropy_cdf
 
 CALIBRATION_TERMS = (
     (
@@ -138,7 +141,8 @@ class CalibrationSection:
             "Accuracy against confidence, a point for each bin; below, the share of tokens in each. On the dashed line "
             "the model is calibrated, below it overconfident.",
         )
-        draw_entropy_cdf(self.measured, folder / "calibration.entropy.png")
+        entropies = {name: each.predictions.entropy for name, each in self.measured.items()}
+        draw_entropy_cdf(entropies, folder / "calibration.entropy.png")
         page.picture(
             folder / "calibration.entropy.png",
             "Share of tokens whose prediction has at most this entropy. For data of another domain a lower curve is "
@@ -154,10 +158,10 @@ class CalibrationSection:
         return calibration.arrays(self.measured)
 
 
-def draw_reliability(measured: Mapping[str, Calibration], path: Path) -> None:
+def draw_reliability(measured: Mapping[str, Calibration], path: Path, of: str = "token") -> None:
     """Plot accuracy against confidence, a point for each bin that is not empty, as Fig. 4 of An et al. 2020.
 
-    Below it is the share of tokens of each bin.
+    Below it is the share of tokens, or of what else each prediction is `of`, in each bin.
     """
     figure = Figure(figsize=(5.4, 6.2), layout="constrained")
     axes, shares = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
@@ -169,21 +173,27 @@ def draw_reliability(measured: Mapping[str, Calibration], path: Path) -> None:
         axes.plot(confidence[there], accuracy[there], marker="o", markersize=4, color=f"C{number}", label=label)
         edges = np.linspace(0, 1, len(size) + 1)
         shares.stairs(size / size.sum(), edges, color=f"C{number}", fill=number == 0, alpha=0.6)
-    axes.set(xlim=(0, 1), ylim=(0, 1), ylabel="accuracy", title="Reliability of token predictions")
+    axes.set(xlim=(0, 1), ylim=(0, 1), ylabel="accuracy", title=f"Reliability of {of} predictions")
     axes.legend(fontsize="small")
-    shares.set(xlabel="confidence", ylabel="share of tokens", ylim=(0, None))
+    shares.set(xlabel="confidence", ylabel=f"share of {of}s", ylim=(0, None))
     save_figure(figure, path)
 
 
-def draw_entropy_cdf(measured: Mapping[str, Calibration], path: Path) -> None:
-    """Plot the share of tokens whose predictive distribution has at most an entropy, as Fig. 5 of An et al. 2020."""
+def draw_entropy_cdf(entropies: Mapping[str, Tensor], path: Path, of: str = "token") -> None:
+    """Plot the share of tokens whose predictive distribution has at most an entropy, as Fig. 5 of An et al. 2020.
+
+    Args:
+        entropies: Entropies in nats, (n,), by name of the data.
+        path: The file to write.
+        of: What each prediction is of.
+    """
     figure = Figure(figsize=(5.4, 4.2), layout="constrained")
     axes = figure.subplots()
-    at = np.linspace(0, max(each.predictions.entropy.max().item() for each in measured.values()), _POINTS)
-    for name, each in measured.items():
-        axes.plot(at, each.cdf(at), label=name)
+    at = torch.linspace(0, max(each.max().item() for each in entropies.values()), _POINTS, dtype=torch.double)
+    for name, each in entropies.items():
+        axes.plot(at, entropy_cdf(each, at), label=name)
     axes.set(xlim=(0, None), ylim=(0, 1.02), xlabel="entropy of the predictive distribution (nats)")
-    axes.set(ylabel="share of tokens up to this entropy", title="Cumulative distribution of entropy")
+    axes.set(ylabel=f"share of {of}s up to this entropy", title="Cumulative distribution of entropy")
     axes.legend(fontsize="small", loc="lower right")
     save_figure(figure, path)
 

@@ -56,9 +56,13 @@ class SelfAttentivePooling(Monitored):
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """x (B, T, D), mask of valid positions (B, 1, T) bool, True = valid -> vectors of the heads (B, H, D)."""
-        allowed = None if mask is None else mask.squeeze(1)
-        weights = pooling_weights(x, self.linear_w.weight, self.linear_v.weight, allowed)
+        weights = self.weights(x, mask)
         if self.penalty:
             with torch.autocast(x.device.type, enabled=False):
                 current().add_loss("frobenius", self.penalty * frobenius(in_full_precision(weights)).mean())
         return weights @ x
+
+    def weights(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Weights A (B, H, T) of the positions; the arguments are those of `forward`."""
+        allowed = None if mask is None else mask.squeeze(1)
+        return pooling_weights(x, self.linear_w.weight, self.linear_v.weight, allowed)

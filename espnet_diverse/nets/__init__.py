@@ -4,7 +4,10 @@ They are its encoders, decoder and language model with our attention, classifier
 encoders of text and speech.
 """
 
-from espnet_diverse.nets.classification.sentence_classifier import SelfAttentiveClassifier
+from espnet_diverse.nets.classification.sentence_classifier import (
+    SelfAttentiveClassifier,
+    SelfAttentivePairClassifier,
+)
 from espnet_diverse.nets.classification.transformer_classifier import TransformerClassifier
 from espnet_diverse.nets.decoder import DiverseTransformerDecoder
 from espnet_diverse.nets.encoder import (
@@ -32,6 +35,10 @@ ENCODERS = {
 PROMPTED_ENCODERS = {"diverse_e_branchformer_ctc": DiverseEBranchformerCTCEncoder}
 DECODERS = {"diverse_transformer": DiverseTransformerDecoder}
 LANGUAGE_MODELS = {"diverse_transformer": DiverseTransformerLM}
-CLASSIFIERS = {"self_attentive": SelfAttentiveClassifier, "transformer": TransformerClassifier}
+CLASSIFIERS = {
+    "self_attentive": SelfAttentiveClassifier,
+    "self_attentive_pair": SelfAttentivePairClassifier,
+    "transformer": TransformerClassifier,
+}
 SPEECH_FRONTENDS = {"huggingface": HuggingFaceFrontend, "fused": FusedFrontends}  # names of ESPnet's own
 TEXT_FRONTENDS = {"bert": BertFrontend}

@@ -40,8 +40,9 @@ def largest_difference(
 
 def _log_probabilities(model: nn.Module, task: str, features: int | None) -> Tensor:
     if task == "cls":
-        text = _random_tokens(model.classifier.embed.num_embeddings - 1)
-        return model.classifier(text, torch.tensor([text.size(1)])).scores.log_softmax(-1)
+        texts = [_random_tokens(model.classifier.embed.num_embeddings - 1) for _ in range(1 + model.classifier.pairs)]
+        given = [each for text in texts for each in (text, torch.tensor([text.size(1)]))]
+        return model.classifier(*given).scores.log_softmax(-1)
     tokens = torch.cat([torch.tensor([[model.sos]]), _random_tokens(model.sos)], 1)
     if task == "lm":
         return model.lm(tokens, None)[0].log_softmax(-1)

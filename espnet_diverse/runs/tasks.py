@@ -212,12 +212,26 @@ class LMTask(_TaskMixin, lm.LMTask):
 
 
 class _ClassificationTask(lm.LMTask):
-    """ESPnet's task of a text and a net for it, with a classifier in place of the language model."""
+    """ESPnet's task of a text and a net for it, with a classifier in place of the language model.
+
+    The first text of a pair, src_text, is read with the vocabulary of the second.
+    """
 
     class_choices_list = [
         ClassChoices("classifier", CLASSIFIERS, default="self_attentive"),
         ClassChoices("model", {"diverse": DiverseClassificationModel}, AbsESPnetModel, default="diverse"),
     ]
+
+    @classmethod
+    def optional_data_names(cls, train: bool = True, inference: bool = False) -> tuple[str, ...]:
+        """The first text of a pair."""
+        return ("src_text",)
+
+    @classmethod
+    def build_preprocess_fn(cls, args: Namespace, train: bool):
+        """ESPnet's preprocessor, for both texts of a pair."""
+        built = super().build_preprocess_fn(args, train)
+        return built if built is None else _BothTexts(built)
 
     @classmethod
     def build_model(cls, args: Namespace) -> AbsESPnetModel:
@@ -233,8 +247,19 @@ class _ClassificationTask(lm.LMTask):
         return model
 
 
+class _BothTexts:
+    """ESPnet's preprocessor of one text, applied to the two texts of a pair."""
+
+    def __init__(self, preprocess):
+        self.preprocess = preprocess
+
+    def __call__(self, utterance: str, data: dict) -> dict:
+        """Data of one utterance by name, whose texts become indices of tokens, (T,) int64 each."""
+        return {name: self.preprocess(utterance, {"text": text})["text"] for name, text in data.items()}
+
+
 class CLSTask(_TaskMixin, _ClassificationTask):
-    """Classification of text."""
+    """Classification of text, or of pairs of texts."""
 
     name = "cls"
 

@@ -308,14 +308,14 @@ def _lengths(text: Path, phase: str, tokens: Tokens, name: str) -> Iterator[str]
 
     Texts of validation with other characters are evaluated all the same; a warning says so.
     """
-    texts, vocabulary = pack_table(text), tokens.vocabularies[name]
+    texts, (vocabulary, folder) = pack_table(text), tokens.of(name)
     total, unknown = 0, 0
     for utterance, line in progress(texts.items(), f"{phase} {name}", len(texts), "line"):
         indices = vocabulary.encode(line)
         total, unknown = total + len(indices), unknown + indices.count(_UNKNOWN)
         yield f"{utterance} {len(indices)}"
     if unknown > _MOST_UNKNOWN * total:
-        has = f"the vocabulary {tokens.folders[name]} lacks {unknown} of its {total} tokens"
+        has = f"the vocabulary {folder} lacks {unknown} of its {total} tokens"
         if phase == "valid":
             logging.warning("%s: %s, which count as errors; is it a set of the training data?", text, has)
             return
@@ -324,7 +324,7 @@ def _lengths(text: Path, phase: str, tokens: Tokens, name: str) -> Iterator[str]
 
 def _write_sizes(source: Path, target: Path, tokens: Tokens, name: str) -> None:
     """Write the lengths of texts with the size of their vocabulary, as `batch_type: numel` needs."""
-    size = len(tokens.vocabularies[name])
+    size = len(tokens.of(name)[0])
     with source.open(encoding="utf-8") as lines:
         _write_lines(target, (f"{line.rstrip()},{size}" for line in lines))
 

@@ -36,7 +36,7 @@ _ALLOWED = {
     **dict.fromkeys(("promptencoder", "md_encoder", "hier_encoder", "extra_mt_encoder"), _NETS),
     **dict.fromkeys(("decoder", "extra_asr_decoder", "extra_mt_decoder"), _DECODERS),
     "lm": {"seq_rnn", "transformer", "diverse_transformer"},
-    "classifier": {"self_attentive", "transformer"},
+    "classifier": {"self_attentive", "self_attentive_pair", "transformer"},
     "adapter": {"lora"},
     "model": {
         *("espnet", "espnet_ctc", "maskctc", "pit_espnet", "mt", "discrete_asr", "lm", "lm_multitask"),

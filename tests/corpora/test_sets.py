@@ -30,8 +30,10 @@ FILES = {
     "wmt17": (r"training/", ("newstest2017", "newstest2018"), "newstest2018"),
     "multi30k": (r"raw/(train|val)\.|_2017_", ("test_2016_flickr", "flickr16"), "flickr16"),
     "tatoeba": (r"^(train|dev)\.", (r"^test\.", "tt."), "tt"),
+    "wmt_languages": (r"^(train|dev)\.", (r"^test\.", "tt."), "tt"),
     "parallel_text": (r"^(train|dev)\.", (r"^test\.", "tt."), "tt"),
     "wikitext103": (r"wiki\.(train|valid)\.", (r"wiki\.test", "wiki.tt"), "tt"),
+    "snli": (r"_(train|dev)\.", (r"_test\.", "_tt."), "tt"),
 }
 """Of each corpus the files that a test set does without, the names that are changed, and the set's name then."""
 
@@ -68,6 +70,10 @@ def only_test(corpus, tmp_path):
 
 NO_DOWNLOAD = {
     "covost2": "Common Voice is available on request .* and give DIR, to run.sh as --corpus_dir DIR$",
+    "wmt_languages": "^the languages of WMT are not published as one; collect them as train.cs-en.cs and so on, and g",
+    "snli": "^SNLI is not downloaded here; unpack snli_1.0.zip and give its folder, to run.sh as --corpus_dir DIR$",
+    "yelp": "^Yelp gives its dataset to those who accept its terms; unpack it and give its folder, to run.sh as",
+    "age": "^PAN gives its data on request; unpack the folder of one language and give it, to run.sh as --corpus_dir",
     "parallel_text": "^parallel_text has no download; give a folder with train.de, train.en and so on$",
     "table": "^a table has no download; give its file: prepare table FILE, or run.sh --corpus_dir FILE$",
     "hf": "^hf has no dataset of its own; give its name or folder: prepare hf NAME_OR_DIR$",
@@ -88,7 +94,7 @@ def test_every_corpus_has_a_download_or_says_what_to_do(name, tmp_path):
 
 
 def test_every_reader_of_a_release_is_tested():
-    tested_by_themselves = {"table", "hf", "lhotse", "kaldi", "listops", "byte_text"}
+    tested_by_themselves = {"table", "hf", "lhotse", "kaldi", "listops", "byte_text", "yelp", "age"}
     assert FILES.keys() == CORPORA.keys() - tested_by_themselves
 
 

@@ -96,6 +96,14 @@ def test_many_to_one_by_source_language(run_text):
 
 
 @pytest.mark.recipes
+def test_fourteen_languages_of_wmt(run_text):
+    folder = run_text("tatoeba/mt1", SIZE, "--test_sets", "test", "--dataset", "wmt_languages", "--tag", "wmt")
+    config = yaml.safe_load((folder / "exp/wmt/config.yaml").read_text())
+    named = config["encoder_conf"]["attention"]["selection"]["conditions"]["lang"]
+    assert len(named) == 14 and scores(folder, tag="wmt")["bleu"]["rows"].keys() == {f"{name}-en" for name in named}
+
+
+@pytest.mark.recipes
 def test_domains(run_text):
     folder = run_text("multidomain/mt1", SIZE, "--test_sets", "test", "--prepare_options", "--case lower")
     domains = ["captions", "news", "tatoeba", "ted"]
@@ -135,3 +143,23 @@ def test_classification(run_text):
     assert labels.keys() == read_data_dir(folder / "data/synthetic/test").text.keys()
     assert set(labels.values()) <= {"de", "fr"} and numbers["texts"] == len(labels)
     assert 0 <= numbers["accuracy"] <= 100 and numbers["dist"] > 0
+
+
+@pytest.mark.recipes
+@pytest.mark.parametrize("dataset", ["snli", "yelp", "age"])
+def test_classification_of_other_data(run_text, dataset):
+    size = {"max_epoch": 1, "num_iters_per_epoch": 2, "classifier_conf.heads": 2}
+    folder = run_text("sentence/cls1", size, "--test_sets", "test", "--dataset", dataset, "--tag", dataset)
+    numbers = json.loads((folder / f"exp/{dataset}/quick/test/classification.json").read_text())
+    data = read_data_dir(folder / f"data/synthetic_{dataset}/test")
+    assert (
+        read_table(folder / f"exp/{dataset}/quick/test/label").keys()
+        == data.text.keys()
+        == data.conditions["utt2domain"].keys()
+    )
+    assert numbers["f1_by_class"].keys() >= set(data.conditions["utt2domain"].values())
+    config = yaml.safe_load((folder / f"exp/{dataset}/config.yaml").read_text())
+    assert config["classifier"] == ("self_attentive_pair" if dataset == "snli" else "self_attentive")
+    if dataset == "snli":  # the vocabulary has the characters of premises too
+        tokens = (folder / "data/synthetic_snli/tokens/tokens.txt").read_text().split()
+        assert {*"".join(data.src_text.values()).replace(" ", "")} <= {*tokens}

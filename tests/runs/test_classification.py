@@ -35,6 +35,40 @@ def test_the_heads_move_apart(tiny_classifier, tmp_path):
     assert distances[1.0] > 1.2 * distances[0.0]
 
 
+def test_pairs_are_learned(tiny_classifier, tmp_path, capfd):
+    """Whether the second text is a translation of the first, by texts that are common in both classes."""
+    pairs = {f"p{number:02d}": ("ab" if number % 2 else "ba", "AB" if number % 4 < 2 else "BA") for number in range(16)}
+    tables = {"src_text": {}, "text": {}, "utt2domain": {}}
+    for name, (first, second) in pairs.items():
+        label = "same" if first.upper() == second else "other"
+        for table, value in zip(tables.values(), (first, second, label), strict=True):
+            table[name] = value
+    for folder in ("train", "dev"):
+        (tmp_path / folder).mkdir()
+        for name, table in tables.items():
+            (tmp_path / folder / name).write_text("".join(f"{key} {value}\n" for key, value in table.items()))
+    changes = {
+        "classifier": "self_attentive_pair",
+        "classifier_conf.by": "domain",
+        "max_epoch": 12,
+        "repulsion": "null",
+    }
+    data = ["--train_dir", str(tmp_path / "train"), "--valid_dir", str(tmp_path / "dev")]
+    given = [*tiny_classifier.config, *data, "--tokens_dir", str(tiny_classifier.tokens_dir)]
+    given += [f"--set={key}={value}" for key, value in changes.items()]
+    assert main(["stats", *given, "--output_dir", str(tmp_path / "stats")]) == 0
+    shapes = {path.name for path in (tmp_path / "stats" / "train").iterdir()}
+    assert shapes == {"text_shape", "text_shape.char", "src_text_shape", "src_text_shape.char"}
+    paths = ["--stats_dir", str(tmp_path / "stats"), "--output_dir", str(tmp_path / "exp")]
+    assert main(["train", *given, *paths]) == 0
+    found = ["classify", str(tmp_path / "exp"), "--model_file", "valid.acc.best.pth", "--data_dir", str(data[1])]
+    assert main([*found, "--output_dir", str(tmp_path / "out")]) == 0
+    assert (tmp_path / "out" / "label").read_text() == (tmp_path / "train" / "utt2domain").read_text()
+    (tmp_path / "dev" / "src_text").unlink()
+    assert main(["stats", *given, "--output_dir", str(tmp_path / "other")]) == 1
+    assert "dev/src_text: no such file; espnet-diverse prepare writes it" in capfd.readouterr().err
+
+
 def test_weights_are_initialised_as_asked(tiny_classifier):
     args = TASKS["cls"].get_parser().parse_args(["--init", "xavier_uniform"])
     args.token_list = ["<blank>", "<unk>", "a"]
@@ -50,7 +84,7 @@ def test_weights_are_initialised_as_asked(tiny_classifier):
         ("classifier_conf.by=lang", "lang has 1 values in the training data; a classifier needs 2 or more"),
         ("classifier_conf.head=3", "unknown option 'classifier_conf.head'"),
         ("model_conf.lsm_weight=0.1", "unknown option 'model_conf.lsm_weight'"),
-        ("classifier=bow", "unknown classifier 'bow'; known: self_attentive"),
+        ("classifier=bow", "unknown classifier 'bow'; known: self_attentive self_attentive_pair"),
     ],
 )
 def test_wrong_options_are_refused(tiny_classifier, tmp_path, capfd, option, said):

@@ -1,5 +1,4 @@
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ from espnet_diverse.runs.config import merge
 from espnet_diverse.text.vocabulary import Vocabulary
 from espnet_diverse.training import stages
 from espnet_diverse.training.data import run_data
-from espnet_diverse.training.data.run_data import RunData
+from espnet_diverse.training.data.run_data import RunData, Tokens
 
 
 def collect(tiny_run, train_dir, tmp_path, *overrides):
@@ -185,7 +184,7 @@ def test_what_is_no_rate_is_refused_with_its_origin(tiny_run, tmp_path):
 def characters(tmp_path):
     """A vocabulary of the characters a and b, as the tokens of a run have it."""
     vocabulary = Vocabulary("char", ("<blank>", "<unk>", "a", "b", "<space>", "<sos/eos>"))
-    return SimpleNamespace(vocabularies={"text": vocabulary}, folders={"text": tmp_path / "tokens"})
+    return Tokens({"text": vocabulary}, {"text": tmp_path / "tokens"})
 
 
 def test_each_text_has_its_number_of_tokens(tmp_path, characters):

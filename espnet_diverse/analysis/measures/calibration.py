@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from espnet_diverse.analysis.samples import Sample, batches
@@ -16,7 +15,6 @@ from espnet_diverse.analysis.token_predictions import TokenPredictions, encode, 
 from espnet_diverse.decoding.predictor import Predictor
 from espnet_diverse.functional.calibration import (
     ReliabilityBins,
-    entropy_cdf,
     expected_calibration_error,
     overconfidence_error,
     reliability_bins,
@@ -42,10 +40,6 @@ class Calibration:
     def bins(self) -> ReliabilityBins:
         """Return the bins of the reliability diagram."""
         return reliability_bins(self.predictions.confidence, self.predictions.correct, BINS)
-
-    def cdf(self, at: NDArray) -> NDArray:
-        """Return the share of tokens whose entropy is at most each value of `at`, in nats."""
-        return entropy_cdf(self.predictions.entropy, torch.from_numpy(at)).numpy()
 
     def summary(self) -> dict[str, float]:
         """Return the numbers of the table, for JSON."""

@@ -1,8 +1,9 @@
 """Plot the attention heads of the last layers of a model on one utterance, and other maps that their cores report.
 
 Nets whose attention has no weights (such as luna), encoders with a memory, and models that read features (input_size)
-are skipped with a warning. For a run with head selection the convergence of the selection in training is plotted, too;
-without --data_dir, only that.
+are skipped with a warning. Of a classifier of texts the heads of its pooling are plotted on a few texts, the
+reliability of its predictions, and their entropy, with --out_of_domain_dir beside that of other texts. For a run with
+head selection the convergence of the selection in training is plotted, too; without --data_dir, only that.
 """
 
 import argparse
@@ -17,14 +18,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_model(parser)
     parser.add_argument("--data_dir", type=Path, help="data directory with the utterance")
     parser.add_argument("--output_dir", type=Path, required=True, help="directory for the PNG files")
-    parser.add_argument("--utterance", help="id of the utterance (default: the first)")
+    parser.add_argument("--utterance", help="id of the utterance (default: the first; of a classifier, the first four)")
+    parser.add_argument(
+        "--out_of_domain_dir", type=Path, metavar="DIR", help="data directory of another domain, for a classifier"
+    )
     options.add_conditions(parser)
     options.add_device_options(parser, precision=False)
 
 
 def inputs(args: argparse.Namespace) -> list[Path]:
     """Files and data directories that are read."""
-    return [*options.model_inputs(args), *([args.data_dir] if args.data_dir else [])]
+    return [*options.model_inputs(args), *filter(None, [args.data_dir, args.out_of_domain_dir])]
 
 
 def outputs(args: argparse.Namespace) -> list[Path]:
@@ -34,10 +38,27 @@ def outputs(args: argparse.Namespace) -> list[Path]:
 
 def run(args: argparse.Namespace) -> int:
     """Plot, and print the paths of the figures."""
-    paths = _of_utterance(args) if args.data_dir else []
+    from espnet_diverse.errors import ConfigError
+    from espnet_diverse.runs.tasks import read_config
+
+    classifier = args.data_dir is not None and read_config(args.model_dir / "config.yaml").get("task") == "cls"
+    if args.out_of_domain_dir and not classifier:
+        what = "is for a classifier with --data_dir; analyse --calibration has it for others"
+        raise ConfigError(f"--out_of_domain_dir {args.out_of_domain_dir} {what}")
+    paths = _of_classes(args) if classifier else _of_utterance(args) if args.data_dir else []
     paths += _of_training(args, needed=args.data_dir is None)
     print(*paths, sep="\n")
     return 0
+
+
+def _of_classes(args: argparse.Namespace) -> list[Path]:
+    from espnet_diverse.analysis.classes import draw_classes
+    from espnet_diverse.decoding.directory.classification import Classifier
+    from espnet_diverse.runs.logs import logged
+
+    with logged(args.output_dir / "figure.log"):
+        classifier = Classifier(args.model_dir, args.model_file, args.device)
+        return draw_classes(classifier, args.data_dir, args.output_dir, args.utterance, args.out_of_domain_dir)
 
 
 def _of_utterance(args: argparse.Namespace) -> list[Path]:

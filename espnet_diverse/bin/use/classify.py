@@ -1,4 +1,8 @@
-"""Classify the texts of a data directory: classes and confidences, and accuracy, ECE, OE and distance of the heads."""
+"""Classify the texts of a data directory, or its pairs of texts: classes and confidences, and scores of these.
+
+With the true classes, such as those of utt2lang, these are accuracy, F1 (macro), AUC and AUC-PR of one class against
+the rest, MCC, and the calibration errors ECE and OE; without them, the distance of the heads and the mean entropy.
+"""
 
 import argparse
 from pathlib import Path
@@ -13,13 +17,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output_dir", type=Path, required=True, help="directory for label, confidence and classification.json"
     )
+    parser.add_argument(
+        "--out_of_domain_dir",
+        type=Path,
+        metavar="DIR",
+        help="data directory of another domain, to compare the mean entropy",
+    )
     parser.add_argument("--results", type=Path, help="RESULTS.md to update; a row of the same name is replaced")
     options.add_device_options(parser, precision=False)
 
 
 def inputs(args: argparse.Namespace) -> list[Path]:
     """Files and data directories that are read."""
-    return [*options.model_inputs(args), args.data_dir]
+    return [*options.model_inputs(args), args.data_dir, *([args.out_of_domain_dir] if args.out_of_domain_dir else [])]
 
 
 def outputs(args: argparse.Namespace) -> list[Path]:
@@ -35,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
 
     with logged(args.output_dir / "classify.log"):
         classifier = Classifier(args.model_dir, args.model_file, args.device)
-        numbers = classify(classifier, args.data_dir, args.output_dir)
+        numbers = classify(classifier, args.data_dir, args.output_dir, args.out_of_domain_dir)
     if args.results:
         name = "/".join(args.output_dir.resolve().parts[-2:])
         update_results(args.results, "### Classification", ["Texts", *MEASURES.values()], {name: cells(numbers)})

@@ -115,21 +115,29 @@ def _refuse_twice(table: Table, number: int) -> None:
 
 def _read_jsonl(table: Table, lines: list[tuple[int, str]]) -> None:
     columns: dict[str, None] = {}
+    for number, values in json_objects(table.path, lines, table.faults):
+        columns |= dict.fromkeys(values)
+        table.rows.append(Row(number, values))
+    table.columns = list(columns)
+
+
+def json_objects(
+    path: Path, lines: Iterable[tuple[int, str]], faults: list[Fault]
+) -> Iterator[tuple[int, dict[str, object]]]:
+    """Yield number and object of each line of JSON; other lines, but for empty ones, become faults of the file."""
     for number, line in lines:
         if not line.strip():
             continue
         try:
             values = json.loads(line)
         except (ValueError, RecursionError) as error:
-            table.faults.append(Fault(str(table.path), number, f"is no JSON ({error}); a line is one object"))
+            faults.append(Fault(str(path), number, f"is no JSON ({error}); a line is one object"))
             continue
-        if not isinstance(values, dict):
-            what = f'is {line[:40]}; a line is an object, {{"audio": "a.wav", "text": "good morning"}}'
-            table.faults.append(Fault(str(table.path), number, what))
-            continue
-        columns |= dict.fromkeys(values)
-        table.rows.append(Row(number, values))
-    table.columns = list(columns)
+        if isinstance(values, dict):
+            yield number, values
+        else:
+            what = f'is {line[:40]}; a line is an object, such as {{"text": "good morning"}}'
+            faults.append(Fault(str(path), number, what))
 
 
 _READERS = {".csv": _read_csv, ".tsv": _read_tsv, ".jsonl": _read_jsonl}

@@ -1,13 +1,18 @@
-"""Classification of the texts of a data directory, with accuracy, calibration and distance of the heads.
+"""Classification of the texts of a data directory, with scores, calibration, entropy and distance of the heads.
 
-ECE and OE (`functional/calibration.py`) compare the probability of the most likely class with how often it is right.
-Dist (`functional/redundancy.py`) is the mean distance of the vectors of two heads: near 0, all heads are the same one.
+F1, AUC, AUC-PR and MCC are in `scoring/classification.py`. ECE and OE (`functional/calibration.py`) compare the
+probability of the most likely class with how often it is right. Dist (`functional/redundancy.py`) is the mean distance
+of the vectors of two heads: near 0, all heads are the same one. Entropy is the mean entropy of the predicted
+distributions, in nats: on texts of another domain, whose classes are others, that of a reliable model is higher (An et
+al. 2020, "Repulsive Attention", appendix C.5).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from math import log
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
@@ -23,11 +28,20 @@ from espnet_diverse.functional.redundancy import pairwise_distance
 from espnet_diverse.progress import progress
 from espnet_diverse.runs.condition_names import condition_table
 from espnet_diverse.runs.tasks import load_model, read_config
+from espnet_diverse.scoring.classification import class_scores
 from espnet_diverse.text.vocabulary import Vocabulary
 
 BATCH_SIZE, BATCH_TOKENS = 256, 8192
-MEASURES = {"accuracy": "Accuracy", "dist": "Dist", "ece": "ECE", "oe": "OE"}
-"""Keys of classification.json, and their titles; all but Dist are percentages."""
+MEASURES = {
+    **{"accuracy": "Accuracy", "dist": "Dist", "ece": "ECE", "oe": "OE"},
+    **{"f1": "F1", "auc": "AUC", "auc_pr": "AUC-PR", "mcc": "MCC", "entropy": "Entropy"},
+}
+"""Keys of classification.json, and their titles; all but `_PLAIN` are percentages. New ones come last, so that
+tables of earlier versions are widened."""
+_PLAIN = ("mcc", "dist", "entropy")
+
+Encoded = tuple[Sequence[int], ...]
+"""Token indices of a text; of a pair, those of its second text, `text`, and of its first, `src_text`."""
 
 
 class Prediction(NamedTuple):
@@ -36,12 +50,18 @@ class Prediction(NamedTuple):
     Attributes:
         label: The most likely class.
         confidence: Its probability.
-        distance: Mean distance of the vectors of two heads; 0 with one head.
+        distance: Mean distance of the vectors of two heads; 0 with one head. Of a pair, the mean over its texts.
+        probabilities: Probabilities of all classes.
     """
 
     label: str
     confidence: float
     distance: float
+    probabilities: Sequence[float]
+
+    def entropy(self) -> float:
+        """The entropy of the probabilities in nats."""
+        return -sum(p * log(p) for p in self.probabilities if p > 0)
 
 
 class Classifier:
@@ -66,71 +86,124 @@ class Classifier:
         self.vocabulary, self.device = Vocabulary.load(model_dir), device
 
     @torch.inference_mode()
-    def __call__(self, texts: Sequence[Sequence[int]]) -> list[Prediction]:
-        """Classify texts, given as token indices."""
-        tokens = [torch.tensor(text, dtype=torch.long, device=self.device) for text in texts]
-        padded = pad_sequence(tokens, batch_first=True)
-        lengths = torch.tensor([len(text) for text in texts], device=self.device)
-        scores, heads = self.net(padded, lengths)
-        confidence, index = scores.double().softmax(-1).max(-1)
-        distances = [_distance(vectors) for vectors in heads.double()]
+    def __call__(self, texts: Sequence[Encoded]) -> list[Prediction]:
+        """Classify texts, or pairs of texts."""
+        columns = zip(*texts, strict=True)
+        scores, heads = self.net(*(each for column in columns for each in self._pad(column)))
+        probabilities = scores.double().softmax(-1)
+        confidence, index = probabilities.max(-1)
+        distances = [sum(map(_distance, vectors)) / len(vectors) for vectors in heads.double()]
         labels = [self.net.labels[each] for each in index.tolist()]
-        return [Prediction(*each) for each in zip(labels, confidence.tolist(), distances, strict=True)]
+        rows = zip(labels, confidence.tolist(), distances, probabilities.tolist(), strict=True)
+        return [Prediction(*each) for each in rows]
+
+    @torch.inference_mode()
+    def head_maps(self, texts: Encoded) -> list[Tensor]:
+        """Weight of each token in each head (H, T), of each of these texts."""
+        return [self.net.head_maps(*self._pad([text]))[0].cpu() for text in texts]
+
+    def _pad(self, texts: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
+        """Token indices of B texts -> (B, T) and their numbers (B,)."""
+        tokens = [torch.tensor(text, dtype=torch.long, device=self.device) for text in texts]
+        return pad_sequence(tokens, batch_first=True), torch.tensor([len(text) for text in texts], device=self.device)
+
+    def read(self, data_dir: Path) -> dict[str, Encoded]:
+        """Read the texts of a data directory, or its pairs of src_text and text.
+
+        Raises:
+            DataError: A table is missing or malformed, or src_text lacks a text.
+        """
+        names = ("text", "src_text") if self.net.pairs else ("text",)
+        if self.net.pairs and not (data_dir / "src_text").is_file():
+            raise DataError(f"{data_dir}: has no src_text with the first texts of pairs, which this model classifies")
+        tables = [read_table(data_dir / name) for name in names]
+        if lacking := tables[0].keys() - tables[-1].keys():
+            raise DataError(f"{data_dir / names[-1]}: lacks {min(lacking)}; add its text")
+        return {key: tuple(self.vocabulary.encode(table[key]) for table in tables) for key in tables[0]}
+
+    def predict(self, data_dir: Path) -> dict[str, Prediction]:
+        """Classify the texts of a data directory; the errors are those of `read`."""
+        encoded = self.read(data_dir)
+        found: dict[str, Prediction] = {}
+        batches = grouped(encoded, lambda name: max(map(len, encoded[name])), BATCH_SIZE, BATCH_TOKENS)
+        for batch in progress(batches, "classify", unit="step"):
+            found |= dict(zip(batch, self([encoded[name] for name in batch]), strict=True))
+        return {name: found[name] for name in encoded}
 
 
-def classify(classifier: Classifier, data_dir: Path, output_dir: Path) -> dict[str, float]:
+def classify(
+    classifier: Classifier, data_dir: Path, output_dir: Path, out_of_domain: Path | None = None
+) -> dict[str, Any]:
     """Classify the texts of a data directory, and write label, confidence and classification.json.
 
     Args:
         classifier: The classifier.
-        data_dir: Data directory; its text is read, and the table of the classes, such as utt2lang, if there is one.
+        data_dir: Data directory; its text is read, of pairs its src_text too, and the table of the classes, such as
+            utt2lang, if there is one.
         output_dir: Directory to write to.
+        out_of_domain: Data directory of texts of another domain, whose entropy is measured; its classes are not read.
 
     Returns:
-        The content of classification.json: the number of texts, Dist, and, with the true classes, accuracy, ECE and OE
-        in percent.
+        The content of classification.json: the number of texts, Dist, the mean entropy, and, with the true classes, the
+        other `MEASURES` and the F1 of each class, `f1_by_class`. `out_of_domain` has `texts` and `entropy` of the other
+        texts, and `auc`: the share in percent of pairs of a text of each kind in which the other one has the higher
+        entropy, ties counted half.
 
     Raises:
         DataError: A table is malformed, the table of the classes lacks a text, or another process writes to the
             directory.
     """
-    texts = read_table(data_dir / "text")
-    table = condition_table(data_dir, classifier.net.by)
-    references = read_table(table) if table.is_file() else None
-    if references is not None and (lacking := texts.keys() - references.keys()):
+    references = true_classes(classifier, data_dir)
+    found = classifier.predict(data_dir)
+    if references is not None and (lacking := found.keys() - references.keys()):
+        table = condition_table(data_dir, classifier.net.by)
         raise DataError(f"{table}: lacks {min(lacking)}; add its class, or remove the table")
-    encoded = {name: classifier.vocabulary.encode(text) for name, text in texts.items()}
-    found: dict[str, Prediction] = {}
-    batches = grouped(encoded, lambda name: len(encoded[name]), BATCH_SIZE, BATCH_TOKENS)
-    for batch in progress(batches, "classify", unit="step"):
-        found |= dict(zip(batch, classifier([encoded[name] for name in batch]), strict=True))
-    numbers = _measures({name: found[name] for name in texts}, references)
+    numbers = _measures(found, references, classifier.net.labels)
+    if out_of_domain is not None:
+        numbers["out_of_domain"] = _compared(found.values(), classifier.predict(out_of_domain).values())
     with folder_lock(output_dir):
-        write_table(output_dir / "label", {name: found[name].label for name in texts})
-        write_table(output_dir / "confidence", {name: f"{rounded_score(found[name].confidence):g}" for name in texts})
+        write_table(output_dir / "label", {name: each.label for name, each in found.items()})
+        write_table(
+            output_dir / "confidence", {name: f"{rounded_score(each.confidence):g}" for name, each in found.items()}
+        )
         write_json(output_dir / "classification.json", numbers)
     return numbers
 
 
-def line(numbers: Mapping[str, float]) -> str:
+def true_classes(classifier: Classifier, data_dir: Path) -> dict[str, str] | None:
+    """The class of each text by the table of the condition; None if there is no such table."""
+    table = condition_table(data_dir, classifier.net.by)
+    return read_table(table) if table.is_file() else None
+
+
+def line(numbers: Mapping[str, Any]) -> str:
     """The numbers of `classify` as one line of text."""
     shown = ", ".join(
         f"{title} {cell}" for title, cell in zip(MEASURES.values(), cells(numbers)[1:], strict=True) if cell
     )
-    return f"{numbers['texts']} texts: {shown}"
+    text = f"{numbers['texts']} texts: {shown}"
+    if other := numbers.get("out_of_domain"):
+        text += (
+            f"; {other['texts']} out of domain: Entropy {other['entropy']:.3f}, higher in {other['auc']:.2f} % of pairs"
+        )
+    return text
 
 
-def cells(numbers: Mapping[str, float]) -> list[str]:
+def cells(numbers: Mapping[str, Any]) -> list[str]:
     """The number of texts and the `MEASURES` as cells of a table; empty where there is no true class."""
-    digits = {name: 3 if name == "dist" else 2 for name in MEASURES}
+    digits = {name: 3 if name in _PLAIN else 2 for name in MEASURES}
     return [
         f"{numbers['texts']}",
         *(f"{numbers[name]:.{digits[name]}f}" if name in numbers else "" for name in MEASURES),
     ]
 
 
-def _measures(found: Mapping[str, Prediction], references: Mapping[str, str] | None) -> dict[str, float]:
-    numbers = {"texts": len(found), "dist": sum(each.distance for each in found.values()) / len(found)}
+def _measures(
+    found: Mapping[str, Prediction], references: Mapping[str, str] | None, labels: Sequence[str]
+) -> dict[str, Any]:
+    count = len(found)
+    numbers: dict[str, Any] = {"texts": count, "dist": sum(each.distance for each in found.values()) / count}
+    numbers["entropy"] = _mean_entropy(found.values())
     if references is not None:
         confidence = torch.tensor([each.confidence for each in found.values()], dtype=torch.double)
         correct = torch.tensor([each.label == references[name] for name, each in found.items()])
@@ -140,7 +213,25 @@ def _measures(found: Mapping[str, Prediction], references: Mapping[str, str] | N
             "oe": overconfidence_error(confidence, correct),
         }
         numbers |= {name: 100 * share.item() for name, share in shares.items()}
-    return {name: value if name == "texts" else rounded_score(value) for name, value in numbers.items()}
+        true, said = [references[name] for name in found], [each.label for each in found.values()]
+        scores = class_scores(true, said, np.array([each.probabilities for each in found.values()]), labels)
+        by_class = scores.pop("f1_by_class")
+        numbers |= {name: value if name in _PLAIN else 100 * value for name, value in scores.items()}
+        numbers["f1_by_class"] = {name: rounded_score(100 * value) for name, value in by_class.items()}
+    return {name: rounded_score(value) if isinstance(value, float) else value for name, value in numbers.items()}
+
+
+def _compared(inside: Iterable[Prediction], outside: Iterable[Prediction]) -> dict[str, float]:
+    """Entropies of texts of another domain, against those of the texts that are classified."""
+    other = [each.entropy() for each in outside]
+    own = np.sort([each.entropy() for each in inside])
+    below = (np.searchsorted(own, other, "left") + np.searchsorted(own, other, "right")) / 2
+    share = 100 * float(np.mean(below)) / len(own)
+    return {"texts": len(other), "entropy": rounded_score(float(np.mean(other))), "auc": rounded_score(share)}
+
+
+def _mean_entropy(predictions: Iterable[Prediction]) -> float:
+    return float(np.mean([each.entropy() for each in predictions]))
 
 
 def _distance(vectors: Tensor) -> float:

@@ -2,6 +2,11 @@
 
 Lin et al. 2017, "A Structured Self-attentive Sentence Embedding", sections 2.1 and 4.1, without the pruned weights of
 its appendix. The classes are the values of a condition, such as the language of the text: of a table utt2lang.
+
+Pairs of sentences, such as premise and hypothesis, share all weights up to their vectors u and v, of which the last
+layers read [u; v; |u - v|; u * v] (Mou et al. 2016, "Natural Language Inference by Tree-Based Convolution and Heuristic
+Matching", section 3.2). Lin et al. multiply a projection of each head instead; An et al. 2020, who repel the heads, do
+not say how they join them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +28,7 @@ class Classified(NamedTuple):
 
     Attributes:
         scores: Scores of the C classes before the softmax, (B, C).
-        heads: Vectors of the H heads, (B, H, M).
+        heads: Vectors of the H heads of each of S texts, (B, S, H, M); S is 2 for pairs of sentences, else 1.
     """
 
     scores: Tensor
@@ -45,9 +50,14 @@ class SelfAttentiveClassifier(nn.Module):
         dropout_rate: Dropout rate of embeddings, pooled vectors and the rectified layer.
         frobenius: Weight of the loss ||A A^T - I||_F^2 of the pooling weights, 0 for none.
 
+    Attributes:
+        pairs: Whether two texts are read.
+
     Raises:
         ValueError: There is not one condition, or it has fewer than 2 values, or a number is not possible.
     """
+
+    pairs = False
 
     def __init__(
         self,
@@ -68,18 +78,50 @@ class SelfAttentiveClassifier(nn.Module):
         self.lstm = nn.LSTM(embed_dim, hidden_size, batch_first=True, bidirectional=True)
         self.pooling = SelfAttentivePooling(2 * hidden_size, pooling_width, heads, frobenius)
         self.dropout = nn.Dropout(dropout_rate)
-        self.hidden = nn.Linear(heads * 2 * hidden_size, linear_units)
+        self.hidden = nn.Linear((4 if self.pairs else 1) * heads * 2 * hidden_size, linear_units)
         self.output = nn.Linear(linear_units, len(self.labels))
 
-    def forward(self, text: Tensor, lengths: Tensor) -> Classified:
-        """Tokens (B, T) with their numbers (B,), 1 or more each -> scores (B, C) and vectors of the heads (B, H, M)."""
+    def forward(self, text: Tensor, lengths: Tensor, *first: Tensor) -> Classified:
+        """Classify texts or pairs.
+
+        Args:
+            text: Tokens (B, T); of pairs, those of the second texts.
+            lengths: Their numbers, (B,), 1 or more each.
+            first: Of pairs, the same of the first texts: tokens (B, S) and their numbers (B,).
+        """
+        heads = [self.encode(*first), self.encode(text, lengths)] if self.pairs else [self.encode(text, lengths)]
+        vectors = [each.flatten(1) for each in heads]
+        if self.pairs:
+            u, v = vectors
+            vectors += [(u - v).abs(), u * v]
+        return Classified(self.scores(torch.cat(vectors, -1)), torch.stack(heads, 1))
+
+    def encode(self, text: Tensor, lengths: Tensor) -> Tensor:
+        """Tokens (B, T) with their numbers (B,), 1 or more each -> vectors of the heads (B, H, M)."""
+        return self.pooling(*self._states(text, lengths))
+
+    def head_maps(self, text: Tensor, lengths: Tensor) -> Tensor:
+        """Tokens (B, T) with their numbers (B,), 1 or more each -> weight of each token in each head (B, H, T)."""
+        return self.pooling.weights(*self._states(text, lengths))
+
+    def _states(self, text: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """Hidden states (B, T, M) and the mask of valid positions (B, 1, T)."""
         x = self.dropout(self.embed(text))
         packed = pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
         x, _ = pad_packed_sequence(self.lstm(packed)[0], batch_first=True, total_length=text.size(1))
         valid = torch.arange(text.size(1), device=text.device) < lengths[:, None]
-        heads = self.pooling(x, valid.unsqueeze(1))
-        hidden = torch.relu(self.hidden(self.dropout(heads.flatten(1))))
-        return Classified(self.output(self.dropout(hidden)), heads)
+        return x, valid.unsqueeze(1)
+
+    def scores(self, vectors: Tensor) -> Tensor:
+        """Vectors of sentences, or of pairs of them, (B, D) -> scores of the classes (B, C)."""
+        hidden = torch.relu(self.hidden(self.dropout(vectors)))
+        return self.output(self.dropout(hidden))
+
+
+class SelfAttentivePairClassifier(SelfAttentiveClassifier):
+    """The classifier of pairs of sentences; its arguments and errors are those of `SelfAttentiveClassifier`."""
+
+    pairs = True
 
 
 def read_classes(by: str | Sequence[str] | None, conditions: Mapping[str, Sequence[str]]) -> tuple[str, list[str]]:
@@ -98,7 +140,7 @@ def read_classes(by: str | Sequence[str] | None, conditions: Mapping[str, Sequen
 
 
 class ClassificationModel(AbsESPnetModel):
-    """Cross-entropy of the class of a sentence, which is a condition of the open scope.
+    """Cross-entropy of the class of a sentence, or of a pair, which is a condition of the open scope.
 
     Args:
         classifier: The net, such as `SelfAttentiveClassifier`; its `by` is the condition whose values are the classes.
@@ -108,14 +150,23 @@ class ClassificationModel(AbsESPnetModel):
         super().__init__()
         self.classifier, self.by = classifier, cast(str, classifier.by)
 
-    def forward(self, text: Tensor, text_lengths: Tensor, **_) -> tuple[Tensor, dict[str, Tensor | None], Tensor]:
-        """Tokens (B, T) with their numbers (B,) -> loss (1,), statistics of (1,) each, and weight (1,).
+    def forward(
+        self, text: Tensor, text_lengths: Tensor, *, utt_id: object = None, **first: Tensor
+    ) -> tuple[Tensor, dict[str, Tensor | None], Tensor]:
+        """Compute loss (1,), statistics of (1,) each, and weight (1,).
+
+        Args:
+            text: Tokens (B, T).
+            text_lengths: Their numbers (B,).
+            utt_id: Ids of the sentences, which are not used.
+            first: Of pairs, `src_text` and `src_text_lengths`: the same of the first texts.
 
         Raises:
             ValueError: The open scope has no classes of the sentences.
         """
         labels = current().condition(self.by, len(text))
-        scores = self.classifier(text, text_lengths).scores
+        of_pair = (first["src_text"], first["src_text_lengths"]) if self.classifier.pairs else ()
+        scores = self.classifier(text, text_lengths, *of_pair).scores
         loss = F.cross_entropy(scores, labels)
         accuracy = (scores.argmax(-1) == labels).float().mean()
         return force_gatherable((loss, {"loss": loss.detach(), "acc": accuracy}, len(text)), loss.device)

@@ -29,6 +29,8 @@ class TransformerClassifier(nn.Module):
         ConfigError: See `DiverseTransformerEncoder`.
     """
 
+    pairs = False
+
     def __init__(
         self,
         vocab_size: int,
@@ -51,11 +53,18 @@ class TransformerClassifier(nn.Module):
         return self.encoder.embed[0]
 
     def forward(self, text: Tensor, lengths: Tensor) -> Classified:
-        """Tokens (B, T) with their numbers (B,), 1 or more each -> scores (B, C) and vectors of the heads (B, H, M)."""
+        """Classify texts: tokens (B, T) with their numbers (B,), 1 or more each."""
+        heads = self.pooling(*self._states(text, lengths))
+        return Classified(self.output(heads.flatten(1)), heads.unsqueeze(1))
+
+    def head_maps(self, text: Tensor, lengths: Tensor) -> Tensor:
+        """Tokens (B, T) with their numbers (B,), 1 or more each -> weight of each token in each head (B, H, T)."""
+        return self.pooling.weights(*self._states(text, lengths))
+
+    def _states(self, text: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """Hidden states (B, T, M) and the mask of valid positions (B, 1, T)."""
         x = self.encoder(text, lengths)[0]
-        valid = torch.arange(x.size(1), device=x.device) < lengths[:, None]
-        heads = self.pooling(x, valid.unsqueeze(1))
-        return Classified(self.output(heads.flatten(1)), heads)
+        return x, (torch.arange(x.size(1), device=x.device) < lengths[:, None]).unsqueeze(1)
 
 
 def _signature() -> inspect.Signature:

@@ -9,6 +9,7 @@ from espnet_diverse.data.checks.validate import validate
 from espnet_diverse.data.tables import pack_table
 from espnet_diverse.data.threads import Workers
 from espnet_diverse.errors import DataError
+from espnet_diverse.nets import CLASSIFIERS
 from espnet_diverse.runs.audio_rate import reads_features
 from espnet_diverse.runs.config import Config
 from espnet_diverse.text.vocabulary import MODEL_FILES, Vocabulary
@@ -23,11 +24,12 @@ DATA = {
     "st": (_SPEECH, _TEXT, _SOURCE),
     "mt": (_TEXT, _SOURCE),
     "lm": (_TEXT,),
-    "cls": (_TEXT,),
+    "cls": (_TEXT, _SOURCE),
 }
 """Data of each task: table in the data directory, ESPnet's name for it, and its type.
 
-A model of features reads feats.scp in place of wav.scp, and the type of audio in arks is kaldi_ark; see `RunData`.
+A classifier reads src_text if it is one of pairs. A model of features reads feats.scp in place of wav.scp, and the type
+of audio in arks is kaldi_ark; see `RunData`.
 """
 
 FOLD_LENGTH = {"wav.scp": 80000, "feats.scp": 800, "text": 150, "src_text": 150}
@@ -61,10 +63,13 @@ class RunData:
         return {"train": self.train_dir, "valid": self.valid_dir}
 
     def entries(self, config: Config) -> list[tuple[str, str, str]]:
-        """The entries of `DATA` that the run reads; for speech translation, transcripts only if a loss needs them."""
+        """The entries of `DATA` that the run reads: src_text only if a loss or a classifier of pairs needs it."""
         weights = config.get("model_conf") or {}
-        transcribed = bool(weights.get("asr_weight") or weights.get("mt_weight"))
-        entries = [entry for entry in DATA[self.task] if self.task != "st" or transcribed or entry != _SOURCE]
+        reads_source = {
+            "st": bool(weights.get("asr_weight") or weights.get("mt_weight")),
+            "cls": getattr(CLASSIFIERS.get(str(config.get("classifier"))), "pairs", False),
+        }.get(self.task, True)
+        entries = [entry for entry in DATA[self.task] if reads_source or entry != _SOURCE]
         return [_FEATURES if entry == _SPEECH and reads_features(config) else entry for entry in entries]
 
     def files(self, config: Config, phase: str) -> list[tuple[Path, str, str]]:
@@ -89,7 +94,7 @@ class Tokens:
             DataError: A vocabulary is missing or damaged, or is one of BERT for a text that is not read by BERT.
         """
         folders = {"text": data.tokens_dir}
-        if _SOURCE in DATA[data.task]:
+        if _SOURCE in DATA[data.task] and data.task != "cls":  # whose texts share a net
             folders["src_text"] = data.src_tokens_dir or data.tokens_dir
         tokens = cls({name: Vocabulary.load(folder) for name, folder in folders.items()}, folders)
         for name, vocabulary in tokens.vocabularies.items():
@@ -119,9 +124,14 @@ class Tokens:
             keys[f"{PREFIX[name]}bpemodel"] = model and str(folder / model)
         return keys
 
+    def of(self, name: str) -> tuple[Vocabulary, Path]:
+        """The vocabulary of a text and its folder; that of the text, if the other one has none of its own."""
+        name = name if name in self.vocabularies else "text"
+        return self.vocabularies[name], self.folders[name]
+
     def shape(self, name: str) -> str:
         """Name of the shape file of the data that ESPnet calls `name`."""
-        return f"{name}_shape.{self.vocabularies[name].token_type}" if name in self.vocabularies else f"{name}_shape"
+        return f"{name}_shape.{self.of(name)[0].token_type}" if name in PREFIX else f"{name}_shape"
 
 
 def _type_of_audio(table: Path) -> str:

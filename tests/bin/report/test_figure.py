@@ -104,3 +104,17 @@ def test_without_data_it_draws_head_selection_in_training(translation, tiny_run,
     assert main(["figure", str(tiny_run.model_dir), "--output_dir", str(tmp_path)]) == 1
     said = "no checkpoint.pth has statistics of head selection; for the heads on an utterance give --data_dir"
     assert said in capfd.readouterr().err
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_figures_of_a_classifier(tiny_classifier, tiny_run, tmp_path, capfd, parse):
+    data = ["--data_dir", str(tiny_classifier.test_dir), "--output_dir", str(tmp_path)]
+    other = ["--out_of_domain_dir", str(tiny_classifier.train_dir)]
+    assert main(["figure", str(tiny_classifier.model_dir), *data, *other]) == 0
+    assert capfd.readouterr().out.split() == [
+        str(tmp_path / f"{name}.png") for name in ("pooling", "entropy", "reliability")
+    ]
+    module, args = parse("figure", [str(tiny_classifier.model_dir), *data, *other])
+    assert tiny_classifier.train_dir in module.inputs(args)
+    assert main(["figure", str(tiny_run.model_dir), *data, *other]) == 1
+    assert "is for a classifier with --data_dir; analyse --calibration has it for others" in capfd.readouterr().err

@@ -2,14 +2,35 @@
 
 from espnet_diverse.bin.main import main
 
+GIVEN = ["exp", "--data_dir", "data", "--output_dir", "out"]
+
 
 def test_the_row_and_the_printed_line(tiny_classifier, tmp_path, capsys):
     out, results = tmp_path / "decode" / "test", tmp_path / "RESULTS.md"
+    former = [
+        "|dataset|Texts|Accuracy|Dist|ECE|OE|",
+        "|---|---|---|---|---|---|",
+        "|decode/dev|4|50.00|0.100|9.00|8.00|",
+    ]
+    results.write_text("\n".join(["# RESULTS", "", "### Classification", "", *former, ""]))
     arguments = ["classify", str(tiny_classifier.model_dir), "--data_dir", str(tiny_classifier.test_dir)]
     assert main([*arguments, "--output_dir", str(out), "--results", str(results)]) == 0
     assert capsys.readouterr().out.startswith("5 texts: Accuracy 100.00, Dist ")
-    assert "### Classification\n" in results.read_text() and "|decode/test|5|100.00|" in results.read_text()
+    assert (
+        "|OE|F1|AUC|AUC-PR|MCC|Entropy|\n" in results.read_text()
+        and "|decode/dev|4|50.00|0.100|" in results.read_text()
+    )
+    assert "|decode/test|5|100.00|" in results.read_text() and "|100.00|100.00|100.00|1.000|" in results.read_text()
     assert set((out / "label").read_text().split()[1::2]) == {"yy", "zz"}
+
+
+def test_texts_of_another_domain(tiny_classifier, tmp_path, capsys):
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "text").write_text("v1 aB\nv2 Ab\n")  # half of each language
+    arguments = ["classify", str(tiny_classifier.model_dir), "--data_dir", str(tiny_classifier.test_dir)]
+    assert main([*arguments, "--output_dir", str(tmp_path / "out"), "--out_of_domain_dir", str(other)]) == 0
+    assert "; 2 out of domain: Entropy 0." in capsys.readouterr().out
 
 
 def test_a_model_of_speech_has_no_classes(tiny_run, tmp_path, capfd):
@@ -20,6 +41,7 @@ def test_a_model_of_speech_has_no_classes(tiny_run, tmp_path, capfd):
 
 
 def test_what_is_read_and_written(parse):
-    module, args = parse("classify", ["exp", "--data_dir", "data", "--output_dir", "out"])
+    module, args = parse("classify", GIVEN)
     assert [str(path) for path in module.inputs(args)] == ["exp/config.yaml", "exp/valid.acc.ave.pth", "data"]
+    assert module.inputs(parse("classify", [*GIVEN, "--out_of_domain_dir", "other"])[1])[-1].name == "other"
     assert [str(path) for path in module.outputs(args)] == ["out/label", "out/confidence", "out/classification.json"]

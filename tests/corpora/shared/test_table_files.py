@@ -77,9 +77,7 @@ def test_faults_of_json(tmp_path):
     table = read(tmp_path, "t.jsonl", b'{"audio": 1\n["a"]\n{"audio": "c.wav"}\n' + b"[" * 100_000 + b"\n")
     first, second, third = map(str, table.faults)
     assert first.startswith(f"{tmp_path}/t.jsonl:1: is no JSON (Expecting ',' delimiter")
-    assert (
-        second == f'{tmp_path}/t.jsonl:2: is ["a"]; a line is an object, {{"audio": "a.wav", "text": "good morning"}}'
-    )
+    assert second == f'{tmp_path}/t.jsonl:2: is ["a"]; a line is an object, such as {{"text": "good morning"}}'
     assert third.startswith(f"{tmp_path}/t.jsonl:4: is no JSON (")
 
 

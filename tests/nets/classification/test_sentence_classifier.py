@@ -6,7 +6,11 @@ import pytest
 import torch
 from torch import nn
 
-from espnet_diverse.nets.classification.sentence_classifier import Classified, SelfAttentiveClassifier
+from espnet_diverse.nets.classification.sentence_classifier import (
+    Classified,
+    SelfAttentiveClassifier,
+    SelfAttentivePairClassifier,
+)
 from espnet_diverse.nets.models import DiverseClassificationModel
 from espnet_diverse.scope import Step, scope
 
@@ -23,7 +27,7 @@ def net():
 def test_shapes_and_classes(net):
     assert (net.by, net.labels) == ("lang", ["de", "en"])
     found = net(torch.tensor([[3, 4, 5, 6]]), torch.tensor([4]))
-    assert found.scores.shape == (1, 2) and found.heads.shape == (1, 3, 10)
+    assert found.scores.shape == (1, 2) and found.heads.shape == (1, 1, 3, 10)
 
 
 def test_a_sentence_is_classified_alike_in_any_batch(net):
@@ -63,13 +67,32 @@ def test_classes_that_are_missing_are_refused(classes, said):
         SelfAttentiveClassifier(9, **classes, **SIZE)
 
 
+def test_a_pair_is_classified_by_both_its_texts():
+    torch.manual_seed(0)
+    net = SelfAttentivePairClassifier(9, **CLASSES, **SIZE).double().eval()
+    first, second = (
+        (torch.tensor([[3, 4, 5], [6, 7, 0]]), torch.tensor([3, 2])),
+        (torch.tensor([[2], [8]]), torch.ones(2)),
+    )
+    found = net(*second, *first)
+    u, v = net.encode(*first), net.encode(*second)
+    assert torch.equal(found.heads, torch.stack([u, v], 1)) and found.heads.shape == (2, 2, 3, 10)
+    weight = net.hidden.weight.unflatten(1, (4, 30))
+    parts = (u.flatten(1), v.flatten(1), (u - v).flatten(1).abs(), (u * v).flatten(1))
+    hidden = sum(part @ weight[:, place].T for place, part in enumerate(parts)) + net.hidden.bias
+    torch.testing.assert_close(found.scores, net.output(hidden.relu()))
+    assert not torch.allclose(net(*first, *second).scores, found.scores)  # the order counts
+    padded = net(*second, torch.tensor([[3, 4, 5, 1], [6, 7, 1, 1]]), first[1])
+    torch.testing.assert_close(padded.scores, found.scores)
+
+
 TEXT, LENGTHS = torch.tensor([[1, 2], [3, 4], [5, 0]]), torch.tensor([2, 2, 1])
 
 
 class Fixed(nn.Module):
     """A net that gives every sentence probabilities of 1/4 and 3/4."""
 
-    by, labels = "domain", ["news", "talk"]
+    by, labels, pairs = "domain", ["news", "talk"], False
 
     def forward(self, text, lengths):
         scores = torch.tensor([[1.0, 3.0]]).log().expand(len(text), 2)

@@ -32,12 +32,15 @@ def build(part="softmax", **options):
 def test_a_text_is_classified_alike_in_any_batch(part):
     net = build(part)
     together = net(TEXTS, LENGTHS)
-    assert together.scores.shape == (3, 3) and together.heads.shape == (3, 3, 8)
+    assert together.scores.shape == (3, 3) and together.heads.shape == (3, 1, 3, 8)
     for row, length in enumerate(LENGTHS):
         alone = net(TEXTS[row : row + 1, :length], LENGTHS[row : row + 1])
         for ours, expected in zip(together, alone, strict=True):
             torch.testing.assert_close(ours[row : row + 1], expected)
     torch.testing.assert_close(net(TEXTS.masked_fill(TEXTS == 0, 1), LENGTHS), together)
+    weights = net.head_maps(TEXTS, LENGTHS)
+    assert weights.shape == (3, 3, 6)
+    torch.testing.assert_close(weights.sum(-1), torch.ones(3, 3, dtype=torch.double))
 
 
 def test_the_order_of_the_tokens_counts_and_every_token_is_read():

@@ -1,1 +1,1 @@
-../../../common/data.sh
+../../../common/named_data.sh

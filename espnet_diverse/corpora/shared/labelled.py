@@ -1,0 +1,125 @@
+"""Texts that have a class: rows of files one after another, and the sets that they make.
+
+The class of a text is its value in utt2domain, and the first text of a pair is its src_text.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from espnet_diverse.corpora import Selection
+from espnet_diverse.corpora.shared.table_files import json_objects
+from espnet_diverse.data.characters import clean_text, text_fault
+from espnet_diverse.data.checks.faults import Fault
+from espnet_diverse.data.kaldi import DataDir
+from espnet_diverse.data.lines import numbered_lines
+from espnet_diverse.errors import DataError
+
+TABLE = "utt2domain"
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+Rows = Iterator[tuple[int, Mapping[str, Any]]]
+
+
+def json_rows(path: Path, faults: list[Fault]) -> Rows:
+    """Yield line and object of each line of JSON; other lines, but for empty ones, become faults."""
+    return json_objects(path, numbered_lines(path, faults, Counter()), faults)
+
+
+def tab_rows(path: Path, faults: list[Fault]) -> Rows:
+    """Yield line and values of each line after the first, which has the names of the columns; tabs separate them."""
+    columns: list[str] = []
+    for number, line in numbered_lines(path, faults, Counter()):
+        values = line.split("\t")
+        if not columns:
+            columns = values
+        elif len(values) != len(columns):
+            what = f"has {len(values)} columns, and the first line has {len(columns)}; get the file again"
+            faults.append(Fault(str(path), number, what))
+        else:
+            yield number, dict(zip(columns, values, strict=True))
+
+
+@dataclass
+class LabelledReader:
+    """Makes sets of texts with their classes, and collects what is wrong with them.
+
+    Attributes:
+        selection: Options; case and on_missing are used.
+        labels: The classes that there are.
+        faults: The faults found so far.
+    """
+
+    selection: Selection
+    labels: Collection[str]
+    faults: list[Fault] = field(default_factory=list)
+
+    def add(
+        self, data: DataDir, utterance: str, place: tuple[Path, int | str], label: object, texts: Sequence[object]
+    ) -> None:
+        """Add a text, or a pair of them, to a set.
+
+        Args:
+            data: The set.
+            utterance: Id of the text.
+            place: File, and line or another place in it, for faults.
+            label: Its class; a fault, unless it is one of `labels`.
+            texts: The text, or the first and the second text. One that is empty or has characters that are not allowed
+                is a fault, or is left out by `on_missing="drop"`.
+        """
+        path, number = place
+        cleaned = [self._cleaned(text) for text in texts]
+        what = next((fault for _, fault in cleaned if fault), "")
+        if label not in self.labels:
+            said = f"class {label!r:.60} is none of {' '.join(self.labels)}; get the file again"
+            self.faults.append(Fault(str(path), number, said))
+        elif what and self.selection.on_missing == "drop":
+            data.dropped[utterance] = what
+        elif what:
+            todo = "correct it, or leave such texts out with --on_missing drop"
+            self.faults.append(Fault(str(path), number, f"{what}; {todo}"))
+        else:
+            *first, data.text[utterance] = (text for text, _ in cleaned)
+            data.src_text.update((utterance, text) for text in first)
+            data.conditions.setdefault(TABLE, {})[utterance] = str(label)
+
+    def _cleaned(self, text: object) -> tuple[str, str]:
+        """A text on one line, and what is wrong with it."""
+        if not isinstance(text, str):
+            return "", f"text {text!r:.60} is no string"
+        if _SURROGATE.search(text):
+            return "", "text has half of a surrogate pair"
+        cleaned = clean_text(" ".join(text.split()))[0]
+        fault = text_fault(cleaned) if cleaned else "has an empty text"
+        return cleaned.lower() if self.selection.case == "lower" else cleaned, fault or ""
+
+
+def first_file(root: Path, names: Sequence[str], what: str) -> Path:
+    """The first file that exists in a folder.
+
+    Args:
+        root: The folder.
+        names: Names to try, in this order.
+        what: What the file is, and what to do, for the message.
+
+    Raises:
+        DataError: There is none.
+    """
+    found = next((root / name for name in names if (root / name).is_file()), None)
+    if found is None:
+        raise DataError(f"{root}: there is no {names[0]}, {what}")
+    return found
+
+
+def refuse_empty(sets: Mapping[str, DataDir], where: Path) -> None:
+    """Check that every set has texts.
+
+    Raises:
+        DataError: One is empty.
+    """
+    for name, data in sets.items():
+        if not data.text:
+            raise DataError(f"{where}: there are no texts for the set {name}; get its files again")

@@ -1,0 +1,33 @@
+"""Synthetic Age: truth.txt and <author>.xml, sentences and a word that authors of an age like to add."""
+
+from itertools import batched, chain
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+from espnet_diverse.corpora.synthetic.parallel_text import COUNTS, Texts, column, make_text, write_lines
+
+LIKED = {"18-24": "#exams", "25-34": "#startup", "35-49": "#kids", "50-64": "#garden", "65-xx": "#memories"}
+TWEETS = 4
+# Different for each corpus, so that corpora begin with different sentences.
+SEED = 13000
+
+
+def make(target_dir: Path, seed: int = 0, size: str = "demo", nj: int = 2) -> Path:
+    """Make the synthetic corpus. Its files are determined by `seed` and `size`, and do not depend on `nj`.
+
+    Raises:
+        DataError: The size is unknown, or `target_dir` has other files.
+    """
+    return make_text(target_dir, "age", ("en",), COUNTS, SEED + seed, size, _write)
+
+
+def _write(root: Path, texts: Texts) -> None:
+    truth = []
+    sentences = chain.from_iterable(column(each, 0) for each in texts.values())
+    for number, each in enumerate(batched(sentences, TWEETS)):
+        author, age = f"author{number:04d}", list(LIKED)[number % len(LIKED)]
+        truth.append(f"{author}:::{'FEMALE' if number % 2 else 'MALE'}:::{age.upper()}")
+        documents = [f"\t\t<document>{escape(f'{text} {LIKED[age]}')}</document>" for text in each]
+        tags = ('<author lang="en">', "\t<documents>", "\t</documents>", "</author>")
+        write_lines(root / f"{author}.xml", [*tags[:2], *documents, *tags[2:]])
+    write_lines(root / "truth.txt", truth)

@@ -1,0 +1,46 @@
+"""Synthetic WMT of 14 languages: <split>.<language>-en.{<language>,en}.
+
+The grammar lacks most of the languages. What stands for them is English whose letters are shifted, each by another
+number, and which ends in the name of the language: a text that a model has to read in another way than any other.
+"""
+
+from pathlib import Path
+from string import ascii_lowercase
+
+from espnet_diverse.corpora.synthetic.grammar import LANGUAGES as WRITTEN
+from espnet_diverse.corpora.synthetic.parallel_text import Texts, column, make_text, write_lines
+from espnet_diverse.corpora.wmt_languages import LANGUAGES
+
+KNOWN = tuple(language for language in LANGUAGES if language in WRITTEN)
+COUNTS = {
+    "tiny": {"train": 8, "dev": 2, "test": 2},
+    "demo": {"train": 400, "dev": 20, "test": 30},
+}
+# Different for each corpus, so that corpora begin with different sentences.
+SEED = 14000
+
+
+def make(target_dir: Path, seed: int = 0, size: str = "demo", nj: int = 2) -> Path:
+    """Make the synthetic corpus. Its files are determined by `seed` and `size`, and do not depend on `nj`.
+
+    Raises:
+        DataError: The size is unknown, or `target_dir` has other files.
+    """
+    return make_text(target_dir, "wmt_languages", (*KNOWN, "en"), COUNTS, SEED + seed, size, _write)
+
+
+def _write(folder: Path, texts: Texts) -> None:
+    for split, each in texts.items():
+        english = column(each, -1)
+        for number, language in enumerate(LANGUAGES, start=1):
+            known = language in KNOWN
+            lines = (
+                column(each, KNOWN.index(language)) if known else [_shifted(text, number, language) for text in english]
+            )
+            write_lines(folder / f"{split}.{language}-en.{language}", lines)
+            write_lines(folder / f"{split}.{language}-en.en", english)
+
+
+def _shifted(text: str, by: int, language: str) -> str:
+    letters = str.maketrans(ascii_lowercase, ascii_lowercase[by:] + ascii_lowercase[:by])
+    return f"{text.lower().translate(letters)} {language}"
