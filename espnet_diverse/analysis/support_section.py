@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from espnet_diverse.analysis.html_page import Page
 from espnet_diverse.analysis.measures.text_support import TextSupport
 from espnet_diverse.analysis.rounding import certain
-from espnet_diverse.decoding.ctc_alignment import INVENTED
+from espnet_diverse.decoding.options import INVENTED
 
 _LISTED = 10
 _DPI = 110

@@ -12,8 +12,6 @@ import torch
 from torch import Tensor
 from torchaudio.functional import TokenSpan, forced_align, merge_tokens
 
-INVENTED = 0.25
-"""Support below which a text may be invented."""
 _SUPPORTED = 0.05  # probability of a token that CTC supports
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from espnet_diverse.decoding.ctc_alignment import INVENTED
+from espnet_diverse.decoding.options import INVENTED
 from espnet_diverse.transcription.cjk import join_texts
 
 

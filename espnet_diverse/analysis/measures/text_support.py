@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from espnet_diverse.analysis.samples import Sample, batches
-from espnet_diverse.decoding.ctc_alignment import INVENTED, align, ctc_support
+from espnet_diverse.decoding.ctc_alignment import align, ctc_support
+from espnet_diverse.decoding.options import INVENTED
 from espnet_diverse.decoding.predictor import Predictor
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.progress import progress
