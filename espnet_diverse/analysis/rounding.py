@@ -22,12 +22,12 @@ def half_interval(values: ArrayLike) -> float:
 def certain(values: ArrayLike) -> str:
     """The mean of values of utterances to the first digit of its 95 % interval, such as "0.45 ± 0.02".
 
-    One value has two decimals and no interval; what is not a number is a dash.
+    One value, or equal ones, have two decimals and no interval; what is not a number is a dash.
     """
     mean, half = float(np.mean(values)), half_interval(values)
     if math.isnan(mean):
         return "–"
-    if math.isnan(half):
+    if math.isnan(half) or half == 0:
         return f"{mean:.{_DIGITS}f}"
-    digits = min(_MOST, max(0, -math.floor(math.log10(half)))) if half > 0 else _DIGITS
+    digits = min(_MOST, max(0, -math.floor(math.log10(half))))
     return f"{mean:.{digits}f} ± {half:.{digits}f}"
