@@ -12,12 +12,14 @@ from pathlib import Path
 from torch import nn
 
 from espnet_diverse.analysis.collect import attentions
+from espnet_diverse.analysis.differences import Differences
 from espnet_diverse.errors import ConfigError, DataError, ModelError
 from espnet_diverse.runs.tasks import TASKS, read_config
 from espnet_diverse.scoring.score_file import read_metrics, rows_of
 from espnet_diverse.untrusted.whole_files import read_json
 
 OVERALL = "all"
+HEADER = ("system", "attention", "heads", "strategy", "pool", "parameters", "tokens/s")
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,8 @@ class System:
         parameters: Number of parameters of the model, including frozen ones.
         tokens_per_second: Decoded tokens per second; None if decode.json is missing or no token was decoded.
         scores: Scores by row, the average last; if there are no rows, the score of the whole corpus as "all".
+        intervals: 95 % intervals of the scores by row, where score.json has them.
+        attention: Core of the self-attention of the encoder.
     """
 
     name: str
@@ -42,6 +46,8 @@ class System:
     parameters: int
     tokens_per_second: float | None = None
     scores: dict[str, float] = field(default_factory=dict)
+    intervals: dict[str, tuple[float, float]] = field(default_factory=dict)
+    attention: str = "softmax"
 
     def score(self) -> float:
         """Return the score to compare by: the average over rows, or that of the whole corpus if there are no rows."""
@@ -66,9 +72,11 @@ def read_system(run: Path, decoded: str, metric: str, name: str | None = None) -
     metrics = read_metrics(file)
     if metric not in metrics:
         raise ConfigError(f"{file}: has no {metric}; known: {' '.join(metrics)}")
-    scores = {row or OVERALL: each["score"] for row, each in rows_of(metrics[metric]).items()}
-    tokens_per_second = _tokens_per_second(run / decoded / "decode.json")
-    return System(name or run.resolve().name, **_size(run), tokens_per_second=tokens_per_second, scores=scores)
+    rows = {row or OVERALL: each for row, each in rows_of(metrics[metric]).items()}
+    scores = {row: each["score"] for row, each in rows.items()}
+    intervals = {row: tuple(each["interval"]) for row, each in rows.items() if each.get("interval")}
+    measured = {"tokens_per_second": _tokens_per_second(run / decoded / "decode.json"), "scores": scores}
+    return System(name or run.resolve().name, **_size(run), **measured, intervals=intervals)
 
 
 def _tokens_per_second(path: Path) -> float | None:
@@ -95,7 +103,13 @@ def _size(run: Path) -> dict[str, str | int]:
         "heads": attention.h,
         "pool": selection.pool if selection else attention.h,
         "parameters": _count(model),
+        "attention": _core(run),
     }
+
+
+def _core(run: Path) -> str:
+    encoder = read_config(run / "config.yaml").get("encoder_conf") or {}
+    return (encoder.get("attention") or {}).get("core", "softmax")
 
 
 def count_parameters(run: Path) -> int:
@@ -117,19 +131,39 @@ def _count(model: nn.Module) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-def table(systems: Sequence[System], metric: str) -> str:
-    """Return a Markdown table with a row for each system and a column for each language, direction or domain."""
-    columns = list(dict.fromkeys(row for system in systems for row in system.scores))
-    header = ["system", "heads", "strategy", "pool", "parameters", "tokens/s", *(f"{metric} {row}" for row in columns)]
-    lines = [header, ["---"] * len(header)]
+def columns(systems: Sequence[System]) -> list[str]:
+    """Languages, directions or domains that a system has a score of, in their order."""
+    return list(dict.fromkeys(row for system in systems for row in system.scores))
+
+
+def rows(systems: Sequence[System], names: Sequence[str]) -> list[list[str]]:
+    """Cells of a row for each system, under `HEADER` and the scores of `names`, with their intervals if known."""
+    found = []
     for system in systems:
         speed = "–" if system.tokens_per_second is None else f"{system.tokens_per_second:.0f}"
-        scores = [f"{system.scores[row]:.1f}" if row in system.scores else "–" for row in columns]
         size = f"{system.parameters / 1e6:.2f} M"
-        lines.append([system.name, str(system.heads), system.strategy, str(system.pool), size, speed, *scores])
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+        kind = [system.name, system.attention, str(system.heads), system.strategy, str(system.pool), size, speed]
+        found.append([*kind, *(_score(system, name) for name in names)])
+    return found
 
 
-def to_dict(systems: Sequence[System], metric: str) -> dict:
-    """Return the same numbers for JSON."""
-    return {"metric": metric, "systems": [asdict(system) for system in systems]}
+def _score(system: System, name: str) -> str:
+    if name not in system.scores:
+        return "–"
+    bounds = system.intervals.get(name)
+    return f"{system.scores[name]:.1f}" + (f" ({bounds[0]:.1f} to {bounds[1]:.1f})" if bounds else "")
+
+
+def table(systems: Sequence[System], metric: str) -> str:
+    """Return a Markdown table with a row for each system and a column for each language, direction or domain."""
+    names = columns(systems)
+    header = [*HEADER, *(f"{metric} {name}" for name in names)]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in [header, ["---"] * len(header), *rows(systems, names)])
+
+
+def to_dict(systems: Sequence[System], metric: str, differences: Differences | None = None) -> dict:
+    """Return the same numbers for JSON, and those of differences."""
+    numbers = {"metric": metric, "systems": [asdict(system) for system in systems]}
+    if differences is not None:
+        numbers["differences"] = [differences.summary(each) for each in differences.found]
+    return numbers

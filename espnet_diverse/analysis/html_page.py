@@ -2,23 +2,37 @@
 
 import base64
 from collections.abc import Iterable, Sequence
+from functools import partial
 from html import escape
 from pathlib import Path
 
 from espnet_diverse.data.files.atomic_files import write_text
 from espnet_diverse.untrusted.whole_files import read_bytes
 
+_LONG = 40
 _STYLE = """
-body { font: 16px/1.5 sans-serif; max-width: 76rem; margin: 2rem auto; padding: 0 1rem; color: #222; background: #fff; }
-body { overflow-wrap: anywhere; } table { overflow-wrap: normal; }
-p, dl, figcaption { max-width: 60rem; } dd { margin-bottom: .5rem; }
-h1, h2 { line-height: 1.2; } h2 { margin-top: 3rem; border-bottom: 1px solid #ccc; }
+:root { color-scheme: light dark; --ink: #222; --soft: #555; --line: #ddd; --paper: #fff; --look: #f2f5f9; }
+body { font: 16px/1.5 sans-serif; max-width: 76rem; margin: 2rem auto; padding: 0 1rem; }
+body { color: var(--ink); background: var(--paper); overflow-wrap: anywhere; } table { overflow-wrap: normal; }
+p, dl { max-width: 60rem; } dd { margin-bottom: .5rem; }
+h1, h2 { line-height: 1.2; } h2 { margin-top: 3rem; border-bottom: 1px solid var(--line); }
 table { border-collapse: collapse; margin: 1rem 0; }
-th, td { border-bottom: 1px solid #ddd; padding: .3rem .8rem; text-align: right; }
+th, td { border-bottom: 1px solid var(--line); padding: .3rem .8rem; text-align: right; white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; }
-figure { margin: 1.5rem 0; } figure img { max-width: 100%; border: 1px solid #ddd; }
-figcaption { color: #444; } dt { font-weight: bold; }
-.wide { overflow-x: auto; } nav li { margin: .2rem 0; }
+td.text { white-space: normal; min-width: 14rem; text-align: left; }
+figure { margin: 1.5rem 0; display: grid; grid-template-columns: minmax(0, 1fr) 19rem; gap: 1.5rem; }
+figure { align-items: start; }
+.pictures { display: flex; flex-wrap: wrap; gap: 1rem; align-items: flex-start; }
+figure img { max-width: 100%; height: auto; background: #fff; border-radius: 6px; box-shadow: 0 0 0 1px var(--line); }
+.pictures img:not(:only-child) { flex: 1 1 16rem; min-width: 0; max-width: 26rem; }
+figcaption { color: var(--soft); } figcaption p { margin: 0 0 .7rem; }
+.look { background: var(--look); color: var(--ink); padding: .5rem .7rem; border-radius: 6px; }
+dt { font-weight: bold; } .wide { overflow-x: auto; } nav li { margin: .2rem 0; } a { color: inherit; }
+@media (max-width: 60rem) { figure { display: block; } figcaption { margin-top: .7rem; } }
+@media (prefers-color-scheme: dark) {
+:root { --ink: #e2e2e2; --soft: #aaa; --line: #444; --paper: #17181a; --look: #23272d; }
+figure img { filter: brightness(.88); }
+}
 """
 
 
@@ -49,16 +63,23 @@ class Page:
         self._body.append(f"<dl>{items}</dl>")
 
     def table(self, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-        """Add a table."""
+        """Add a table; cells of more than `_LONG` characters break into lines."""
         body = "".join(_row("td", cells) for cells in rows)
         table = f"<table><thead>{_row('th', header)}</thead><tbody>{body}</tbody></table>"
         self._body.append(f'<div class="wide">{table}</div>')
 
-    def picture(self, path: Path, caption: str) -> None:
-        """Add a PNG file with a caption."""
-        data = base64.b64encode(read_bytes(path)).decode("ascii")
-        image = f'<img src="data:image/png;base64,{data}" alt="{escape(caption)}">'
-        self._body.append(f"<figure>{image}<figcaption>{escape(caption)}</figcaption></figure>")
+    def picture(self, path: Path, caption: str, look: str = "") -> None:
+        """Add a PNG file with a caption beside it, and what a reader should look for."""
+        self.pictures([path], caption, look)
+
+    def pictures(self, paths: Sequence[Path], caption: str, look: str = "") -> None:
+        """Add PNG files that share a caption, which stands beside them."""
+        encoded = (base64.b64encode(read_bytes(path)).decode("ascii") for path in paths)
+        images = "".join(f'<img src="data:image/png;base64,{data}" alt="{escape(caption)}">' for data in encoded)
+        words = f"<p>{escape(caption)}</p>"
+        if look:
+            words += f'<p class="look"><b>Look for</b> {escape(look)}</p>'
+        self._body.append(f'<figure><div class="pictures">{images}</div><figcaption>{words}</figcaption></figure>')
 
     def write(self, path: Path) -> None:
         """Write the page."""
@@ -71,4 +92,9 @@ class Page:
 
 
 def _row(tag: str, cells: Sequence[str]) -> str:
-    return f"<tr>{''.join(f'<{tag}>{escape(cell)}</{tag}>' for cell in cells)}</tr>"
+    return f"<tr>{''.join(map(partial(_cell, tag), cells))}</tr>"
+
+
+def _cell(tag: str, cell: str) -> str:
+    kind = ' class="text"' if tag == "td" and len(cell) > _LONG else ""
+    return f"<{tag}{kind}>{escape(cell)}</{tag}>"

@@ -10,6 +10,7 @@ import numpy as np
 
 from espnet_diverse.analysis.collect import KINDS, Observation
 from espnet_diverse.analysis.figures.heads import HeadMaps, draw, drawable
+from espnet_diverse.analysis.figures.overview import draw_all_heads, draw_layers
 from espnet_diverse.analysis.figures.plots import (
     draw_clusters,
     draw_pairs,
@@ -17,12 +18,15 @@ from espnet_diverse.analysis.figures.plots import (
     draw_posteriors,
     draw_queries,
     draw_sharing,
+    head_names,
 )
 from espnet_diverse.analysis.html_page import Page
 from espnet_diverse.analysis.measurements import Survey
 from espnet_diverse.analysis.measures import attention_distance, clusters, head_sharing, redundancy
 from espnet_diverse.analysis.measures.head_sharing import Ownership
 from espnet_diverse.analysis.measures.query_map import embed, separation
+from espnet_diverse.analysis.measures.redundancy import Redundancy
+from espnet_diverse.analysis.rounding import certain
 from espnet_diverse.analysis.sections import Section
 from espnet_diverse.data.files.atomic_files import staged_directory, staged_file, write_text
 from espnet_diverse.data.files.targets import mark_prepared
@@ -65,12 +69,13 @@ def write_report(
     (output_dir / "analysis.html").unlink(missing_ok=True)  # the page of an earlier model
     page = Page(title)
     with staged_directory(output_dir / PICTURES) as folder:
+        _overview_section(page, survey, example, folder)
+        for section in sections:
+            section.show(page, folder)
         _redundancy_section(page, survey, folder)
         _distance_section(page, survey)
         _cluster_section(page, survey, folder)
         _sharing_section(page, owned, folder)
-        for section in sections:
-            section.show(page, folder)
         _example_section(page, example, folder)
         _query_section(page, points, separated, folder)
         mark_prepared(folder, "analyse")
@@ -92,30 +97,67 @@ def write_report(
     page.write(output_dir / "analysis.html")
 
 
-def _redundancy_section(page: Page, survey: Survey, folder: Path) -> None:
+def _overview_section(page: Page, survey: Survey, example: Example, folder: Path) -> None:
     count, skipped = len(survey.utterances), len(survey.skipped)
     left_out = f"; {skipped} could not be measured and are listed in analysis.json" if skipped else ""
+    several = {kind: each for kind, each in survey.redundancy.items() if each.shape[1] > 1}
+    page.heading("At a glance")
     page.paragraph(
         f"Measured on {count} utterances with their reference transcripts (teacher forcing), one at a time, so that no "
-        f"padding of batches enters{left_out}. All arrays are in analysis.npz, all numbers in analysis.json."
+        f"padding of batches enters{left_out}. Intervals are of 95 %, over utterances. All arrays are in analysis.npz, "
+        "all numbers in analysis.json."
     )
+    for kind, each in several.items():
+        page.paragraph(_verdict(kind, each))
+    if several:
+        draw_layers(several, folder / "layers.png")
+        page.picture(
+            folder / "layers.png",
+            "How alike the heads of each layer are (LR / log2 H), mean over utterances; the bands are 95 % intervals.",
+            "layers near 1, whose heads do the same work: one of them would do. Layers whose bands do not overlap "
+            "differ for certain.",
+        )
+    paths = [folder / f"{kind}.heads.png" for kind in example.seen]
+    for path, (kind, seen) in zip(paths, example.seen.items(), strict=True):
+        draw_all_heads(KINDS[kind], seen.weights, path)
+    page.pictures(
+        paths,
+        f"All heads, for utterance {example.utterance}: in each square a row is a query and a column a key; bright is "
+        "much attention. Each square has its own scale.",
+        "diagonals, heads that follow the order of what is read; vertical stripes, heads that look at the same few "
+        "places whatever the query; plain squares, heads that take the mean of everything.",
+    )
+
+
+def _verdict(kind: str, found: Redundancy) -> str:
+    layers, pairs = found.lr_by_layer() / np.log2(found.shape[1]), np.triu(found.matrix(), 1)
+    names = head_names(found.shape)
+    one, other = np.unravel_index(pairs.argmax(), pairs.shape)
+    text = (
+        f"{KINDS[kind].capitalize()}: heads of a layer are alike by {certain(found.by_utterance()[1])} (0: each looks "
+        "elsewhere, 1: all at the same)"
+    )
+    if len(layers) > 1:
+        text += f", most in layer {layers.argmax() + 1} ({layers.max():.2f}), least in layer {layers.argmin() + 1} "
+        text += f"({layers.min():.2f})"
+    return f"{text}; the two most alike heads are {names[one]} and {names[other]} ({pairs.max():.2f})."
+
+
+def _redundancy_section(page: Page, survey: Survey, folder: Path) -> None:
     page.heading("Redundancy of attention heads")
     page.table(redundancy.HEADER, redundancy.rows(survey.redundancy))
     page.terms(redundancy.TERMS)
     if missing := [name for kind, name in KINDS.items() if kind not in survey.redundancy]:
         page.paragraph(f"Left out, because none keeps a matrix of weights for each head: {', '.join(missing)}.")
-    page.paragraph("LR of each layer in bits, from the first layer to the last:")
-    by_layer = {kind: each.lr_by_layer() for kind, each in survey.redundancy.items()}
-    _layer_table(page, [(KINDS[kind], *(f"{lr:.3f}" for lr in layers)) for kind, layers in by_layer.items()])
-    for kind, each in survey.redundancy.items():
-        path = folder / f"{kind}.redundancy.png"
+    paths = [folder / f"{kind}.redundancy.png" for kind in survey.redundancy]
+    for path, (kind, each) in zip(paths, survey.redundancy.items(), strict=True):
         draw_pairs(KINDS[kind], each.matrix(), each.shape, path)
-        page.picture(
-            path,
-            f"Redundancy of every two heads of the {KINDS[kind]}, mean over utterances. Row and column 2.3 are head 3 "
-            "of layer 2; white lines part the layers. Bright: the two heads attend to the same places; dark: to "
-            "different ones. Bright blocks on the diagonal are layers whose heads do the same work.",
-        )
+    page.pictures(
+        paths,
+        "Redundancy of every two heads, mean over utterances. Row and column 2.3 are head 3 of layer 2; white lines "
+        "part the layers. Bright: the two heads attend to the same places; dark: to different ones.",
+        "bright blocks on the diagonal, layers whose heads do the same work.",
+    )
 
 
 def _distance_section(page: Page, survey: Survey) -> None:
@@ -153,8 +195,10 @@ def _cluster_section(page: Page, survey: Survey, folder: Path) -> None:
         page.picture(
             path,
             f"Cluster usage in the {KINDS[kind]}: a row for each head (2.3 is head 3 of layer 2), a column for each "
-            "cluster; colour is the share of all positions. A row with one bright cell has collapsed into one cluster. "
-            "Beside each row: clusters used, and clusters a position.",
+            "cluster; colour is the share of all positions. Beside each row: clusters used, and clusters a "
+            "position.",
+            "rows with one bright cell, heads that have collapsed into one cluster, and rows of one colour, heads that "
+            "part nothing.",
         )
 
 
@@ -182,7 +226,8 @@ def _sharing_section(page: Page, owned: Sequence[Ownership], folder: Path) -> No
         page.picture(
             path,
             f"Heads that two of them share, {each.name}: the number of heads that both have selected, over all layers. "
-            "The diagonal counts the heads of one. Dark: two of them work with the same heads.",
+            "The diagonal counts the heads of one.",
+            "dark cells beside the diagonal, two that work with the same heads.",
         )
 
 
@@ -206,8 +251,8 @@ def _example_section(page: Page, example: Example, folder: Path) -> None:
             page.picture(
                 path,
                 f"Cluster probabilities in the {layer}: a row for each head, a column for each of what is clustered "
-                f"({', '.join(posteriors)}). Each vertical line sums to 1; runs of one bright cluster are stretches "
-                "that the head treats as one kind.",
+                f"({', '.join(posteriors)}). Each vertical line sums to 1.",
+                "runs of one bright cluster, stretches that the head treats as one kind.",
             )
         path = folder / f"{kind}.attention.png"
         maps = HeadMaps.of(layer, seen, len(seen.weights) - 1)
@@ -222,7 +267,7 @@ def _example_section(page: Page, example: Example, folder: Path) -> None:
 
 def _query_section(page: Page, points: dict[str, np.ndarray], separated: dict[str, float], folder: Path) -> None:
     page.heading("Queries of the last layers")
-    cells = [(KINDS[kind], "–" if math.isnan(each) else f"{each:.3f}") for kind, each in separated.items()]
+    cells = [(KINDS[kind], "–" if math.isnan(each) else f"{each:.2f}") for kind, each in separated.items()]
     page.table(["attention", "separation"], cells)
     page.paragraph(
         "Separation of heads: the mean silhouette of the queries, each head being a cluster. 1: the queries of a head "
@@ -234,8 +279,8 @@ def _query_section(page: Page, points: dict[str, np.ndarray], separated: dict[st
     page.picture(
         path,
         f"Queries of the last layer by t-SNE, coloured by head ({numbers}). Neighbours on the plane are neighbours in "
-        "the space of queries; sizes of groups and distances between them mean little. Colours apart: heads ask "
-        "different questions.",
+        "the space of queries; sizes of groups and distances between them mean little.",
+        "colours apart from each other, heads that ask different questions.",
     )
 
 

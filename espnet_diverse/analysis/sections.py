@@ -104,13 +104,15 @@ class AblationSection:
         draw_drop_histogram(found, folder / "ablation.histogram.png")
         page.picture(
             folder / "ablation.histogram.png",
-            "Heads by performance drop. Many heads near 0: most of them are redundant; left of the line: without the "
-            "head the model is better.",
+            "Heads by performance drop.",
+            "many heads near 0: most of them are redundant; left of the line: without the head the model is better.",
         )
         draw_drops(found, folder / "ablation.heads.png")
         page.picture(
             folder / "ablation.heads.png",
-            "Performance drop of each head. Red: worse without it; blue: better. The table says which are certain.",
+            "Performance drop of each head.",
+            "red heads, which the model needs, and blue ones, without which it is better. The table says which are "
+            "certain.",
         )
 
     def summary(self) -> dict:
@@ -138,15 +140,15 @@ class CalibrationSection:
         draw_reliability(self.measured, folder / "calibration.reliability.png")
         page.picture(
             folder / "calibration.reliability.png",
-            "Accuracy against confidence, a point for each bin; below, the share of tokens in each. On the dashed line "
-            "the model is calibrated, below it overconfident.",
+            "Accuracy against confidence, a point for each bin; below, the share of tokens in each.",
+            "points below the dashed line, where the model is surer than right; on it, it is calibrated.",
         )
         entropies = {name: each.predictions.entropy for name, each in self.measured.items()}
         draw_entropy_cdf(entropies, folder / "calibration.entropy.png")
         page.picture(
             folder / "calibration.entropy.png",
-            "Share of tokens whose prediction has at most this entropy. For data of another domain a lower curve is "
-            "better: fewer predictions are sure.",
+            "Share of tokens whose prediction has at most this entropy.",
+            "a lower curve for data of another domain: fewer predictions are sure, as it should be.",
         )
 
     def summary(self) -> dict:

@@ -26,6 +26,8 @@ SEARCHED_TASKS = (*TEXT_TASKS, *MULTITASK)
 SAME_LANGUAGE_TASKS = ("asr", *MULTITASK)
 """Tasks of models whose text is in the language that is spoken."""
 PRECISIONS = ("float32", "int8", "bfloat16")
+INVENTED = 0.25
+"""Share of its tokens that CTC supports below which a text may be invented, see `ctc_alignment.py`."""
 _OURS = ("search", "batch_size", "length_penalty", "hotword_weight", *SAMPLING)
 _GREATEST = 2**31 - 1  # of any number; products and powers of larger ones overflow
 _number = partial(number, most=_GREATEST)

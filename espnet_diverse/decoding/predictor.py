@@ -146,7 +146,7 @@ class Predictor:
         """
         if hotwords is None:
             return None
-        if self.options.search == "batched" and not isinstance(self.search, BeamSearch):
+        if self.options.search == "batched" and not isinstance(self.search, BeamSearch | TransducerSearch):
             raise ConfigError("hotwords are not possible with the search of this model; leave them out")
         return load_hotwords(hotwords, self.options.search, self.tokens, self.device)
 
@@ -282,7 +282,7 @@ class Predictor:
     ) -> list[list[Hypothesis]]:
         if isinstance(self.search, SamplingSearch):
             return self.search(source, lengths, options, utterances)
-        if isinstance(self.search, BeamSearch):
+        if isinstance(self.search, BeamSearch | TransducerSearch):
             return self.search(source, lengths, options, hotwords)
         return self.search(source, lengths, options)
 

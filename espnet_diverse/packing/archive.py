@@ -76,7 +76,7 @@ def unpacked(model: str | Path) -> Path:
         return model
     if not is_zipfile(model):
         what = "is not a packed model, which is a zip file, or is incomplete"
-        raise ModelError(f"{model}: {what}; check that the first argument is a model, or download the file again")
+        raise ModelError(f"{model}: {what}; give the directory of a run or a packed model, or download the file again")
     return _run_of(model, str(digest(model)))
 
 

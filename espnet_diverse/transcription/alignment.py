@@ -1,22 +1,19 @@
 """Times and confidences of words, by forced alignment with CTC.
 
-The most probable CTC path of the tokens of a text (Graves et al. 2006, "Connectionist Temporal Classification", section
-4.1) assigns frames to each token; torchaudio's `forced_align` finds it. CTC learns to emit a token in one or two frames
-of the time in which it is spoken, and blank in the others, so words appear shorter than they are. A Chinese character
-or kana, of which each would last a frame, lasts until the next one, or half a second.
+CTC (`decoding/ctc_alignment.py`) learns to emit a token in one or two frames of the time in which it is spoken, and
+blank in the others, so words appear shorter than they are. A Chinese character or kana, of which each would last a
+frame, lasts until the next one, or half a second.
 
 The confidence of a token is the mean of its CTC posteriors over its frames, that of a word the mean over its tokens.
-Both come from CTC alone, even if the search uses other scores as well. A decoder writes fluent texts for noise too;
-there CTC, which hears each frame by itself, gives almost none of the tokens a probability: see `ctc_support`.
+Both come from CTC alone, even if the search uses other scores as well.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import pairwise, zip_longest
+from itertools import zip_longest
 
-import torch
-from torch import Tensor, nn
-from torchaudio.functional import TokenSpan, forced_align, merge_tokens
+from torch import nn
+from torchaudio.functional import TokenSpan
 
 from espnet_diverse.decoding.frame_times import FrameTimes, frame_times
 from espnet_diverse.decoding.predictor import Predictor
@@ -26,7 +23,6 @@ from espnet_diverse.transcription.cjk import CJK_LETTER
 from espnet_diverse.transcription.result import Word
 
 _LONGEST = 0.5  # seconds of a character with a pause after it
-_SUPPORTED = 0.05  # confidence of a token that CTC supports
 WORD_START = "▁"  # marks the first piece of a word in sentencepiece
 
 
@@ -53,34 +49,6 @@ def has_word_times(search: Predictor) -> bool:
     except UserError:
         return False
     return True
-
-
-def align(log_probs: Tensor, ids: Sequence[int]) -> list[TokenSpan] | None:
-    """The frames of each token on the most probable CTC path of a text.
-
-    Args:
-        log_probs: Log probabilities of labels (T, V), label 0 the blank.
-        ids: Labels of the text, none of them blank.
-
-    Returns:
-        For each label its first frame `start`, the frame `end` after its last, and as `score` the mean of its
-        probabilities there; None if there are too few frames: each label needs one, and a blank between equal labels.
-    """
-    if not ids:
-        return []
-    if len(ids) + sum(one == other for one, other in pairwise(ids)) > len(log_probs):
-        return None
-    path, scores = forced_align(log_probs.float().cpu().unsqueeze(0), torch.tensor([ids]))
-    return merge_tokens(path[0], scores[0].exp())
-
-
-def ctc_support(spans: Sequence[TokenSpan] | None) -> float:
-    """Share of the tokens of a text, 0 to 1, to which CTC gives a probability of at least 5 % where it aligns them.
-
-    Args:
-        spans: Result of `align`; None, for a text that does not fit into its frames, has no support.
-    """
-    return 0.0 if spans is None else sum(span.score >= _SUPPORTED for span in spans) / max(1, len(spans))
 
 
 def align_words(

@@ -9,13 +9,14 @@ import numpy as np
 
 from espnet_diverse.audio.sources import Source, open_audio
 from espnet_diverse.decoding.condition_ids import completed, indices_of, warn_of_unused
+from espnet_diverse.decoding.ctc_alignment import align
 from espnet_diverse.decoding.frame_times import frame_times
 from espnet_diverse.decoding.options import SAME_LANGUAGE_TASKS
 from espnet_diverse.decoding.predictor import Predictor
 from espnet_diverse.decoding.token_text import UNKNOWN
 from espnet_diverse.errors import DataError, abridged
 from espnet_diverse.text.vocabulary import SPACE, normalise
-from espnet_diverse.transcription.alignment import WORD_START, align, align_words, check_ctc, split_words
+from espnet_diverse.transcription.alignment import WORD_START, align_words, check_ctc, split_words
 from espnet_diverse.transcription.result import Word
 from espnet_diverse.upstream.layers import TooShortUttError
 

@@ -20,12 +20,13 @@ from torch import Tensor
 
 from espnet_diverse.audio.sources import Audio, Source, open_audio
 from espnet_diverse.decoding.condition_ids import KnownConditions, completed, indices_of, warn_of_unused
+from espnet_diverse.decoding.ctc_alignment import align, ctc_support
 from espnet_diverse.decoding.directory.grouping import each_result, grouped
 from espnet_diverse.decoding.frame_times import frame_times
 from espnet_diverse.decoding.options import MULTITASK, SAME_LANGUAGE_TASKS, Options
 from espnet_diverse.decoding.predictor import Prediction, Predictor
 from espnet_diverse.decoding.search.hotwords import Hotwords
-from espnet_diverse.transcription.alignment import align, align_words, check_ctc, ctc_support
+from espnet_diverse.transcription.alignment import align_words, check_ctc
 from espnet_diverse.transcription.language_id import identify_language, spoken_conditions
 from espnet_diverse.transcription.result import Alternative, Segment, Transcript
 from espnet_diverse.transcription.segmentation import SpeechChunk, split_speech

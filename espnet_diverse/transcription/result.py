@@ -4,9 +4,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
 
+from espnet_diverse.decoding.options import INVENTED
 from espnet_diverse.transcription.cjk import join_texts
-
-_INVENTED = 0.25
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,7 @@ class Segment:
         words: The words of the text; empty unless word times were requested.
         alternatives: The n-best texts, best first, including this one.
         speaker: The speaker, where turns are known; see `Transcript.with_speakers`.
-        ctc_support: Share of the tokens that CTC supports, see `alignment.ctc_support`; None where the model has no
+        ctc_support: Share of the tokens that CTC supports, see `decoding/ctc_alignment.py`; None where the model has no
             CTC, or CTC alone wrote the text.
     """
 
@@ -58,7 +57,7 @@ class Segment:
     @property
     def may_be_invented(self) -> bool:
         """Whether CTC supports less than a quarter of the tokens: the decoder may have written a text for noise."""
-        return self.ctc_support is not None and self.ctc_support < _INVENTED
+        return self.ctc_support is not None and self.ctc_support < INVENTED
 
     def word_positions(self) -> list[int] | None:
         """Position of each word in the text; None if there are no words or one is not in the text."""

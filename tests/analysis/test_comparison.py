@@ -18,7 +18,8 @@ def test_a_plain_run(scored_run, tiny_run):
     system = read_system(scored_run, "decode/test", "wer")
     model, _ = load_model(tiny_run.model_dir)
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    assert system == System("group4", "none", 2, 2, parameters, 41.7, {"all": 26, "ar": 30, "de": 20, "AVG": 25})
+    scores, interval = {"all": 26, "ar": 30, "de": 20, "AVG": 25}, {"all": (24.5, 27.5)}
+    assert system == System("group4", "none", 2, 2, parameters, 41.7, scores, interval, "sdma")
     assert system.score() == 25
     assert read_system(scored_run, "decode/test", "cer", "mine").score() == 9
 
@@ -38,13 +39,13 @@ def test_no_speed_is_no_number(scored_run):
 
 
 def test_the_table_has_a_column_for_each_row():
-    one = System("a", "none", 4, 4, 31_400_000, None, {"all": 9.0, "ar": 10.0})
-    two = System("b", "group", 4, 8, 35_000_000, 99.6, {"all": 8.0, "de": 7.26})
+    one = System("a", "none", 4, 4, 31_400_000, None, {"all": 9.0, "ar": 10.0}, {"all": (8.26, 9.9)})
+    two = System("b", "group", 4, 8, 35_000_000, 99.6, {"all": 8.0, "de": 7.26}, attention="sdma")
     assert table([one, two], "WER").splitlines() == [
-        "| system | heads | strategy | pool | parameters | tokens/s | WER all | WER ar | WER de |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
-        "| a | 4 | none | 4 | 31.40 M | – | 9.0 | 10.0 | – |",
-        "| b | 4 | group | 8 | 35.00 M | 100 | 8.0 | – | 7.3 |",
+        "| system | attention | heads | strategy | pool | parameters | tokens/s | WER all | WER ar | WER de |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+        "| a | softmax | 4 | none | 4 | 31.40 M | – | 9.0 (8.3 to 9.9) | 10.0 | – |",
+        "| b | sdma | 4 | group | 8 | 35.00 M | 100 | 8.0 | – | 7.3 |",
     ]
     assert to_dict([one], "wer")["systems"][0]["parameters"] == 31_400_000
 

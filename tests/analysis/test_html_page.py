@@ -28,14 +28,14 @@ def test_a_page_holds_what_was_added(tmp_path):
     page.paragraph("1 & 2")
     page.terms([("<eos>", "the end")])
     page.table(["name", "value"], [["<sos>", "1"], ["é", "2"]])
-    page.picture(picture, 'says "this"')
+    page.picture(picture, 'says "this"', "a <line>")
     page.write(tmp_path / "page.html")
     reader = Reader()
     reader.feed((tmp_path / "page.html").read_text(encoding="utf-8"))
     text = [word for word in map(str.strip, reader.text) if word]
     assert text[0] == "A < B" and text[2:] == [
         *("A < B", "Part", "Part", "1 & 2", "<eos>", "the end", "name", "value", "<sos>", "1", "é", "2"),
-        'says "this"',
+        *('says "this"', "Look for", "a <line>"),
     ]
     (image,) = reader.images
     assert image["alt"] == 'says "this"'

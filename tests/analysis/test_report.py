@@ -69,7 +69,8 @@ def test_numbers_and_arrays_agree(tmp_path, clusters):
     np.testing.assert_array_equal(arrays["decoder_example_attention"], example.seen["decoder"].weights)
     assert any("usage" in name for name in arrays) == any("posterior" in name for name in arrays) == clusters
     pictures = {path.name for path in (tmp_path / "pictures").iterdir()}
-    expected = {".prepared.json", "decoder.redundancy.png", "decoder.attention.png", "queries.png"}
+    expected = {".prepared.json", "queries.png", "layers.png"}
+    expected |= {f"decoder.{name}.png" for name in ("heads", "redundancy", "attention")}
     assert pictures == expected | ({"decoder.clusters.png", "decoder.posteriors.png"} if clusters else set())
     page = (tmp_path / "analysis.html").read_text()
     assert "A &lt;model&gt;" in page and "1 could not be measured" in page

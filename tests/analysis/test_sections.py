@@ -46,7 +46,7 @@ def test_every_data_directory_has_a_row(tmp_path):
     found = TokenPredictions(-confidence.log(), confidence, torch.tensor([True, False]), 1 - confidence)
     section = CalibrationSection({"in domain": Calibration(1, found), "out of domain": Calibration(2, found)})
     text, pictures = shown(section, tmp_path)
-    assert text.count("<tr>") == 1 + 2 and "<td>out of domain</td><td>2</td><td>2</td><td>0.5000</td>" in text
+    assert text.count("<tr>") == 1 + 2 and "<td>out of domain</td><td>2</td><td>2</td><td>0.500</td>" in text
     assert pictures == ["calibration.entropy.png", "calibration.reliability.png"]
     numbers = json.loads(json.dumps(section.summary()))
     assert section.key == "calibration" and numbers["in domain"]["accuracy"] == 0.5

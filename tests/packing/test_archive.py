@@ -103,9 +103,7 @@ def test_what_is_no_model_is_named(tmp_path):
     ):
         unpacked(tmp_path)
     (tmp_path / "a.wav").write_bytes(b"RIFF")
-    with pytest.raises(
-        ModelError, match=r"a\.wav: is not a packed model, which is a zip file, or is incomplete; check"
-    ):
+    with pytest.raises(ModelError, match=r"a\.wav: is not a packed model, which is a zip file, or is incomplete; give"):
         unpacked(tmp_path / "a.wav")
 
 

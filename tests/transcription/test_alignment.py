@@ -1,58 +1,18 @@
-"""Word times against paths that are enumerated, and posteriors with known times."""
+"""Word times of posteriors with known times."""
 
-import itertools
 import random
 
 import pytest
 import torch
+from references.posteriors import planted
 from torch import nn
 
+from espnet_diverse.decoding.ctc_alignment import align
 from espnet_diverse.decoding.frame_times import FrameTimes
 from espnet_diverse.errors import ConfigError
-from espnet_diverse.transcription.alignment import align, align_words, check_ctc, ctc_support, split_words
+from espnet_diverse.transcription.alignment import align_words, check_ctc, split_words
 
 FRAMES = FrameTimes(0.02, 0.04)  # as if the first frame began with the recording
-
-
-def best_path(log_probs, ids):
-    """The most probable of all paths that give `ids`, and whether there is one."""
-    frames, labels = log_probs.shape
-    paths = itertools.product(range(labels), repeat=frames)
-    giving = [path for path in paths if [key for key, _ in itertools.groupby(path) if key] == ids]
-    return max(giving, key=lambda path: sum(float(log_probs[t, k]) for t, k in enumerate(path)), default=None)
-
-
-def spans_of(path):
-    """First frame and the one after the last of each run of a label that is not blank."""
-    spans, at = [], 0
-    for label, run in itertools.groupby(path):
-        length = len(list(run))
-        if label:
-            spans.append((at, at + length))
-        at += length
-    return spans
-
-
-@pytest.mark.parametrize("ids", [[], [1], [1, 1], [2, 1], [1, 2, 2], [2, 2, 2], [1, 2, 1, 2], [1, 1, 1, 1]], ids=str)
-def test_alignment_is_the_best_of_all_paths(ids):
-    for seed in range(5):
-        torch.manual_seed(seed)
-        log_probs = (2 * torch.randn(6, 3)).log_softmax(-1)
-        expected, found = best_path(log_probs, ids), align(log_probs, ids)
-        if expected is None:
-            assert found is None
-            continue
-        assert [(span.start, span.end) for span in found] == spans_of(expected)
-        assert [span.token for span in found] == ids
-        for span in found:
-            assert span.score == pytest.approx(float(log_probs[span.start : span.end, span.token].exp().mean()))
-
-
-def planted(path, labels, probability=0.9):
-    """Log posteriors (T, V) that give each label of `path` so much."""
-    rest = (1 - probability) / (labels - 1)
-    probabilities = torch.full((len(path), labels), rest)
-    return probabilities.scatter(1, torch.tensor(path).unsqueeze(1), probability).log()
 
 
 def test_words_begin_and_end_where_their_tokens_do():
@@ -97,23 +57,6 @@ def test_random_texts_have_ordered_times_and_all_their_tokens():
         times = [time for word in words for time in (word.start, word.end)]
         assert times == sorted(times) and all(3 <= time <= end for time in times)
         assert all(word.start < word.end for word in words)
-
-
-def test_support_is_the_share_of_tokens_that_ctc_hears():
-    log_probs = torch.cat([planted([1, 0], 4), planted([0, 3], 4, 0.99)])
-    assert ctc_support(align(log_probs, [1, 3])) == 1.0
-    assert ctc_support(align(log_probs, [1, 2, 3])) == pytest.approx(2 / 3)
-    assert ctc_support(align(planted([0] * 9, 4, 0.99), [1, 2, 3])) == 0.0
-    assert ctc_support(align(log_probs, [])) == 0.0
-
-
-def test_a_text_that_does_not_fit_has_no_spans_and_no_support():
-    assert align(planted([1, 0], 2), [1, 1]) is None and ctc_support(None) == 0.0
-
-
-def test_half_precision_is_aligned_too():
-    log_probs = planted([0, 1, 0, 2], 3)
-    assert [span.start for span in align(log_probs.bfloat16(), [1, 2])] == [1, 3]
 
 
 @pytest.mark.parametrize(

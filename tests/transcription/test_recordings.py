@@ -9,12 +9,12 @@ import torch
 from references.tones import tones
 
 from espnet_diverse.decoding.condition_ids import KnownConditions
+from espnet_diverse.decoding.ctc_alignment import align, ctc_support
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.errors import DataError
 from espnet_diverse.inference import Recognizer, Request, SegmentationOptions
 from espnet_diverse.scope import current
 from espnet_diverse.transcription import recordings
-from espnet_diverse.transcription.alignment import align, ctc_support
 
 RATE = 16_000
 

@@ -1,41 +1,90 @@
-"""The plot of `comparison`: score by the number of heads in the pool, and by the number of parameters."""
+"""Plots of `comparison`: scores with intervals, differences by utterance, and score by pool of heads and parameters."""
 
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from espnet_diverse.analysis.comparison import System
+from espnet_diverse.analysis.comparison import System, columns
+from espnet_diverse.analysis.differences import Differences
 from espnet_diverse.data.files.atomic_files import save_figure
+
+_ROW = 0.24  # height of a system in a forest plot, in inches
 
 
 def draw_comparison(systems: Sequence[System], metric: str, path: Path) -> None:
-    """Write a PNG.
+    """Write a PNG: a forest plot of the scores; with head selection score by pool, and score by parameters.
 
-    The first panel is Fig. 2 of the head-selection paper: a line through the mean scores of each strategy. It begins at
-    the model without selection that has as many heads, because a pool of H heads leaves no choice.
+    The panel of the pool is Fig. 2 of the head-selection paper: a line through the mean scores of each strategy. It
+    begins at the model without selection that has as many heads, because a pool of H heads leaves no choice.
     """
-    figure = Figure(figsize=(10, 4.4), layout="constrained")
-    by_pool, by_size = figure.subplots(1, 2, sharey=True)
-    strategies = list(dict.fromkeys(system.strategy for system in systems))
-    for number, strategy in enumerate(strategies):
-        mine = [system for system in systems if system.strategy == strategy]
-        colour = f"C{number % 10}"
-        by_pool.scatter([system.pool for system in mine], [system.score() for system in mine], color=colour, s=24)
-        by_pool.plot(*_means(mine, systems), color=colour, label=strategy)
-        by_size.scatter([system.parameters / 1e6 for system in mine], [system.score() for system in mine], color=colour)
-    for system in systems:
-        by_size.annotate(
-            system.name, (system.parameters / 1e6, system.score()), (4, 4), textcoords="offset points", fontsize=7
-        )
-    _label(by_pool, "heads in the pool (P)", metric)
-    by_pool.set_xticks(sorted({system.pool for system in systems}))
-    _label(by_size, "parameters (millions)", "")
-    by_size.margins(x=0.15)  # room for the names
-    figure.legend(loc="outside lower center", ncols=min(len(strategies), 6), frameon=False)
+    panels = [_forest]
+    if any(system.strategy != "none" for system in systems):
+        panels.append(_by_pool)
+    if len({system.parameters for system in systems}) > 1:
+        panels.append(_by_size)
+    height = 1.6 + _ROW * len(systems) * len(columns(systems))
+    figure = Figure(figsize=(1.5 + 4.8 * len(panels), max(3.2, height)), layout="constrained")
+    for axes, draw in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
+        draw(axes, systems, metric)
+        axes.grid(alpha=0.3)
     save_figure(figure, path)
+
+
+def draw_differences(found: Differences, metric: str, path: Path) -> None:
+    """Plot differences from the first system: above with intervals, below by utterance, sorted."""
+    figure = Figure(figsize=(6.4, 3.6 + _ROW * len(found.found)), layout="constrained")
+    above, below = figure.subplots(2, 1, height_ratios=(0.6 + _ROW * len(found.found), 3))
+    for number, each in enumerate(found.found):
+        low, high = each.interval
+        above.plot([low, high], [number] * 2, color=f"C{number + 1}", linewidth=2)
+        above.plot([each.difference], [number], "o", color=f"C{number + 1}")
+        sizes = np.sort(each.by_utterance[np.isfinite(each.by_utterance)])
+        below.step(np.arange(1, len(sizes) + 1), sizes, where="mid", color=f"C{number + 1}", label=each.name)
+    above.set_yticks(range(len(found.found)), [each.name for each in found.found])
+    above.set(ylim=(len(found.found) - 0.4, -0.6), xlabel=f"{metric} minus that of {next(iter(found.texts))}")
+    above.axvline(0, color="grey", linestyle="--", linewidth=1)
+    below.axhline(0, color="grey", linestyle="--", linewidth=1)
+    below.set(xlabel="utterances, sorted", ylabel=f"difference of {metric}")
+    below.xaxis.get_major_locator().set_params(integer=True)
+    below.legend(fontsize="small", loc="upper left")
+    save_figure(figure, path)
+
+
+def _forest(axes: Axes, systems: Sequence[System], metric: str) -> None:
+    names = columns(systems)
+    step = 1 / (len(systems) + 1)
+    for number, system in enumerate(systems):
+        for at, name in enumerate(names):
+            if name in system.scores:
+                y = at + step * (number + 1) - 0.5
+                axes.plot(system.intervals.get(name, (system.scores[name],) * 2), [y, y], color=f"C{number}")
+                axes.plot([system.scores[name]], [y], "o", color=f"C{number}", label=system.name if at == 0 else None)
+    axes.set_yticks(range(len(names)), names)
+    axes.set(ylim=(len(names) - 0.5, -0.5), xlabel=metric)
+    axes.legend(fontsize="small", loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, frameon=False)
+
+
+def _by_pool(axes: Axes, systems: Sequence[System], metric: str) -> None:
+    for number, strategy in enumerate(dict.fromkeys(system.strategy for system in systems)):
+        mine, colour = [system for system in systems if system.strategy == strategy], f"C{number % 10}"
+        axes.scatter([system.pool for system in mine], [system.score() for system in mine], color=colour, s=24)
+        axes.plot(*_means(mine, systems), color=colour, label=strategy)
+    axes.set(xlabel="heads in the pool (P)", ylabel=metric)
+    axes.set_xticks(sorted({system.pool for system in systems}))
+    axes.legend(fontsize="small", title="strategy")
+
+
+def _by_size(axes: Axes, systems: Sequence[System], metric: str) -> None:
+    for number, system in enumerate(systems):
+        at = (system.parameters / 1e6, system.score())
+        axes.scatter(*at, color=f"C{number}")
+        axes.annotate(system.name, at, (4, 4), textcoords="offset points", fontsize=7)
+    axes.set(xlabel="parameters (millions)", ylabel=metric)
+    axes.margins(x=0.15)  # room for the names
 
 
 def _means(mine: Sequence[System], systems: Sequence[System]) -> tuple[list[int], list[float]]:
@@ -47,9 +96,3 @@ def _means(mine: Sequence[System], systems: Sequence[System]) -> tuple[list[int]
         scores[system.pool].append(system.score())
     pools = sorted(scores)
     return pools, [sum(scores[pool]) / len(scores[pool]) for pool in pools]
-
-
-def _label(axes: Axes, x: str, y: str) -> None:
-    axes.set_xlabel(x)
-    axes.set_ylabel(y)
-    axes.grid(alpha=0.3)

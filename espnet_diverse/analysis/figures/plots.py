@@ -25,7 +25,7 @@ def draw_pairs(title: str, matrix: NDArray, shape: tuple[int, int], path: Path) 
     figure = Figure(figsize=(side + 1.2, side), layout="constrained")
     axes = figure.subplots()
     image = axes.imshow(matrix, vmin=0.0, vmax=1.0, interpolation="nearest")
-    names = _head_names(shape)
+    names = head_names(shape)
     axes.set_xticks(range(len(names)), names, fontsize=_SMALL, rotation=90)
     axes.set_yticks(range(len(names)), names, fontsize=_SMALL)
     _separate_layers(axes, shape)
@@ -51,7 +51,7 @@ def draw_clusters(title: str, uses: Mapping[str, ClusterUse], path: Path) -> Non
     for axes, (clustered, usage) in zip(panels, usages.items(), strict=True):
         rows = usage.reshape(layers * heads, -1)
         image = axes.imshow(rows, aspect="auto", vmin=0.0, vmax=most, interpolation="nearest")
-        axes.set_yticks(range(len(rows)), _head_names((layers, heads)), fontsize=_SMALL)
+        axes.set_yticks(range(len(rows)), head_names((layers, heads)), fontsize=_SMALL)
         axes.set_xticks(range(rows.shape[1]), range(1, rows.shape[1] + 1), fontsize=_SMALL)
         _separate_layers(axes, (layers, heads))
         axes.set_xlabel("cluster")
@@ -176,7 +176,8 @@ def _colours(count: int) -> Colormap:
     return colormaps["turbo"].resampled(count)
 
 
-def _head_names(shape: tuple[int, int]) -> list[str]:
+def head_names(shape: tuple[int, int]) -> list[str]:
+    """Names of N H heads, such as "2.3" for head 3 of layer 2; `shape` is (N, H)."""
     return [f"{layer}.{head}" for layer in range(1, shape[0] + 1) for head in range(1, shape[1] + 1)]
 
 

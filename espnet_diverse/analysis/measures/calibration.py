@@ -71,7 +71,7 @@ def rows(measured: Mapping[str, Calibration]) -> list[tuple[str, ...]]:
     table = []
     for name, each in measured.items():
         numbers = each.summary()
-        shown = [f"{numbers[key]:.4f}" for key in ("accuracy", "confidence", "ece", "oe", "entropy")]
+        shown = [f"{numbers[key]:.3f}" for key in ("accuracy", "confidence", "ece", "oe", "entropy")]
         table.append((name, str(each.utterances), str(len(each.predictions.loss)), *shown))
     return table
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from espnet_diverse.analysis.collect import KINDS
+from espnet_diverse.analysis.rounding import certain
 from espnet_diverse.functional.redundancy import head_redundancy_matrix, layer_redundancy, pairwise_distance
 
 HEADER = ("attention", "layers", "heads", "LR (bits)", "LR / log2 H", "HR", "distance", "entropy (nats)")
@@ -94,10 +95,15 @@ class Redundancy:
         """Return HR."""
         return float(np.mean(self.heads))
 
+    def by_utterance(self) -> NDArray:
+        """Return LR in bits, LR / log2 H, HR, the distance and the entropy of each utterance, (5, utterances)."""
+        lr = np.mean(self.layers, axis=1)
+        normalised = lr / math.log2(self.shape[1]) if self.shape[1] > 1 else np.full_like(lr, math.nan)
+        return np.stack([lr, normalised, self.heads, self.distances, self.entropies])
+
     def measures(self) -> tuple[float, ...]:
         """Return LR in bits, LR / log2 H, HR, the distance and the entropy."""
-        distance, entropy = (float(np.mean(values)) for values in (self.distances, self.entropies))
-        return self.lr(), self.lr_normalised(), self.hr(), distance, entropy
+        return tuple(self.by_utterance().mean(1).tolist())
 
     def matrix(self) -> NDArray:
         """Return 1 - JS of every two heads, (N H, N H), mean over utterances."""
@@ -105,17 +111,16 @@ class Redundancy:
 
 
 def rows(kinds: Mapping[str, Redundancy]) -> list[tuple[str, ...]]:
-    """Return the cells of the table under `HEADER`: a row for each kind of attention, then their mean."""
-    values = [each.measures() for each in kinds.values()]
+    """Return the cells of the table under `HEADER`: a row for each kind of attention, then their mean.
+
+    Numbers have their 95 % intervals over utterances.
+    """
+    values = [each.by_utterance() for each in kinds.values()]
     table = [
-        (KINDS[kind], *map(str, each.shape), *_numbers(value))
+        (KINDS[kind], *map(str, each.shape), *map(certain, value))
         for (kind, each), value in zip(kinds.items(), values, strict=True)
     ]
-    return [*table, ("mean", "", "", *_numbers(np.mean(values, axis=0)))]
-
-
-def _numbers(values: tuple[float, ...]) -> list[str]:
-    return ["–" if math.isnan(value) else f"{value:.4f}" for value in values]
+    return [*table, ("mean", "", "", *map(certain, np.mean(values, axis=0)))]
 
 
 def markdown(kinds: Mapping[str, Redundancy]) -> str:

@@ -2,7 +2,8 @@
 
 For a model with head selection the report also shows which heads each language or domain uses and how many of them two
 languages share. --ablate_heads scores the data again with each head masked; --calibration compares the confidence of
-token predictions with their accuracy. Exit code 2 means that utterances were skipped.
+token predictions with their accuracy; --ctc_support names texts that may be invented and references that may be wrong.
+Exit code 2 means that utterances were skipped.
 """
 
 import argparse
@@ -40,7 +41,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "a score of decoded text; also written as ablation.tsv",
     )
     parser.add_argument(
-        "--beam_size", type=int, metavar="N", help="beam size of --ablate_heads with decoded text (default: 10)"
+        "--beam_size",
+        type=int,
+        metavar="N",
+        help="beam size of --ctc_support, and of --ablate_heads with decoded text (default: 10)",
+    )
+    parser.add_argument(
+        "--ctc_support",
+        action="store_true",
+        help="decode, and measure how many tokens of each text CTC supports: texts that may be invented, references "
+        "that may be wrong",
     )
     parser.add_argument(
         "--calibration", action="store_true", help="measure ECE, OE and entropy of token predictions, and plot them"
@@ -92,6 +102,7 @@ def run(args: argparse.Namespace) -> int:
         model, rate = load(args.model_dir, args.model_file, device)
         if args.calibration or args.ablate_heads in TEACHER_FORCED:
             check_decoder(model)
+        predictor = _predictor(args, device)
         vocabulary, source = target_vocabulary(args.model_dir), source_vocabulary(args.model_dir)
         conditions = condition_indices(
             known_conditions(model), args.data_dir, [*chosen, *named], options.conditions(args)
@@ -105,7 +116,7 @@ def run(args: argparse.Namespace) -> int:
         read = source.tokenise(data.src_text[shown]) if source else None
         example = Example(shown, vocabulary.tokenise(data.text[shown]), seen, read)
         title = f"Attention of {args.model_dir.resolve().name} on {args.data_dir.resolve().name}"
-        sections, skipped = _sections(args, vocabulary, device)
+        sections, skipped = _sections(args, vocabulary, predictor)
         write_report(measured, example, ownerships(model), title, args.output_dir, sections)
     print(redundancy.markdown(measured.redundancy))
     print(args.output_dir / "analysis.html")
@@ -113,33 +124,49 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> None:
-    if args.beam_size is not None and args.ablate_heads not in DECODED:
-        raise ConfigError(f"--beam_size {args.beam_size} is for --ablate_heads {' '.join(DECODED)}; leave it out")
+    if args.beam_size is not None and args.ablate_heads not in DECODED and not args.ctc_support:
+        uses = f"--ctc_support and for --ablate_heads {' '.join(DECODED)}"
+        raise ConfigError(f"--beam_size {args.beam_size} is for {uses}; leave it out")
     if args.beam_size is not None and args.beam_size < 1:
         raise ConfigError(f"--beam_size {args.beam_size}: must be 1 or more")
     if args.out_of_domain_dir and not args.calibration:
         raise ConfigError(f"--out_of_domain_dir {args.out_of_domain_dir} is for --calibration; give that as well")
 
 
-def _sections(
-    args: argparse.Namespace, vocabulary: "Vocabulary | TokenText", device: str
-) -> tuple[list["Section"], int]:
-    """Measure what was asked for; return the sections of the report, and the number of utterances left out."""
-    table = args.output_dir / "ablation.tsv"
-    table.unlink(missing_ok=True)  # of an earlier model
-    if not (args.ablate_heads or args.calibration):
-        return [], 0
-    from espnet_diverse.analysis.measures.calibration import calibrate
-    from espnet_diverse.analysis.measures.head_ablation import ablate_heads
-    from espnet_diverse.analysis.sections import AblationSection, CalibrationSection
-    from espnet_diverse.data.files.atomic_files import write_text
+def _predictor(args: argparse.Namespace, device: str) -> "Predictor | None":
+    """Load the model for what has to be asked for; None where nothing was."""
+    if not (args.ablate_heads or args.calibration or args.ctc_support):
+        return None
+    from espnet_diverse.analysis.measures.text_support import check_support
     from espnet_diverse.decoding.options import Options
     from espnet_diverse.decoding.predictor import load_predictor
 
     predictor = load_predictor(args.model_dir, args.model_file, Options(beam_size=args.beam_size or 10), device)
+    if args.ctc_support:
+        check_support(predictor)
+    return predictor
+
+
+def _sections(
+    args: argparse.Namespace, vocabulary: "Vocabulary | TokenText", predictor: "Predictor | None"
+) -> tuple[list["Section"], int]:
+    """Measure what was asked for; return the sections of the report, and the number of utterances left out."""
+    table = args.output_dir / "ablation.tsv"
+    table.unlink(missing_ok=True)  # of an earlier model
+    if predictor is None:
+        return [], 0
+    from espnet_diverse.analysis.measures.calibration import calibrate
+    from espnet_diverse.analysis.measures.head_ablation import ablate_heads
+    from espnet_diverse.analysis.measures.text_support import measure_support
+    from espnet_diverse.analysis.sections import AblationSection, CalibrationSection
+    from espnet_diverse.analysis.support_section import SupportSection
+    from espnet_diverse.data.files.atomic_files import write_text
+
     other = [args.out_of_domain_dir] if args.out_of_domain_dir else []
     samples, skipped = zip(*(_read(args, path, predictor, vocabulary) for path in [args.data_dir, *other]), strict=True)
     sections: list[Section] = []
+    if args.ctc_support:
+        sections.append(SupportSection(measure_support(predictor, samples[0])))
     if args.ablate_heads:
         ablation = ablate_heads(predictor, samples[0], args.ablate_heads)
         write_text(table, ablation.tsv())

@@ -13,9 +13,11 @@ from espnet2.asr.transducer.beam_search_transducer import BeamSearchTransducer
 from torch import Tensor, nn
 
 from espnet_diverse.decoding.espnet.quiet import quiet
+from espnet_diverse.decoding.espnet.transducer_hotwords import SEARCH, TransducerHotwords
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.decoding.search.beam import Hypothesis
 from espnet_diverse.decoding.search.beam_search import of_rows
+from espnet_diverse.decoding.search.hotwords import HotwordScorer
 from espnet_diverse.decoding.search.ngram import NgramScorer
 from espnet_diverse.errors import ConfigError, ModelError
 from espnet_diverse.scope import current, scope
@@ -113,6 +115,13 @@ class ESPnetBeamSearch:
 class TransducerSearch(ESPnetBeamSearch):
     """ESPnet's beam search of a transducer (Graves 2012); a hypothesis has the score of its best alignments.
 
+    With hotwords it is a time-synchronous one, see `transducer_hotwords.py`; scores are sums over alignments then.
+
+    Args:
+        model: The transducer.
+        language_model: Language model of any class over the same tokens, or None.
+        hotwords: Scorer of hotwords, or None.
+
     Raises:
         ConfigError: The language model is an n-gram model.
         ModelError: The transducer has several blanks.
@@ -120,24 +129,59 @@ class TransducerSearch(ESPnetBeamSearch):
 
     lacks = ("length_penalty", "ctc_weight", "penalty", "minlenratio", "maxlenratio")
 
-    def __init__(self, model: nn.Module, language_model: nn.Module | NgramScorer | None = None):
+    def __init__(
+        self,
+        model: nn.Module,
+        language_model: nn.Module | NgramScorer | None = None,
+        hotwords: HotwordScorer | None = None,
+    ):
         super().__init__(model, None, language_model)
+        self.hotwords = hotwords
         if isinstance(language_model, NgramScorer):
             raise ConfigError("ESPnet's search of a transducer takes no n-gram model; leave --lm out")
         if getattr(model, "transducer_multi_blank_durations", None):
             raise ModelError("a transducer with several blanks is not supported; use one with a single blank")
 
+    def check(self, options: Options) -> None:
+        """Refuse options that this search does not have, and hotwords without a beam.
+
+        Raises:
+            ConfigError: Such an option is not 0, or there are hotwords and the beam size is 1.
+        """
+        super().check(options)
+        if self.hotwords is not None and options.hotword_weight and options.beam_size == 1:
+            raise ConfigError(
+                "a transducer has hotwords from beam_size 2 on, not with 1; set 2 or more, or leave them out"
+            )
+
+    def __call__(
+        self, source: Tensor, lengths: Tensor, options: Options, hotwords: HotwordScorer | None = None
+    ) -> list[list[Hypothesis]]:
+        """Search for the best hypotheses of each utterance; arguments and result are those of our `BeamSearch`."""
+        if hotwords is not None:
+            return TransducerSearch(self.model, self.parts["lm"], hotwords)(source, lengths, options)
+        return super().__call__(source, lengths, options)
+
     def _one(self, source: Tensor, options: Options) -> list[Hypothesis]:
-        search = BeamSearchTransducer(
-            decoder=self.model.decoder,
-            joint_network=self.model.joint_network,
-            beam_size=options.beam_size,
-            lm=self.parts["lm"],
-            lm_weight=options.lm_weight,
-            nbest=options.nbest,
-        )
+        if self.hotwords is not None and options.hotword_weight:
+            return self._with_hotwords(source, options, self.hotwords)
+        search = self._transducer(options.beam_size, self.parts["lm"], options.lm_weight, options.nbest)
         found: Sequence = search(source)
         return [Hypothesis(list(hyp.yseq[1:]), float(hyp.score)) for hyp in found[: options.nbest]]
+
+    def _with_hotwords(self, source: Tensor, options: Options, hotwords: HotwordScorer) -> list[Hypothesis]:
+        lm = self.parts["lm"], options.lm_weight, self.model.sos
+        scorer = TransducerHotwords(hotwords, options.hotword_weight, *lm, str(source.device))
+        size = min(options.beam_size, len(self.model.token_list) - 1)  # ESPnet takes as many tokens but for the blank
+        search = self._transducer(size, scorer, 1.0, size, **SEARCH)
+        found = search(source)
+        for hyp in found:
+            hyp.score -= scorer.unfinished(hyp.yseq[1:])
+        return [Hypothesis(list(hyp.yseq[1:]), float(hyp.score)) for hyp in search.sort_nbest(found)[: options.nbest]]
+
+    def _transducer(self, beam_size: int, lm, lm_weight: float, nbest: int, **search) -> BeamSearchTransducer:
+        parts = {"decoder": self.model.decoder, "joint_network": self.model.joint_network, "lm": lm}
+        return BeamSearchTransducer(**parts, beam_size=beam_size, lm_weight=lm_weight, nbest=nbest, **search)
 
 
 def check_decoder(decoder: nn.Module | None) -> None:

@@ -41,7 +41,8 @@ def build_search(
 
     Raises:
         ConfigError: The model translates in one pass, and there is a language model or a hotword; or it takes ESPnet's
-            search, and there is a hotword, or an option that this search lacks; or the decoder cannot be sampled from.
+            search, and there is an option that this search lacks, or a hotword and it is no transducer; or the decoder
+            cannot be sampled from.
         ModelError: The decoder is of a class that ESPnet's search does not support either.
     """
     if isinstance(model.decoder, FlowDecoder):
@@ -56,10 +57,14 @@ def build_search(
         return _batched(model, ctc, options, of_text, language_model, hotwords, prompt)
     except NoBatchedSearchError as error:
         reason = str(error).partition(";")[0]
-    if options.search != "batched" or hotwords is not None:
+    is_transducer = prompt is None and getattr(model, "use_transducer_decoder", False)
+    if options.search != "batched" or (hotwords is not None and not is_transducer):
         what = "hotwords are" if hotwords is not None else f"search={options.search} is"
         raise ConfigError(f"{what} not possible: {reason}; leave it out")
-    search = _espnets(model, ctc, of_text, language_model, prompt)
+    if is_transducer:
+        search: ESPnetBeamSearch = TransducerSearch(model, language_model, hotwords)
+    else:
+        search = _espnets(model, ctc, of_text, language_model, prompt)
     search.check(options)
     logging.warning("%s: ESPnet's is used, one utterance at a time", reason)
     return search
@@ -96,7 +101,5 @@ def _espnets(
 ) -> ESPnetBeamSearch:
     if prompt is not None:
         return MultitaskSearch(model, prompt, language_model)
-    if getattr(model, "use_transducer_decoder", False):
-        return TransducerSearch(model, language_model)
     check_decoder(model.decoder)
     return ESPnetBeamSearch(model, ctc, language_model, of_text)

@@ -52,14 +52,26 @@ class HotwordScorer:
 
     def score(self, tokens: Tensor) -> Tensor:
         """Bonus (B, W, V) of the next token, given the last token of each hypothesis (B, W)."""
-        found = self._tokens[self._states] == tokens.unsqueeze(-1)  # (B, W, moves)
-        self._states = (self._targets[self._states] * found).sum(-1)  # the root where nothing is found
-        return self._by_token(-self._pending[self._states], self._gains[self._states])
+        self._states = self.move(self._states, tokens)
+        return self.gains(self._states)
+
+    def move(self, states: Tensor, tokens: Tensor) -> Tensor:
+        """The states (B, W) after one more token (B, W) each; 0 is the state of an empty text."""
+        found = self._tokens[states] == tokens.unsqueeze(-1)  # (B, W, moves)
+        return (self._targets[states] * found).sum(-1)  # the root where nothing is found
+
+    def gains(self, states: Tensor) -> Tensor:
+        """Bonus (B, W, V) of the next token in the states (B, W)."""
+        return self._by_token(states, -self._pending[states], self._gains[states])
+
+    def pending(self, states: Tensor) -> Tensor:
+        """The bonus of an unfinished phrase in the states (B, W), which the end of a text takes back."""
+        return self._pending[states]
 
     def unfinished(self) -> Tensor:
         """The bonus of an unfinished phrase after each next token, (B, W, V), for the tokens of the last `score`."""
         after = self._pending[self._targets[self._states]]
-        return self._by_token(after.new_zeros(self._states.shape), after)
+        return self._by_token(self._states, after.new_zeros(self._states.shape), after)
 
     def extend(self, parents: Tensor) -> None:
         """Replace the hypotheses by extensions of the hypotheses `parents` (B, W)."""
@@ -69,10 +81,10 @@ class HotwordScorer:
         """Keep only the utterances `rows`."""
         self._states = self._states[rows]
 
-    def _by_token(self, others: Tensor, moves: Tensor) -> Tensor:
+    def _by_token(self, states: Tensor, others: Tensor, moves: Tensor) -> Tensor:
         """(B, W, V) from a value for each of the moves (B, W, moves), and one for all other tokens (B, W)."""
         values = others.unsqueeze(-1).repeat(1, 1, self.vocabulary + 1)
-        return values.scatter_(2, self._tokens[self._states], moves)[..., : self.vocabulary]
+        return values.scatter_(2, self._tokens[states], moves)[..., : self.vocabulary]
 
 
 class _Tree:

@@ -26,7 +26,7 @@ def test_the_table_has_the_numbers_of_each_data_directory():
         }
     )
     assert rows({"in domain": sure}) == [
-        ("in domain", "2", "4", "0.7500", "0.9000", "0.1500", "0.1350", "1.5000"),
+        ("in domain", "2", "4", "0.750", "0.900", "0.150", "0.135", "1.500"),
     ]
     assert len(HEADER) == 8
 

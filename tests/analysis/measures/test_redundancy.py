@@ -57,9 +57,9 @@ def test_layers_are_told_apart():
 def test_the_table_and_the_summary_say_the_same():
     kinds = {"encoder": measured(same()), "cross": measured(disjoint())}
     assert rows(kinds) == [
-        ("encoder self-attention", "2", "4", "2.0000", "1.0000", "1.0000", "8.3333", "2.0794"),
-        ("decoder cross-attention", "2", "4", "0.0000", "0.0000", "0.1250", "8.3333", "0.0000"),
-        ("mean", "", "", "1.0000", "0.5000", "0.5625", "8.3333", "1.0397"),
+        ("encoder self-attention", "2", "4", "2.00", "1.00", "1.00", "8.33", "2.08"),
+        ("decoder cross-attention", "2", "4", "0.00", "0.00", "0.12", "8.33", "0.00"),
+        ("mean", "", "", "1.00", "0.50", "0.56", "8.33", "1.04"),
     ]
     lines = markdown(kinds).splitlines()
     assert lines[0] == "| attention | layers | heads | LR (bits) | LR / log2 H | HR | distance | entropy (nats) |"

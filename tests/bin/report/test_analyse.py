@@ -17,6 +17,7 @@ from references.owsm_ctc import write_ctc_model
 
 from espnet_diverse.analysis import report
 from espnet_diverse.analysis.figures import heads
+from espnet_diverse.analysis.rounding import certain
 from espnet_diverse.bin.main import main
 from espnet_diverse.bin.report import analyse
 
@@ -113,7 +114,9 @@ def test_pictures_of_others_are_not_replaced(tiny_run, tmp_path, capfd):
 def test_the_page_stands_alone(analysed):
     page = Reader(analysed / "analysis.html")
     pictures = sorted(path.read_bytes() for path in (analysed / "pictures").glob("*.png"))
-    assert len(pictures) == 3 + 3 + 3 + 3 + 1  # redundancy, clusters, posteriors, attention; queries
+    assert (
+        len(pictures) == 1 + 3 + 3 + 3 + 3 + 3 + 1
+    )  # layers; heads, redundancy, clusters, posteriors, attention; queries
     shown = []
     for source in page.images:
         kind, data = source.split(",")
@@ -135,7 +138,7 @@ def test_page_numbers_and_arrays_agree(analysed):
         assert each["lr_bits"] == pytest.approx(arrays[f"{kind}_lr_bits"].mean())
         assert each["hr"] == pytest.approx(arrays[f"{kind}_pairs"].mean()) == pytest.approx(arrays[f"{kind}_hr"].mean())
         assert 0 <= each["lr_normalised"] == pytest.approx(each["lr_bits"])  # two heads: log2 H is 1
-        assert f"{each['lr_bits']:.4f}" in page.text and f"{each['hr']:.4f}" in page.text
+        assert certain(arrays[f"{kind}_lr_bits"].mean(1)) in page.text and certain(arrays[f"{kind}_hr"]) in page.text
         assert arrays[f"{kind}_query"].shape[:2] == arrays[f"{kind}_tsne"].shape[:2]
     assert numbers["clusters"]["decoder cross-attention: frames"]["positions"] == 3 * 18
     np.testing.assert_allclose(arrays["cross_frames_usage"].sum(-1), 1)
@@ -151,7 +154,7 @@ def test_softmax_has_no_clusters_and_the_page_says_so(softmax_dir, tiny_run, tmp
     assert printed[0].startswith("| attention |") and printed[-1] == str(tmp_path / "analysis.html")
     page = Reader(tmp_path / "analysis.html")
     assert "This model's attention has no clusters: cluster usage is left out." in page.text
-    assert len(page.images) == 3 + 3 + 1  # redundancy, attention; queries
+    assert len(page.images) == 1 + 3 + 3 + 3 + 1  # layers; heads, redundancy, attention; queries
     numbers = json.loads((tmp_path / "analysis.json").read_text())
     assert numbers["clusters"] == {} and numbers["utterances"] == 2
     assert not any("semantic" in name or "posterior" in name for name in np.load(tmp_path / "analysis.npz").files)
@@ -190,9 +193,27 @@ def test_calibration_in_and_out_of_domain_on_request(on_request, analysed):
     assert numbers["in domain"]["tokens"] == 3 * 4 and numbers["out of domain"]["tokens"] == 3 * 4
     assert "valid-01 was left out" in (on_request / "analyse.log").read_text()
     page = Reader(on_request / "analysis.html")
-    assert all(f"{each['ece']:.4f}" in page.text for each in numbers.values())
+    assert all(f"{each['ece']:.3f}" in page.text for each in numbers.values())
     assert len(page.images) == len(Reader(analysed / "analysis.html").images) + 2 + 2
     assert "calibration" not in json.loads((analysed / "analysis.json").read_text())
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_the_support_of_texts_by_ctc_on_request(softmax_dir, tiny_run, tmp_path, capfd):
+    asked = arguments(softmax_dir, tiny_run.test_dir, tmp_path / "out", "--ctc_support", "--beam_size", "2")
+    assert main(["analyse", *asked]) == 0
+    numbers = json.loads((tmp_path / "out/analysis.json").read_text())["ctc_support"]
+    arrays = np.load(tmp_path / "out/analysis.npz")
+    by_id = numbers["utterances"]
+    assert list(by_id) == arrays["support_utterances"].tolist() == ["test-00", "test-01", "test-02"]
+    assert numbers["ctc_support"] == pytest.approx(arrays["ctc_support"].mean())
+    assert arrays["reference_ctc_support"].tolist() == [one["reference_ctc_support"] for one in by_id.values()]
+    page = Reader(tmp_path / "out/analysis.html")
+    assert "What CTC hears of the texts" in page.text and (tmp_path / "out/pictures/ctc_support.png").exists()
+    assert all(one["text"] in page.text for one in by_id.values())
+    ctc = write_model(tmp_path / "exp", "ctc")
+    assert main(["analyse", *arguments(ctc, tiny_run.test_dir, tmp_path / "no", "--ctc_support")]) == 1
+    assert "--ctc_support: CTC alone writes the texts of this model, and supports" in capfd.readouterr().err
 
 
 @pytest.mark.usefixtures("no_pictures")
@@ -212,9 +233,15 @@ def test_text_translation_is_analysed_too(tiny_translation, tmp_path):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--beam_size", "2"], "--beam_size 2 is for --ablate_heads cer wer bleu chrf; leave it out"),
+        (
+            ["--beam_size", "2"],
+            "--beam_size 2 is for --ctc_support and for --ablate_heads cer wer bleu",
+        ),
         (["--ablate_heads", "cer", "--beam_size", "0"], "--beam_size 0: must be 1 or more"),
-        (["--ablate_heads", "loss", "--beam_size", "2"], "--beam_size 2 is for --ablate_heads cer wer bleu chrf"),
+        (
+            ["--ablate_heads", "loss", "--beam_size", "2"],
+            "is for --ctc_support and for --ablate_heads cer wer bleu chrf; leave",
+        ),
         (["--out_of_domain_dir", "data"], "--out_of_domain_dir data is for --calibration; give that as well"),
         (["--calibration", "--out_of_domain_dir", "/no/dir"], "/no/dir: no such data directory"),
     ],

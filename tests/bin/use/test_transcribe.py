@@ -222,7 +222,7 @@ def test_turns_of_speakers(tiny_run, tmp_path, capsys):
 
 
 def test_a_text_that_may_be_invented_is_named(tiny_run, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("espnet_diverse.transcription.alignment._SUPPORTED", 0.99)  # this model is sure of nothing
+    monkeypatch.setattr("espnet_diverse.decoding.ctc_alignment._SUPPORTED", 0.99)  # this model is sure of nothing
     soundfile.write(tmp_path / "noise.wav", 0.01 * np.random.default_rng(0).normal(size=16_000), 16_000)
     how = ["--vad", "none", "--minlenratio", "0.3", "--output_format", "json"]
     assert call(tiny_run.model_dir, tmp_path / "noise.wav", *how) == 0

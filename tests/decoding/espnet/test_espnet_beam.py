@@ -1,5 +1,6 @@
 """ESPnet's searches on encoder outputs; tests/test_espnet_models.py compares them with ESPnet's programs."""
 
+import dataclasses
 import shutil
 
 import pytest
@@ -20,6 +21,7 @@ from espnet_diverse.runs.config import load, save
 from espnet_diverse.runs.tasks import MTTask, load_model
 
 SHORT = Options(beam_size=2, maxlenratio=-3)
+PHRASE = Fusion(hotwords=["bad"])
 
 
 @pytest.fixture(scope="module")
@@ -75,6 +77,20 @@ def test_hotwords_are_refused(models, tmp_path):
     (tmp_path / "words").write_text("abc\n")
     with pytest.raises(ConfigError, match="hotwords are not possible: RNNDecoder has no batched search; leave it out"):
         load_predictor(models["rnn"], fusion=Fusion(hotwords=tmp_path / "words"))
+
+
+def test_hotwords_of_a_transducer_are_for_the_model_or_for_a_call(models, caplog):
+    options = Options(beam_size=8, hotword_weight=6.0)
+    plain, fused = (load_predictor(models["transducer"], options=options, fusion=each) for each in (None, PHRASE))
+    source = [plain.features(tones(1, 0))], [{}]
+    without, found = (each.batch(*source)[0][0] for each in (plain, fused))
+    assert PHRASE.hotwords[0] in found.text and PHRASE.hotwords[0] not in without.text
+    (called,) = plain.find(*source, hotwords=plain.hotwords_of(PHRASE.hotwords))
+    assert called.texts[0].text == found.text and called.texts[0].score == pytest.approx(found.score)
+    (zero,) = fused.find(*source, dataclasses.replace(options, hotword_weight=0.0))
+    assert (zero.texts[0].text, zero.texts[0].score) == (without.text, without.score)
+    with pytest.raises(ConfigError, match="a transducer has hotwords from beam_size 2 on, not with 1; set 2 or more"):
+        fused.find(*source, Options(beam_size=1))
 
 
 def test_several_blanks_are_refused(tmp_path):
