@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from espnet_diverse.analysis.html_page import Page
 from espnet_diverse.analysis.measures.text_support import TextSupport
 from espnet_diverse.analysis.rounding import certain
+from espnet_diverse.data.files.atomic_files import save_figure
 from espnet_diverse.decoding.options import INVENTED
 
 _LISTED = 10
-_DPI = 110
 
 
 @dataclass(frozen=True)
@@ -80,4 +80,4 @@ def draw_support(found: TextSupport, path: Path) -> None:
     axes.set_title("Support of texts by CTC")
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.legend(fontsize="small", loc="lower right")
-    figure.savefig(path, dpi=_DPI)
+    save_figure(figure, path)

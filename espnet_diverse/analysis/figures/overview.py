@@ -10,8 +10,8 @@ from torch import Tensor
 from espnet_diverse.analysis.collect import KINDS
 from espnet_diverse.analysis.measures.redundancy import Redundancy
 from espnet_diverse.analysis.rounding import half_interval
+from espnet_diverse.data.files.atomic_files import save_figure
 
-_DPI = 110
 _SMALL = 8  # points
 _BRIGHTEST = 0.99  # share of the cells that are not the brightest
 
@@ -31,7 +31,7 @@ def draw_layers(kinds: Mapping[str, Redundancy], path: Path) -> None:
     axes.set_yticks([0, 0.5, 1], ["0, all differ", "0.5", "1, all alike"])
     axes.grid(axis="y", alpha=0.3)
     axes.legend(fontsize="small")
-    figure.savefig(path, dpi=_DPI)
+    save_figure(figure, path)
 
 
 def draw_all_heads(title: str, weights: Tensor, path: Path) -> None:
@@ -50,4 +50,4 @@ def draw_all_heads(title: str, weights: Tensor, path: Path) -> None:
             if head == 1:
                 axes.set_ylabel(f"layer {layer}", fontsize=_SMALL)
     figure.suptitle(title, fontsize="medium")
-    figure.savefig(path, dpi=_DPI)
+    save_figure(figure, path)

@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from espnet_diverse.analysis.figures.heads import drawable
+from espnet_diverse.data.files.atomic_files import save_figure
 
-_DPI = 110
 _LONGEST = 80  # tokens of a text that are drawn
 
 
@@ -58,4 +58,4 @@ def draw_pooling(texts: Sequence[PooledText], path: Path) -> None:
         shrink=min(1.0, 1.5 / len(shown)),
         aspect=15,
     )
-    figure.savefig(path, dpi=_DPI)
+    save_figure(figure, path)
