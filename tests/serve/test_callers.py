@@ -119,11 +119,11 @@ def test_memory_files_and_threads_are_flat_over_a_thousand_requests(load, capsys
 
         seen = []
         with ThreadPoolExecutor(16) as pool:
-            for _ in range(5):
+            for _ in range(10):  # the heap grows ever less before it is as fragmented as it will be
                 list(pool.map(call, range(250)))
                 seen.append(held())
     listed = "; ".join(f"{one.megabytes:.0f} MB, {one.files} files, {one.threads} threads" for one in seen)
     with capsys.disabled():
-        print(f"\n1,250 requests, after each 250: {listed}")
-    assert seen[-1].megabytes - seen[0].megabytes < 25
+        print(f"\n2,500 requests, after each 250: {listed}")
+    assert seen[-1].megabytes - seen[5].megabytes < 15  # of the last thousand
     assert abs(seen[-1].files - seen[0].files) < 16 and seen[-1].threads <= seen[0].threads + 1
