@@ -136,7 +136,7 @@ def test_selection_that_is_off_fits_the_contextual_block_encoder():
     assert all(layer.self_attn.selection is None for layer in net.encoders)
 
 
-STRATEGIES = [path for path in sorted((ROOT / "conf" / "heads").glob("*.yaml")) if path.stem != "as_released"]
+STRATEGIES = [ROOT / "conf" / "heads" / f"{name}.yaml" for name in ("group", "static", "subset")]
 
 
 @pytest.mark.parametrize("path", STRATEGIES, ids=lambda path: path.stem)
@@ -151,6 +151,16 @@ def test_the_fragments_build_around_every_core(path, core):
     assert encoder.encoders[0].self_attn.selection.options.strategy == path.stem
     assert decoder.decoders[0].self_attn.selection.names == {"tgtlang": ["en", "es"]}
     assert decoder.decoders[0].src_attn.selection is None
+
+
+@each_core
+def test_heads_by_token_build_around_every_core(core):
+    config = merge(["model/small", f"attention/{core}", "heads/token"])
+    encoder = ENCODERS[config["encoder"]](80, **config["encoder_conf"])
+    decoder = DECODERS[config["decoder"]](10, encoder.output_size(), **config["decoder_conf"])
+    layer = decoder.decoders[0]
+    for attention in (encoder.encoders[0].self_attn, layer.self_attn, layer.src_attn):
+        assert attention.changes[0].router.out_features == attention.h - 1
 
 
 @pytest.mark.parametrize("strategy", ["group", "subset"])

@@ -23,7 +23,7 @@ def config(tmp_path, monkeypatch):
 
 
 def fail_with(monkeypatch, error):
-    def run(task, config):
+    def run(task, config, group):
         print("a line of the table")
         raise error
 
@@ -70,7 +70,9 @@ def test_other_errors_stand_in_the_log(config, tmp_path, monkeypatch, capsys):
 
 def test_workers_that_read_data_are_forks(config, tmp_path, monkeypatch):
     before, found = multiprocessing.get_start_method(), []
-    monkeypatch.setattr(espnet_command, "run", lambda task, config: found.append(multiprocessing.get_start_method()))
+    monkeypatch.setattr(
+        espnet_command, "run", lambda task, config, group: found.append(multiprocessing.get_start_method())
+    )
     multiprocessing.set_start_method("spawn", force=True)  # as in a process that the launch has started
     try:
         work("mt", config, str(tmp_path / "errors"), tmp_path / "processes")
@@ -81,6 +83,6 @@ def test_workers_that_read_data_are_forks(config, tmp_path, monkeypatch):
 
 def test_process_0_writes_on_the_console(config, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("RANK", "0")
-    monkeypatch.setattr(espnet_command, "run", lambda task, config: print("a line of the table"))
+    monkeypatch.setattr(espnet_command, "run", lambda task, config, group: print("a line of the table"))
     work("mt", config, str(tmp_path / "errors"), tmp_path / "processes")
     assert capsys.readouterr().out == "a line of the table\n" and (tmp_path / "run" / "train.log").exists()
