@@ -125,5 +125,5 @@ def test_memory_files_and_threads_are_flat_over_a_thousand_requests(load, capsys
     listed = "; ".join(f"{one.megabytes:.0f} MB, {one.files} files, {one.threads} threads" for one in seen)
     with capsys.disabled():
         print(f"\n2,500 requests, after each 250: {listed}")
-    assert seen[-1].megabytes - seen[5].megabytes < 15  # of the last thousand
+    assert seen[-1].megabytes - seen[5].megabytes < 25  # of the last thousand
     assert abs(seen[-1].files - seen[0].files) < 16 and seen[-1].threads <= seen[0].threads + 1
