@@ -4,21 +4,10 @@ from itertools import batched, chain
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-from espnet_diverse.corpora.synthetic.parallel_text import COUNTS, Texts, column, make_text, write_lines
+from espnet_diverse.corpora.synthetic.parallel_text import COUNTS, Texts, column, generator, write_lines
 
 LIKED = {"18-24": "#exams", "25-34": "#startup", "35-49": "#kids", "50-64": "#garden", "65-xx": "#memories"}
 TWEETS = 4
-# Different for each corpus, so that corpora begin with different sentences.
-SEED = 13000
-
-
-def make(target_dir: Path, seed: int = 0, size: str = "demo", nj: int = 2) -> Path:
-    """Make the synthetic corpus. Its files are determined by `seed` and `size`, and do not depend on `nj`.
-
-    Raises:
-        DataError: The size is unknown, or `target_dir` has other files.
-    """
-    return make_text(target_dir, "age", ("en",), COUNTS, SEED + seed, size, _write)
 
 
 def _write(root: Path, texts: Texts) -> None:
@@ -31,3 +20,6 @@ def _write(root: Path, texts: Texts) -> None:
         tags = ('<author lang="en">', "\t<documents>", "\t</documents>", "</author>")
         write_lines(root / f"{author}.xml", [*tags[:2], *documents, *tags[2:]])
     write_lines(root / "truth.txt", truth)
+
+
+make = generator("age", ("en",), COUNTS, 13000, _write)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from espnet_diverse.corpora.iwslt14 import TESTS
-from espnet_diverse.corpora.synthetic.parallel_text import Texts, column, make_text, sgm_lines, write_lines
+from espnet_diverse.corpora.synthetic.parallel_text import Texts, column, generator, sgm_lines, write_lines
 
 LANGUAGES = ("de", "en")
 # `prepare` moves every 23rd sentence of train to dev.
@@ -14,17 +14,6 @@ COUNTS = {
 }
 # Number of sentences of a talk; the first two are its title and description.
 TALK = 20
-# Different for each corpus, so that corpora begin with different sentences.
-SEED = 7000
-
-
-def make(target_dir: Path, seed: int = 0, size: str = "demo", nj: int = 2) -> Path:
-    """Make the synthetic corpus. Its files are determined by `seed` and `size`, and do not depend on `nj`.
-
-    Raises:
-        DataError: The size is unknown, or `target_dir` has other files.
-    """
-    return make_text(target_dir, "iwslt14", LANGUAGES, COUNTS, SEED + seed, size, _write)
 
 
 def _write(root: Path, texts: Texts) -> None:
@@ -45,3 +34,6 @@ def _talks(lines: Sequence[str]) -> Iterator[str]:
         yield f"<title>{title}</title>"
         yield f"<description>{description}</description>"
         yield from rest
+
+
+make = generator("iwslt14", LANGUAGES, COUNTS, 7000, _write)

@@ -17,48 +17,36 @@ Texts = Mapping[str, Sequence[Sentence]]
 """Sentences of each split, in the languages of a corpus."""
 
 
-def make(target_dir: Path, seed: int = 0, size: str = "demo", nj: int = 2) -> Path:
-    """Make the synthetic corpus. Its files are determined by `seed` and `size`, and do not depend on `nj`.
-
-    Raises:
-        DataError: The size is unknown, or `target_dir` has other files.
-    """
-
-    def write(folder: Path, texts: Texts) -> None:
-        for split, each in texts.items():
-            for place, language in enumerate(LANGUAGES):
-                write_lines(folder / f"{split}.{language}", column(each, place))
-
-    return make_text(target_dir, "parallel_text", LANGUAGES, COUNTS, seed, size, write)
-
-
-def make_text(
-    target_dir: Path,
+def generator(
     layout: str,
     languages: Sequence[str],
     counts: Mapping[str, Mapping[str, int]],
-    seed: int,
-    size: str,
+    first_seed: int,
     write: Callable[[Path, Texts], None],
-) -> Path:
-    """Make a synthetic text corpus.
+) -> Callable[..., Path]:
+    """Return the function `make` of a synthetic text corpus.
 
     Args:
-        target_dir: Output folder.
         layout: Name of the corpus.
         languages: Languages of the sentences.
         counts: Number of sentences of each size and split.
-        seed: Random seed of the sentences.
-        size: Size of the corpus, a key of `counts`.
+        first_seed: Random seed of the sentences, another one for each corpus, so that corpora begin with others.
         write: Function that writes the sentences into an empty folder.
-
-    Raises:
-        DataError: The size is unknown, or `target_dir` has other files.
     """
-    check_size(size)
-    texts = {split: sentences(languages, count, seed, split) for split, count in counts[size].items()}
-    settings = {"layout": layout, "size": size, "seed": seed}
-    return make_once(target_dir, settings, texts, lambda folder: write(folder, texts))
+
+    def make(target_dir: Path, seed: int = 0, size: str = "demo", nj: int = 2) -> Path:
+        """Make the synthetic corpus. Its files are determined by `seed` and `size`, and do not depend on `nj`.
+
+        Raises:
+            DataError: The size is unknown, or `target_dir` has other files.
+        """
+        check_size(size)
+        number = first_seed + seed
+        texts = {split: sentences(languages, count, number, split) for split, count in counts[size].items()}
+        settings = {"layout": layout, "size": size, "seed": number}
+        return make_once(target_dir, settings, texts, lambda folder: write(folder, texts))
+
+    return make
 
 
 def column(texts: Iterable[Sentence], place: int) -> list[str]:
@@ -81,3 +69,12 @@ def sgm_lines(kind: str, texts: Iterable[str]) -> list[str]:
     """
     segments = [f'<seg id="{number}">{html.escape(text, quote=False)}</seg>' for number, text in enumerate(texts, 1)]
     return [f'<{kind} setid="synthetic">', '<doc docid="1">', "<p>", *segments, "</p>", "</doc>", f"</{kind}>"]
+
+
+def _write(folder: Path, texts: Texts) -> None:
+    for split, each in texts.items():
+        for place, language in enumerate(LANGUAGES):
+            write_lines(folder / f"{split}.{language}", column(each, place))
+
+
+make = generator("parallel_text", LANGUAGES, COUNTS, 0, _write)

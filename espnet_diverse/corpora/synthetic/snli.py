@@ -7,19 +7,7 @@ import json
 from pathlib import Path
 
 from espnet_diverse.corpora.snli import FIELDS
-from espnet_diverse.corpora.synthetic.parallel_text import COUNTS, Texts, column, make_text, write_lines
-
-# Different for each corpus, so that corpora begin with different sentences.
-SEED = 11000
-
-
-def make(target_dir: Path, seed: int = 0, size: str = "demo", nj: int = 2) -> Path:
-    """Make the synthetic corpus. Its files are determined by `seed` and `size`, and do not depend on `nj`.
-
-    Raises:
-        DataError: The size is unknown, or `target_dir` has other files.
-    """
-    return make_text(target_dir, "snli", ("en",), COUNTS, SEED + seed, size, _write)
+from espnet_diverse.corpora.synthetic.parallel_text import COUNTS, Texts, column, generator, write_lines
 
 
 def _write(root: Path, texts: Texts) -> None:
@@ -38,3 +26,6 @@ def _row(number: int, premises: list[str]) -> tuple[str, str, str]:
     denied = f"It is not true that {premise[0].lower()}{premise[1:]}"
     label, hypothesis = (("entailment", premise), ("contradiction", denied), ("neutral", other))[number % 3]
     return "-" if number % 16 == 15 else label, premise, hypothesis
+
+
+make = generator("snli", ("en",), COUNTS, 11000, _write)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from espnet_diverse.corpora.synthetic.parallel_text import Texts, column, make_text, write_lines
+from espnet_diverse.corpora.synthetic.parallel_text import Texts, column, generator, write_lines
 from espnet_diverse.corpora.tatoeba import LANGUAGES
 
 # Number of sentences of each split for the languages in `LARGER`; the others have half of the training sentences.
@@ -11,17 +11,6 @@ COUNTS = {
     "demo": {"train": 1200, "dev": 40, "test": 60},
 }
 LARGER = ("de", "fr")
-# Different for each corpus, so that corpora begin with different sentences.
-SEED = 6000
-
-
-def make(target_dir: Path, seed: int = 0, size: str = "demo", nj: int = 2) -> Path:
-    """Make the synthetic corpus. Its files are determined by `seed` and `size`, and do not depend on `nj`.
-
-    Raises:
-        DataError: The size is unknown, or `target_dir` has other files.
-    """
-    return make_text(target_dir, "tatoeba", (*LANGUAGES, "en"), COUNTS, SEED + seed, size, _write)
 
 
 def _write(folder: Path, texts: Texts) -> None:
@@ -30,3 +19,6 @@ def _write(folder: Path, texts: Texts) -> None:
             count = len(each) if language in LARGER or split != "train" else len(each) // 2
             write_lines(folder / f"{split}.{language}-en.{language}", column(each[:count], place))
             write_lines(folder / f"{split}.{language}-en.en", column(each[:count], -1))
+
+
+make = generator("tatoeba", (*LANGUAGES, "en"), COUNTS, 6000, _write)

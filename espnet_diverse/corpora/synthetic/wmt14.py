@@ -2,21 +2,10 @@
 
 from pathlib import Path
 
-from espnet_diverse.corpora.synthetic.parallel_text import COUNTS, Texts, column, make_text, sgm_lines, write_lines
+from espnet_diverse.corpora.synthetic.parallel_text import COUNTS, Texts, column, generator, sgm_lines, write_lines
 
 LANGUAGES = ("de", "en")
 PARTS = ("training/europarl-v7.de-en", "commoncrawl.de-en", "training/news-commentary-v9.de-en")
-# Different for each corpus, so that corpora begin with different sentences.
-SEED = 8000
-
-
-def make(target_dir: Path, seed: int = 0, size: str = "demo", nj: int = 2) -> Path:
-    """Make the synthetic corpus. Its files are determined by `seed` and `size`, and do not depend on `nj`.
-
-    Raises:
-        DataError: The size is unknown, or `target_dir` has other files.
-    """
-    return make_text(target_dir, "wmt14", LANGUAGES, COUNTS, SEED + seed, size, _write)
 
 
 def _write(root: Path, texts: Texts) -> None:
@@ -28,3 +17,6 @@ def _write(root: Path, texts: Texts) -> None:
         for kind in ("src", "ref"):
             path = root / "test-full" / f"newstest2014-deen-{kind}.{language}.sgm"
             write_lines(path, sgm_lines(f"{kind}set", test))
+
+
+make = generator("wmt14", LANGUAGES, COUNTS, 8000, _write)

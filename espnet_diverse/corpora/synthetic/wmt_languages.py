@@ -8,7 +8,7 @@ from pathlib import Path
 from string import ascii_lowercase
 
 from espnet_diverse.corpora.synthetic.grammar import LANGUAGES as WRITTEN
-from espnet_diverse.corpora.synthetic.parallel_text import Texts, column, make_text, write_lines
+from espnet_diverse.corpora.synthetic.parallel_text import Texts, column, generator, write_lines
 from espnet_diverse.corpora.wmt_languages import LANGUAGES
 
 KNOWN = tuple(language for language in LANGUAGES if language in WRITTEN)
@@ -16,17 +16,6 @@ COUNTS = {
     "tiny": {"train": 8, "dev": 2, "test": 2},
     "demo": {"train": 400, "dev": 20, "test": 30},
 }
-# Different for each corpus, so that corpora begin with different sentences.
-SEED = 14000
-
-
-def make(target_dir: Path, seed: int = 0, size: str = "demo", nj: int = 2) -> Path:
-    """Make the synthetic corpus. Its files are determined by `seed` and `size`, and do not depend on `nj`.
-
-    Raises:
-        DataError: The size is unknown, or `target_dir` has other files.
-    """
-    return make_text(target_dir, "wmt_languages", (*KNOWN, "en"), COUNTS, SEED + seed, size, _write)
 
 
 def _write(folder: Path, texts: Texts) -> None:
@@ -44,3 +33,6 @@ def _write(folder: Path, texts: Texts) -> None:
 def _shifted(text: str, by: int, language: str) -> str:
     letters = str.maketrans(ascii_lowercase, ascii_lowercase[by:] + ascii_lowercase[:by])
     return f"{text.lower().translate(letters)} {language}"
+
+
+make = generator("wmt_languages", (*KNOWN, "en"), COUNTS, 14000, _write)
