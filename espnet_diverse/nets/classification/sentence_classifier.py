@@ -10,7 +10,7 @@ not say how they join them.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -35,7 +35,41 @@ class Classified(NamedTuple):
     heads: Tensor
 
 
-class SelfAttentiveClassifier(nn.Module):
+class PooledClassifier(nn.Module):
+    """Base of classifiers of text whose heads pool the hidden states of the tokens.
+
+    Args:
+        by: Condition whose values are the classes, a name of `conditions.CONDITIONS` or a list of one.
+        conditions: Values of that condition, by its name; training fills them in.
+
+    Attributes:
+        pairs: Whether two texts are read.
+
+    Raises:
+        ValueError: There is not one condition, or it has fewer than 2 values.
+    """
+
+    pairs = False
+    pooling: SelfAttentivePooling
+
+    def __init__(self, by: str | Sequence[str] | None, conditions: Mapping[str, Sequence[str]] | None):
+        super().__init__()
+        self.by, self.labels = _read_classes(by, conditions or {})
+
+    def encode(self, text: Tensor, lengths: Tensor) -> Tensor:
+        """Tokens (B, T) with their numbers (B,), 1 or more each -> vectors of the heads (B, H, M)."""
+        return self.pooling(*self._states(text, lengths))
+
+    def head_maps(self, text: Tensor, lengths: Tensor) -> Tensor:
+        """Tokens (B, T) with their numbers (B,), 1 or more each -> weight of each token in each head (B, H, T)."""
+        return self.pooling.weights(*self._states(text, lengths))
+
+    def _states(self, text: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """Hidden states (B, T, M) and the mask of valid positions (B, 1, T)."""
+        raise NotImplementedError
+
+
+class SelfAttentiveClassifier(PooledClassifier):
     """Embedding, BiLSTM, self-attentive pooling, and a layer of rectified units.
 
     Args:
@@ -50,14 +84,9 @@ class SelfAttentiveClassifier(nn.Module):
         dropout_rate: Dropout rate of embeddings, pooled vectors and the rectified layer.
         frobenius: Weight of the loss ||A A^T - I||_F^2 of the pooling weights, 0 for none.
 
-    Attributes:
-        pairs: Whether two texts are read.
-
     Raises:
         ValueError: There is not one condition, or it has fewer than 2 values, or a number is not possible.
     """
-
-    pairs = False
 
     def __init__(
         self,
@@ -72,8 +101,7 @@ class SelfAttentiveClassifier(nn.Module):
         dropout_rate: float = 0.5,
         frobenius: float = 0.0,
     ):
-        super().__init__()
-        self.by, self.labels = read_classes(by, conditions or {})
+        super().__init__(by, conditions)
         self.embed = nn.Embedding(vocab_size, embed_dim)
         self.lstm = nn.LSTM(embed_dim, hidden_size, batch_first=True, bidirectional=True)
         self.pooling = SelfAttentivePooling(2 * hidden_size, pooling_width, heads, frobenius)
@@ -96,16 +124,7 @@ class SelfAttentiveClassifier(nn.Module):
             vectors += [(u - v).abs(), u * v]
         return Classified(self.scores(torch.cat(vectors, -1)), torch.stack(heads, 1))
 
-    def encode(self, text: Tensor, lengths: Tensor) -> Tensor:
-        """Tokens (B, T) with their numbers (B,), 1 or more each -> vectors of the heads (B, H, M)."""
-        return self.pooling(*self._states(text, lengths))
-
-    def head_maps(self, text: Tensor, lengths: Tensor) -> Tensor:
-        """Tokens (B, T) with their numbers (B,), 1 or more each -> weight of each token in each head (B, H, T)."""
-        return self.pooling.weights(*self._states(text, lengths))
-
     def _states(self, text: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """Hidden states (B, T, M) and the mask of valid positions (B, 1, T)."""
         x = self.dropout(self.embed(text))
         packed = pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
         x, _ = pad_packed_sequence(self.lstm(packed)[0], batch_first=True, total_length=text.size(1))
@@ -124,7 +143,7 @@ class SelfAttentivePairClassifier(SelfAttentiveClassifier):
     pairs = True
 
 
-def read_classes(by: str | Sequence[str] | None, conditions: Mapping[str, Sequence[str]]) -> tuple[str, list[str]]:
+def _read_classes(by: str | Sequence[str] | None, conditions: Mapping[str, Sequence[str]]) -> tuple[str, list[str]]:
     """Return the condition that is predicted, and its values in the order of their indices.
 
     Raises:
@@ -143,12 +162,12 @@ class ClassificationModel(AbsESPnetModel):
     """Cross-entropy of the class of a sentence, or of a pair, which is a condition of the open scope.
 
     Args:
-        classifier: The net, such as `SelfAttentiveClassifier`; its `by` is the condition whose values are the classes.
+        classifier: The net; its `by` is the condition whose values are the classes.
     """
 
-    def __init__(self, classifier: nn.Module):
+    def __init__(self, classifier: PooledClassifier):
         super().__init__()
-        self.classifier, self.by = classifier, cast(str, classifier.by)
+        self.classifier, self.by = classifier, classifier.by
 
     def forward(
         self, text: Tensor, text_lengths: Tensor, *, utt_id: object = None, **first: Tensor

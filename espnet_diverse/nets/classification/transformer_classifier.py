@@ -7,13 +7,13 @@ import torch
 from torch import Tensor, nn
 
 from espnet_diverse.attention.self_attentive_pooling import SelfAttentivePooling
-from espnet_diverse.nets.classification.sentence_classifier import Classified, read_classes
+from espnet_diverse.nets.classification.sentence_classifier import Classified, PooledClassifier
 from espnet_diverse.nets.encoder import DiverseTransformerEncoder
 
 _GIVEN = ("input_size", "input_layer")
 
 
-class TransformerClassifier(nn.Module):
+class TransformerClassifier(PooledClassifier):
     """Embedding, transformer encoder, self-attentive pooling, and a linear layer.
 
     Args:
@@ -29,8 +29,6 @@ class TransformerClassifier(nn.Module):
         ConfigError: See `DiverseTransformerEncoder`.
     """
 
-    pairs = False
-
     def __init__(
         self,
         vocab_size: int,
@@ -40,8 +38,7 @@ class TransformerClassifier(nn.Module):
         heads: int = 1,
         **options,
     ):
-        super().__init__()
-        self.by, self.labels = read_classes(by, conditions or {})
+        super().__init__(by, conditions)
         self.encoder = DiverseTransformerEncoder(vocab_size, input_layer="embed", **options)
         size = self.encoder.output_size()
         self.pooling = SelfAttentivePooling(size, pooling_width, heads)
@@ -54,15 +51,10 @@ class TransformerClassifier(nn.Module):
 
     def forward(self, text: Tensor, lengths: Tensor) -> Classified:
         """Classify texts: tokens (B, T) with their numbers (B,), 1 or more each."""
-        heads = self.pooling(*self._states(text, lengths))
+        heads = self.encode(text, lengths)
         return Classified(self.output(heads.flatten(1)), heads.unsqueeze(1))
 
-    def head_maps(self, text: Tensor, lengths: Tensor) -> Tensor:
-        """Tokens (B, T) with their numbers (B,), 1 or more each -> weight of each token in each head (B, H, T)."""
-        return self.pooling.weights(*self._states(text, lengths))
-
     def _states(self, text: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """Hidden states (B, T, M) and the mask of valid positions (B, 1, T)."""
         x = self.encoder(text, lengths)[0]
         return x, (torch.arange(x.size(1), device=x.device) < lengths[:, None]).unsqueeze(1)
 
