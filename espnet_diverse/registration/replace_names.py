@@ -10,16 +10,14 @@ from threading import Lock, RLock
 from types import ModuleType
 
 REPLACED = {
-    "Task": "modules of inference load a model by it (ASRTask, STTask, MTTask): safely, and of our classes",
-    "LMTask": "the same modules load a language model by it",
+    **dict.fromkeys(("ASRTask", "STTask", "MTTask", "LMTask"), "inference loads models by them: safely, and ours"),
     "ContextualBlockTransformerEncoder": "the streaming search accepts this encoder alone, and works with any other",
     "ESPnetSTModel": "the task of speech translation builds this class alone",
     "autocast": "models switch it off by this name for CUDA alone, while they extract features",
 }
-"""Names of ESPnet's modules that are replaced, and why; `Task` stands for the task of a module."""
+"""Names of ESPnet's modules that are replaced, and why."""
 
 _LOCKS: dict[str, RLock] = {}
-_TASKS = ("ASRTask", "STTask", "MTTask")
 _MAKING_LOCKS = Lock()  # so that two threads cannot make two locks for one module
 
 
@@ -38,7 +36,7 @@ def replaced_names(module: ModuleType, **values: object) -> Iterator[None]:
     Raises:
         KeyError: A name is not in `REPLACED`, or the module has none of it.
     """
-    if unknown := [name for name in values if name not in REPLACED and name not in _TASKS]:
+    if unknown := [name for name in values if name not in REPLACED]:
         raise KeyError(f"{unknown[0]} is not in REPLACED")
     with _MAKING_LOCKS:
         lock = _LOCKS.setdefault(module.__name__, RLock())

@@ -92,6 +92,8 @@ def _set_torch(args: Namespace) -> None:
     cudnn.deterministic = args.cudnn_deterministic
     if args.detect_anomaly:
         torch.autograd.set_detect_anomaly(True)
+    if args.use_tf32 and args.use_amp:
+        raise ConfigError("use_tf32 and use_amp exclude each other; set one of them to false")
     if args.use_tf32:
         torch.backends.cuda.matmul.allow_tf32 = cudnn.allow_tf32 = True
 
@@ -110,7 +112,7 @@ def _train(task: type[AbsTask], args: Namespace, processes: DistributedOption) -
     batches = build(args, processes, "train"), task.build_iter_factory(args, processes, "valid")
     has_plots = args.num_att_plot and args.use_matplotlib
     plots = task.build_iter_factory(args, processes, "plot_att") if has_plots else None
-    args.use_wandb = args.use_wandb and is_first and _has_wandb(task, args)
+    args.use_wandb = args.use_wandb and is_first and _start_wandb(task, args)
     options = task.trainer.build_options(args)
     task.trainer.run(model, optimizers, schedulers, *batches, plots, options, processes)
     if args.use_wandb:
@@ -119,8 +121,8 @@ def _train(task: type[AbsTask], args: Namespace, processes: DistributedOption) -
         wandb.finish()
 
 
-def _has_wandb(task: type[AbsTask], args: Namespace) -> bool:
-    """Start a run of Weights & Biases; return whether the user has logged in."""
+def _start_wandb(task: type[AbsTask], args: Namespace) -> bool:
+    """Start a run of Weights & Biases if the user has logged in; return whether it was started."""
     import wandb
 
     try:

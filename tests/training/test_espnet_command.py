@@ -6,8 +6,10 @@ import pytest
 import torch
 
 from espnet_diverse.errors import ConfigError
+from espnet_diverse.runs.config import load
 from espnet_diverse.runs.tasks import ASRTask
 from espnet_diverse.training import espnet_command
+from espnet_diverse.training.loop.tasks import TASKS
 
 
 def test_gpus_that_are_not_there():
@@ -15,6 +17,12 @@ def test_gpus_that_are_not_there():
     espnet_command.check_gpus(there)
     with pytest.raises(ConfigError, match=f"--ngpu 99 is not possible; this machine has {there} usable GPUs"):
         espnet_command.check_gpus(99)
+
+
+def test_half_precision_and_tf32_exclude_each_other(tiny_run, tmp_path):
+    config = load(tiny_run.model_dir / "config.yaml") | {"use_tf32": True, "use_amp": True, "output_dir": str(tmp_path)}
+    with pytest.raises(ConfigError, match="^use_tf32 and use_amp exclude each other; set one of them to false$"):
+        espnet_command.run(TASKS["asr"], config)
 
 
 class Wandb(ModuleType):
@@ -39,7 +47,7 @@ def test_a_run_of_wandb_begins_if_somebody_has_logged_in(logged_in, monkeypatch,
     monkeypatch.setitem(sys.modules, "wandb", wandb := Wandb(logged_in))
     options = {"wandb_entity": None, "wandb_project": None, "wandb_name": "first", "wandb_id": None}
     args = Namespace(**options, wandb_allow_val_change=False, output_dir="exp/run", resume=True)
-    assert espnet_command._has_wandb(ASRTask, args) is logged_in
+    assert espnet_command._start_wandb(ASRTask, args) is logged_in
     if not logged_in:
         assert not wandb.calls and "run `wandb login`" in caplog.text
         return

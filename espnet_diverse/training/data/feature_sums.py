@@ -143,11 +143,10 @@ def collect_sums(
     """
     if write_collected_feats:
         raise ConfigError("write_collected_feats is for a single process; leave it out, or --cluster")
+    described = json.dumps(config)
     for shown, mode in ((train_iter, "train"), (valid_iter, "valid")):
         tables = shown.items.dataset.path_name_type_list
-        function = BatchSums(
-            task, json.dumps(config), tuple((name, kind) for _, name, kind in tables), model is not None
-        )
+        function = BatchSums(task, described, tuple((name, kind) for _, name, kind in tables), model is not None)
         with ExitStack() as stack:
             files = [stack.enter_context(Path(path).open(encoding="utf-8")) for path, _, _ in tables]
             sent, own = tee(_batches(zip(*files, strict=True), shown.items))
