@@ -1,14 +1,12 @@
 """Figures of a classifier of texts: heads of its pooling on some texts, reliability, and entropy."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
 
 from espnet_diverse.analysis.figures.pooling import PooledText, draw_pooling
-from espnet_diverse.analysis.measures.calibration import Calibration
 from espnet_diverse.analysis.sections import draw_entropy_cdf, draw_reliability
-from espnet_diverse.analysis.token_predictions import TokenPredictions
 from espnet_diverse.decoding.directory.classification import Classifier, Encoded, Prediction, true_classes
 from espnet_diverse.errors import DataError
 
@@ -38,28 +36,28 @@ def draw_classes(
     Raises:
         DataError: A table is missing or malformed, or there is no such text.
     """
-    encoded, found = classifier.read(data_dir), classifier.predict(data_dir)
+    encoded = classifier.read(data_dir)
+    found = classifier.predict(encoded)
     if utterance is not None and utterance not in encoded:
         raise DataError(f"{data_dir / 'text'}: has no utterance {utterance!r}; it has {min(encoded)} and others")
-    references = true_classes(classifier, data_dir)
+    references = true_classes(classifier, data_dir) or {}
     names = [utterance] if utterance is not None else sorted(encoded)[:DRAWN]
     paths = {name: output_dir / f"{name}.png" for name in ("pooling", "entropy", "reliability")}
     drawn = [
-        each
-        for name in names
-        for each in _pooled(classifier, encoded[name], _title(name, found[name], references or {}))
+        each for name in names for each in _pooled(classifier, encoded[name], _title(name, found[name], references))
     ]
     draw_pooling(drawn, paths["pooling"])
     domains = {data_dir.name: found}
     if out_of_domain is not None:
-        domains[f"{out_of_domain.name} (out of domain)"] = classifier.predict(out_of_domain)
+        domains[f"{out_of_domain.name} (out of domain)"] = classifier.predict(classifier.read(out_of_domain))
     entropies = {name: torch.tensor([each.entropy() for each in texts.values()]) for name, texts in domains.items()}
     draw_entropy_cdf(entropies, paths["entropy"], "text")
-    if references is None:
+    known = [(each.confidence, each.label == references[name]) for name, each in found.items() if name in references]
+    if not known:
         return [paths["pooling"], paths["entropy"]]
-    draw_reliability(
-        {data_dir.name: _calibration(found, references, classifier.net.labels)}, paths["reliability"], "text"
-    )
+    confidence, correct = zip(*known, strict=True)
+    sure = torch.tensor(confidence, dtype=torch.double), torch.tensor(correct)
+    draw_reliability({data_dir.name: sure}, paths["reliability"], "text")
     return list(paths.values())
 
 
@@ -77,14 +75,3 @@ def _pooled(classifier: Classifier, texts: Encoded, title: str) -> list[PooledTe
         PooledText(f"{title}{place and f'; {place}'}", [tokens[index] for index in text], weights.numpy())
         for text, weights, place in maps
     ][::-1]
-
-
-def _calibration(found: Mapping[str, Prediction], references: Mapping[str, str], labels: Sequence[str]) -> Calibration:
-    known = {name: each for name, each in found.items() if name in references}
-    true = [
-        dict(zip(labels, each.probabilities, strict=True)).get(references[name], 0.0) for name, each in known.items()
-    ]
-    numbers = ([each.confidence for each in known.values()], [each.entropy() for each in known.values()])
-    loss, confidence, entropy = (torch.tensor(column, dtype=torch.double) for column in (true, *numbers))
-    correct = torch.tensor([each.label == references[name] for name, each in known.items()])
-    return Calibration(len(known), TokenPredictions(-loss.log(), confidence, correct, entropy))

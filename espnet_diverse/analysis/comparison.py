@@ -103,13 +103,8 @@ def _size(run: Path) -> dict[str, str | int]:
         "heads": attention.h,
         "pool": selection.pool if selection else attention.h,
         "parameters": _count(model),
-        "attention": _core(run),
+        "attention": getattr(getattr(attention, "core", None), "name", "softmax"),  # ESPnet's own has no core
     }
-
-
-def _core(run: Path) -> str:
-    encoder = read_config(run / "config.yaml").get("encoder_conf") or {}
-    return (encoder.get("attention") or {}).get("core", "softmax")
 
 
 def count_parameters(run: Path) -> int:

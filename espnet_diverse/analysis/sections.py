@@ -15,10 +15,15 @@ from espnet_diverse.analysis.collect import KINDS
 from espnet_diverse.analysis.html_page import Page
 from espnet_diverse.analysis.measures import calibration
 from espnet_diverse.analysis.measures.ablation_metrics import LOWER_IS_BETTER
-from espnet_diverse.analysis.measures.calibration import Calibration
+from espnet_diverse.analysis.measures.calibration import BINS, Calibration
 from espnet_diverse.analysis.measures.head_ablation import HeadAblation
 from espnet_diverse.data.files.atomic_files import save_figure
-from espnet_diverse.functional.calibration import entropy_cdf
+from espnet_diverse.functional.calibration import (
+    entropy_cdf,
+    expected_calibration_error,
+    overconfidence_error,
+    reliability_bins,
+)
 
 CALIBRATION_TERMS = (
     (
@@ -137,7 +142,8 @@ class CalibrationSection:
         page.paragraph("Predictions of every token of the reference texts, given those before it (teacher forcing).")
         page.table(calibration.HEADER, calibration.rows(self.measured))
         page.terms(CALIBRATION_TERMS)
-        draw_reliability(self.measured, folder / "calibration.reliability.png")
+        sure = {name: (each.predictions.confidence, each.predictions.correct) for name, each in self.measured.items()}
+        draw_reliability(sure, folder / "calibration.reliability.png")
         page.picture(
             folder / "calibration.reliability.png",
             "Accuracy against confidence, a point for each bin; below, the share of tokens in each.",
@@ -160,18 +166,23 @@ class CalibrationSection:
         return calibration.arrays(self.measured)
 
 
-def draw_reliability(measured: Mapping[str, Calibration], path: Path, of: str = "token") -> None:
+def draw_reliability(predictions: Mapping[str, tuple[Tensor, Tensor]], path: Path, of: str = "token") -> None:
     """Plot accuracy against confidence, a point for each bin that is not empty, as Fig. 4 of An et al. 2020.
 
     Below it is the share of tokens, or of what else each prediction is `of`, in each bin.
+
+    Args:
+        predictions: By name of the data the confidences of n predictions, (n,), and which are correct, (n,) bool.
+        path: The file to write.
+        of: What each prediction is of.
     """
     figure = Figure(figsize=(5.4, 6.2), layout="constrained")
     axes, shares = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
     axes.plot([0, 1], [0, 1], color="grey", linestyle="--", linewidth=1, label="confidence = accuracy")
-    for number, (name, each) in enumerate(measured.items()):
-        accuracy, confidence, size = (values.numpy() for values in each.bins())
-        there, numbers = size > 0, each.summary()
-        label = f"{name}: ECE {numbers['ece']:.3f}, OE {numbers['oe']:.3f}"
+    for number, (name, sure) in enumerate(predictions.items()):
+        accuracy, confidence, size = (values.numpy() for values in reliability_bins(*sure, BINS))
+        there = size > 0
+        label = f"{name}: ECE {expected_calibration_error(*sure, BINS):.3f}, OE {overconfidence_error(*sure, BINS):.3f}"
         axes.plot(confidence[there], accuracy[there], marker="o", markersize=4, color=f"C{number}", label=label)
         edges = np.linspace(0, 1, len(size) + 1)
         shares.stairs(size / size.sum(), edges, color=f"C{number}", fill=number == 0, alpha=0.6)

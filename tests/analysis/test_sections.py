@@ -67,7 +67,8 @@ def measured():
 
 
 def test_points_of_the_reliability_diagram_are_the_bins(drawn, tmp_path, measured):
-    draw_reliability(measured, tmp_path / "reliability.png")
+    sure = {name: (each.predictions.confidence, each.predictions.correct) for name, each in measured.items()}
+    draw_reliability(sure, tmp_path / "reliability.png")
     diagram, shares = drawn[-1].axes
     diagonal, inside, outside = diagram.get_lines()
     assert list(diagonal.get_xdata()) == list(diagonal.get_ydata()) == [0, 1]

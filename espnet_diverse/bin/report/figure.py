@@ -39,9 +39,9 @@ def outputs(args: argparse.Namespace) -> list[Path]:
 def run(args: argparse.Namespace) -> int:
     """Plot, and print the paths of the figures."""
     from espnet_diverse.errors import ConfigError
-    from espnet_diverse.runs.tasks import read_config
+    from espnet_diverse.runs.config import load
 
-    classifier = args.data_dir is not None and read_config(args.model_dir / "config.yaml").get("task") == "cls"
+    classifier = args.data_dir is not None and load(args.model_dir / "config.yaml").get("task") == "cls"
     if args.out_of_domain_dir and not classifier:
         what = "is for a classifier with --data_dir; analyse --calibration has it for others"
         raise ConfigError(f"--out_of_domain_dir {args.out_of_domain_dir} {what}")

@@ -121,9 +121,8 @@ class Classifier:
             raise DataError(f"{data_dir / names[-1]}: lacks {min(lacking)}; add its text")
         return {key: tuple(self.vocabulary.encode(table[key]) for table in tables) for key in tables[0]}
 
-    def predict(self, data_dir: Path) -> dict[str, Prediction]:
-        """Classify the texts of a data directory; the errors are those of `read`."""
-        encoded = self.read(data_dir)
+    def predict(self, encoded: Mapping[str, Encoded]) -> dict[str, Prediction]:
+        """Classify texts by name, which `read` returns."""
         found: dict[str, Prediction] = {}
         batches = grouped(encoded, lambda name: max(map(len, encoded[name])), BATCH_SIZE, BATCH_TOKENS)
         for batch in progress(batches, "classify", unit="step"):
@@ -154,13 +153,14 @@ def classify(
             directory.
     """
     references = true_classes(classifier, data_dir)
-    found = classifier.predict(data_dir)
+    found = classifier.predict(classifier.read(data_dir))
     if references is not None and (lacking := found.keys() - references.keys()):
         table = condition_table(data_dir, classifier.net.by)
         raise DataError(f"{table}: lacks {min(lacking)}; add its class, or remove the table")
     numbers = _measures(found, references, classifier.net.labels)
     if out_of_domain is not None:
-        numbers["out_of_domain"] = _compared(found.values(), classifier.predict(out_of_domain).values())
+        others = classifier.predict(classifier.read(out_of_domain))
+        numbers["out_of_domain"] = _compared(found.values(), others.values())
     with folder_lock(output_dir):
         write_table(output_dir / "label", {name: each.label for name, each in found.items()})
         write_table(
