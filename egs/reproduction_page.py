@@ -200,18 +200,22 @@ def counts(papers: Mapping[str, Sequence[Claim]]) -> Iterator[str]:
     """Yield the first sentence of the page: the number of claims, and of those with each verdict."""
     found = Counter(claim.verdict for claims in papers.values() for claim in claims)
     said = [f"{found[verdict]} **{verdict}**" for verdict in VERDICTS]
-    yield f"Of {found.total()} claims, {', '.join(said[:-1])} and {said[-1]}."
+    yield f"{found.total()} claims: {', '.join(said[:-1])} and {said[-1]}."
 
 
 def overview(text: str, papers: Mapping[str, Sequence[Claim]]) -> Iterator[str]:
-    """Yield the lines of the table of verdicts, with the headings of the page above the table of each paper."""
+    """Yield the lines of the table of verdicts, with the headings of the page above the table of each paper.
+
+    Claims with a result are named, those with the last two verdicts are counted.
+    """
     yield f"| paper | {' | '.join(VERDICTS)} |"
     yield "|---" * (len(VERDICTS) + 1) + "|"
     for paper, claims in papers.items():
         heading = re.findall(r"^## (.+)$", text.partition(_begin(paper))[0], flags=re.MULTILINE)[-1:] or [paper]
-        found = Counter(claim.verdict for claim in claims)
-        numbers = " | ".join(str(found[verdict] or "") for verdict in VERDICTS)
-        yield f"| [{heading[0]}](#{anchor(heading[0])}) | {numbers} |"
+        names = {verdict: [claim.name for claim in claims if claim.verdict == verdict] for verdict in VERDICTS}
+        cells = ["; ".join(f"[{name}](#{anchor(name)})" for name in names[verdict]) for verdict in VERDICTS[:-2]]
+        cells += [str(len(names[verdict]) or "") for verdict in VERDICTS[-2:]]
+        yield f"| [{heading[0]}](#{anchor(heading[0])}) | {' | '.join(cells)} |"
 
 
 def _begin(name: str) -> str:
