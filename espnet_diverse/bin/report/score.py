@@ -1,8 +1,8 @@
 """Score hypotheses against references: Markdown tables, score.json, score.md and, for CER and WER, alignment.txt.
 
 Every score has a 95 % bootstrap interval. --by adds a row for each language, direction or domain, and averages of these
-rows; --baseline adds a paired bootstrap test. A reference without a hypothesis counts as deleted; the command then
-reports it and ends with exit code 2.
+rows; --baseline adds a paired bootstrap test. With either, score.METRIC.png shows the rows with their intervals. A
+reference without a hypothesis counts as deleted; the command then reports it and ends with exit code 2.
 """
 
 import argparse
@@ -131,9 +131,12 @@ def _check_outputs(args: argparse.Namespace) -> None:
     """Refuse to write the reports over texts that are read."""
     from espnet_diverse.data.files.targets import check_outputs
 
-    outputs = [args.output_dir / name for name in ("score.md", "score.json", "alignment.txt")]
+    pictures = [f"score.{name}.png" for name in args.metric]
+    outputs = [args.output_dir / name for name in ("score.md", "score.json", "alignment.txt", *pictures)]
     texts = filter(None, (args.reference, args.hypothesis, args.baseline, args.sizes))
-    check_outputs([*outputs, *([args.results] if args.results else [])], texts)
+    if args.results:
+        outputs += [args.results, *(args.results.with_suffix(f".{name}.png") for name in args.metric)]
+    check_outputs(outputs, texts)
 
 
 def _tables(args: argparse.Namespace) -> dict[str, "PackedTable"]:
@@ -184,6 +187,8 @@ def _write(args: argparse.Namespace, report: "Report", notes: list[str]) -> None
     from itertools import chain
 
     from espnet_diverse.data.files.atomic_files import write_parts, write_text
+    from espnet_diverse.scoring.figures.score_plots import draw_results, draw_scores
+    from espnet_diverse.scoring.metric import better_side
     from espnet_diverse.scoring.table import MEASURED, update_results
 
     markdown, notes = report.markdown(), [*report.notes(), *notes]
@@ -197,8 +202,12 @@ def _write(args: argparse.Namespace, report: "Report", notes: list[str]) -> None
         (args.output_dir / "alignment.txt").unlink(missing_ok=True)
     write_text(args.output_dir / "score.md", "\n".join([markdown, *(f"{note}\n" for note in notes)]))
     write_text(args.output_dir / "score.json", json.dumps(summary, ensure_ascii=False, indent=2) + "\n")
-    for name, metric in report.metrics.items() if args.results else ():
-        columns = (*metric.columns, *MEASURED)
-        update_results(args.results, f"### {metric.name}", columns, report.results(name))
+    for name, metric in report.metrics.items():
+        label = f"{metric.name} ({better_side(name)})"
+        draw_scores(report.scores[name], report.corpus, label, args.output_dir / f"score.{name}.png")
+        if args.results:
+            heading = f"### {metric.name}"
+            update_results(args.results, heading, (*metric.columns, *MEASURED), report.results(name))
+            draw_results(args.results, heading, metric.score_column, label, args.results.with_suffix(f".{name}.png"))
     print(markdown, end="")
     print(*notes, sep="\n", file=sys.stderr)
