@@ -13,6 +13,10 @@ from typing import Any
 from torch import nn
 
 from espnet_diverse.attention.core import Core
+from espnet_diverse.attention.modifiers.differential_extension import (
+    DifferentialExtension,
+    DifferentialExtensionOptions,
+)
 from espnet_diverse.attention.modifiers.disagreement import build_disagreement, disagreement_options
 from espnet_diverse.attention.modifiers.head_patterns import build_head_patterns, head_patterns
 from espnet_diverse.attention.modifiers.head_routing import HeadRouting, HeadRoutingOptions
@@ -34,6 +38,7 @@ PARTS: Mapping[str, Callable[[Any], Any]] = {
     "drop_heads": partial(read, DropHeadsOptions, owner="drop_heads"),
     "relaxed": partial(read, RelaxedOptions, owner="relaxed"),
     "routing": partial(read, HeadRoutingOptions, owner="routing"),
+    "dex": partial(read, DifferentialExtensionOptions, owner="dex"),
 }
 """Parts of an attention that no core has to itself, and what reads their options."""
 
@@ -168,6 +173,8 @@ def attention_parts(
     changes: list[nn.Module] = [kind(part[each]) for each, kind in _REGULARISERS.items() if part[each] is not None]
     if part["routing"] is not None:
         changes.insert(0, HeadRouting(part["routing"], size, heads))
+    if part["dex"] is not None:
+        changes.append(DifferentialExtension(part["dex"], size // heads))
     return core, {
         "selection": selection,
         "disagreement": build_disagreement(raw["disagreement"], core),

@@ -1,9 +1,18 @@
-"""Parts of differential attention, Ye et al. 2025, "Differential Transformer". The equations are numbered here.
+"""Parts of differential attention, and its extension of trained attentions. The equations are numbered here.
 
-lambda = exp(lambda_q1 . lambda_k1) - exp(lambda_q2 . lambda_k2) + lambda_init           (2)
-norm(x) = w * x / sqrt(mean(x^2) + 1e-5)                                                 (3)
+Ye et al. 2025, "Differential Transformer":
+
+    lambda = exp(lambda_q1 . lambda_k1) - exp(lambda_q2 . lambda_k2) + lambda_init       (2)
+    norm(x) = w * x / sqrt(mean(x^2) + 1e-5)                                             (3)
+
+Kong et al. 2025, "Understanding Differential Transformer Unchains Pretrained Self-Attentions", (4) of the paper, and
+the extension (DEX) of the context of each head:
+
+    lambda(t) = (1 - alpha) (t / T) lambda_init + alpha lambda_learned,    alpha = min(1, t / T)    (5)
+    context' = context - lambda(t) context W_D                                                     (6)
 """
 
+import torch
 from torch import Tensor
 
 from espnet_diverse.functional.precision import in_full_precision
@@ -28,3 +37,20 @@ def head_norm(x: Tensor, weight: Tensor) -> Tensor:
     full = in_full_precision(x)
     full = full * (full.square().mean(-1, keepdim=True) + _EPSILON).rsqrt()
     return (full * weight).to(x.dtype)
+
+
+def extension_weight(progress: float | Tensor, initial: float, learned: Tensor) -> Tensor:
+    """Compute lambda(t) (5), ().
+
+    Args:
+        progress: t / T, a number or ().
+        initial: lambda_init.
+        learned: lambda_learned, ().
+    """
+    alpha = torch.as_tensor(progress, dtype=learned.dtype, device=learned.device).clamp(max=1)
+    return (1 - alpha) * alpha * initial + alpha * learned
+
+
+def extended_context(context: Tensor, weight: Tensor, factor: Tensor) -> Tensor:
+    """Compute (6): context (B, H, Tq, D), W_D (D, D), factor () -> (B, H, Tq, D)."""
+    return context - factor * (context @ weight)

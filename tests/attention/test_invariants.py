@@ -34,6 +34,8 @@ VARIANTS = {
     "softmax:relaxed": {"relaxed": {}},
     "softmax:routed": {"routing": {}},
     "sdma:routed": {"routing": {"shared": 0, "active": 3}, "selection": GROUP, "drop_heads": {}},
+    "softmax:dex": {"dex": {"steps": 4000}},
+    "sdma:dex": {"dex": {"steps": 4000}, "selection": GROUP, "relaxed": {}},
     "softmax:rotary": {"position": "rotary"},
     "softmax:alibi": {"position": "alibi", "head_patterns": ["global", {"window": 2}]},
     "softmax:transformer_xl": {"position": "transformer_xl", "head_patterns": ["global", {"window": 2}]},
@@ -79,9 +81,8 @@ VARIANTS = {
 
 def softmax_equivalent(core):
     """Options at which a core, or a variant of it, is softmax attention, or None."""
-    changed = {"qk_norm", "head_patterns", "position", "drop_heads", "relaxed", "routing"} & VARIANTS.get(
-        core, {}
-    ).keys()
+    parts = {"qk_norm", "head_patterns", "position", "drop_heads", "relaxed", "routing", "dex"}
+    changed = parts & VARIANTS.get(core, {}).keys()
     return None if changed else CORES[core.split(":")[0]].SOFTMAX_EQUIVALENT
 
 
@@ -119,7 +120,7 @@ def make(core, updates=2000.0, **options):
     torch.manual_seed(3)
     module = build(core, **options).eval()
     for name, parameter in module.named_parameters():
-        if "mixture" in name:
+        if "mixture" in name or "changes" in name:
             parameter.data += 0.5 * torch.randn_like(parameter)
     for name, buffer in module.named_buffers():
         if name.endswith("updates.count"):

@@ -2,10 +2,16 @@
 
 import math
 
+import pytest
 import torch
 from references.core_inputs import draw
 
-from espnet_diverse.functional.differential import difference_weight, head_norm
+from espnet_diverse.functional.differential import (
+    difference_weight,
+    extended_context,
+    extension_weight,
+    head_norm,
+)
 
 
 def test_the_weight_of_the_second_map_is_that_of_its_vectors():
@@ -34,3 +40,28 @@ def test_half_precision_is_computed_in_float32():
     found = head_norm(x, torch.ones(4, dtype=torch.float16))
     assert found.dtype == torch.float16 and torch.equal(found, torch.ones(1, 4, dtype=torch.float16))
     assert difference_weight(x.view(2, 2) / 300, x.view(2, 2) / 300, 0.5).dtype == torch.float32
+
+
+@pytest.mark.parametrize("t", [0, 1, 3, 4, 9])
+def test_the_weight_of_the_extension_passes_from_the_given_to_the_learned_number(t):
+    alpha = min(1, t / 4)
+    expected = (1 - alpha) * (t / 4) * 0.8 + alpha * 0.3
+    torch.testing.assert_close(extension_weight(t / 4, 0.8, torch.tensor(0.3)), torch.tensor(expected))
+
+
+def test_the_extension_subtracts_a_map_of_each_head():
+    context, weight = draw(2, 3, 5, 4), draw(4, 4, seed=1)
+    found = extended_context(context, weight, torch.tensor(0.5))
+    for b in range(2):
+        for h in range(3):
+            for t in range(5):
+                torch.testing.assert_close(found[b, h, t], context[b, h, t] - 0.5 * (context[b, h, t] @ weight))
+
+
+def test_gradcheck_of_the_extension():
+    given = [x.requires_grad_() for x in (draw(1, 2, 3, 4), draw(4, 4, seed=1), draw(1, seed=2)[0])]
+
+    def extended(context, weight, learned):
+        return extended_context(context, weight, extension_weight(0.4, 0.8, learned))
+
+    assert torch.autograd.gradcheck(extended, given)

@@ -35,6 +35,7 @@ def test_decoder_equals_espnet_in_full_pass_and_cached_steps():
         ({"core": "sma", "position": "alibi"}, {}),
         ({"position": "transformer_xl", "qk_norm": {}}, {}),
         ({"core": "sdma", "head_patterns": ["start", "global"], "drop_heads": {}}, {"core": "sma", "qk_norm": {}}),
+        ({"dex": {"steps": 3}}, {"core": "sma", "dex": {"steps": 3}}),
         ({"routing": {"active": 1}}, {"core": "sdma", "routing": {"shared": 0, "active": 1}}),
     ],
     ids=str,

@@ -90,6 +90,7 @@ def of_espnet(request, tmp_path_factory):
         (["heads/static"], []),
         (["attention/sdma", "heads/group"], with_pool(4)),
         ([], [f"{net}_conf.attention={{core: gated, start: zero, scale: 2.0}}" for net in ("encoder", "decoder")]),
+        (["modifiers/dex"], []),
         ([], ["encoder_conf.attention={core: sanm, start: zero, residual: false}"]),
         ([], ["encoder_conf.attention={core: value_residual, first: 0.0, own: 1.0, learned: true}"]),
     ],

@@ -182,9 +182,9 @@ def test_a_language_model_trains_and_its_last_epochs_are_averaged(tiny_translati
 
 
 def test_every_modifier_trains_decodes_and_packs(tiny_translation, tmp_path):
-    """Heads with patterns, by token, scaled cosines, rotary position, removed heads, relaxed weights, in one model."""
+    """Patterns, routed heads, scaled cosines, rotary position, removed heads, relaxed weights and DEX in one model."""
     run = tiny_translation
-    both = "qk_norm: {}, position: rotary, drop_heads: {schedule: v}, relaxed: {}, routing: {active: 1}"
+    both = "qk_norm: {}, position: rotary, drop_heads: {schedule: v}, relaxed: {}, routing: {active: 1}, dex: {}"
     options = [
         f"--set=encoder_conf.attention={{head_patterns: [forward, next], {both}}}",
         f"--set=decoder_conf.attention={{core: sma, head_patterns: [global, previous], {both}}}",
