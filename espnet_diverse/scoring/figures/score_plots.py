@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from espnet_diverse.scoring.evaluate import Compared, Row
-from espnet_diverse.scoring.figures.forest_plot import Series, save_forest
 from espnet_diverse.scoring.table import read_results
 from espnet_diverse.scoring.texts import Corpus
 
@@ -23,11 +22,13 @@ def draw_scores(rows: Mapping[str, Row], corpus: Corpus, label: str, path: Path)
     if len(rows) == 1 and not corpus.baseline:
         path.unlink(missing_ok=True)
         return
+    from espnet_diverse.scoring.figures.forest_plot import Series, save_forest  # here: matplotlib takes half a second
+
     named = {name or _ALL: row for name, row in rows.items()}
-    series = [_series(corpus.system.name, named, "C0", "o")]
+    series = [Series(corpus.system.name, *_points(named), "C0", "o")]
     if corpus.baseline:
         compared = {name: row.baseline for name, row in named.items() if row.baseline}
-        series.append(_series(f"baseline: {corpus.baseline.name}", compared, "C1", "D"))
+        series.append(Series(f"baseline: {corpus.baseline.name}", *_points(compared), "C1", "D"))
     save_forest(list(named), series, label, corpus.system.name, path, named[_ALL].score)
 
 
@@ -43,11 +44,13 @@ def draw_results(results: Path, heading: str, column: str, label: str, path: Pat
     """
     rows = read_results(results, heading, column)
     if len(rows) > 1:
+        from espnet_diverse.scoring.figures.forest_plot import Series, save_forest
+
         points = {name: [score] for name, (score, _) in rows.items()}
         series = Series("", points, {name: bounds for name, (_, bounds) in rows.items()})
         save_forest(list(rows), [series], label, results.resolve().parent.name, path)
 
 
-def _series(label: str, rows: Mapping[str, Row] | Mapping[str, Compared], colour: str, marker: str) -> Series:
-    points = {name: [row.score] for name, row in rows.items()}
-    return Series(label, points, {name: row.interval for name, row in rows.items()}, colour, marker)
+def _points(rows: Mapping[str, Row] | Mapping[str, Compared]) -> tuple[dict[str, list[float]], dict]:
+    """Scores and intervals by row."""
+    return {name: [row.score] for name, row in rows.items()}, {name: row.interval for name, row in rows.items()}
