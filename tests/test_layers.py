@@ -22,7 +22,7 @@ SOURCES += MODULES
 # Subpackages without nets, lowest first; and the layers above them. Those of a line
 # do not import each other.
 BESIDE = [
-    {"errors", "conditions"},
+    {"errors", "conditions", "portable"},
     {"option_checks", "progress", "onnx_runtime"},
     {"untrusted"},
     {"audio"},

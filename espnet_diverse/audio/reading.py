@@ -6,8 +6,6 @@ aac, and files that libsndfile does not read to the end, because their length is
 recordings.
 """
 
-import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
@@ -33,6 +31,7 @@ from espnet_diverse.audio.resampling import RATE, resample
 from espnet_diverse.audio.segments import Segment, segment_fault
 from espnet_diverse.audio.unread import unread_bytes, unread_format
 from espnet_diverse.errors import DataError, TruncatedError
+from espnet_diverse.portable import unnamed_file
 
 _CHAINED_OGG = MediaFormat("concatenated ogg", "ogg")
 
@@ -193,13 +192,6 @@ def inspect_audio(path: Path) -> AudioInfo:
     """
     with open_file(path) as file:
         return file.info
-
-
-@contextmanager
-def unnamed_file() -> Iterator[Path]:
-    """Yield a path of a temporary file that is in no folder, so that nothing is left of it, not even after a kill."""
-    with tempfile.TemporaryFile() as file:
-        yield Path(f"/proc/{os.getpid()}/fd/{file.fileno()}")
 
 
 def _decodable(

@@ -21,9 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from espnet_diverse.audio.libsndfile import LOUDEST, RATES
-from espnet_diverse.audio.reading import AudioFile, open_file, unnamed_file
+from espnet_diverse.audio.reading import AudioFile, open_file
 from espnet_diverse.audio.resampling import RATE, resample_blocks
 from espnet_diverse.errors import DataError, TruncatedError
+from espnet_diverse.portable import unnamed_file
 
 STDIN = "-"
 Source = str | Path | BinaryIO | bytes | NDArray

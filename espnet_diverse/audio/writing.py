@@ -3,6 +3,7 @@
 16-bit samples are written exactly as they were read.
 """
 
+import io
 from pathlib import Path
 from types import TracebackType
 
@@ -27,6 +28,13 @@ def write_audio(path: Path, samples: np.ndarray, rate: int = RATE) -> None:
         soundfile.write(path, _sixteen_bits(samples), rate, subtype="PCM_16")
     except RuntimeError as error:
         raise DataError(f"{path}: cannot be written ({error_reason(error)}); is the disk full?") from error
+
+
+def flac_bytes(samples: np.ndarray, rate: int) -> bytes:
+    """Samples (T,) float32 at `rate` Hz as the content of a 16-bit flac file."""
+    file = io.BytesIO()
+    soundfile.write(file, _sixteen_bits(samples), rate, format="FLAC", subtype="PCM_16")
+    return file.getvalue()
 
 
 class ArkWriter:

@@ -166,7 +166,7 @@ def _reader_has_gone() -> bool:
         return False
     poll = select.poll()
     poll.register(descriptor, 0)
-    if not any(event & select.POLLERR for _, event in poll.poll(0)):
+    if not any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0)):
         return False
     os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)  # where the rest of the output goes
     return True

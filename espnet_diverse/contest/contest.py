@@ -10,13 +10,13 @@ from espnet_diverse.contest.costs import Cost
 from espnet_diverse.contest.programs import INTERRUPTED, STOPPED, Programs
 from espnet_diverse.contest.report import NAME, write_report
 from espnet_diverse.contest.runs import Run
-from espnet_diverse.contest.scores import lower_is_better, missing, read_results
+from espnet_diverse.contest.scores import missing, read_results
 from espnet_diverse.contest.settings import Contest
 from espnet_diverse.contest.walk import Walk
 from espnet_diverse.data.files.locks import folder_lock
 from espnet_diverse.option_checks import Options, number
 from espnet_diverse.progress import timespan
-from espnet_diverse.scoring.metric import Metric
+from espnet_diverse.scoring.metric import Metric, lower_is_better
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,9 @@ import numpy as np
 
 from espnet_diverse.conditions import language_tables
 from espnet_diverse.contest.runs import NOT_SCORED, Run
-from espnet_diverse.contest.scores import lower_is_better
 from espnet_diverse.data.table_views import Joined
 from espnet_diverse.data.tables import pack_table
-from espnet_diverse.scoring.metric import Metric
+from espnet_diverse.scoring.metric import Metric, lower_is_better
 from espnet_diverse.scoring.significance import Bootstrap, interval, p_value
 from espnet_diverse.scoring.texts import Corpus, system_of
 

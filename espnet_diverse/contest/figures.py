@@ -13,53 +13,57 @@ from espnet_diverse.contest.costs import Cost
 from espnet_diverse.contest.curves import Curves
 from espnet_diverse.contest.differences import Difference
 from espnet_diverse.contest.redundant_heads import KINDS
-from espnet_diverse.contest.scores import lower_is_better
 from espnet_diverse.data.files.atomic_files import save_figure
+from espnet_diverse.scoring.figures.forest_plot import DPI, SMALL, WIDTH, Series, draw_forest
+from espnet_diverse.scoring.metric import better_side, lower_is_better
 
-_WIDTH, _DPI = 4.4, 180  # inches; letters of 10 points have 11 pixels on a phone that is 390 pixels wide
-_SMALL = 9  # points
 _LINES = ("-", "--", "-.", ":")
 _SEEDS, _SENTENCES = "#1f5fa8", "#d1660a"
 _REACH = 3.0  # an interval that is longer than this many times the spread of all else is cut, with an arrow
 
 
-def draw_forest(differences: Sequence[Difference], metric: str, data_set: str, path: Path) -> None:
+def draw_differences(differences: Sequence[Difference], metric: str, data_set: str, path: Path) -> None:
     """Draw the differences of the methods from the baseline, the first one, with their two intervals."""
     baseline, *others = differences
     names = [each.method for each in others]
-    figure = Figure(figsize=(_WIDTH, 1.9 + 0.62 * len(others)), layout="constrained")
+    figure = Figure(figsize=(WIDTH, 1.9 + 0.62 * len(others)), layout="constrained")
     axes = figure.subplots()
     axes.axvline(0, color="#444444", linewidth=1)
     reach = _reach(others)
+    draw_forest(axes, names, _series(others), (-reach, reach))
     for row, each in enumerate(others):
-        if each.over_seeds:
-            _interval(axes, row + 0.14, each.over_seeds, reach, _SEEDS, 4)
-        if each.over_sentences:
-            _interval(axes, row - 0.14, each.over_sentences, reach, _SENTENCES, 2)
-        axes.plot(list(each.by_seed.values()), [row + 0.14] * len(each.by_seed), "|", color="black", markersize=9)
         if each.by_seed:
-            axes.plot([each.mean], [row], "D", color="black", markersize=5, zorder=3)
             shown = f"{each.mean:+.1f}".replace("-", "−")
             box = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
-            place = {"textcoords": "offset points", "ha": "center", "fontsize": _SMALL, "bbox": box}
-            axes.annotate(shown, (each.mean, row), (0, 13), **place)
-    axes.set_yticks(range(len(names)), names)
+            place = {"textcoords": "offset points", "ha": "center", "fontsize": SMALL, "bbox": box}
+            axes.annotate(shown, (each.mean, row), (0, 16), **place)
     axes.set_ylim(len(names) - 0.4, -0.75)
     axes.set_xlim(-reach * 1.08, reach * 1.08)
-    arrow = "← better" if lower_is_better(metric) else "better →"
-    axes.set_xlabel(f"{metric.upper()} minus that of {baseline.method} ({arrow})")
+    axes.set_xlabel(f"{metric.upper()} minus that of {baseline.method} ({better_side(metric)})")
     axes.set_title(f"{data_set}: difference from {baseline.method}", fontsize=11)
-    axes.grid(axis="x", alpha=0.3)
-    figure.legend(handles=_forest_legend(), loc="outside lower center", ncols=2, frameon=False, fontsize=_SMALL)
-    save_figure(figure, path, _DPI)
+    figure.legend(handles=_forest_legend(), loc="outside lower center", ncols=2, frameon=False, fontsize=SMALL)
+    save_figure(figure, path, DPI)
+
+
+def _series(others: Sequence[Difference]) -> list[Series]:
+    """Intervals over sentences; means; and intervals over seeds, with a mark for each seed."""
+    sentences = {each.method: each.over_sentences for each in others if each.over_sentences}
+    means = {each.method: [each.mean] for each in others if each.by_seed}
+    seeds = {each.method: list(each.by_seed.values()) for each in others}
+    over_seeds = {each.method: each.over_seeds for each in others if each.over_seeds}
+    return [
+        Series("sentences", {}, sentences, _SENTENCES),
+        Series("means", means, {}, "black", "D"),
+        Series("seeds", seeds, over_seeds, _SEEDS, "|", "black", 4),
+    ]
 
 
 def _forest_legend() -> list[Line2D]:
     return [
         Line2D([], [], color=_SEEDS, linewidth=4, label="95 % over seeds"),
         Line2D([], [], color=_SENTENCES, linewidth=2, label="95 % over sentences"),
-        Line2D([], [], color="black", marker="D", linestyle="", markersize=5, label="mean over seeds"),
-        Line2D([], [], color="black", marker="|", linestyle="", markersize=9, label="one seed"),
+        Line2D([], [], color="black", marker="D", linestyle="", markersize=6, label="mean over seeds"),
+        Line2D([], [], color="black", marker="|", linestyle="", markersize=6, label="one seed"),
     ]
 
 
@@ -69,15 +73,6 @@ def _reach(others: Sequence[Difference]) -> float:
     bounds = [abs(value) for each in others for value in each.over_seeds or ()]
     spread = max(points, default=0.0)
     return max(spread, min(max(bounds, default=0.0), _REACH * spread)) or 1.0
-
-
-def _interval(axes: Axes, row: float, bounds: tuple[float, float], reach: float, colour: str, width: float) -> None:
-    """Draw an interval; an end that lies outside of the plot is an arrow."""
-    low, high = (min(max(bound, -reach), reach) for bound in bounds)
-    axes.plot([low, high], [row, row], color=colour, linewidth=width, solid_capstyle="butt")
-    for end, bound, marker in ((low, bounds[0], "<"), (high, bounds[1], ">")):
-        if end != bound:
-            axes.plot([end], [row], marker, color=colour, markersize=8)
 
 
 def draw_costs(
@@ -93,7 +88,7 @@ def draw_costs(
         ("peak memory in training (GB)", lambda cost: cost.memory),
         (f"parameters ({title})", lambda cost: cost.parameters / unit),
     )
-    figure = Figure(figsize=(_WIDTH, 7.6 + 0.28 * math.ceil(len(shown) / 2)), layout="constrained")
+    figure = Figure(figsize=(WIDTH, 7.6 + 0.28 * math.ceil(len(shown) / 2)), layout="constrained")
     figure.suptitle(f"{metric.upper()} on {data_set} against costs", fontsize=11)
     for axes, (label, value) in zip(figure.subplots(len(panels), 1), panels, strict=True):
         for number, each in shown:
@@ -102,19 +97,19 @@ def draw_costs(
             mean = statistics.mean(scores)
             axes.plot([x], [mean], _marker(number), color=_colour(number), markersize=8, label=each.method)
         axes.set_xlabel(label)
-        axes.set_ylabel(f"{metric.upper()} ({'low' if lower_is_better(metric) else 'high'} is good)", fontsize=_SMALL)
+        axes.set_ylabel(f"{metric.upper()} ({'low' if lower_is_better(metric) else 'high'} is good)", fontsize=SMALL)
         axes.margins(x=0.15, y=0.15)
         axes.ticklabel_format(useOffset=False)
         axes.xaxis.get_major_locator().set_params(nbins=4)
         axes.grid(alpha=0.3)
     _method_legend(figure, axes)
-    save_figure(figure, path, _DPI)
+    save_figure(figure, path, DPI)
 
 
 def draw_curves(curves: Sequence[Curves], methods: Sequence[str], path: Path) -> None:
     """Draw the learning curves over each other: mean and range of the seeds; `methods` are all of the contest."""
     count = max(len(each.methods) for each in curves)
-    figure = Figure(figsize=(_WIDTH, 3.2 * len(curves) + 0.28 * math.ceil(count / 2)), layout="constrained")
+    figure = Figure(figsize=(WIDTH, 3.2 * len(curves) + 0.28 * math.ceil(count / 2)), layout="constrained")
     for axes, each in zip(figure.subplots(len(curves), 1, squeeze=False)[:, 0], curves, strict=True):
         for method, seeds in each.methods.items():
             number = methods.index(method)
@@ -131,12 +126,12 @@ def draw_curves(curves: Sequence[Curves], methods: Sequence[str], path: Path) ->
         axes.xaxis.get_major_locator().set_params(integer=True)
         axes.grid(alpha=0.3)
     _method_legend(figure, axes)
-    save_figure(figure, path, _DPI)
+    save_figure(figure, path, DPI)
 
 
 def draw_redundancy(measured: Mapping[str, Mapping[str, Mapping[str, float | None]]], path: Path) -> None:
     """Draw how alike the heads of a layer are, LR / log2 H, by method and kind of attention."""
-    figure = Figure(figsize=(_WIDTH, 1.8 + 0.45 * len(measured)), layout="constrained")
+    figure = Figure(figsize=(WIDTH, 1.8 + 0.45 * len(measured)), layout="constrained")
     axes = figure.subplots()
     for number, (kind, title) in enumerate(KINDS.items()):
         points = [
@@ -152,13 +147,13 @@ def draw_redundancy(measured: Mapping[str, Mapping[str, Mapping[str, float | Non
     axes.set_xlim(-0.02, 1.02)
     axes.set_xlabel("LR / log2 H (0: heads differ, 1: all alike)")
     axes.grid(alpha=0.3)
-    figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=_SMALL)
-    save_figure(figure, path, _DPI)
+    figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=SMALL)
+    save_figure(figure, path, DPI)
 
 
 def _method_legend(figure: Figure, axes: Axes) -> None:
     handles, labels = axes.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False, fontsize=_SMALL)
+    figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False, fontsize=SMALL)
 
 
 def _colour(number: int) -> str:

@@ -9,15 +9,15 @@ from espnet_diverse.contest.costs import Cost, read_costs
 from espnet_diverse.contest.curves import read_curves
 from espnet_diverse.contest.differences import Difference, compare, conclusion
 from espnet_diverse.contest.document import Document
-from espnet_diverse.contest.figures import draw_costs, draw_curves, draw_forest, draw_redundancy
+from espnet_diverse.contest.figures import draw_costs, draw_curves, draw_differences, draw_redundancy
 from espnet_diverse.contest.redundant_heads import KINDS, read_redundancy
 from espnet_diverse.contest.runs import Run
-from espnet_diverse.contest.scores import lower_is_better, mean_cell, missing
+from espnet_diverse.contest.scores import mean_cell, missing
 from espnet_diverse.contest.settings import Contest
 from espnet_diverse.cpu.machine import cpu_model
 from espnet_diverse.data.files.atomic_files import staged_directory
 from espnet_diverse.data.files.targets import check_prepared, mark_prepared
-from espnet_diverse.scoring.metric import Metric
+from espnet_diverse.scoring.metric import Metric, lower_is_better
 
 NAME = "contest"
 PICTURES = "pictures"
@@ -95,7 +95,7 @@ def _difference_section(
     better = "lower" if lower_is_better(metric) else "higher"
     for name, differences in compared.items():
         path = folder / f"forest_{name}.png"
-        draw_forest(differences, metric, name, path)
+        draw_differences(differences, metric, name, path)
         document.picture(
             path,
             f"{metric.upper()} on {name} ({better} is better), as differences from {differences[0].method}. An "

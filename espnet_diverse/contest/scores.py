@@ -21,13 +21,6 @@ MEASURED_BY_DECODING = {
     "accuracy": "classification.json",
 }
 """Metrics that need no scoring, and the file of the stage that decodes which has them."""
-# Of those above and those in `scoring.build.METRICS`, which is not imported for speed.
-_LOWER = {"cer", "wer", "ter", "word_perplexity", "perplexity"}
-
-
-def lower_is_better(metric: str) -> bool:
-    """Return whether a lower value of a metric is better."""
-    return metric in _LOWER
 
 
 def read_results(path: Path) -> list[dict[str, str]]:

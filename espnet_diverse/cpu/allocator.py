@@ -1,7 +1,8 @@
 """Settings of glibc's allocator that keep freed memory in the process."""
 
-import ctypes
 import os
+
+from espnet_diverse.portable import c_function
 
 IN_TRAINING = 2**26  # bytes; larger tensors are rare, and the peak of a training grows by 1 %
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of malloc.h
@@ -21,7 +22,7 @@ def keep_freed_memory(largest: int = 2**25) -> bool:
     Returns:
         Whether it was done: not with another C library, nor where an environment variable of glibc says otherwise.
     """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    mallopt = c_function("mallopt")
     if mallopt is None or any(name in os.environ for name in _OF_USER):
         return False
     return bool(mallopt(_M_MMAP_THRESHOLD, largest) and mallopt(_M_TRIM_THRESHOLD, 4 * largest))

@@ -12,8 +12,6 @@ from torch import Tensor, nn
 from espnet_diverse.cpu.fast_linear import is_plain
 from espnet_diverse.functional.linear import AVAILABLE
 
-_convolve = torch.ops.mkldnn._convolution_pointwise
-
 
 class FastConvolution(nn.Conv2d):
     """A convolution and ReLU, with the parameters of another, by oneDNN for inference in float32 on a CPU.
@@ -38,7 +36,8 @@ class FastConvolution(nn.Conv2d):
         if is_plain(x):
             return F.relu(super().forward(x))
         places = self.padding, self.stride, self.dilation, self.groups
-        return _convolve.default(x, self.arranged, self.bias, *places, "relu", [], "")
+        convolve = torch.ops.mkldnn._convolution_pointwise.default  # which not every PyTorch has
+        return convolve(x, self.arranged, self.bias, *places, "relu", [], "")
 
 
 def fuse_convolutions(model: nn.Module) -> None:

@@ -5,13 +5,14 @@ import platform
 from functools import lru_cache
 from pathlib import Path
 
+from espnet_diverse import portable
+
 CACHE = "ESPNET_DIVERSE_CACHE"
 """Environment variable: the folder of the cache."""
 KERNELS_VARIABLE = "ESPNET_DIVERSE_KERNELS"
 """Environment variable with one of `KERNELS`; see `cpu.linear_kernels`."""
 KERNELS = ("auto", "onednn", "mkl")
 """Library of the matrix products of linear layers: the faster one (the default), or this one in all places."""
-_CPU_INFO = Path("/proc/cpuinfo")
 _KIND = ("vendor_id", "cpu family", "model", "flags", "Features", "CPU part")  # `model` and `model name`
 
 
@@ -37,5 +38,6 @@ def cpu_kind() -> str:
 
 def _cpu_info() -> list[tuple[str, str]]:
     """Keys and values of the CPUs, as Linux has them; elsewhere none."""
-    lines = _CPU_INFO.read_text(encoding="utf-8").splitlines() if _CPU_INFO.is_file() else []
+    file = portable.PROC / "cpuinfo"
+    lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
     return [(key.strip(), value.strip()) for key, _, value in (line.partition(":") for line in lines)]

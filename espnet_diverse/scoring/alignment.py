@@ -20,10 +20,15 @@ class Alignment:
     utterance: str
     pairs: Pairs
 
+    @property
+    def marks(self) -> list[str]:
+        """A mark for each pair: S, D or I for an error, a space for a correct unit."""
+        return [_mark(*pair) for pair in self.pairs]
+
     def __str__(self) -> str:
         """Five lines: id; numbers of correct, substituted, deleted and inserted units; REF; HYP; marks S, D and I."""
         rows: list[list[str]] = [["REF: "], ["HYP: "], ["Eval:"]]
-        marks = [_mark(*pair) for pair in self.pairs]
+        marks = self.marks
         for pair, mark in zip(self.pairs, marks, strict=True):
             cells = [*map(_shown, pair), mark]
             width = max(map(_width, cells))

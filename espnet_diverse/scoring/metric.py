@@ -10,6 +10,18 @@ import numpy as np
 
 from espnet_diverse.scoring.significance import Bootstrap
 
+_LOWER = {"cer", "wer", "ter", "word_perplexity", "perplexity"}
+
+
+def lower_is_better(metric: str) -> bool:
+    """Return whether a lower value of a metric is better, by the name of the metric on the command line."""
+    return metric in _LOWER
+
+
+def better_side(metric: str) -> str:
+    """An arrow to the side of the better values of a metric, for the label of an axis."""
+    return "← better" if lower_is_better(metric) else "better →"
+
 
 class Metric(ABC):
     """A corpus metric.

@@ -50,13 +50,20 @@ class Report:
 
     def alignments(self) -> Iterator[str]:
         """Alignments of all sentences for each error rate, under the name of the metric, in parts of one text."""
-        rates = [metric for metric in self.metrics.values() if isinstance(metric, ErrorRate)]
-        for metric in rates:
-            yield f"# {metric.name}\n" if metric is rates[0] else f"\n# {metric.name}\n"
-            texts = self.corpus.references.values(), self.corpus.system.texts
-            aligned = metric.align(*texts, self.corpus.language_list())
-            for number, (utterance, pairs) in enumerate(zip(self.corpus.references, aligned, strict=True)):
-                yield f"\n{Alignment(utterance, pairs)}" if number else str(Alignment(utterance, pairs))
+        for at, metric in enumerate(self.error_rates().values()):
+            yield f"\n# {metric.name}\n" if at else f"# {metric.name}\n"
+            for number, alignment in enumerate(self.aligned(metric)):
+                yield f"\n{alignment}" if number else str(alignment)
+
+    def error_rates(self) -> dict[str, ErrorRate]:
+        """The metrics that count errors of an alignment, by name."""
+        return {name: metric for name, metric in self.metrics.items() if isinstance(metric, ErrorRate)}
+
+    def aligned(self, metric: ErrorRate) -> Iterator[Alignment]:
+        """Alignments of all sentences by one of the error rates."""
+        texts = self.corpus.references.values(), self.corpus.system.texts
+        aligned = metric.align(*texts, self.corpus.language_list())
+        return map(Alignment, self.corpus.references, aligned)
 
     def to_dict(self) -> dict:
         """All numbers, for JSON.

@@ -1,5 +1,6 @@
 """Scores as Markdown tables, for printing and for RESULTS.md as in ESPnet."""
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -10,10 +11,9 @@ from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.scoring.evaluate import Row
 from espnet_diverse.scoring.metric import Metric
 
+_NUMBER = r"(-?\d+(?:\.\d+)?)"
 _FORMER = "|Wrd|", "|Chr|"
 """Former and present heading of the number of characters."""
-
-
 MEASURED = ("95 % interval", "signature")
 """Columns of RESULTS.md after those of a metric."""
 
@@ -101,6 +101,30 @@ def _update(path: Path, heading: str, columns: Sequence[str], rows: Mapping[str,
     for name, cells in rows.items():
         _put(lines, first, name, line(name, cells))
     write_text(path, "\n".join(lines) + "\n")
+
+
+def read_results(path: Path, heading: str, column: str) -> dict[str, tuple[float, tuple[float, float]]]:
+    """Scores and 95 % intervals of the table under the line `heading` of a RESULTS.md, by data set name.
+
+    Args:
+        path: The file.
+        heading: The whole line of the heading.
+        column: Heading of the column with the scores.
+
+    Returns:
+        Score and bounds by data set name. Rows without an interval, as earlier versions wrote them, are left out.
+    """
+    lines = read_utf8(path).split("\n")
+    start = lines.index(heading) + 1
+    end = next((n for n in range(start, len(lines)) if lines[n].startswith("#")), len(lines))
+    names, _, *rows = [line.strip("|").split("|") for line in lines[start:end] if line.startswith("|")]
+    found = {}
+    for row in (dict(zip(names, cells, strict=False)) for cells in rows):
+        shown = f"{row.get(column)} {row.get(MEASURED[0])}"
+        if numbers := re.fullmatch(f"{_NUMBER} {_NUMBER} to {_NUMBER}", shown):
+            score, low, high = map(float, numbers.groups())
+            found[row["dataset"]] = score, (low, high)
+    return found
 
 
 def _widen(lines: list[str], first: int, expected: str, more: int) -> None:

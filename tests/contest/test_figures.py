@@ -36,7 +36,7 @@ def drawn(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize(("metric", "better"), [("bleu", "better →"), ("cer", "← better")])
 def test_a_forest_says_which_side_is_better(drawn, metric, better):
-    (axes,) = drawn(figures.draw_forest, [BASE, NEAR], metric, "test").axes
+    (axes,) = drawn(figures.draw_differences, [BASE, NEAR], metric, "test").axes
     assert axes.get_xlabel() == f"{metric.upper()} minus that of softmax ({better})"
     assert [label.get_text() for label in axes.get_yticklabels()] == ["sdma"]
     assert [text.get_text() for text in axes.texts] == ["+0.8"]
@@ -44,7 +44,7 @@ def test_a_forest_says_which_side_is_better(drawn, metric, better):
 
 def test_a_long_interval_does_not_hide_the_others(drawn):
     """Seeds are at most 1 from the baseline and sentences 1.3, so the picture ends at 3 times that, with arrows."""
-    (axes,) = drawn(figures.draw_forest, [BASE, NEAR, FAR], "bleu", "test").axes
+    (axes,) = drawn(figures.draw_differences, [BASE, NEAR, FAR], "bleu", "test").axes
     assert axes.get_xlim() == pytest.approx((-3.9 * 1.08, 3.9 * 1.08))
     arrows = {
         (line.get_marker(), round(float(line.get_xdata()[0]), 9)) for line in axes.lines if line.get_marker() in "<>"

@@ -9,7 +9,6 @@ from espnet_diverse.contest.scores import (
     COLUMNS,
     MEASURED_BY_DECODING,
     keep_results,
-    lower_is_better,
     markdown,
     mean_cell,
     missing,
@@ -19,6 +18,7 @@ from espnet_diverse.contest.scores import (
 )
 from espnet_diverse.errors import DataError
 from espnet_diverse.scoring.build import METRICS
+from espnet_diverse.scoring.metric import lower_is_better
 
 SHARED = {"config": "{}", "metric": "cer", "sets": ["dev", "test"], "baseline": "old"}
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from espnet_diverse import portable
 from espnet_diverse.cpu import machine
 
 
@@ -13,7 +14,7 @@ def test_the_kind_of_a_cpu_is_that_of_its_model_and_flags(tmp_path, monkeypatch)
         machine.cpu_kind.cache_clear()
         return machine.cpu_kind()
 
-    monkeypatch.setattr(machine, "_CPU_INFO", tmp_path / "cpuinfo")
+    monkeypatch.setattr(portable, "PROC", tmp_path)
     core = "processor\t: {0}\nmodel name\t: AMD EPYC 7763\ncpu MHz\t\t: 245{0}.1\nflags\t\t: avx avx2\n"
     two, one = f"{core.format(0)}\n{core.format(1)}", core.format(2)
     assert kind(two) == kind(one) != kind(one.replace("avx2", "avx2 avx512f"))

@@ -8,7 +8,7 @@ import pytest
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.scoring.error_rate import ErrorRate
 from espnet_diverse.scoring.evaluate import Compared, Row
-from espnet_diverse.scoring.table import MEASURED, cells, header, line, table, update_results
+from espnet_diverse.scoring.table import MEASURED, cells, header, line, read_results, table, update_results
 
 METRIC = ErrorRate("char")
 HEADER = "|dataset|Snt|Chr|Corr|Sub|Del|Ins|Err|S.Err|"
@@ -139,3 +139,10 @@ def test_a_table_without_intervals_is_widened(tmp_path):
         "|dev|2|5.0|||",
         "|test|3|4.0|1.0 to 6.0|X|",
     ]
+
+
+def test_scores_and_intervals_are_read_from_the_table_of_a_metric(tmp_path):
+    path = tmp_path / "RESULTS.md"
+    path.write_text("# RESULTS\n\n### CER\n\n|dataset|Err|\n|---|---|\n|old|9.0|\n\nText.\n\n### WER\n\n|other|\n")
+    update_results(path, "### CER", ("Err", *MEASURED), {"dev": ("1.5", "1.0 to 2.0", "CER"), "AVG": ("0.0", "", "")})
+    assert read_results(path, "### CER", "Err") == {"dev": (1.5, (1.0, 2.0))}

@@ -7,10 +7,12 @@ from pathlib import Path
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from espnet_diverse.analysis.comparison import System, columns
 from espnet_diverse.analysis.differences import Differences
 from espnet_diverse.data.files.atomic_files import save_figure
+from espnet_diverse.scoring.figures.forest_plot import Series, draw_forest
 
 _ROW = 0.24  # height of a system in a forest plot, in inches
 
@@ -38,14 +40,15 @@ def draw_differences(found: Differences, metric: str, path: Path) -> None:
     """Plot differences from the first system: above with intervals, below by utterance, sorted."""
     figure = Figure(figsize=(6.4, 3.6 + _ROW * len(found.found)), layout="constrained")
     above, below = figure.subplots(2, 1, height_ratios=(0.6 + _ROW * len(found.found), 3))
+    series = [
+        Series(each.name, {each.name: [each.difference]}, {each.name: each.interval}, f"C{number}")
+        for number, each in enumerate(found.found, 1)
+    ]
+    draw_forest(above, [each.name for each in found.found], series)
     for number, each in enumerate(found.found):
-        low, high = each.interval
-        above.plot([low, high], [number] * 2, color=f"C{number + 1}", linewidth=2)
-        above.plot([each.difference], [number], "o", color=f"C{number + 1}")
         sizes = np.sort(each.by_utterance[np.isfinite(each.by_utterance)])
         below.step(np.arange(1, len(sizes) + 1), sizes, where="mid", color=f"C{number + 1}", label=each.name)
-    above.set_yticks(range(len(found.found)), [each.name for each in found.found])
-    above.set(ylim=(len(found.found) - 0.4, -0.6), xlabel=f"{metric} minus that of {next(iter(found.texts))}")
+    above.set_xlabel(f"{metric} minus that of {next(iter(found.texts))}")
     above.axvline(0, color="grey", linestyle="--", linewidth=1)
     below.axhline(0, color="grey", linestyle="--", linewidth=1)
     below.set(xlabel="utterances, sorted", ylabel=f"difference of {metric}")
@@ -55,17 +58,16 @@ def draw_differences(found: Differences, metric: str, path: Path) -> None:
 
 
 def _forest(axes: Axes, systems: Sequence[System], metric: str) -> None:
-    names = columns(systems)
-    step = 1 / (len(systems) + 1)
-    for number, system in enumerate(systems):
-        for at, name in enumerate(names):
-            if name in system.scores:
-                y = at + step * (number + 1) - 0.5
-                axes.plot(system.intervals.get(name, (system.scores[name],) * 2), [y, y], color=f"C{number}")
-                axes.plot([system.scores[name]], [y], "o", color=f"C{number}", label=system.name if at == 0 else None)
-    axes.set_yticks(range(len(names)), names)
-    axes.set(ylim=(len(names) - 0.5, -0.5), xlabel=metric)
-    axes.legend(fontsize="small", loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, frameon=False)
+    series = [
+        Series(system.name, {name: [score] for name, score in system.scores.items()}, system.intervals, f"C{number}")
+        for number, system in enumerate(systems)
+    ]
+    draw_forest(axes, columns(systems), series)
+    handles = [Line2D([], [], color=each.colour, marker=each.marker, label=each.label) for each in series]
+    axes.set_xlabel(metric)
+    axes.legend(
+        handles=handles, fontsize="small", loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, frameon=False
+    )
 
 
 def _by_pool(axes: Axes, systems: Sequence[System], metric: str) -> None:

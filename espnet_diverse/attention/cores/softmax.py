@@ -6,6 +6,9 @@ Softmax-equivalent setting: always. With weights the output equals that of ESPne
 Cost: O(Tq Tk D) time; O(Tq D) memory with PyTorch's fused kernel, O(Tq Tk) when weights are needed.
 """
 
+import functools
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -21,6 +24,7 @@ from espnet_diverse.functional.head_patterns import (
     one_key_attention,
     triangular_attention,
 )
+from espnet_diverse.scope import current
 
 #: Positions from which on the patterns of heads are computed one by one.
 _LONG = 256
@@ -46,10 +50,22 @@ def softmax_attention(heads: Heads) -> tuple[Tensor, Tensor | None]:
         return _by_pattern(heads, heads.patterns), None
     bias, allowed = heads.scaled_position(), heads.allowed()
     if bias is None:
+        if allowed is not None and heads.same_positions():
+            allowed = current().once(_logit_mask(heads.q.dtype), allowed)  # the kernel would convert it in every layer
         bias = allowed
     elif allowed is not None:
         bias = bias.masked_fill(~allowed, -torch.inf)
     return F.scaled_dot_product_attention(heads.q, heads.k, heads.v, bias, heads.dropout), None
+
+
+@functools.cache
+def _logit_mask(dtype: torch.dtype) -> Callable[[Tensor], Tensor]:
+    """Return what converts a mask of pairs, True = may attend, to what is added to logits: 0 and minus infinity."""
+
+    def convert(allowed: Tensor) -> Tensor:
+        return allowed.new_zeros(allowed.shape, dtype=dtype).masked_fill_(~allowed, -torch.inf)
+
+    return convert
 
 
 def _is_long(heads: Heads) -> bool:

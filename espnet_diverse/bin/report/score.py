@@ -1,8 +1,9 @@
-"""Score hypotheses against references: Markdown tables, score.json, score.md and, for CER and WER, alignment.txt.
+"""Score hypotheses against references: Markdown tables, score.json and score.md; for CER and WER alignments too.
 
+alignment.txt has all of them, and the page alignment.METRIC.html the worst ones, to filter, search and hear.
 Every score has a 95 % bootstrap interval. --by adds a row for each language, direction or domain, and averages of these
-rows; --baseline adds a paired bootstrap test. A reference without a hypothesis counts as deleted; the command then
-reports it and ends with exit code 2.
+rows; --baseline adds a paired bootstrap test. With either, score.METRIC.png shows the rows with their intervals. A
+reference without a hypothesis counts as deleted; the command then reports it and ends with exit code 2.
 """
 
 import argparse
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from espnet_diverse.scoring.bertscore import Embedder
     from espnet_diverse.scoring.report import Report
     from espnet_diverse.scoring.texts import Corpus
+
+_PICTURE, _PAGE = "score.{}.png", "alignment.{}.html"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -67,6 +70,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--name", help="name of the table row (default: the last two directories of the hypothesis file)"
     )
+    parser.add_argument(
+        "--worst",
+        type=int,
+        default=300,
+        metavar="N",
+        help="utterances on the page of alignments, those with the most errors (default: 300)",
+    )
+    parser.add_argument(
+        "--embed_audio",
+        action="store_true",
+        help="put audio of these utterances into the page, which has links to files otherwise",
+    )
     parser.add_argument("--results", type=Path, help="RESULTS.md to update; rows of the same name are replaced")
 
 
@@ -78,6 +93,10 @@ def check(args: argparse.Namespace, before: "Mapping[str, argparse.Namespace]") 
         raise ConfigError("--zero_shot and --sizes need rows; give the tables of the rows, such as --by utt2lang")
     if args.above != args.above:
         raise ConfigError(f"--above {args.above} is no amount of training data; give a number such as 1e7")
+    if args.worst < 1:
+        raise ConfigError(f"--worst {args.worst}: must be 1 or more")
+    if args.embed_audio and not {"cer", "wer"} & set(args.metric):
+        raise ConfigError(f"--embed_audio is for cer and wer, not for {' '.join(args.metric)}; leave it out")
     check_metrics(
         args.metric, args.count_spaces, args.normalise, args.tokenize, args.bert_path is not None, args.spelling
     )
@@ -131,9 +150,12 @@ def _check_outputs(args: argparse.Namespace) -> None:
     """Refuse to write the reports over texts that are read."""
     from espnet_diverse.data.files.targets import check_outputs
 
-    outputs = [args.output_dir / name for name in ("score.md", "score.json", "alignment.txt")]
+    drawn = [form.format(name) for name in args.metric for form in (_PICTURE, _PAGE)]
+    outputs = [args.output_dir / name for name in ("score.md", "score.json", "alignment.txt", *drawn)]
     texts = filter(None, (args.reference, args.hypothesis, args.baseline, args.sizes))
-    check_outputs([*outputs, *([args.results] if args.results else [])], texts)
+    if args.results:
+        outputs += [args.results, *(args.results.with_suffix(f".{name}.png") for name in args.metric)]
+    check_outputs(outputs, texts)
 
 
 def _tables(args: argparse.Namespace) -> dict[str, "PackedTable"]:
@@ -181,24 +203,56 @@ def _unknown(zero_shot: list[str], rows: dict) -> list[str]:
 def _write(args: argparse.Namespace, report: "Report", notes: list[str]) -> None:
     """Write the reports; print the tables and notes."""
     import json
-    from itertools import chain
 
     from espnet_diverse.data.files.atomic_files import write_parts, write_text
-    from espnet_diverse.scoring.table import MEASURED, update_results
 
     markdown, notes = report.markdown(), [*report.notes(), *notes]
     files = {name: str(getattr(args, name)) for name in ("reference", "hypothesis", "baseline") if getattr(args, name)}
     summary = {"files": files, **report.to_dict()}
     args.output_dir.mkdir(parents=True, exist_ok=True)
-    alignments = report.alignments()
-    if first := next(alignments, ""):
-        write_parts(args.output_dir / "alignment.txt", chain([first], alignments))
-    else:
-        (args.output_dir / "alignment.txt").unlink(missing_ok=True)
+    _remove_former(args)
+    if report.error_rates():
+        write_parts(args.output_dir / "alignment.txt", report.alignments())
     write_text(args.output_dir / "score.md", "\n".join([markdown, *(f"{note}\n" for note in notes)]))
     write_text(args.output_dir / "score.json", json.dumps(summary, ensure_ascii=False, indent=2) + "\n")
-    for name, metric in report.metrics.items() if args.results else ():
-        columns = (*metric.columns, *MEASURED)
-        update_results(args.results, f"### {metric.name}", columns, report.results(name))
+    _write_pages(args, report)
+    _write_pictures(args, report)
     print(markdown, end="")
     print(*notes, sep="\n", file=sys.stderr)
+
+
+def _remove_former(args: argparse.Namespace) -> None:
+    """Remove what former calls have written of other metrics."""
+    from espnet_diverse.scoring.build import METRICS
+
+    stale = [form.format(name) for name in METRICS if name not in args.metric for form in (_PICTURE, _PAGE)]
+    for name in ["alignment.txt", *stale]:
+        (args.output_dir / name).unlink(missing_ok=True)
+
+
+def _write_pages(args: argparse.Namespace, report: "Report") -> None:
+    """Write the page of alignments of each error rate."""
+    from espnet_diverse.scoring.figures.alignment_page import write_alignment_page
+    from espnet_diverse.scoring.figures.audio_links import AudioLinks
+
+    for name, metric in report.error_rates().items():
+        path, row = args.output_dir / _PAGE.format(name), report.scores[name][""]
+        numbers = "{:.1f} % ({:.1f} to {:.1f})".format(row.score, *row.interval)
+        audio = AudioLinks(args.reference.parent, path, args.embed_audio)
+        title = f"{report.corpus.system.name}: {metric.name} {numbers}"
+        write_alignment_page(report.aligned(metric), metric.unit, title, audio, path, args.worst)
+
+
+def _write_pictures(args: argparse.Namespace, report: "Report") -> None:
+    """Update --results, and draw the scores."""
+    from espnet_diverse.scoring.figures.score_plots import draw_results, draw_scores
+    from espnet_diverse.scoring.metric import better_side
+    from espnet_diverse.scoring.table import MEASURED, update_results
+
+    for name, metric in report.metrics.items():
+        label = f"{metric.name} ({better_side(name)})"
+        draw_scores(report.scores[name], report.corpus, label, args.output_dir / _PICTURE.format(name))
+        if args.results:
+            heading = f"### {metric.name}"
+            update_results(args.results, heading, (*metric.columns, *MEASURED), report.results(name))
+            draw_results(args.results, heading, metric.score_column, label, args.results.with_suffix(f".{name}.png"))

@@ -19,7 +19,7 @@ from espnet_diverse.errors import DataError, UserError
 
 NAME = ".lock"
 """File of the lock of a folder."""
-NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP)  # the last two are one on Linux
 """Errors of a file system without locks."""
 _TO_SIGN = 1.0  # seconds between taking a lock and signing it, on a machine with much load
 _held: set[int] = set()  # file descriptors of the locks of this process

@@ -35,6 +35,7 @@ from espnet_diverse.decoding.directory.processes import decode_in_processes
 from espnet_diverse.decoding.directory.results import Result, line, replace_results, summary, write_json, write_results
 from espnet_diverse.decoding.directory.utterances import Description, Job, Search, batches_of, decode_batch, readable
 from espnet_diverse.errors import DataError
+from espnet_diverse.portable import can_fork
 from espnet_diverse.progress import progress
 from espnet_diverse.stage_cache import digest
 
@@ -130,6 +131,9 @@ def _decode(
         print(f"{len(journal)} of {len(jobs)} utterances were decoded by a call that was stopped; {count} are left")
     done = Mapped(journal.table(), Result.from_json)
     nj = min(nj, count) if search.device == "cpu" else 1
+    if nj > 1 and not can_fork():
+        logging.warning("notice: --nj %d: a process cannot share its model on this system; this one decodes alone", nj)
+        nj = 1
     batches = _results(search, _with_results(jobs, done.values()), nj, pool)
 
     def recorded() -> Iterator[Result]:

@@ -5,10 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from references import sdma as oracle
 
-from espnet_diverse.attention import Heads
+from espnet_diverse.attention import Heads, build_attention
 from espnet_diverse.attention.cores.softmax import Softmax, masked_softmax, softmax_attention
+from espnet_diverse.scope import scope
 
 B, H, TQ, TK, D = 2, 2, 4, 5, 3
 MASKS = {
@@ -93,3 +95,15 @@ def test_golden_attention_under_a_sparse_mask(name, need_weights):
         Heads(q, k, v, q[0], k[0], q, mask=torch.tensor(SPARSE[name]), need_weights=need_weights)
     )
     torch.testing.assert_close(context[0, 0], torch.tensor(SPARSE[f"out_{name}"]), atol=1e-10, rtol=1e-10)
+
+
+def test_layers_of_a_pass_share_one_mask_of_logits(monkeypatch):
+    given = []
+    fused = F.scaled_dot_product_attention
+    monkeypatch.setattr(F, "scaled_dot_product_attention", lambda *args: given.append(args[3]) or fused(*args))
+    module, x = build_attention("softmax", 8, 2, head_patterns=["global", {"window": 1}]), torch.randn(2, 5, 8)
+    mask = torch.arange(5) < torch.tensor([[[5]], [[3]]])
+    with scope():
+        first, second = module(x, x, x, mask), module(x, x, x, mask)
+    assert given[0] is given[1] and given[0].dtype == torch.float32
+    assert torch.equal(first, second) and torch.equal(first, module(x, x, x, mask))

@@ -44,7 +44,9 @@ def test_reports(score, tmp_path, capsys):
     printed = capsys.readouterr()
     assert printed.out == expected
     out = tmp_path / "out"
-    assert sorted(path.name for path in out.iterdir()) == ["alignment.txt", "score.json", "score.md"]
+    assert sorted(path.name for path in out.iterdir()) == [
+        *("alignment.cer.html", "alignment.txt", "score.json", "score.md"),
+    ]
     assert (out / "score.md").read_text() == f"{expected}\n{printed.err}"
     assert printed.err.startswith("CER|spaces:ignored|case:mixed|norm:NFC|bs:1000|seed:12345|")
     summary = summary_of(tmp_path)
@@ -139,11 +141,29 @@ def test_transcripts_of_speech_that_is_translated_have_its_own_language(score, t
     assert "|tok:zh|" in summary_of(tmp_path)["metrics"]["bleu"]["overall"]["signature"]
 
 
-def test_an_older_alignment_does_not_stay_beside_new_scores(score, tmp_path):
-    assert score("a x\n", "a x\n") == 0
-    assert (tmp_path / "out" / "alignment.txt").exists()
+def test_what_an_older_call_drew_does_not_stay_beside_new_scores(score, tmp_path):
+    assert score("a x\n", "a x\n", "--by", "utt2lang", utt2lang="a de\n") == 0
+    files = ["alignment.cer.html", "alignment.txt", "score.cer.png", "score.json", "score.md"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == files
     assert score("a x\n", "a x\n", "--metric", "ter") == 0
-    assert not (tmp_path / "out" / "alignment.txt").exists()
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["score.json", "score.md"]
+
+
+def test_the_page_of_alignments_has_the_worst_utterances_and_links_to_their_audio(score, tmp_path, capfd):
+    (tmp_path / "b.wav").write_bytes(b"")
+    wav_scp = f"a {tmp_path / 'a.wav'}\nb {tmp_path / 'b.wav'}\n"
+    texts = "a one\nb two\nc three\n", "a ine\nb\nc three\n"
+    assert score(*texts, "--worst", "1", **{"wav.scp": wav_scp}) == 0
+    page = (tmp_path / "out/alignment.cer.html").read_text()
+    assert re.search(r"<title>decode/test: CER 36\.4 % \([0-9.]+ to [0-9.]+\)</title>", page)
+    assert "2 of 3 utterances have errors; the 1 with the most are here" in page
+    assert page.count("<li") == 1 and 'data-audio="../b.wav"' in page
+    assert score(*texts, "--embed_audio", **{"wav.scp": wav_scp}) == 1
+    assert f"{tmp_path / 'b.wav'}: " in capfd.readouterr().err
+    assert score(*texts, "--embed_audio", "--metric", "ter") == 1
+    assert "--embed_audio is for cer and wer, not for ter; leave it out" in capfd.readouterr().err
+    assert score(*texts, "--worst", "0") == 1
+    assert "--worst 0: must be 1 or more" in capfd.readouterr().err
 
 
 def test_a_baseline_is_compared_as_sacrebleu_does(score, tmp_path, capsys):

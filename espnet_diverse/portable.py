@@ -1,0 +1,37 @@
+"""Differences between operating systems: Linux, where everything is tested, and macOS."""
+
+import ctypes
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+PROC = Path("/proc")
+"""Folder in which Linux describes processes and the CPU; macOS has none."""
+
+
+@contextmanager
+def unnamed_file() -> Iterator[Path]:
+    """Yield a path of a temporary file that is in no folder, so that nothing is left of it, not even after a kill.
+
+    Programs that this one starts can open the path too. On macOS the file has a name until the block ends: the paths of
+    /dev/fd share one position in the file, and no other program can open them.
+    """
+    if PROC.is_dir():
+        with tempfile.TemporaryFile() as file:
+            yield PROC / str(os.getpid()) / "fd" / str(file.fileno())
+    else:
+        with tempfile.NamedTemporaryFile() as file:
+            yield Path(file.name)
+
+
+def can_fork() -> bool:
+    """Return whether a forked process may go on computing: macOS ends it where its libraries had started threads."""
+    return sys.platform != "darwin"
+
+
+def c_function(name: str) -> Callable[..., int] | None:
+    """A function of the C library, or None where the library has none of that name."""
+    return getattr(ctypes.CDLL(None), name, None)

@@ -1,0 +1,105 @@
+"""Page of the aligned texts with the most errors: to filter by kind of error, to search, and to hear."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from heapq import nsmallest
+from html import escape
+from itertools import groupby
+from pathlib import Path
+
+from espnet_diverse.data.files.atomic_files import write_parts
+from espnet_diverse.scoring.alignment import Alignment
+from espnet_diverse.scoring.figures.audio_links import AudioLinks
+from espnet_diverse.untrusted.whole_files import read_text
+
+KINDS = {"S": ("substituted", "substitutions"), "D": ("deleted", "deletions"), "I": ("inserted", "insertions")}
+_LEGEND = (
+    '<span class="s"><del>said</del><ins>recognised</ins></span> substituted, '
+    '<del class="d">said</del> deleted, <ins class="i">recognised</ins> inserted.'
+)
+
+
+def write_alignment_page(
+    alignments: Iterable[Alignment], unit: str, title: str, audio: AudioLinks, path: Path, most: int = 300
+) -> None:
+    """Write the page, whose utterances are sorted by their number of errors.
+
+    Args:
+        alignments: All alignments.
+        unit: "char" or "word".
+        title: Title of the page.
+        audio: Addresses of the audio.
+        path: The file; with scripts and styles in it, it refers to no other but audio.
+        most: Number of utterances that the page has at most.
+    """
+    seen = Counter[str]()
+
+    def wrong() -> Iterator[tuple[int, int, Alignment]]:
+        for number, each in enumerate(alignments):
+            errors = len(each.pairs) - each.marks.count(" ")
+            seen.update(["all", "wrong"] if errors else ["all"])
+            if errors:
+                yield -errors, number, each
+
+    worst = [each for _, _, each in nsmallest(most, wrong())]
+    links = {each.utterance: link for each in worst if (link := audio.of(each.utterance))}
+    write_parts(path, _page(worst, seen, unit, title, links))
+
+
+def _page(
+    worst: list[Alignment], seen: Mapping[str, int], unit: str, title: str, links: Mapping[str, str]
+) -> Iterator[str]:
+    style, script = (read_text(Path(__file__).with_name(f"alignment.{kind}")) for kind in ("css", "js"))
+    meta = '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
+    head = f"<head>{meta}<title>{escape(title)}</title>\n<style>\n{style}</style></head>"
+    yield f'<!DOCTYPE html>\n<html lang="en">{head}\n'
+    yield f'<body data-unit="{unit}">\n<h1>{escape(title)}</h1>\n<p>{_counted(len(worst), seen)}</p>\n'
+    yield f'<p class="hint">{_LEGEND}</p>\n{_form()}\n<ol id="utterances">\n'
+    for each in worst:
+        yield _item(each, unit, links.get(each.utterance))
+    yield f"</ol>\n<script>\n{script}</script>\n</body></html>\n"
+
+
+def _counted(shown: int, seen: Mapping[str, int]) -> str:
+    counted = f"{seen['wrong']:,} of {seen['all']:,} utterances have errors"
+    if shown < seen["wrong"]:
+        return f"{counted}; the {shown:,} with the most are here, the worst first. alignment.txt has all."
+    return f"{counted}{'; the worst come first.' if shown > 1 else '.'}"
+
+
+def _form() -> str:
+    options = "".join(f'<option value="{mark.lower()}">with {many}</option>' for mark, (_, many) in KINDS.items())
+    kinds = f'<label>Errors <select id="kind"><option value="">of any kind</option>{options}</select></label>'
+    search = '<label>Search texts and ids <input id="words" type="search" autocomplete="off"></label>'
+    return f'<form hidden>{kinds}{search}<output id="count"></output></form>'
+
+
+def _item(each: Alignment, unit: str, link: str | None) -> str:
+    counts = Counter(each.marks)
+    space = "" if unit == "char" else " "
+    reference, hypothesis = (space.join(filter(None, side)) for side in zip(*each.pairs, strict=True))
+    data = "".join(f' data-{mark.lower()}="{counts[mark]}"' for mark in KINDS)
+    length = counts[" "] + counts["S"] + counts["D"]
+    said = ", ".join(f"{counts[mark]} {one}" for mark, (one, _) in KINDS.items() if counts[mark])
+    of = f"{said} of {length} {'character' if unit == 'char' else 'word'}{'s' * (length != 1)}"
+    name = escape(each.utterance)
+    play = f'<button type="button" data-audio="{escape(link)}" aria-label="Play {name}">Play</button>' if link else ""
+    found = escape(f"{each.utterance}\n{reference}\n{hypothesis}")
+    head = f'<div class="head"><b>{name}</b><span>{of}</span>{play}</div>'
+    text = space.join(_runs(each, space))
+    return f'<li{data} data-find="{found}">{head}<p class="text" dir="auto">{text}</p></li>\n'
+
+
+def _runs(each: Alignment, space: str) -> Iterator[str]:
+    """Neighbouring units of one kind, as elements."""
+    pairs = zip(each.marks, each.pairs, strict=True)
+    for mark, run in groupby(pairs, key=lambda marked: marked[0]):
+        sides = zip(*(pair for _, pair in run), strict=True)
+        units = ([unit if unit != " " or mark == " " else "␣" for unit in side if unit] for side in sides)
+        said, heard = (escape(space.join(side)) for side in units)
+        yield {
+            " ": said,
+            "S": f'<span class="s"><del>{said}</del><ins>{heard}</ins></span>',
+            "D": f'<del class="d">{said}</del>',
+            "I": f'<ins class="i">{heard}</ins>',
+        }[mark]

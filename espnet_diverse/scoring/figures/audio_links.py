@@ -1,0 +1,56 @@
+"""Addresses of the audio of utterances, for a page that plays it: links to files, or the audio itself."""
+
+import base64
+import os
+from collections.abc import Mapping
+from math import inf
+from pathlib import Path
+from urllib.parse import quote
+
+from espnet_diverse.audio.reading import read_audio
+from espnet_diverse.audio.segments import Segment
+from espnet_diverse.audio.writing import flac_bytes
+from espnet_diverse.data.tables import parse_segment, scan_packed
+
+_PLAYED = {".wav", ".flac", ".mp3", ".ogg", ".oga", ".opus", ".m4a", ".mp4", ".aac", ".webm"}  # by browsers
+
+
+class AudioLinks:
+    """Addresses of the audio of the utterances of a data directory.
+
+    Args:
+        data_dir: Data directory; one without wav.scp has no audio.
+        page: The page that is to play it; links are relative to its folder.
+        embed: Whether the addresses contain the audio, as flac, so that the page can be taken elsewhere.
+    """
+
+    def __init__(self, data_dir: Path, page: Path, embed: bool = False):
+        self._folder, self._embed = page.parent.resolve(), embed
+        self._paths, self._segments = _table(data_dir / "wav.scp"), _table(data_dir / "segments")
+
+    def of(self, utterance: str) -> str | None:
+        """The address; None where there is no audio, or none that a browser can play by a link.
+
+        Raises:
+            DataError: The audio is to be embedded and cannot be read.
+        """
+        segment = parse_segment(value) if (value := self._segments.get(utterance)) else None
+        path = Path(self._paths.get(segment.recording if segment else utterance, ""))
+        if self._embed:
+            return self._embedded(path, segment) if path.name else None
+        if path.suffix.lower() not in _PLAYED or not path.is_file():
+            return None
+        return quote(os.path.relpath(path.resolve(), self._folder)) + (_fragment(segment) if segment else "")
+
+    def _embedded(self, path: Path, segment: Segment | None) -> str:
+        encoded = base64.b64encode(flac_bytes(*read_audio(path, segment)))
+        return f"data:audio/flac;base64,{encoded.decode('ascii')}"
+
+
+def _table(path: Path) -> Mapping[str, str]:
+    return scan_packed(path)[0] if path.is_file() else {}
+
+
+def _fragment(segment: Segment) -> str:
+    """The part of a recording, as a media fragment of W3C."""
+    return f"#t={segment.start:g}" + ("" if segment.end == inf else f",{segment.end:g}")

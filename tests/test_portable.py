@@ -1,0 +1,77 @@
+"""Commands in a process in which all that only Linux has is hidden."""
+
+import json
+import subprocess
+import sys
+import tempfile
+
+from references.converted_audio import run_ffmpeg
+
+from espnet_diverse import portable
+from espnet_diverse.bin.main import main
+
+HIDDEN = """
+import json, os, sys
+from pathlib import Path
+import espnet2.bin.asr_inference, matplotlib, numpy, scipy, sentencepiece, soundfile, soxr, torch, torchaudio, yaml
+
+from espnet_diverse import portable
+
+sys.platform = "darwin"  # only now: packages that are made for Linux ask for it when they are imported
+portable.PROC = Path("/absent")
+portable.c_function = lambda name: None
+for name in ("sched_getaffinity", "memfd_create", "posix_fadvise"):
+    delattr(os, name)
+torch.backends.mkldnn.is_available = lambda: False  # as in PyTorch for the processors of Macs
+torch.ops.mkldnn = object()
+os.fork = os.forkpty = None
+
+from espnet_diverse.bin.main import main
+
+sys.exit(max(main(words) for words in json.loads(sys.argv[1])))
+"""
+
+
+TEXTS = ["decoded/text", "decoded/score", "translated/lines.txt"]
+TEXTS += ["transcripts/recording.json", "transcripts/test-01.json"]
+
+
+def test_the_same_texts_without_what_only_linux_has(tiny_run, tiny_translation, ffmpeg, tmp_path):
+    source, recording, lines = tiny_run.test_dir / "test-01.wav", tmp_path / "recording.m4a", tmp_path / "lines.txt"
+    run_ffmpeg("-i", source, recording)
+    lines.write_text("abc\ndcba\n")
+
+    def commands(out):
+        search, speech, text = ["--beam_size", "3"], str(tiny_run.model_dir), str(tiny_translation.model_dir)
+        formats = ["--vad", "energy", "--output_format", "json", "--output_dir", str(out / "transcripts")]
+        test = ["--data_dir", str(tiny_run.test_dir), "--output_dir", str(out / "decoded"), "--nj", "2"]
+        return [
+            ["transcribe", speech, str(recording), str(source), *formats, *search],
+            ["decode", speech, *test, *search],
+            ["translate", text, str(lines), "--output_dir", str(out / "translated"), *search],
+        ]
+
+    assert [main(words) for words in commands(tmp_path / "here")] == [0, 0, 0]
+    call = [sys.executable, "-c", HIDDEN, json.dumps(commands(tmp_path / "there"))]
+    done = subprocess.run(call, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("notice: --nj 2: a process cannot share its model on this system") == 1
+    for name in TEXTS:
+        here, there = ((tmp_path / folder / name).read_text() for folder in ("here", "there"))
+        assert here == there and here.strip(), name
+
+
+def test_a_temporary_file_leaves_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    for proc, named in ((portable.PROC, 0), (tmp_path / "absent", 1)):
+        monkeypatch.setattr(portable, "PROC", proc)
+        with portable.unnamed_file() as path:
+            path.write_bytes(b"one")
+            assert subprocess.check_output(["cat", path]) == path.read_bytes() == b"one"
+            assert len(list(tmp_path.iterdir())) == named
+        assert not list(tmp_path.iterdir()) and not path.exists()
+
+
+def test_a_function_of_the_c_library_or_none():
+    assert portable.c_function("labs")(-3) == 3
+    assert portable.c_function("no_such_function") is None
