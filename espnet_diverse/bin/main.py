@@ -23,28 +23,28 @@ from espnet_diverse.registration import fast_start
 COMMANDS = {
     "prepare": ("data.prepare", "read a corpus and write Kaldi data directories"),
     "validate": ("data.validate", "check data directories and list all of their faults"),
-    "combine": ("data.combine", "combine data directories into one and note their domains"),
+    "combine": ("data.combine", "combine data directories into one and record their domains"),
     "augment": ("data.augment", "translate monolingual text into additional training data"),
     "tokens": ("data.tokens", "build the vocabulary of a data directory"),
     "stats": ("train.stats", "collect feature statistics and shapes"),
     "train": ("train.train", "train a model"),
-    "fine-tune": ("train.fine_tune", "train a model further on other data: stats, train and average in one"),
+    "fine-tune": ("train.fine_tune", "fine-tune a model on other data: stats, train and average in one command"),
     "average": ("train.average", "average the best checkpoints of a training run"),
     "prune": ("train.prune", "reduce a model with head selection or LoRA to one language or domain"),
-    "adopt": ("train.adopt", "make a softmax model one with another attention or head selection, with its weights"),
+    "adopt": ("train.adopt", "convert a trained softmax model to another attention or head selection"),
     "pack": ("train.pack", "pack a model into one file with a model card"),
     "export": ("data.export", "export a model as safetensors or ONNX, or data to lhotse"),
     "decode": ("use.decode", "decode a data directory"),
-    "rescore": ("use.rescore", "rank n-best hypotheses again with a language model or another model"),
+    "rescore": ("use.rescore", "rerank n-best hypotheses with a language model or another model"),
     "transcribe": ("use.transcribe", "transcribe audio files, folders or standard input"),
-    "align": ("use.align", "find when the words and characters of a known text are said"),
+    "align": ("use.align", "find the times of words and characters of a known text by forced alignment"),
     "translate": ("use.translate", "translate text line by line"),
     "demo": ("use.demo", "serve a local web page: transcribe or translate, and plot attention heads"),
-    "serve": ("use.serve", "serve models to other programs: OpenAI's protocol and a websocket"),
+    "serve": ("use.serve", "serve models to other programs: OpenAI's API and a websocket"),
     "score": ("report.score", "score hypotheses against references"),
     "classify": ("use.classify", "classify texts; writes classes, confidences, accuracy and calibration"),
     "perplexity": ("use.perplexity", "compute the perplexity of texts under a language model"),
-    "contest": ("train.contest", "find out which attention is best on your data: train, score, compare, report"),
+    "contest": ("train.contest", "find the best attention for your data: train, score, compare, report"),
     "plan": ("train.plan", "run the stages of a recipe in one process and skip finished ones"),
     "figure": ("report.figure", "plot the attention heads of a model on one utterance, and head selection in training"),
     "analyse": ("report.analyse", "measure redundancy, clusters and queries of attention heads; writes an HTML report"),
@@ -58,7 +58,7 @@ _NO_READER = 141  # the exit code of a program that ends by SIGPIPE
 
 _CONTINUING = {"prepare", "train", "fine-tune", "decode", "plan", "contest"}
 """Commands that keep what an interrupted call has done: downloads, checkpoints, utterances, stages, runs. The others
-begin anew."""
+start again."""
 
 
 _CHECKING = {"prepare", "train", "validate"}

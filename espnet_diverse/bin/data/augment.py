@@ -2,8 +2,8 @@
 
 The text of --data_dir is translated. With `back` it becomes the target and the translation the source, which needs a
 model of the opposite direction; with `forward` it becomes the source. Beam search writes the most probable
-translations; --search sampling draws from the model's distribution, which gives better training data where there is
-much text. Ids begin with bt- or st-. The command `combine` merges the result with other data. Exit code 2 means that
+translations; --search sampling draws from the model's distribution, which gives better training data if there is much
+text. Ids begin with bt- or st-. The command `combine` merges the result with other data. Exit code 2 means that
 sentences were dropped; dropped.tsv lists them.
 """
 
@@ -21,7 +21,9 @@ _WRITTEN = ("text", "src_text", "utt2lang", "utt2tgtlang", "dropped.tsv")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this command."""
-    parser.add_argument("kind", choices=("back", "forward"), help="what the text becomes: the target or the source")
+    parser.add_argument(
+        "kind", choices=("back", "forward"), help="back: the text becomes the target; forward: it becomes the source"
+    )
     options.add_model(parser, "directory of a run of text translation, or a packed model")
     parser.add_argument("--data_dir", type=Path, required=True, help="data directory with the text to translate")
     parser.add_argument("--output_dir", type=Path, required=True, help="data directory to write")

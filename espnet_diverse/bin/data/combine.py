@@ -1,4 +1,4 @@
-"""Combine data directories into one; `DOMAIN=DIR` also notes the domain of the utterances of DIR in utt2domain.
+"""Combine data directories into one; `DOMAIN=DIR` also writes the domain of the utterances of DIR to utt2domain.
 
 Ids and audio do not change. An id that occurs in two directories is an error, and so is an optional table (src_text,
 utt2lang, utt2tgtlang, utt2domain, segments) that only some of the directories have.

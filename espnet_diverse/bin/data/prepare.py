@@ -1,8 +1,8 @@
 """Read a corpus and write Kaldi data directories: mono audio of one rate in a file per utterance or in arks, or text.
 
 Utterances outside the length limits are listed in dropped.tsv with the reason and counted in the summary; the exit code
-is still 0. A fault in the corpus is an error, and nothing is written. A directory that is read, and one that `prepare`
-has not written itself, is never replaced.
+is still 0. A fault in the corpus is an error, and nothing is written. Input directories, and directories that `prepare`
+did not write, are never replaced.
 """
 
 import argparse
@@ -107,7 +107,7 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
         default="error",
         help="utterances whose audio cannot be used, and faulty rows of a table: error or drop",
     )
-    wanted.add_argument("--sets", nargs="+", default=[], help="sets to prepare, such as test alone (default: all)")
+    wanted.add_argument("--sets", nargs="+", default=[], help="sets to prepare, such as only test (default: all)")
     wanted.add_argument(
         "--set_names",
         nargs="+",
@@ -118,11 +118,11 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
     wanted.add_argument(
         "--allow_pipes",
         action="store_true",
-        help="kaldi: run commands of wav.scp such as sox or flac, without a shell, and write what they give as files",
+        help="kaldi: run commands of wav.scp such as sox or flac, without a shell, and write their output as files",
     )
     table = parser.add_argument_group("tables (table, hf, lhotse, kaldi)")
     table.add_argument(
-        "--columns", nargs="+", default=[], metavar="COLUMN=NAME", help="columns by their names, such as text=sentence"
+        "--columns", nargs="+", default=[], metavar="COLUMN=NAME", help="names of columns, such as text=sentence"
     )
     table.add_argument(
         "--audio_dir", type=Path, metavar="DIR", help="directory that paths of audio are relative to (table)"
@@ -139,7 +139,7 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
         nargs=2,
         default=(0.1, 0.1),
         metavar=("DEV", "TEST"),
-        help="shares of dev and test, where sets are drawn (default: 0.1 0.1)",
+        help="shares of dev and test, if sets are drawn (default: 0.1 0.1)",
     )
     table.add_argument("--split_seed", type=int, default=0, help="random seed of drawing sets (default: 0)")
     _add_generated(parser)
@@ -154,7 +154,7 @@ def _add_generated(parser: argparse.ArgumentParser) -> None:
         nargs=2,
         default=(),
         metavar=("LEAST", "GREATEST"),
-        help="least and greatest number of tokens (default: those of the corpus)",
+        help="minimum and maximum number of tokens (default: those of the corpus)",
     )
     generated.add_argument(
         "--counts",

@@ -22,12 +22,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--output_dir", required=True, type=Path, help="directory for the vocabulary")
     parser.add_argument("--type", default="char", help="char, bpe, unigram or bert (default: char)")
-    parser.add_argument("--vocab_size", type=int, help="number of tokens, special ones included (bpe and unigram only)")
+    parser.add_argument(
+        "--vocab_size", type=int, help="number of tokens, including special ones (bpe and unigram only)"
+    )
     parser.add_argument(
         "--input_sentence_size",
         type=int,
         metavar="N",
-        help="number of transcripts that bpe and unigram learn from, drawn at random if there are more; 0 for all "
+        help="number of transcripts to train bpe and unigram on, drawn at random if there are more; 0 for all "
         "(default: 1000000)",
     )
     parser.add_argument(

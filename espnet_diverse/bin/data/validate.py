@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--headers", action="store_true", help="read only headers of audio and features, not all samples"
     )
     parser.add_argument(
-        "--fix", type=Path, metavar="OUT", help="data directory to write: tables in plain form, without what is dropped"
+        "--fix", type=Path, metavar="OUT", help="data directory to write: normalised tables, without what is dropped"
     )
     parser.add_argument(
         "--against", type=Path, metavar="TRAIN", help="data directory that must share no speaker and no sentence"
@@ -46,10 +46,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tokens_dir", type=Path, help="vocabulary, for the number of tokens of each text; without it characters count"
     )
-    parser.add_argument("--min_seconds", type=float, default=0.1, help="of the shortest utterance (default: 0.1)")
-    parser.add_argument("--max_seconds", type=float, default=60.0, help="of the longest utterance (default: 60)")
+    parser.add_argument("--min_seconds", type=float, default=0.1, help="minimum length of an utterance (default: 0.1)")
+    parser.add_argument("--max_seconds", type=float, default=60.0, help="maximum length of an utterance (default: 60)")
     parser.add_argument(
-        "--most", type=int, default=5, metavar="N", help="lines that are printed of faults that are alike (default: 5)"
+        "--most", type=int, default=5, metavar="N", help="printed lines per group of similar faults (default: 5)"
     )
     parser.add_argument("--nj", type=int, default=4, help="number of threads that read audio (default: 4)")
 

@@ -147,12 +147,15 @@ def add_fusion(parser: argparse.ArgumentParser) -> None:
     """Declare a language model and hotwords; `fusion` reads them."""
     group = parser.add_argument_group("language model and hotwords")
     group.add_argument(
-        "--lm", type=Path, metavar="MODEL", help="language model over the same tokens: a run, packed, or KenLM's file"
+        "--lm",
+        type=Path,
+        metavar="MODEL",
+        help="language model over the same tokens: a run, a packed model, or a KenLM file",
     )
     group.add_argument(
         "--lm_file", metavar="FILE", help="its weights, a path or a name in its directory (default: valid.loss.ave.pth)"
     )
-    group.add_argument("--hotwords", type=Path, metavar="FILE", help="phrases that get a bonus, one a line")
+    group.add_argument("--hotwords", type=Path, metavar="FILE", help="phrases that get a bonus, one per line")
 
 
 def fusion_inputs(args: argparse.Namespace) -> list[Path]:

@@ -2,8 +2,8 @@
 
 For a model with head selection the report also shows which heads each language or domain uses and how many of them two
 languages share. --ablate_heads scores the data again with each head masked; --calibration compares the confidence of
-token predictions with their accuracy; --ctc_support names texts that may be invented and references that may be wrong.
-Exit code 2 means that utterances were skipped.
+token predictions with their accuracy; --ctc_support lists texts that may be hallucinations and references that may be
+wrong. Exit code 2 means that utterances were skipped.
 """
 
 import argparse
@@ -49,8 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--ctc_support",
         action="store_true",
-        help="decode, and measure how many tokens of each text CTC supports: texts that may be invented, references "
-        "that may be wrong",
+        help="decode, and measure how many tokens of each text CTC supports: finds hallucinations and wrong references",
     )
     parser.add_argument(
         "--calibration", action="store_true", help="measure ECE, OE and entropy of token predictions, and plot them"

@@ -1,4 +1,4 @@
-"""Compare runs: scores with their intervals, sizes and tokens per second, on one page with pictures.
+"""Compare runs: scores with their intervals, sizes and tokens per second, as one page with plots.
 
 With --reference the decoded texts are compared too: the differences from the first run with their intervals, and the
 utterances that differ most.

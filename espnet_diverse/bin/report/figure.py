@@ -1,9 +1,9 @@
 """Plot the attention heads of the last layers of a model on one utterance, and other maps that their cores report.
 
 Nets whose attention has no weights (such as luna), encoders with a memory, and models that read features (input_size)
-are skipped with a warning. Of a classifier of texts the heads of its pooling are plotted on a few texts, the
-reliability of its predictions, and their entropy, with --out_of_domain_dir beside that of other texts. For a run with
-head selection the convergence of the selection in training is plotted, too; without --data_dir, only that.
+are skipped with a warning. For a text classifier, the heads of its pooling on a few texts are plotted, and the
+reliability and entropy of its predictions, with --out_of_domain_dir also for other texts. For a run with head
+selection, the convergence of the selection in training is plotted too; without --data_dir, only this.
 """
 
 import argparse
@@ -18,7 +18,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_model(parser)
     parser.add_argument("--data_dir", type=Path, help="data directory with the utterance")
     parser.add_argument("--output_dir", type=Path, required=True, help="directory for the PNG files")
-    parser.add_argument("--utterance", help="id of the utterance (default: the first; of a classifier, the first four)")
+    parser.add_argument(
+        "--utterance", help="id of the utterance (default: the first; for a classifier, the first four)"
+    )
     parser.add_argument(
         "--out_of_domain_dir", type=Path, metavar="DIR", help="data directory of another domain, for a classifier"
     )

@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         help="reference texts, with one 'utterance text' per line; of a .trn 'text (utterance)'",
     )
-    parser.add_argument("--hypothesis", required=True, type=Path, help="texts to score, with lines as of the reference")
+    parser.add_argument("--hypothesis", required=True, type=Path, help="texts to score, in the format of the reference")
     parser.add_argument("--output_dir", required=True, type=Path, help="directory for the reports")
     metrics = "cer wer bleu compound_bleu chrf chrf++ ter bertscore"
     parser.add_argument("--metric", nargs="+", default=["cer"], help=f"metrics to compute, of {metrics} (default: cer)")
@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--spelling",
         type=Path,
         metavar="FILE",
-        help="normalizer.json of a Whisper model, by which whisper_en writes British words as American ones",
+        help="normalizer.json of a Whisper model, with which whisper_en writes British words as American ones",
     )
     tokenize = "tokenizer: 13a, zh, char, intl or none (bleu; default: zh for Chinese, char for Japanese, else 13a)"
     parser.add_argument("--tokenize", help=tokenize)

@@ -1,6 +1,6 @@
-"""Convert a trained softmax model to another attention or to head selection, to train it further from its weights.
+"""Convert a trained softmax model to another attention or to head selection, for fine-tuning.
 
-The converted model computes the same at first; the largest difference on random input is printed. `fine-tune DIR DATA`
+At first the converted model computes the same; the largest difference on random input is printed. `fine-tune DIR DATA`
 trains it further, and so does `train --config DIR/train.yaml --tokens_dir DIR --init_param DIR`.
 """
 

@@ -1,10 +1,10 @@
-"""Find out which attention is best on your data: train several methods at equal budget, and compare them.
+"""Find the best attention for your data: train several methods at equal budget, and compare them.
 
 METHOD is a list of configuration fragments joined by commas, such as attention/sdma, or NAME=FRAGMENTS; the first one
 is the baseline. All methods are trained with each seed, decoded and scored; contest.html and contest.md show their
 differences with intervals over seeds and over sentences, their costs, learning curves and the redundancy of their
-heads. The methods are first timed with a few batches, which tells how long the contest will take. A contest that was
-stopped or killed goes on with the same command: runs that are done are not trained again.
+heads. The methods are first timed with a few batches, to estimate how long the contest will take. To resume a contest
+that was stopped or killed, run the same command: finished runs are not trained again.
 """
 
 import argparse
@@ -43,9 +43,11 @@ def _add_data(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--task", choices=("asr", "st", "mt", "lm"), help="task of the models (default: asr)")
     group.add_argument("--train_set", default="train", help="set to train on (default: train)")
     group.add_argument("--valid_set", default="dev", help="set to validate on (default: dev)")
-    group.add_argument("--tokens_dir", type=Path, help="vocabulary (default: one is made of the training texts)")
-    group.add_argument("--token_type", default="char", help="its type: char, bpe or unigram (default: char)")
-    group.add_argument("--vocab_size", type=int, help="its number of tokens (bpe and unigram only)")
+    group.add_argument("--tokens_dir", type=Path, help="vocabulary (default: made from the training texts)")
+    group.add_argument(
+        "--token_type", default="char", help="type of the vocabulary: char, bpe or unigram (default: char)"
+    )
+    group.add_argument("--vocab_size", type=int, help="number of tokens (bpe and unigram only)")
     group.add_argument("--recipe", type=Path, metavar="DIR", help="folder of a recipe, such as egs/aishell/asr1")
     group.add_argument("--recipe_options", default="", metavar="WORDS", help="options of its run.sh, in quotes")
 
@@ -54,7 +56,7 @@ def _add_budget(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("budget", "the same for all methods")
     group.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="seeds (default: 0 1 2)")
     group.add_argument("--epochs", type=int, help="number of epochs (default: max_epoch of the configuration)")
-    group.add_argument("--updates", type=int, help="number of updates, which the epochs share")
+    group.add_argument("--updates", type=int, help="number of updates, divided among the epochs")
     group.add_argument(
         "--patience", type=int, help="end a run after so many epochs without an improvement (default: never)"
     )
@@ -93,13 +95,13 @@ def _add_conduct(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--cluster", default="", metavar="NAME_OR_FILE", help="cluster for statistics and decoding, see docs/scale.md"
     )
-    group.add_argument("--minutes", type=float, help="stop then; the same command goes on")
+    group.add_argument("--minutes", type=float, help="stop after this time; the same command continues")
     group.add_argument(
         "--timing", type=int, default=10, metavar="N", help="batches to time a method with; 0 for none (default: 10)"
     )
     only = group.add_mutually_exclusive_group()
-    only.add_argument("--dry_run", action="store_true", help="only time the methods, and say how long it will take")
-    only.add_argument("--only_report", action="store_true", help="train nothing; write the report of what is done")
+    only.add_argument("--dry_run", action="store_true", help="only time the methods, and print how long it will take")
+    only.add_argument("--only_report", action="store_true", help="train nothing; write the report of finished runs")
 
 
 def run(args: argparse.Namespace) -> int:

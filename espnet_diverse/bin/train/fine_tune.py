@@ -1,9 +1,9 @@
-"""Train a model further on data of your own: its configuration, its vocabulary and its weights to begin with.
+"""Fine-tune a model on your own data, with its configuration, vocabulary and weights.
 
 One command for `stats`, `train` and `average`, which are checked before the first of them runs. DATA has two Kaldi data
 directories, train and dev (or valid). The learning rate, its schedule and the number of epochs are those of
-update/fine_tune; --config and --set change them and anything else, such as --config adapter/lora. Finished stages are
-skipped, and training goes on, when the same command is given again.
+update/fine_tune; --config and --set change them and anything else, such as --config adapter/lora. If you run the same
+command again, finished stages are skipped and training continues.
 """
 
 import argparse
@@ -28,19 +28,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tokens_dir",
         type=Path,
-        help="another vocabulary, whose tokens that the model knows keep their parameters (default: that of the model)",
+        help="another vocabulary; tokens that the model knows keep their parameters (default: that of the model)",
     )
     parser.add_argument("--number", type=int, default=3, help="number of best epochs to average (default: 3)")
-    parser.add_argument("--ngpu", type=int, default=0, help="GPUs of this machine, each with a process of its own")
+    parser.add_argument("--ngpu", type=int, default=0, help="GPUs of this machine, with one process each")
     parser.add_argument("--nproc", type=int, default=1, help="processes of this machine on the CPU (default: 1)")
     parser.add_argument(
         "--allow_changed",
         nargs="+",
         default=[],
         metavar="WHAT",
-        help="go on with another value of these keys, such as max_epoch, see `train`",
+        help="continue with another value of these keys, such as max_epoch, see `train`",
     )
-    parser.add_argument("--restart", action="store_true", help="delete the checkpoints and weights and train anew")
+    parser.add_argument("--restart", action="store_true", help="delete the checkpoints and weights and start again")
     parser.add_argument("--dry_run", action="store_true", help="only print the commands that would run")
 
 

@@ -1,9 +1,9 @@
 """Pack the model of a run into one file with a model card; ESPnet can read it, and commands that use a model take it.
 
 The card states what the files of the run contain: parameters, attention, languages, domains, scores and the commands
-that produced them. The options below add the rest. Adapters of low rank are merged into the weights. With a language or
-domain the model of that alone is packed, as `prune` makes it. With --push_to the files of the packed model become a
-repository of the Hugging Face Hub, which other commands take as hf:owner/name.
+that produced them. The options below add the rest. LoRA adapters are merged into the weights. With a language or
+domain, only its model is packed, as by `prune`. With --push_to the files of the packed model become a repository of the
+Hugging Face Hub, which other commands take as hf:owner/name.
 """
 
 import argparse

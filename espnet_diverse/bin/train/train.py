@@ -35,16 +35,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="WHAT",
         help="continue a run with another value of these keys, such as max_epoch or optim_conf.lr, or with other data, "
-        "statistics or kernels (data, statistics, kernels) than it was trained with",
+        "statistics or kernels (data, statistics, kernels)",
     )
     parser.add_argument(
-        "--restart", action="store_true", help="delete the checkpoints and weights in --output_dir and train anew"
+        "--restart", action="store_true", help="delete the checkpoints and weights in --output_dir and start again"
     )
     parser.add_argument(
         "--verify",
         action="store_true",
-        help="read all audio to compare it with that of the run that is continued, also files with their former size "
-        "and time of change",
+        help="to resume a run, compare all audio files, also those with unchanged size and modification time",
     )
     parser.add_argument(
         "--list_options",
@@ -60,13 +59,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_processes(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("processes", "each takes a share of every batch; gradients are averaged")
-    group.add_argument("--ngpu", type=int, default=0, help="GPUs of this machine, each with a process of its own")
+    group.add_argument("--ngpu", type=int, default=0, help="GPUs of this machine, with one process each")
     group.add_argument("--nproc", type=int, default=1, help="processes of this machine on the CPU (default: 1)")
     group.add_argument("--num_nodes", type=int, default=1, help="machines, which all run this command (default: 1)")
     group.add_argument("--node_rank", type=int, default=0, help="number of this machine, from 0")
-    group.add_argument(
-        "--rdzv_endpoint", default="", metavar="HOST:PORT", help="where machine 0 can be reached by the others"
-    )
+    group.add_argument("--rdzv_endpoint", default="", metavar="HOST:PORT", help="address of machine 0 for the others")
     group.add_argument("--max_restarts", type=int, default=3, help="restarts after a process was killed (default: 3)")
 
 

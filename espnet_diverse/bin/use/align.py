@@ -1,7 +1,7 @@
-"""Find when each word and character of a known text is said in a recording, by forced alignment with CTC.
+"""Find the times of the words and characters of a known text in a recording, by forced alignment with CTC.
 
-The model needs CTC over its output text; the text must be written as its training text, without characters that it does
-not know. The result is printed, or written to --output.
+The model needs CTC over its output text; the text must be written like the training text, without unknown characters.
+The result is printed, or written to --output.
 """
 
 import argparse
@@ -17,8 +17,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_model(parser)
     parser.add_argument("audio", metavar="AUDIO", help="recording of at most 120 seconds, or - for standard input")
     text = parser.add_mutually_exclusive_group(required=True)
-    text.add_argument("--text", metavar="WORDS", help="what is said")
-    text.add_argument("--text_file", type=Path, metavar="FILE", help="file with what is said, in one or more lines")
+    text.add_argument("--text", metavar="WORDS", help="known text")
+    text.add_argument("--text_file", type=Path, metavar="FILE", help="file with the known text, in one or more lines")
     parser.add_argument("--output", type=Path, metavar="FILE", help="file to write (default: standard output)")
     parser.add_argument(
         "--output_format",

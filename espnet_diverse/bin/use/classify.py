@@ -1,4 +1,4 @@
-"""Classify the texts of a data directory, or its pairs of texts: classes and confidences, and scores of these.
+"""Classify the texts of a data directory, or its pairs of texts: writes classes, confidences and scores.
 
 With the true classes, such as those of utt2lang, these are accuracy, F1 (macro), AUC and AUC-PR of one class against
 the rest, MCC, and the calibration errors ECE and OE; without them, the distance of the heads and the mean entropy.

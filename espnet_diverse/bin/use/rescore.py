@@ -1,4 +1,4 @@
-"""Rank the n-best hypotheses of `decode --nbest N` again, with a language model or another model of the same task.
+"""Rerank the n-best hypotheses of `decode --nbest N` with a language model or another model of the same task.
 
 score = (score of the search) + weight * log p(text). The other model may have another vocabulary.
 """

@@ -1,8 +1,8 @@
-"""Serve models to programs that speak OpenAI's protocol: transcriptions, translations, and text while somebody speaks.
+"""Serve models to other programs by OpenAI's API: transcriptions, translations, and streaming by a websocket.
 
-The server listens on this machine alone, unless --host names another address; callers must then show the key that the
-environment variable ESPNET_DIVERSE_API_KEY has. Recordings that arrive at the same time are searched together. Ctrl+C
-stops the server.
+The server answers only this machine, unless --host names another address; then clients must send the key in the
+environment variable ESPNET_DIVERSE_API_KEY. Recordings that arrive at the same time are decoded together. Ctrl+C stops
+the server.
 """
 
 import argparse
@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         required=True,
         metavar="NAME=MODEL",
-        help="directory of a run, a packed model, or hf:owner/name, and the name that callers give; can be repeated",
+        help="directory of a run, a packed model, or hf:owner/name, and its name for clients; can be repeated",
     )
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
     parser.add_argument("--port", type=int, default=8000, help="port; 0 is any free port (default: 8000)")

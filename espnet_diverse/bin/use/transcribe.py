@@ -3,7 +3,7 @@
 Long recordings are split at pauses, unless --no_segmentation is given; silence gives no text. Without --output_dir the
 transcript of one recording is printed as it is; of several recordings, one line each: the file, a tab, the text. A
 recording that cannot be read is reported and skipped, without effect on the others; the exit code is then 2, or 1 if no
-recording could be transcribed. --stream transcribes while somebody speaks.
+recording could be transcribed. --stream transcribes live audio.
 """
 
 import argparse
@@ -72,7 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "segments are split where the speaker changes",
     )
     out.add_argument(
-        "--max_line_width", type=int, metavar="N", help="columns of a line in srt and vtt (default: one line a cue)"
+        "--max_line_width", type=int, metavar="N", help="columns of a line in srt and vtt (default: one line per cue)"
     )
     options.add_search_options(parser, SPEECH_SEARCHES)
     options.add_fusion(parser)

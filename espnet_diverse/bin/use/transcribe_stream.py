@@ -28,9 +28,9 @@ def add_stream_options(parser: argparse.ArgumentParser) -> None:
         "spoken; --output_format json prints each change as a line. The encoder must be a contextual block encoder, or "
         "diverse_transformer with a memory.",
     )
-    group.add_argument("--stream", action="store_true", help="transcribe while somebody speaks")
+    group.add_argument("--stream", action="store_true", help="transcribe live audio, or a file as if it were live")
     group.add_argument("--pcm_rate", type=int, metavar="HZ", help="rate of raw samples (default: that of the model)")
-    group.add_argument("--real_time", action="store_true", help="read a file no faster than it is spoken")
+    group.add_argument("--real_time", action="store_true", help="read a file in real time")
 
 
 def check_stream_options(args: argparse.Namespace) -> None:
