@@ -191,6 +191,27 @@ def tiny_translation(tmp_path_factory) -> TinyRun:
     return train_run(root, ["--config", str(root / "mt.yaml"), *task])
 
 
+AUTOENCODER = """
+decoder: vae
+decoder_conf: {latent: {size: 6, vectors: 2}, cross_attention: {core: sdma}}
+model: vae
+model_conf: {lsm_weight: 0.0, bound: {kl_updates: 0.5, schedule: cyclical, free_bits: 0.1, word_dropout: 0.2}}
+best_model_criterion: [[valid, acc, max], [valid, loss, min]]
+"""
+
+
+@pytest.fixture(scope="session")
+def tiny_autoencoder(tiny_translation, tmp_path_factory) -> TinyRun:
+    """A variational autoencoder of the sentences of `tiny_translation`, of which no data directory has a source."""
+    root = tmp_path_factory.mktemp("autoencoder")
+    for folder in ("train", "valid", "test", "tokens"):
+        shutil.copytree(tiny_translation.train_dir.parent / folder, root / folder)
+        (root / folder / "src_text").unlink(missing_ok=True)
+    (root / "mt.yaml").write_text(TRANSLATION)
+    (root / "vae.yaml").write_text(AUTOENCODER)
+    return train_run(root, ["--config", f"{root / 'mt.yaml'},{root / 'vae.yaml'}", "--task", "mt"])
+
+
 CLASSIFICATION = """
 classifier_conf: {by: tgtlang, embed_dim: 16, hidden_size: 8, pooling_width: 8, heads: 3, linear_units: 16,
                   dropout_rate: 0.0, frobenius: 0.01}

@@ -139,7 +139,7 @@ stage_data() {
 stage_tokens() {
     local name others=() texts=("$data_dir/train/text") source=(${src_vocab_size:+--vocab_size "$src_vocab_size"})
     [[ $src_token_type != bert ]] || source=(--bert "$bert")
-    [[ $task != mt || -n $src_token_type ]] || texts+=("$data_dir/train/src_text")
+    [[ $task != mt || -n $src_token_type || -n ${autoencoder-} ]] || texts+=("$data_dir/train/src_text")
     [[ ${pairs:-false} == false ]] || texts+=("$data_dir/train/src_text")
     for name in $test_sets; do others+=("$data_dir/$name/text"); done
     espnet-diverse tokens --text "${texts[@]}" --output_dir "$data_dir/tokens" --type "$token_type" \
@@ -182,6 +182,8 @@ stage_decode() {
         else
             espnet-diverse decode "${model[@]}" --config "$decode_config" --data_dir "$data_dir/$name" \
                 --output_dir "$decode_dir/$name" --nj "$nj" --device "$device" ${cluster:+--cluster "$cluster"}
+            [[ -z ${autoencoder-} ]] || espnet-diverse latent "${model[@]}" --data_dir "$data_dir/$name" \
+                --output_dir "$decode_dir/latent/$name" --results "$exp_dir/RESULTS.md" --device "$device"
         fi
     done
 }

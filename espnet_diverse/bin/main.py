@@ -43,6 +43,7 @@ COMMANDS = {
     "serve": ("use.serve", "serve models to other programs: OpenAI's API and a websocket"),
     "score": ("report.score", "score hypotheses against references"),
     "classify": ("use.classify", "classify texts; writes classes, confidences, accuracy and calibration"),
+    "latent": ("use.latent", "codes, bound, samples and interpolations of a variational autoencoder of text"),
     "perplexity": ("use.perplexity", "compute the perplexity of texts under a language model"),
     "contest": ("train.contest", "find the best attention for your data: train, score, compare, report"),
     "plan": ("train.plan", "run the stages of a recipe in one process and skip finished ones"),

@@ -35,7 +35,7 @@ from espnet_diverse.nets.adapters.low_rank import merge_low_rank
 from espnet_diverse.runs.audio_rate import audio_rate, required_rate
 from espnet_diverse.runs.compilation import compile_layers
 from espnet_diverse.runs.model_files import find_weights
-from espnet_diverse.runs.tasks import TASKS, read_config
+from espnet_diverse.runs.tasks import TASKS, read_config, source_table
 from espnet_diverse.scope import scope
 
 _BATCH_FRAMES = 24_000  # of features: 240 seconds of 10 ms
@@ -112,7 +112,7 @@ class Predictor:
         if compiled:
             compile_layers(model.encoder, True)
         self.conditions = known_conditions(model) if self.prompt is None else self.prompt.conditions
-        self.table = "src_text" if task == "mt" else "wav.scp" if self.rate else "feats.scp"
+        self.table = source_table(vars(args)) if task == "mt" else "wav.scp" if self.rate else "feats.scp"
         self.preprocess = TASKS[task].build_preprocess_fn(args, train=False) if task == "mt" else None
         self.batch_size, self.batch_frames, self.nbest = options.batch_size, _BATCH_FRAMES, options.nbest
         self.fused: dict[str, str | float] = {}

@@ -21,6 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from espnet_diverse.functional.masks import masked_mean
+from espnet_diverse.functional.variational import divergence_by_unit
 
 #: Range of the log-variances, exp(-6) = 0.0025 and exp(2) = 7.4.
 LOG_VARIANCES = (-6.0, 2.0)
@@ -66,7 +67,7 @@ def choose_slots(valid: Tensor, slots: int, score: Tensor | None = None, update:
 
 def divergence_from_prior(mean: Tensor, log_var: Tensor) -> Tensor:
     """Compute KL(N(mu, Sigma) || N(0, I)) in nats, the first term of (5): mean and log_var (..., D) -> (...)."""
-    return (log_var.exp() + mean.square() - 1 - log_var).sum(-1) / 2
+    return divergence_by_unit(mean, log_var).sum(-1)
 
 
 def pairwise_divergence(mean: Tensor, log_var: Tensor) -> Tensor:

@@ -121,7 +121,7 @@ def _rename_model(config: dict, model: nn.Module) -> None:
     options = dict(config.get("model_conf") or {})
     options.pop("conditions", None)
     names = {condition: values for condition, values in names_of_conditions(config).items() if condition in used}
-    if config["model"] == "flow" or any(str(config.get(part)).startswith("diverse_") for part in _NETS):
+    if config["model"] in ("flow", "vae") or any(str(config.get(part)).startswith("diverse_") for part in _NETS):
         config["model_conf"] = options | ({"conditions": names} if names else {})
         return
     task = config.get("task", "asr")

@@ -41,6 +41,8 @@ def register(module: ModuleType, task: str) -> None:
     """
     from espnet_diverse.contrib.flowseq import FlowDecoder
     from espnet_diverse.contrib.flowseq.model import FlowMTModel
+    from espnet_diverse.contrib.vae import LatentDecoder
+    from espnet_diverse.contrib.vae.model import VaeMTModel
     from espnet_diverse.nets import (
         DECODERS,
         ENCODERS,
@@ -54,9 +56,9 @@ def register(module: ModuleType, task: str) -> None:
     tables = {
         "frontend_choices": TEXT_FRONTENDS if task == "mt" else SPEECH_FRONTENDS,
         "encoder_choices": PROMPTED_ENCODERS if task == "s2t_ctc" else ENCODERS,
-        "decoder_choices": DECODERS | ({"flow": FlowDecoder} if task == "mt" else {}),
+        "decoder_choices": DECODERS | ({"flow": FlowDecoder, "vae": LatentDecoder} if task == "mt" else {}),
         "lm_choices": LANGUAGE_MODELS,
-        "model_choices": {"diverse": MODELS[task]} | ({"flow": FlowMTModel} if task == "mt" else {}),
+        "model_choices": {"diverse": MODELS[task]} | ({"flow": FlowMTModel, "vae": VaeMTModel} if task == "mt" else {}),
     }
     for table, classes in tables.items():
         choices = getattr(module, table, None)  # no task has all of them; ESPnet's ST hard-codes its model class

@@ -12,6 +12,8 @@ from espnet2.tasks import abs_task
 
 from espnet_diverse.attention import PARTS, core_class, core_options
 from espnet_diverse.contrib.flowseq import FlowOptions
+from espnet_diverse.contrib.vae import LatentOptions
+from espnet_diverse.contrib.vae.model import BoundOptions
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.nets import DECODERS, ENCODERS, LANGUAGE_MODELS, PROMPTED_ENCODERS
 from espnet_diverse.nets.adapters.bottleneck import AdapterOptions
@@ -183,6 +185,8 @@ _PARTS = {
     "adapter": partial(read_options, AdapterOptions, "adapter"),
     "start_tag": partial(read_options, StartTagOptions, "start_tag"),
     "flow": lambda options: read_dataclass(FlowOptions, options, "flow"),
+    "latent": lambda options: read_dataclass(LatentOptions, options, "latent"),
+    "bound": lambda options: read_dataclass(BoundOptions, options, "bound"),
     "memory": memory_options,
     "cross_memory": source_memory_options,
     "consistency": consistency_options,

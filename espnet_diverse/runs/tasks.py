@@ -3,6 +3,7 @@
 import logging
 import zipfile
 from argparse import ArgumentParser, Namespace
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
@@ -165,6 +166,11 @@ class STTask(_TaskMixin, st.STTask):
 _PRETRAINED = "hugging_face"
 
 
+def source_table(config: Mapping) -> str:
+    """Name of the table with the source text of a model of text translation; an autoencoder reads the text itself."""
+    return "text" if config.get("model") == "vae" else "src_text"
+
+
 class MTTask(_TaskMixin, mt.MTTask):
     """Text translation."""
 
@@ -179,10 +185,10 @@ class MTTask(_TaskMixin, mt.MTTask):
         of the output give an initial loss of tens of nats.
 
         Raises:
-            ConfigError: As in the other tasks, or one of model and decoder is `flow` and the other is not.
+            ConfigError: As in the other tasks, or one of model and decoder is `flow` or `vae` and the other is not.
         """
-        if args.decoder == "flow" and args.model != "flow":
-            raise ConfigError(f"decoder flow does not fit model {args.model}; set model: flow")
+        if (named := args.decoder) in ("flow", "vae") and args.model != named:
+            raise ConfigError(f"decoder {named} does not fit model {args.model}; set model: {named}")
         model = super().build_model(args)
         embeddings = {module.weight for module in model.modules() if isinstance(module, nn.Embedding)}
         with torch.no_grad():

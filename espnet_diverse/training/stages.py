@@ -24,6 +24,7 @@ from espnet_diverse.runs.config import Config, located, save
 from espnet_diverse.runs.config_checks import check
 from espnet_diverse.runs.criteria import check_forms
 from espnet_diverse.runs.logs import logged
+from espnet_diverse.runs.tasks import source_table
 from espnet_diverse.runs.training_config import FILLED_IN, NOT_HERE
 from espnet_diverse.training import espnet_command
 from espnet_diverse.training.checkpoints import resumption, run_identity, run_kernels
@@ -258,7 +259,7 @@ def _fill(config: Config, data: RunData, tokens: Tokens) -> Config:
     check_settings(config)
     filled = copy.deepcopy(config)
     for data_dir in data.phases().values():
-        check_inputs(data_dir, data.task, reads_features(config))
+        check_inputs(data_dir, data.task, reads_features(config), source_table(config))
     entries = data.entries(config)
     defaults = DEFAULTS | {"fold_length": [FOLD_LENGTH[table] for table, _, _ in entries]}
     if data.speech:

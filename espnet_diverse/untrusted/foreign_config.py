@@ -23,7 +23,7 @@ _NETS = {
 _PROMPTED = {"e_branchformer_ctc", "diverse_e_branchformer_ctc"}
 _DECODERS = {
     *("transformer", "transformer_md", "rnn", "transducer", "mlm", "linear_decoder", "diverse_transformer"),
-    *("lightweight_conv", "lightweight_conv2d", "dynamic_conv", "dynamic_conv2d", "flow"),
+    *("lightweight_conv", "lightweight_conv2d", "dynamic_conv", "dynamic_conv2d", "flow", "vae"),
 }
 _TOKENS = {"char", "bpe", "word", "phn"}
 _ALLOWED = {
@@ -40,7 +40,7 @@ _ALLOWED = {
     "adapter": {"lora"},
     "model": {
         *("espnet", "espnet_ctc", "maskctc", "pit_espnet", "mt", "discrete_asr", "lm", "lm_multitask"),
-        *("diverse", "flow"),
+        *("diverse", "flow", "vae"),
     },
     "token_type": _TOKENS,
     "src_token_type": _TOKENS | {"hugging_face"},  # reads one file and downloads nothing

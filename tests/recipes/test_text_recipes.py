@@ -125,6 +125,20 @@ def test_translation_in_one_pass(run_text):
 
 
 @pytest.mark.recipes
+def test_a_variational_autoencoder(run_text):
+    size = SIZE | {"decoder_conf.latent.size": 4, "encoder_conf.attention.core": "sdma"}
+    folder = run_text("multidomain/vae1", size, "--test_sets", "test", "--prepare_options", "--case lower")
+    assert list(scores(folder)) == ["bleu", "chrf"]
+    texts = read_data_dir(folder / "data/synthetic/test").text
+    assert read_table(folder / "exp/tiny/quick/test/text", "hypothesis").keys() == texts.keys()
+    numbers = json.loads((folder / "exp/tiny/quick/latent/test/latent.json").read_text())
+    assert numbers["texts"] == len(texts) and numbers["bound"] < 0 < numbers["kl"]
+    stats = checkpoint.load(folder / "exp/tiny/checkpoint.pth")["reporter"]["stats"][1]
+    assert {"reconstruction", "kl", "bound", "active_units"} <= stats["valid"].keys()
+    assert "latent/test" in (folder / "exp/tiny/RESULTS.md").read_text()
+
+
+@pytest.mark.recipes
 def test_language_model(run_text):
     size = {"lm_conf.layer": 1, "lm_conf.att_unit": 32, "lm_conf.unit": 64, "max_epoch": 1}
     folder = run_text("wikitext103/lm1", size, "--test_sets", "test")

@@ -28,7 +28,7 @@ from espnet_diverse.errors import ConfigError
 from espnet_diverse.registration import replaced_names
 from espnet_diverse.runs.audio_rate import audio_rate, required_rate
 from espnet_diverse.runs.model_files import find_weights
-from espnet_diverse.runs.tasks import TASKS, read_config
+from espnet_diverse.runs.tasks import TASKS, read_config, source_table
 from espnet_diverse.scope import scope
 
 _CLASSES = {"asr": asr_inference.Speech2Text, "st": st_inference.Speech2Text, "mt": mt_inference.Text2Text}
@@ -101,10 +101,9 @@ class TextSearch(Search):
     is twice as many plus 10, and the search stops when hypotheses no longer improve, as it does for speech.
     """
 
-    table = "src_text"
-
     def __init__(self, speech2text: mt_inference.Text2Text, conditions: KnownConditions):
         super().__init__(speech2text, conditions, None)
+        self.table = source_table(vars(speech2text.mt_train_args))
         self.preprocess = TASKS["mt"].build_preprocess_fn(speech2text.mt_train_args, train=False)
         if speech2text.maxlenratio == 0:
             choose_class(speech2text.beam_search, bounded=True)

@@ -12,6 +12,7 @@ from espnet_diverse.errors import DataError
 from espnet_diverse.nets import CLASSIFIERS
 from espnet_diverse.runs.audio_rate import reads_features
 from espnet_diverse.runs.config import Config
+from espnet_diverse.runs.tasks import source_table
 from espnet_diverse.text.vocabulary import MODEL_FILES, Vocabulary
 
 _SPEECH = ("wav.scp", "speech", "sound")
@@ -28,8 +29,8 @@ DATA = {
 }
 """Data of each task: table in the data directory, ESPnet's name for it, and its type.
 
-A classifier reads src_text if it is one of pairs. A model of features reads feats.scp in place of wav.scp, and the type
-of audio in arks is kaldi_ark; see `RunData`.
+A classifier reads src_text if it is one of pairs, and an autoencoder reads text in its place. A model of features reads
+feats.scp in place of wav.scp, and the type of audio in arks is kaldi_ark; see `RunData`.
 """
 
 FOLD_LENGTH = {"wav.scp": 80000, "feats.scp": 800, "text": 150, "src_text": 150}
@@ -70,7 +71,10 @@ class RunData:
             "cls": getattr(CLASSIFIERS.get(str(config.get("classifier"))), "pairs", False),
         }.get(self.task, True)
         entries = [entry for entry in DATA[self.task] if reads_source or entry != _SOURCE]
-        return [_FEATURES if entry == _SPEECH and reads_features(config) else entry for entry in entries]
+        read = {_SOURCE: (source_table(config), *_SOURCE[1:])}
+        if reads_features(config):
+            read[_SPEECH] = _FEATURES
+        return [read.get(entry, entry) for entry in entries]
 
     def files(self, config: Config, phase: str) -> list[tuple[Path, str, str]]:
         """The tables that a phase reads, with ESPnet's name and type of each."""
@@ -184,13 +188,19 @@ def check_data(
             raise DataError(f"{file}:{line}: {what}; {todo}")
 
 
-def check_inputs(path: Path, task: str, features: bool = False) -> None:
+def check_inputs(path: Path, task: str, features: bool = False, source: str = _SOURCE[0]) -> None:
     """Check that a data directory has what its task reads besides `text`: audio, features or source text.
+
+    Args:
+        path: The data directory.
+        task: Name of the task.
+        features: Whether features are read in place of audio.
+        source: Table of the source text, see `source_table`.
 
     Raises:
         DataError: The directory has no wav.scp, feats.scp or src_text, or an empty wav.scp or feats.scp.
     """
-    if task == "mt" and not (path / _SOURCE[0]).exists():
+    if task == "mt" and not (path / source).exists():
         todo = "give a directory with source text, or --task asr, lm or cls for one without"
         raise DataError(f"{path}: has no src_text with the source text that --task mt reads; {todo}")
     if _SPEECH not in DATA[task]:

@@ -96,6 +96,14 @@ def test_transcripts_are_read_only_if_a_loss_needs_them(tiny_run, task, model_co
     assert data.phases() == {"train": tiny_run.train_dir, "valid": tiny_run.valid_dir}
 
 
+def test_an_autoencoder_reads_the_text_in_place_of_its_source(tiny_run, tmp_path):
+    data = RunData(tiny_run.train_dir, tiny_run.valid_dir, tiny_run.tokens_dir, "mt")
+    tables = [(table, name) for table, name, _ in data.entries({"model": "vae"})]
+    assert tables == [("text", "text"), ("text", "src_text")]
+    (tmp_path / "text").write_text("a words\n")
+    check_inputs(tmp_path, "mt", source="text")
+
+
 def test_each_text_has_its_vocabulary_which_moves_into_the_run(tiny_translation, tmp_path):
     run = tiny_translation
     tokens = Tokens.load(

@@ -1,0 +1,1 @@
+../../../common/named_data.sh

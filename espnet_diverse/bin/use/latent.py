@@ -1,0 +1,72 @@
+"""Codes and bound of texts by a variational autoencoder, texts of codes from its prior, and texts between two texts.
+
+--data_dir measures the evidence lower bound of the texts of a data directory and writes their codes; --samples draws
+codes from N(0, I), and --between goes from one text to another in steps of equal length. Both print a text a line.
+"""
+
+import argparse
+from pathlib import Path
+
+from espnet_diverse.bin.options import options
+from espnet_diverse.decoding.options import Options
+from espnet_diverse.errors import ConfigError
+from espnet_diverse.option_checks import Rule
+
+_COLUMNS = ("Texts", "Nats by token", "KL", "Bound", "Active units")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of this command."""
+    options.add_model(parser, "directory of a run with model: vae, a packed model, or hf:owner/name")
+    data = parser.add_argument_group("codes of data")
+    data.add_argument("--data_dir", type=Path, help="data directory with the text")
+    data.add_argument("--output_dir", type=Path, help="directory for codes.npz and latent.json")
+    data.add_argument("--importance_samples", type=int, default=1, metavar="K", help="samples of a text (default: 1)")
+    data.add_argument("--results", type=Path, help="RESULTS.md to update; a row of the same name is replaced")
+    texts = parser.add_argument_group("texts of codes")
+    texts.add_argument("--samples", type=int, default=0, metavar="N", help="number of texts from the prior")
+    texts.add_argument("--between", nargs=2, metavar="TEXT", help="the first and the last text")
+    texts.add_argument("--steps", type=int, default=7, metavar="N", help="number of texts with --between (default: 7)")
+    texts.add_argument("--beam_size", type=int, default=1, metavar="N", help="of the search (default: 1)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="random seed of codes (default: 0)")
+    options.add_device_options(parser, precision=False)
+
+
+def inputs(args: argparse.Namespace) -> list[Path]:
+    """Files and data directories that are read."""
+    return [*options.model_inputs(args), *([args.data_dir] if args.data_dir else [])]
+
+
+def outputs(args: argparse.Namespace) -> list[Path]:
+    """Files that are written."""
+    return [args.output_dir / name for name in ("codes.npz", "latent.json")] if args.output_dir else []
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measure, draw and go between."""
+    _check(args)
+    from espnet_diverse.decoding.directory.latent import Autoencoder, cells, line, measure
+    from espnet_diverse.scoring.table import update_results
+
+    search_options, seed = Options(beam_size=args.beam_size, batch_size=32), args.seed
+    model = Autoencoder(args.model_dir, args.model_file, search_options, args.device)
+    if args.data_dir:
+        numbers = measure(model, args.data_dir, args.output_dir, args.importance_samples, seed)
+        if args.results:
+            name = "/".join(args.output_dir.resolve().parts[-2:])
+            update_results(args.results, "### Latent codes", _COLUMNS, {name: cells(numbers)})
+        print(line(numbers))
+    for text in model.samples(args.samples, seed) if args.samples else ():
+        print(text)
+    for text in model.between(*args.between, args.steps) if args.between else ():
+        print(text)
+    return 0
+
+
+def _check(args: argparse.Namespace) -> None:
+    if not (args.data_dir or args.samples or args.between):
+        raise ConfigError("there is nothing to do; give --data_dir with --output_dir, --samples or --between")
+    if bool(args.data_dir) != bool(args.output_dir):
+        raise ConfigError("--data_dir and --output_dir need each other; give both")
+    for name, least in (("importance_samples", 1), ("samples", 0), ("steps", 2), ("beam_size", 1), ("seed", 0)):
+        Rule(int, least=least).check(f"--{name}", getattr(args, name))

@@ -1,0 +1,134 @@
+"""Training of a variational autoencoder of text: ESPnet's translation model, of a text into itself."""
+
+from dataclasses import dataclass
+from math import inf
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from espnet_diverse.attention.update_counter import UpdateCounter
+from espnet_diverse.contrib.vae.decoder import LatentDecoder, Posterior
+from espnet_diverse.errors import ConfigError
+from espnet_diverse.functional.memory import sample
+from espnet_diverse.functional.sentence_ends import add_sos_eos
+from espnet_diverse.functional.variational import active_units, annealing, divergence_by_unit, free_bits
+from espnet_diverse.nets.models import DiverseMTModel
+from espnet_diverse.nets.replace_attention import signature_with
+from espnet_diverse.option_checks import Options, choice, must_be, number, read
+from espnet_diverse.scope import current
+from espnet_diverse.upstream.layers import th_accuracy
+
+_UNKNOWN = 1  # index of <unk>
+_RISING = 0.5  # share of a cycle, as Fu et al.
+
+
+@dataclass(frozen=True)
+class BoundOptions(Options):
+    """Options of the section `bound` of `model_conf`; equations in `functional/variational.py`.
+
+    Attributes:
+        kl_weight: Weight of the divergence: 1 is the bound, another one that of Higgins et al. 2017, "beta-VAE"; with 0
+            z is the mean of the posterior, in training too: a deterministic autoencoder.
+        schedule: How the weight gets there: it rises once, rises in cycles, or is there from the start.
+        kl_updates: Number of updates until it stays there; a number between 0 and 1 is a share of those of the run.
+        cycles: Number of cycles.
+        free_bits: Number of nats of a unit, in the mean over a batch, below which its divergence is not reduced.
+        word_dropout: Share of the tokens that the decoder reads as <unk> in training (Bowman et al. 2016).
+    """
+
+    kl_weight: float = number(1.0, least=0, below=inf)
+    schedule: str = choice("linear", "cyclical", "constant")
+    kl_updates: float = number(0.5, above=0, below=inf)
+    cycles: int = number(4, least=1)
+    free_bits: float = number(0.0, least=0, below=inf)
+    word_dropout: float = number(0.0, least=0, most=1)
+
+
+class VaeMTModel(DiverseMTModel):
+    """Variational autoencoder: the source text is the text itself.
+
+    The loss is minus the bound (1) of `functional/variational.py` at one sample of the posterior, divided by the number
+    of tokens or of sentences as `length_normalized_loss` says; in training with the weight of the divergence and the
+    free bits of `bound`, in validation with `kl_weight` alone. Validation draws equal noise in every epoch.
+
+    The statistics, in nats: `reconstruction`, -log p(x | z) of a token; `kl` of a sentence; `bound` of a sentence;
+    `active_units`, the number of them in a batch; `kl_weight`, that of the loss.
+
+    Args:
+        args: Arguments of ESPnet's model.
+        bound: `BoundOptions` by name.
+        options: Options of `DiverseMTModel`.
+
+    Raises:
+        ConfigError: The decoder is not `vae`, labels are smoothed, or an option has a value that is not allowed.
+    """
+
+    __signature__ = signature_with(DiverseMTModel, bound=None)
+
+    def __init__(self, *args, bound: dict | None = None, **options):
+        super().__init__(*args, **options)
+        if not isinstance(self.decoder, LatentDecoder):
+            raise ConfigError(f"model vae has no use for decoder {type(self.decoder).__name__}; set decoder: vae")
+        if smoothing := options.get("lsm_weight"):
+            raise must_be("lsm_weight", "0 for model vae, whose loss is a bound of the likelihood", smoothing)
+        self.bound = read(BoundOptions, bound or {}, "bound")
+        self.updates = UpdateCounter(self.bound.kl_updates if self.bound.schedule != "constant" else None)
+
+    def _calc_mt_att_loss(
+        self, encoder_out: Tensor, encoder_out_lens: Tensor, ys_pad: Tensor, ys_pad_lens: Tensor
+    ) -> tuple[Tensor, float | None, float | None]:
+        """Loss, accuracy and, in validation with `report_bleu`, BLEU, with the reference ys_pad (B, T) as input."""
+        posterior, weight = self.decoder.posterior(encoder_out, encoder_out_lens), self._weight()
+        inputs, targets = add_sos_eos(ys_pad, self.sos, self.eos, self.ignore_id)
+        codes = sample(posterior.mean, posterior.log_var, self._noise(posterior)).unsqueeze(1)
+        one, lengths = torch.ones_like(ys_pad_lens), ys_pad_lens + 1
+        scores, _ = self.decoder.of_codes()(codes, one, self._drop_words(inputs), lengths)
+        total, number = self.criterion_mt.total(scores, targets), self.criterion_mt.number(targets)
+        divergence = divergence_by_unit(*posterior)
+        least = self.bound.free_bits if self.training else 0.0
+        loss = (total + weight * len(ys_pad) * free_bits(divergence, least)) / number
+        accuracy = th_accuracy(scores.flatten(0, 1), targets, ignore_label=self.ignore_id)
+        self._add_statistics(total, divergence, posterior, lengths, weight)
+        if self.training or self.mt_error_calculator is None:
+            return loss, accuracy, None
+        return loss, accuracy, self.mt_error_calculator(scores.argmax(dim=-1).cpu(), ys_pad.cpu())
+
+    def _branches(self) -> None:
+        """Support no consistency: predictions differ by the code that was sampled, too."""
+
+    def _weight(self) -> Tensor | float:
+        """Weight of the divergence."""
+        options, done = self.bound, self.updates(self.decoder.to_posterior.weight)
+        if not self.training or not options.kl_weight or options.schedule == "constant":
+            return options.kl_weight
+        form: dict[str, Any] = {} if options.schedule == "linear" else {"cycles": options.cycles, "rising": _RISING}
+        return options.kl_weight * annealing(done, self.updates.length(options.kl_updates), **form)
+
+    def _noise(self, posterior: Posterior) -> Tensor:
+        """Noise of the sample (B, Z); in validation that of a fixed seed, so that epochs can be compared."""
+        if not self.bound.kl_weight:
+            return torch.zeros_like(posterior.mean)
+        if self.training:
+            return torch.randn_like(posterior.mean)
+        drawn = torch.randn(posterior.mean.shape, generator=torch.Generator().manual_seed(0))
+        return drawn.to(posterior.mean)
+
+    def _drop_words(self, inputs: Tensor) -> Tensor:
+        """Replace tokens of the decoder's input (B, T) by <unk>, all but the first, <sos/eos>."""
+        if not self.training or not self.bound.word_dropout:
+            return inputs
+        dropped = torch.rand(inputs.shape, device=inputs.device) < self.bound.word_dropout
+        dropped[:, 0] = False
+        return inputs.masked_fill(dropped, _UNKNOWN)
+
+    def _add_statistics(
+        self, total: Tensor, divergence: Tensor, posterior: Posterior, lengths: Tensor, weight: Tensor | float
+    ) -> None:
+        shared = current()
+        if shared.statistics:
+            shared.add_stat("reconstruction", total / lengths.sum())
+            shared.add_stat("kl", divergence.sum(-1).mean())
+            shared.add_stat("bound", -(total + divergence.sum()) / len(lengths))
+            shared.add_stat("active_units", active_units(posterior.mean).sum())
+            shared.add_stat("kl_weight", weight)
