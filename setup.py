@@ -60,6 +60,7 @@ setup(
         "nltk>=3.4.5",
         "tensorboard>=2.20",
         "matplotlib>=3.8",
+        "pypinyin>=0.44",  # tokens of some of ESPnet's models
         # What this package uses itself.
         "numpy>=2.0",
         "scipy>=1.11",
@@ -71,7 +72,6 @@ setup(
         "kaldiio>=2.18",
         "jiwer>=4.0",
         "sacrebleu>=2.4",
-        "pypinyin>=0.44",
         "scikit-learn>=1.3",
         "pyyaml>=6.0",
         "tqdm>=4.66",

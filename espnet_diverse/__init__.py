@@ -2,7 +2,8 @@
 
 Importing the package registers its classes with ESPnet by name, for ESPnet's own entry points too. The import is cheap:
 it adds one finder to `sys.meta_path`, which registers the classes when a task of ESPnet is imported, and does nothing
-else. The names of `espnet_diverse.inference` in `__all__` are imported when they are first used, which takes seconds.
+else. The names of `espnet_diverse.inference` and `learning` in `__all__` are imported when they are first used, which
+takes seconds.
 """
 
 import importlib
@@ -12,8 +13,9 @@ from espnet_diverse.registration.espnet_tables import register_on_import
 
 if TYPE_CHECKING:
     from espnet_diverse.inference import Recognizer, StreamRecognizer, Translator
+    from espnet_diverse.learning import fine_tune, train
 
-__all__ = ["Recognizer", "StreamRecognizer", "Translator"]
+__all__ = ["Recognizer", "StreamRecognizer", "Translator", "fine_tune", "train"]
 __version__ = "0.2.0.dev0"
 
 register_on_import()
@@ -22,4 +24,5 @@ register_on_import()
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module("espnet_diverse.inference"), name)
+    module = "learning" if name in ("fine_tune", "train") else "inference"
+    return getattr(importlib.import_module(f"espnet_diverse.{module}"), name)

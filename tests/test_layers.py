@@ -46,6 +46,7 @@ LAYERS = [
     {"serve"},
     {"demo"},
     {"bin"},
+    {"learning"},
 ]
 FOR_BIN = {"training"}  # layers that `bin` alone may import
 SEARCHES = {"contrib/flowseq/one_pass.py"}  # which belong to the layer of decoding
@@ -54,7 +55,7 @@ ATTENTION_BESIDE = {"conditions", "option_checks"}  # what attention may import 
 
 def may_import() -> dict[str, set[str]]:
     """What each part may import: itself, those below it, and for attention and above parts beside."""
-    allowed, below = {"__init__": {"registration", "inference"}, "__main__": {"bin"}}, set()
+    allowed, below = {"__init__": {"registration", "inference", "learning"}, "__main__": {"bin"}}, set()
     for line in BESIDE:
         allowed |= {part: below | {part} for part in line}
         below = below | line

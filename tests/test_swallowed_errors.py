@@ -41,7 +41,7 @@ KNOWN = {
         *("live.live_recognition: ConfigError ModelError", "main._reader_has_gone: ValueError"),
         *(
             "pack._is_ours: ValueError",
-            "results.Results._frames: ModelError",
+            "frame_times.known_frame_times: ModelError",
             "run_files.make_vocabularies: UserError",
             "scores._is_row: ValueError",
             "stage_cache.StageRecord._stored: ValueError",

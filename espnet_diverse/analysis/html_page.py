@@ -1,8 +1,8 @@
-"""A self-contained HTML page: pictures are embedded, and there are no scripts and no references to other files."""
+"""A self-contained HTML page: pictures are embedded, and there are no scripts and no references but links to audio."""
 
 import base64
+import re
 from collections.abc import Iterable, Sequence
-from functools import partial
 from html import escape
 from pathlib import Path
 
@@ -15,10 +15,11 @@ _STYLE = """
 body { font: 16px/1.5 sans-serif; max-width: 76rem; margin: 2rem auto; padding: 0 1rem; }
 body { color: var(--ink); background: var(--paper); overflow-wrap: anywhere; } table { overflow-wrap: normal; }
 p, dl { max-width: 60rem; } dd { margin-bottom: .5rem; }
-h1, h2 { line-height: 1.2; } h2 { margin-top: 3rem; border-bottom: 1px solid var(--line); }
+h1, h2, h3 { line-height: 1.2; } h2 { margin-top: 3rem; border-bottom: 1px solid var(--line); }
+h3 { margin: 2rem 0 0; } audio { height: 2.2rem; width: 15rem; vertical-align: middle; }
 table { border-collapse: collapse; margin: 1rem 0; }
 th, td { border-bottom: 1px solid var(--line); padding: .3rem .8rem; text-align: right; white-space: nowrap; }
-th:first-child, td:first-child { text-align: left; }
+th:first-child, td:first-child, .words { text-align: left; }
 td.text { white-space: normal; min-width: 14rem; text-align: left; }
 figure { margin: 1.5rem 0; display: grid; grid-template-columns: minmax(0, 1fr) 19rem; gap: 1.5rem; }
 figure { align-items: start; }
@@ -28,7 +29,7 @@ figure img { max-width: 100%; height: auto; background: #fff; border-radius: 6px
 figcaption { color: var(--soft); } figcaption p { margin: 0 0 .7rem; }
 .look { background: var(--look); color: var(--ink); padding: .5rem .7rem; border-radius: 6px; }
 dt { font-weight: bold; } .wide { overflow-x: auto; } nav li { margin: .2rem 0; } a { color: inherit; }
-@media (max-width: 60rem) { figure { display: block; } figcaption { margin-top: .7rem; } }
+@media (max-width: 60rem) { figure { display: block; } figcaption { margin-top: .7rem; } audio { width: 9rem; } }
 @media (prefers-color-scheme: dark) {
 :root { --ink: #e2e2e2; --soft: #aaa; --line: #444; --paper: #17181a; --look: #23272d; }
 figure img { filter: brightness(.88); }
@@ -53,6 +54,10 @@ class Page:
         self._headings.append(text)
         self._body.append(f'<h2 id="{len(self._headings)}">{escape(text)}</h2>')
 
+    def subheading(self, text: str) -> None:
+        """Begin a part of a section."""
+        self._body.append(f"<h3>{escape(text)}</h3>")
+
     def paragraph(self, text: str) -> None:
         """Add a paragraph."""
         self._body.append(f"<p>{escape(text)}</p>")
@@ -62,10 +67,22 @@ class Page:
         items = "".join(f"<dt>{escape(term)}</dt><dd>{escape(meaning)}</dd>" for term, meaning in meanings)
         self._body.append(f"<dl>{items}</dl>")
 
-    def table(self, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-        """Add a table; cells of more than `_LONG` characters break into lines."""
-        body = "".join(_row("td", cells) for cells in rows)
-        table = f"<table><thead>{_row('th', header)}</thead><tbody>{body}</tbody></table>"
+    def table(self, header: Sequence[str], rows: Iterable[Sequence[str]], audio: Sequence[str | None] = ()) -> None:
+        """Add a table; cells of more than `_LONG` characters break into lines.
+
+        Args:
+            header: Headings of the columns.
+            rows: Cells of each row.
+            audio: Address of the audio of each row, None for none; if there is any, players are the second column.
+        """
+        rows = [list(row) for row in rows]
+        words = [any(_is_text(row[column]) for row in rows) for column in range(1, len(header))]
+        lines = [_cells("th", header, words), *(_cells("td", row, words) for row in rows)]
+        if any(audio):
+            for line, player in zip(lines, ['<th class="words">audio</th>', *map(_player, audio)], strict=True):
+                line.insert(1, player)
+        head, *body = (f"<tr>{''.join(line)}</tr>" for line in lines)
+        table = f"<table><thead>{head}</thead><tbody>{''.join(body)}</tbody></table>"
         self._body.append(f'<div class="wide">{table}</div>')
 
     def picture(self, path: Path, caption: str, look: str = "") -> None:
@@ -91,10 +108,20 @@ class Page:
         write_text(path, f'<!DOCTYPE html>\n<html lang="en"><head>{head}</head>\n<body>\n{body}\n</body></html>\n')
 
 
-def _row(tag: str, cells: Sequence[str]) -> str:
-    return f"<tr>{''.join(map(partial(_cell, tag), cells))}</tr>"
+def _player(address: str | None) -> str:
+    return f'<td><audio controls preload="none" src="{escape(address)}"></audio></td>' if address else "<td></td>"
 
 
-def _cell(tag: str, cell: str) -> str:
-    kind = ' class="text"' if tag == "td" and len(cell) > _LONG else ""
-    return f"<{tag}{kind}>{escape(cell)}</{tag}>"
+def _is_text(cell: str) -> bool:
+    """Return whether a cell does not begin as a number does."""
+    return not re.match(r"[-+−–(]?\d|[–-]?$", cell)
+
+
+def _cells(tag: str, row: Sequence[str], words: Sequence[bool]) -> list[str]:
+    """Cells of a row; `words` says of the columns after the first whether they hold text."""
+    return [_cell(tag, cell, is_text) for cell, is_text in zip(row, [False, *words], strict=True)]
+
+
+def _cell(tag: str, cell: str, is_text: bool) -> str:
+    kind = "text" if tag == "td" and len(cell) > _LONG else "words" if is_text else ""
+    return f'<{tag} class="{kind}">{escape(cell)}</{tag}>' if kind else f"<{tag}>{escape(cell)}</{tag}>"

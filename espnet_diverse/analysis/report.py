@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from espnet_diverse.analysis.collect import KINDS, Observation
-from espnet_diverse.analysis.figures.heads import HeadMaps, draw, drawable
+from espnet_diverse.analysis.figures.heads import HeadMaps, draw
 from espnet_diverse.analysis.figures.overview import draw_all_heads, draw_layers
 from espnet_diverse.analysis.figures.plots import (
     draw_clusters,
@@ -20,6 +20,7 @@ from espnet_diverse.analysis.figures.plots import (
     draw_sharing,
     head_names,
 )
+from espnet_diverse.analysis.figures.positions import drawable
 from espnet_diverse.analysis.html_page import Page
 from espnet_diverse.analysis.measurements import Survey
 from espnet_diverse.analysis.measures import attention_distance, clusters, head_sharing, redundancy
@@ -30,6 +31,7 @@ from espnet_diverse.analysis.rounding import certain
 from espnet_diverse.analysis.sections import Section
 from espnet_diverse.data.files.atomic_files import staged_directory, staged_file, write_text
 from espnet_diverse.data.files.targets import mark_prepared
+from espnet_diverse.decoding.frame_times import FrameTimes
 from espnet_diverse.progress import progress
 
 PICTURES = "pictures"
@@ -45,12 +47,14 @@ class Example:
         tokens: Tokens of its transcript.
         seen: Observations by kind of attention, a key of `collect.KINDS`.
         source: Tokens of its source text; None where the model reads audio.
+        times: Times of the encoder frames, if they are known.
     """
 
     utterance: str
     tokens: Sequence[str]
     seen: dict[str, Observation]
     source: Sequence[str] | None = None
+    times: FrameTimes | None = None
 
 
 def write_report(
@@ -73,7 +77,7 @@ def write_report(
         for section in sections:
             section.show(page, folder)
         _redundancy_section(page, survey, folder)
-        _distance_section(page, survey)
+        _distance_section(page, survey, example.times)
         _cluster_section(page, survey, folder)
         _sharing_section(page, owned, folder)
         _example_section(page, example, folder)
@@ -160,14 +164,15 @@ def _redundancy_section(page: Page, survey: Survey, folder: Path) -> None:
     )
 
 
-def _distance_section(page: Page, survey: Survey) -> None:
+def _distance_section(page: Page, survey: Survey, times: FrameTimes | None) -> None:
     if not survey.distances:
         return
     page.heading("How far heads look")
+    frames = "frames" if times is None else f"frames of {1000 * times.step:g} ms"
     page.paragraph(
-        "Mean attention distance of self-attention, in encoder frames or tokens: the distance of a position from the "
-        "query, weighted by the attention that it gets, mean over queries, heads and utterances. Small: heads look at "
-        "their neighbours. Semantic masks have one too. From the first layer to the last:"
+        f"Mean attention distance of self-attention, in encoder {frames} or in tokens: the distance of a position from "
+        "the query, weighted by the attention that it gets, mean over queries, heads and utterances. Small: heads look "
+        "at their neighbours. Semantic masks have one too. From the first layer to the last:"
     )
     _layer_table(page, attention_distance.rows(survey.distances))
 
@@ -236,7 +241,11 @@ def _example_section(page: Page, example: Example, folder: Path) -> None:
     page.paragraph(f"Utterance {example.utterance}: {' '.join(example.tokens)}")
     labels, _ = drawable(example.tokens)
     if labels != list(example.tokens):
-        page.paragraph(f"The pictures show them as follows, because no font has them all: {' '.join(labels)}")
+        numbered = (f"{number} {token}" for number, token in enumerate(example.tokens, 1))
+        page.paragraph(
+            "No font of the machine that drew the pictures has all of them; those that it lacks are numbered there: "
+            + ", ".join(numbered)
+        )
     predicted, read = [*example.tokens, "<eos>"], ["<sos>", *example.tokens]
     source = None if example.source is None else ["<sos>", *example.source]
     for kind, seen in example.seen.items():
@@ -247,7 +256,7 @@ def _example_section(page: Page, example: Example, folder: Path) -> None:
             posteriors = {clustered: p[-1].numpy() for clustered, p in seen.posteriors.items()}
             labelled = {"tokens": predicted, "source tokens": source, "queries": queries}
             labelled = {clustered: labels for clustered, labels in labelled.items() if labels}
-            draw_posteriors(f"{example.utterance}: {layer}", posteriors, labelled, path)
+            draw_posteriors(f"{example.utterance}: {layer}", posteriors, labelled, path, example.times)
             page.picture(
                 path,
                 f"Cluster probabilities in the {layer}: a row for each head, a column for each of what is clustered "
@@ -256,7 +265,7 @@ def _example_section(page: Page, example: Example, folder: Path) -> None:
             )
         path = folder / f"{kind}.attention.png"
         maps = HeadMaps.of(layer, seen, len(seen.weights) - 1)
-        draw(maps, example.utterance, path, queries, keys)
+        draw(maps, example.utterance, path, queries, keys, example.times)
         page.picture(
             path,
             f"The {layer}: {' and '.join(maps.kinds())}, a row of pictures for each head. In each, a row is a query "

@@ -42,3 +42,13 @@ def frame_times(model: nn.Module, rate: int, todo: str = "turn word_timestamps o
             step *= module.stride[0]
     start = getattr(model.frontend, "first_sample", 0)
     return FrameTimes((start + first * hop) / rate, step * hop / rate)
+
+
+def known_frame_times(model: nn.Module, rate: int | None) -> FrameTimes | None:
+    """Times as `frame_times` gives them; None where frames have none: of texts, after prompts, of unknown nets."""
+    if rate is None or hasattr(model, "prompt"):
+        return None
+    try:
+        return frame_times(model, rate)
+    except ModelError:
+        return None

@@ -12,7 +12,7 @@ from espnet2.train.abs_espnet_model import AbsESPnetModel
 from numpy.typing import NDArray
 
 from espnet_diverse.analysis.collect import KINDS, Observation, observe
-from espnet_diverse.decoding.frame_times import frame_times
+from espnet_diverse.decoding.frame_times import known_frame_times
 from espnet_diverse.decoding.predictor import Predictor
 from espnet_diverse.demo.controls import whole
 from espnet_diverse.demo.head_maps import Axis, Sides, head_maps
@@ -145,11 +145,8 @@ class Results:
 
     def _frames(self, start: float) -> Axis:
         """The encoder frames of a segment that begins at `start`: their times where the model's frames have some."""
-        if self.search.rate is None:
-            return Axis("encoder frame")
-        try:
-            times = frame_times(self._model, self.search.rate)
-        except ModelError:
+        times = known_frame_times(self._model, self.search.rate)
+        if times is None:
             return Axis("encoder frame")
         return Axis("second", start=start + times.boundary(0), step=times.step)
 

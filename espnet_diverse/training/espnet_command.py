@@ -6,7 +6,8 @@ statistics and group of processes by fixed names, with no method to override. Th
 
 import logging
 from argparse import ArgumentError, Namespace
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -70,11 +71,11 @@ def run(
         processes = build_dataclass(group, args)
         processes.init_options()
         processes.init_torch_distributed()
-        _set_torch(args)
-        if args.collect_stats:
-            _collect(task, args, collect)
-        else:
-            _train(task, args, processes)
+        with _set_torch(args):
+            if args.collect_stats:
+                _collect(task, args, collect)
+            else:
+                _train(task, args, processes)
     except (UserError, OSError):
         raise
     except Exception as error:
@@ -85,17 +86,24 @@ def run(
         raise TrainingError(f"training failed with {said}; {advice}") from error
 
 
-def _set_torch(args: Namespace) -> None:
-    set_all_random_seed(args.seed)
-    cudnn = torch.backends.cudnn
-    cudnn.enabled, cudnn.benchmark = args.cudnn_enabled, args.cudnn_benchmark
-    cudnn.deterministic = args.cudnn_deterministic
-    if args.detect_anomaly:
-        torch.autograd.set_detect_anomaly(True)
+@contextmanager
+def _set_torch(args: Namespace) -> Iterator[None]:
+    """Seed the random generators, and set PyTorch as the arguments say while the block runs."""
     if args.use_tf32 and args.use_amp:
         raise ConfigError("use_tf32 and use_amp exclude each other; set one of them to false")
-    if args.use_tf32:
-        torch.backends.cuda.matmul.allow_tf32 = cudnn.allow_tf32 = True
+    set_all_random_seed(args.seed)
+    cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
+    wanted = {(cudnn, name): getattr(args, f"cudnn_{name}") for name in ("enabled", "benchmark", "deterministic")}
+    wanted |= {(cudnn, "allow_tf32"): True, (matmul, "allow_tf32"): True} if args.use_tf32 else {}
+    before = {(owner, name): getattr(owner, name) for owner, name in wanted}
+    for place, value in wanted.items():
+        setattr(*place, value)
+    try:
+        with torch.autograd.set_detect_anomaly(args.detect_anomaly or torch.is_anomaly_enabled()):
+            yield
+    finally:
+        for place, value in before.items():
+            setattr(*place, value)
 
 
 def _train(task: type[AbsTask], args: Namespace, processes: DistributedOption) -> None:

@@ -54,3 +54,15 @@ def test_the_contents_link_to_the_sections_and_a_phone_is_as_wide_as_it_is(tmp_p
         assert f'<a href="#{number}">{title}</a>' in html and f'<h2 id="{number}">{title}</h2>' in html
     assert '<meta name="viewport" content="width=device-width, initial-scale=1">' in html
     assert "<nav" not in html[html.index("</nav>") + 1 :]
+
+
+def test_columns_of_text_are_told_apart_from_those_of_numbers_and_rows_may_have_audio(tmp_path):
+    page = Page("Tables")
+    page.table(("id", "n", "text"), [("1", "2.0", "a"), ("2", "–", "3 b")])
+    page.table(("id", "n"), [("u", "−1"), ("v", "2")], [None, 'a"b.wav#t=1,2'])
+    page.write(tmp_path / "page.html")
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert '<th>id</th><th>n</th><th class="words">text</th>' in text
+    assert '<tr><td>2</td><td>–</td><td class="words">3 b</td></tr>' in text
+    assert '<th>id</th><th class="words">audio</th><th>n</th>' in text and "<td>u</td><td></td><td>−1</td>" in text
+    assert '<td>v</td><td><audio controls preload="none" src="a&quot;b.wav#t=1,2"></audio></td><td>2</td>' in text

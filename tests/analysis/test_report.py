@@ -14,8 +14,10 @@ from espnet_diverse.analysis.measurements import QuerySample, Survey
 from espnet_diverse.analysis.report import Example, write_report
 from espnet_diverse.analysis.sections import AblationSection
 from espnet_diverse.attention import HeadMap
+from espnet_diverse.decoding.frame_times import FrameTimes
 
 TOKENS = ("a", "b", "c")
+TIMES = FrameTimes(0.02, 0.04)
 
 
 def observation(clusters):
@@ -98,16 +100,18 @@ def test_source_tokens_label_what_the_encoder_reads(tmp_path, monkeypatch):
     survey, example = surveyed(False)
     drawn = {}
 
-    def draw(maps, utterance, path, tokens=None, key_tokens=None):
+    def draw(maps, utterance, path, tokens=None, key_tokens=None, times=None):
+        assert times == TIMES
         drawn[path.name.split(".")[0]] = tokens, key_tokens
         path.write_bytes(b"")
 
     monkeypatch.setattr(report, "draw", draw)
     seen = dict.fromkeys(("encoder", "decoder", "cross"), example.seen["decoder"])
     predicted, read, source = [*TOKENS, "<eos>"], ["<sos>", *TOKENS], ["<sos>", "x", "y", "z"]
-    write_report(survey, Example("u0", TOKENS, seen, ["x", "y", "z"]), [], "Model", tmp_path)
+    write_report(survey, Example("u0", TOKENS, seen, ["x", "y", "z"], TIMES), [], "Model", tmp_path)
     assert drawn == {"encoder": (source, source), "decoder": (predicted, read), "cross": (predicted, source)}
-    write_report(survey, Example("u0", TOKENS, seen), [], "Model", tmp_path)
+    write_report(survey, Example("u0", TOKENS, seen, times=TIMES), [], "Model", tmp_path)
+    assert "in encoder frames of 40 ms or in tokens" in (tmp_path / "analysis.html").read_text()
     assert drawn == {"encoder": (None, None), "decoder": (predicted, read), "cross": (predicted, None)}
 
 

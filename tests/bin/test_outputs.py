@@ -17,6 +17,7 @@ COMMANDS = {
     "prepare": (["kaldi", "data/train", "--sets", "train"], "data", ["--output_dir", "OUT"]),
     "prepare table": (["table", "texts/train/t.csv"], "texts", ["--output_dir", "OUT"]),
     "validate": (["data/train"], "data/train", ["--fix", "OUT"]),
+    "validate --figures": (["data/train"], "data/train", ["--figures", "OUT"]),
     "combine": (["data/train", "data/dev"], "data/dev", ["--output_dir", "OUT"]),
     "augment": (["back", *MODEL, *DATA], "data/train", ["--output_dir", "OUT"]),
     "tokens": (["--text", "texts/tokens.txt"], "texts", ["--output_dir", "OUT"]),

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from espnet_diverse.decoding.frame_times import frame_times
+from espnet_diverse.decoding.frame_times import frame_times, known_frame_times
 from espnet_diverse.errors import ModelError
 from espnet_diverse.nets.encoder import DiverseTransformerEncoder
 
@@ -32,3 +32,11 @@ def test_a_frontend_without_a_hop_is_refused():
     model = SimpleNamespace(encoder=nn.Module(), frontend=nn.Identity())
     with pytest.raises(ModelError, match="frontend Identity has no hop_length; turn word_timestamps off"):
         frame_times(model, 16_000)
+
+
+def test_frames_without_times_are_no_error_where_they_are_only_shown():
+    model = SimpleNamespace(encoder=SimpleNamespace(embed=nn.Identity()), frontend=SimpleNamespace(hop_length=160))
+    assert known_frame_times(model, 16_000) == (0.0, 0.01)
+    assert known_frame_times(model, None) is None
+    assert known_frame_times(SimpleNamespace(prompt=object(), **vars(model)), 16_000) is None
+    assert known_frame_times(SimpleNamespace(encoder=model.encoder, frontend=nn.Identity()), 16_000) is None

@@ -7,15 +7,15 @@ from pathlib import Path
 
 from espnet2.train.abs_espnet_model import AbsESPnetModel
 from matplotlib.figure import Figure
-from matplotlib.font_manager import FontProperties, fontManager, get_font
 from numpy.typing import NDArray
-from pypinyin import Style, lazy_pinyin
 from torch import nn
 
 from espnet_diverse.analysis.collect import Observation
+from espnet_diverse.analysis.figures.positions import Positions
 from espnet_diverse.analysis.teacher_forcing import run_teacher_forced
 from espnet_diverse.attention import MultiHeadAttention
 from espnet_diverse.data.files.atomic_files import save_figure
+from espnet_diverse.decoding.frame_times import FrameTimes
 from espnet_diverse.upstream.layers import MultiHeadedAttention
 
 
@@ -100,6 +100,7 @@ def draw(
     path: Path,
     tokens: Sequence[str] | None = None,
     key_tokens: Sequence[str] | None = None,
+    times: FrameTimes | None = None,
 ) -> None:
     """Write a PNG with a row for each head and a column for each kind of map; a column has one colour scale.
 
@@ -107,61 +108,30 @@ def draw(
         maps: The maps to draw.
         utterance: Id of the utterance, for the title.
         path: The file to write.
-        tokens: Labels of the queries if these are tokens: the tokens that they predict, or, from <sos> on, that they
-            read. With None the queries are encoder frames.
-        key_tokens: Labels of the keys if these are tokens. With None the keys are encoder frames.
+        tokens: Tokens of the queries, see `Positions`. With None the queries are encoder frames.
+        key_tokens: Tokens of the keys. With None the keys are encoder frames.
+        times: Times of the encoder frames, if they are known.
     """
     kinds = maps.kinds()
     heads, queries, keys = maps.attention.shape
+    down, across = Positions(queries, tokens, times), Positions(keys, key_tokens, times)
+    extent = (*across.bounds, *reversed(down.bounds))
     height = min(4.0, max(2.0, 0.16 * queries))
     figure = Figure(figsize=(1 + 5 * len(kinds), 1 + heads * height), layout="constrained")
     figure.suptitle(f"{utterance}: {maps.layer}")
     grid = figure.subplots(heads, len(kinds), squeeze=False, sharex=True, sharey=True)
-    labels, font = drawable(tokens) if tokens is not None else (None, None)
-    key_labels, key_font = drawable(key_tokens) if key_tokens is not None else (None, None)
     for column, (kind, values) in enumerate(kinds.items()):
         most = values.max()
         for head, axes in enumerate(grid[:, column]):
-            image = axes.imshow(values[head], aspect="auto", vmin=0.0, vmax=most, interpolation="nearest")
+            image = axes.imshow(
+                values[head], aspect="auto", vmin=0.0, vmax=most, interpolation="nearest", extent=extent
+            )
             axes.set_title(f"head {head + 1}: {kind}", fontsize="medium")
             if column == 0:
-                axes.set_ylabel(position_name(tokens) if labels else "encoder frame (query)")
-            if labels:
-                axes.set_yticks(range(queries), labels, fontproperties=font, fontsize=min(9, 75 * height / queries))
-        grid[-1, column].set_xlabel("token read (key)" if key_labels else "encoder frame (key)")
-        if key_labels:
-            size = min(9, 300 / keys)
-            grid[-1, column].set_xticks(range(keys), key_labels, fontproperties=key_font, fontsize=size, rotation=90)
+                down.describe(axes.yaxis, "query", min(9, 75 * height / queries))
+        across.describe(grid[-1, column].xaxis, "key", min(9, 300 / keys))
+        if key_tokens is not None:
+            grid[-1, column].tick_params(axis="x", rotation=90)
         figure.colorbar(image, ax=list(grid[:, column]), label="share of a row's sum", shrink=0.6)
     path.parent.mkdir(parents=True, exist_ok=True)
     save_figure(figure, path)
-
-
-def position_name(tokens: Sequence[str]) -> str:
-    """Return what the positions of tokens are called: an encoder reads from <sos> on, a decoder predicts to <eos>."""
-    return "token read" if tokens[0] == "<sos>" else "token predicted"
-
-
-def drawable(tokens: Sequence[str]) -> tuple[list[str], FontProperties]:
-    """Return tokens as labels, and a font that has all their characters.
-
-    If no font of the machine has them all, Chinese characters are replaced by pinyin with tone numbers, and other
-    missing characters by their code points.
-    """
-    # The "Last Resort" font has every character, all as boxes.
-    fonts = [f for f in fontManager.ttflist if (f.style, f.weight) == ("normal", 400) and "Last Resort" not in f.name]
-    fonts.sort(key=lambda font: (font.name != "DejaVu Sans", font.name))
-    for font in fonts:
-        if _has(font.fname, "".join(tokens)):
-            return list(tokens), FontProperties(fname=font.fname)
-    default = fonts[0].fname
-
-    def spelled(characters: str) -> str:
-        return " ".join(c if _has(default, c) else f"U+{ord(c):04X}" for c in characters)
-
-    labels = [t if _has(default, t) else " ".join(lazy_pinyin(t, Style.TONE3, errors=spelled)) for t in tokens]
-    return labels, FontProperties(fname=default)
-
-
-def _has(font: str, characters: str) -> bool:
-    return all(get_font(font).get_char_index(ord(character)) for character in characters)

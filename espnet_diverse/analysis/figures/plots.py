@@ -10,10 +10,11 @@ from matplotlib.colors import Colormap, ListedColormap
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from espnet_diverse.analysis.figures.heads import drawable, position_name
+from espnet_diverse.analysis.figures.positions import Positions
 from espnet_diverse.analysis.measures.clusters import ClusterUse
 from espnet_diverse.analysis.measures.head_sharing import Ownership
 from espnet_diverse.data.files.atomic_files import save_figure
+from espnet_diverse.decoding.frame_times import FrameTimes
 
 _ROW = 0.2  # height of a labelled row of a heat map, in inches
 _SMALL = 8  # points
@@ -72,7 +73,11 @@ def _label_perplexities(axes: Axes, use: ClusterUse) -> None:
 
 
 def draw_posteriors(
-    title: str, posteriors: Mapping[str, NDArray], tokens: Mapping[str, Sequence[str]], path: Path
+    title: str,
+    posteriors: Mapping[str, NDArray],
+    tokens: Mapping[str, Sequence[str]],
+    path: Path,
+    times: FrameTimes | None = None,
 ) -> None:
     """Plot cluster probabilities of one layer on one utterance, as in Figs 6 (a) and 7 (a) of the SDMA paper.
 
@@ -81,6 +86,7 @@ def draw_posteriors(
         posteriors: Cluster probabilities (H, T, C) by what is clustered. Each has a column, and each head a row.
         tokens: Labels of the T positions by what is clustered, if these are tokens; others are encoder frames.
         path: The file to write.
+        times: Times of the encoder frames, if they are known.
     """
     heads = len(next(iter(posteriors.values())))
     clusters = max(values.shape[-1] for values in posteriors.values())
@@ -89,16 +95,18 @@ def draw_posteriors(
     figure.suptitle(f"{title}: cluster probabilities")
     grid = figure.subplots(heads, len(posteriors), squeeze=False, sharex="col")
     for column, (clustered, values) in zip(grid.T, posteriors.items(), strict=True):
+        across = Positions(values.shape[1], tokens.get(clustered), times)
+        extent = (*across.bounds, values.shape[-1] - 0.5, -0.5)
         for head, axes in enumerate(column):
-            image = axes.imshow(values[head].T, aspect="auto", vmin=0.0, vmax=1.0, interpolation="nearest")
+            image = axes.imshow(
+                values[head].T, aspect="auto", vmin=0.0, vmax=1.0, interpolation="nearest", extent=extent
+            )
             axes.set_title(f"head {head + 1}: {clustered}", fontsize="medium")
             axes.set_yticks(range(values.shape[-1]), range(1, values.shape[-1] + 1), fontsize=_SMALL)
             axes.set_ylabel("cluster")
-        column[-1].set_xlabel(position_name(tokens[clustered]) if clustered in tokens else "encoder frame")
+        across.describe(column[-1].xaxis, most=min(9, 240 / across.count))
         if clustered in tokens:
-            labels, font = drawable(tokens[clustered])
-            size = min(9, 240 / len(labels))
-            column[-1].set_xticks(range(len(labels)), labels, fontproperties=font, fontsize=size, rotation=90)
+            column[-1].tick_params(axis="x", rotation=90)
     figure.colorbar(image, ax=list(grid.flat), label="cluster probability", shrink=0.6)
     save_figure(figure, path)
 

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from espnet_diverse.analysis.figures.heads import drawable
+from espnet_diverse.analysis.figures.positions import Positions
 from espnet_diverse.data.files.atomic_files import save_figure
 
 _LONGEST = 80  # tokens of a text that are drawn
@@ -45,8 +45,9 @@ def draw_pooling(texts: Sequence[PooledText], path: Path) -> None:
         image = axes.imshow(values, aspect="auto", vmin=0.0, vmax=most, interpolation="nearest")
         axes.axhline(rows - 1.5, color="white", linewidth=1)
         axes.set_xlim(-0.5, columns - 0.5)  # a token is as wide in all panels
-        labels, font = drawable(["␣" if token == "<space>" else token for token in text.tokens])
-        axes.set_xticks(range(len(labels)), labels, fontproperties=font, fontsize=8, rotation=90)
+        tokens = ["␣" if token == "<space>" else token for token in text.tokens]
+        Positions(len(tokens), tokens).describe(axes.xaxis, most=8)
+        axes.tick_params(axis="x", rotation=90)
         axes.set_yticks(range(rows), [*range(1, rows), "mean"], fontsize=7)
         axes.set_ylabel("head of the pooling", fontsize="small")
         axes.set_title(text.title, fontsize="small", loc="left")

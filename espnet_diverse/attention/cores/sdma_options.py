@@ -107,7 +107,7 @@ class SDMAOptions(SMAOptions):
 
     Attributes:
         n_clusters_q: Number of clusters of the query mixture (18), which all heads share.
-        q_gmm_input: Input of the clustering: "raw", x W_q + b_q (Algorithm 1), or "scaled", divided by sqrt(D) (released).
+        q_gmm_input: Input of the clustering: "raw", x W_q + b_q (Algorithm 1), or "scaled", over sqrt(D) (released).
         query_noise_scale: Scale on which the noise of the queries is drawn: "raw" (ours), so that `noise_std` means the
             same for both values of `q_gmm_input`; or "clustered", that on which they are clustered, which with
             `q_gmm_input: scaled` makes the noise sqrt(D) times as large, about as large as the queries (released).

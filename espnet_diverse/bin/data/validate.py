@@ -13,6 +13,7 @@ from espnet_diverse.bin.options.cluster_option import check_nj
 
 if TYPE_CHECKING:
     from espnet_diverse.data.checks.plausibility import Limits
+    from espnet_diverse.data.checks.survey import Survey
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,6 +23,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("data_dirs", nargs="+", type=Path, metavar="DIR", help="data directory")
     parser.add_argument(
         "--json", type=Path, metavar="FILE", help="file for the faults: directory, file, where, what, kind and action"
+    )
+    parser.add_argument(
+        "--figures",
+        type=Path,
+        metavar="DIR",
+        help="folder for validate.html: histograms of lengths, rates, levels, speakers, texts; and what to hear",
     )
     parser.add_argument(
         "--headers", action="store_true", help="read only headers of audio and features, not all samples"
@@ -53,8 +60,9 @@ def inputs(args: argparse.Namespace) -> list[Path]:
 
 
 def outputs(args: argparse.Namespace) -> list[Path]:
-    """The list of faults and the corrected directory, if they are requested."""
-    return [path for path in (args.json, args.fix) if path]
+    """The list of faults, the corrected directory and the page, if they are requested."""
+    page = args.figures / "validate.html" if args.figures else None
+    return [path for path in (args.json, args.fix, page) if path]
 
 
 def run(args: argparse.Namespace) -> int:
@@ -65,30 +73,17 @@ def run(args: argparse.Namespace) -> int:
     from espnet_diverse.data.checks.faults import alike_once, parse_actions
     from espnet_diverse.data.checks.fixing import left_out, made_plain, write_fixed
     from espnet_diverse.data.checks.plausibility import Limits
+    from espnet_diverse.data.checks.survey import Survey
     from espnet_diverse.data.files.atomic_files import write_text
-    from espnet_diverse.data.files.targets import check_prepared, check_unread
-    from espnet_diverse.errors import ConfigError
     from espnet_diverse.text.vocabulary import Vocabulary
 
-    check_nj(args.nj)
-    if args.most < 1:
-        raise ConfigError(f"--most {args.most}: must be 1 or more")
-    if not 0 < args.min_seconds < args.max_seconds:
-        raise ConfigError(f"--min_seconds {args.min_seconds:g} must be above 0 and below --max_seconds")
-    if args.fix and len(args.data_dirs) > 1:
-        raise ConfigError(f"--fix {args.fix}: mends one directory, and {len(args.data_dirs)} are given")
-    if args.fix:  # before all samples are read
-        check_unread(args.fix, inputs(args))
-        check_prepared(args.fix)
-    if args.json and args.json.exists() and not _is_list_of_faults(args.json):
-        raise ConfigError(f"--json {args.json}: exists, and `validate` has not written it; give another file")
-    if args.against and args.against.resolve() in [data_dir.resolve() for data_dir in args.data_dirs]:
-        raise ConfigError(f"--against {args.against}: is a directory that is checked itself; give the others as DIR")
+    _check(args)
     actions, rows, dropped = parse_actions(args.on), [], 0
     tokens = Vocabulary.load(args.tokens_dir).encode if args.tokens_dir else None
     limits = Limits(args.min_seconds, args.max_seconds, tokens)
-    for data_dir in args.data_dirs:
-        faults = _faults(args, data_dir, limits)
+    surveys = [(data_dir, Survey() if args.figures else None) for data_dir in args.data_dirs]
+    for data_dir, survey in surveys:
+        faults = _faults(args, data_dir, limits, survey)
         lines = (f"warning: {fault}" if actions[fault.kind] == "warn" else str(fault) for fault in faults)
         print(*alike_once(lines, most=args.most, listed="--json FILE lists all"), sep="\n", end="\n" * bool(faults))
         warnings = sum(actions[fault.kind] == "warn" for fault in faults)
@@ -104,11 +99,40 @@ def run(args: argparse.Namespace) -> int:
             kept, dropped = write_fixed(data_dir, args.fix, faults, actions)
             listed = f" (listed in {args.fix / 'dropped.tsv'})" if dropped else ""
             print(f"{args.fix}: {kept} utterances, {dropped} dropped{listed}")
+    if args.figures:
+        from espnet_diverse.analysis.data_page import write_survey
+
+        write_survey(surveys, args.figures)
     if args.json:
         write_text(args.json, json.dumps(rows, ensure_ascii=False, indent=1) + "\n")
     if args.fix:
         return 2 if dropped else 0
     return 1 if any(row["action"] != "warn" for row in rows) else 0
+
+
+def _check(args: argparse.Namespace) -> None:
+    """Refuse options and targets before all samples are read."""
+    from espnet_diverse.data.files.atomic_files import check_no_file
+    from espnet_diverse.data.files.targets import check_prepared, check_unread
+    from espnet_diverse.errors import ConfigError
+
+    check_nj(args.nj)
+    if args.most < 1:
+        raise ConfigError(f"--most {args.most}: must be 1 or more")
+    if not 0 < args.min_seconds < args.max_seconds:
+        raise ConfigError(f"--min_seconds {args.min_seconds:g} must be above 0 and below --max_seconds")
+    if args.fix and len(args.data_dirs) > 1:
+        raise ConfigError(f"--fix {args.fix}: mends one directory, and {len(args.data_dirs)} are given")
+    if args.figures:
+        check_no_file(args.figures)
+        check_unread(args.figures, inputs(args))
+    if args.fix:
+        check_unread(args.fix, inputs(args))
+        check_prepared(args.fix)
+    if args.json and args.json.exists() and not _is_list_of_faults(args.json):
+        raise ConfigError(f"--json {args.json}: exists, and `validate` has not written it; give another file")
+    if args.against and args.against.resolve() in [data_dir.resolve() for data_dir in args.data_dirs]:
+        raise ConfigError(f"--against {args.against}: is a directory that is checked itself; give the others as DIR")
 
 
 def _is_list_of_faults(path: Path) -> bool:
@@ -126,11 +150,11 @@ def _is_list_of_faults(path: Path) -> bool:
     return isinstance(rows, list) and all(isinstance(row, dict) and row.keys() == keys for row in rows)
 
 
-def _faults(args: argparse.Namespace, data_dir: Path, limits: "Limits") -> list:
+def _faults(args: argparse.Namespace, data_dir: Path, limits: "Limits", survey: "Survey | None") -> list:
     from espnet_diverse.data.checks.fixing import shared
     from espnet_diverse.data.checks.validate import find_faults
     from espnet_diverse.data.kaldi import source_of
 
     features = 0 if source_of(data_dir) == "feats.scp" else None
-    faults = find_faults(data_dir, nj=args.nj, decode=not args.headers, features=features, limits=limits)
+    faults = find_faults(data_dir, nj=args.nj, decode=not args.headers, features=features, limits=limits, survey=survey)
     return faults + (list(shared(data_dir, args.against)) if args.against else [])

@@ -76,6 +76,7 @@ def _of_utterance(args: argparse.Namespace) -> list[Path]:
     from espnet_diverse.analysis.teacher_forcing import load, source_vocabulary, target_vocabulary
     from espnet_diverse.decoding.condition_ids import condition_indices, known_conditions
     from espnet_diverse.decoding.encoder.precision import check_device
+    from espnet_diverse.decoding.frame_times import known_frame_times
     from espnet_diverse.runs.logs import logged
 
     check_device(device)
@@ -89,7 +90,8 @@ def _of_utterance(args: argparse.Namespace) -> list[Path]:
         read = ["<sos>", *of_source.tokenise(data.src_text[utterance])] if of_source else None
         paths = {net: args.output_dir / f"{utterance}.{net}.png" for net in maps}
         for net, path in paths.items():
-            draw(maps[net], utterance, path, read if net == "encoder" else tokens, read)
+            queries = read if net == "encoder" else tokens
+            draw(maps[net], utterance, path, queries, read, known_frame_times(model, rate))
     return list(paths.values())
 
 

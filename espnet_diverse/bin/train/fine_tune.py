@@ -7,6 +7,7 @@ command again, finished stages are skipped and training continues.
 """
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 from espnet_diverse.bin.options import options
@@ -45,11 +46,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the configuration to begin with, and run the commands that have not finished."""
-    sets = _sets(args.data_dir)
+    sets = sets_of(args.data_dir)
     if args.output_dir.resolve() == args.model_dir.resolve():
         raise ConfigError(f"{args.output_dir}: is the directory of the model itself; give another one")
     from espnet_diverse.bin.train.plan import run_steps
-    from espnet_diverse.bin.train.plan_steps import PROGRAM, make_step
     from espnet_diverse.runs.config import save
     from espnet_diverse.runs.model_files import find_weights
     from espnet_diverse.runs.tasks import read_config
@@ -62,15 +62,32 @@ def run(args: argparse.Namespace) -> int:
     fragments = [str(start.absolute()), "update/fine_tune", *options.fragments(args)]
     shared = ["--config", ",".join(fragments), *(f"--set={change}" for change in args.set), *sets]
     shared += ["--task", config.get("task", "asr"), *_tokens(args, config)]
-    stats, weights = args.output_dir / "stats", find_weights(args.model_dir, args.model_file, config)
-    training = ["--init_param", weights, "--stats_dir", stats, "--output_dir", args.output_dir]
+    weights = find_weights(args.model_dir, args.model_file, config)
+    training = ["--init_param", weights, "--ngpu", args.ngpu, "--nproc", args.nproc, *_going_on(args)]
+    steps = stages(args.output_dir, shared, training, args.number, args.debug)
+    return run_steps(steps, args.output_dir / ".stamps", args.dry_run)
+
+
+def stages(output_dir: Path, shared: list[str], training: Sequence[object], number: int, debug: bool = False) -> list:
+    """The steps of a plan that make a model: statistics, training and the average of the best epochs.
+
+    Args:
+        output_dir: Directory of the run.
+        shared: Options of the configuration, the data and the vocabulary.
+        training: Further options of `train`.
+        number: Number of epochs to average.
+        debug: Whether an error of a step is raised, with its traceback, and not printed.
+    """
+    from espnet_diverse.bin.train.plan_steps import PROGRAM, make_step
+
+    stats = output_dir / "stats"
     commands = {
         "stats": [*shared, "--output_dir", stats],
-        "train": [*shared, *training, "--ngpu", args.ngpu, "--nproc", args.nproc, *_going_on(args)],
-        "average": [args.output_dir, "--number", args.number],
+        "train": [*shared, "--stats_dir", stats, "--output_dir", output_dir, *training],
+        "average": [output_dir, "--number", number],
     }
-    steps = [make_step(name, [PROGRAM, name, *map(str, words)]) for name, words in commands.items()]
-    return run_steps(steps, args.output_dir / ".stamps", args.dry_run)
+    debugged = ["--debug"] if debug else []
+    return [make_step(name, [PROGRAM, name, *map(str, words), *debugged]) for name, words in commands.items()]
 
 
 def _going_on(args: argparse.Namespace) -> list[str]:
@@ -79,8 +96,12 @@ def _going_on(args: argparse.Namespace) -> list[str]:
     return allowed + (["--restart"] if args.restart else [])
 
 
-def _sets(data_dir: Path) -> list[str]:
-    """The options that name the two data directories."""
+def sets_of(data_dir: Path) -> list[str]:
+    """The options that name the data directories train and dev, or valid, of a folder.
+
+    Raises:
+        DataError: The folder lacks one of them.
+    """
     valid = next((data_dir / name for name in _VALID if (data_dir / name).is_dir()), None)
     if not (data_dir / "train").is_dir() or valid is None:
         needed = "needs two data directories, train and dev"

@@ -53,19 +53,20 @@ class Limits:
 
 
 class Measures(NamedTuple):
-    """Measures of samples: their number, least, greatest and mean, the share of clipped ones, and a digest."""
+    """Measures of samples: number, least, greatest, mean, mean square, the share of clipped ones, and a digest."""
 
     count: int
     low: float
     high: float
     mean: float
+    power: float
     clipped: float
     digest: bytes
 
 
 def measure(blocks: Iterable[NDArray]) -> Measures:
     """Measure samples, given in blocks (L,) float32; a block at a time is in memory."""
-    count, total, clipped = 0, 0.0, 0
+    count, total, squares, clipped = 0, 0.0, 0.0, 0
     low, high = inf, -inf
     digest = hashlib.blake2b(digest_size=16)
     for block in blocks:
@@ -73,9 +74,11 @@ def measure(blocks: Iterable[NDArray]) -> Measures:
             digest.update(np.ascontiguousarray(block).data)
             low, high = min(low, float(block.min())), max(high, float(block.max()))
             total += float(block.sum(dtype=np.float64))
+            squares += float(np.dot(block, block))
             clipped += int(np.count_nonzero(np.abs(block) >= _FULL))
             count += len(block)
-    return Measures(count, low, high, total / max(count, 1), clipped / max(count, 1), digest.digest())
+    mean, power, share = (value / max(count, 1) for value in (total, squares, clipped))
+    return Measures(count, low, high, mean, power, share, digest.digest())
 
 
 def sound_findings(found: Measures) -> Iterator[Finding]:

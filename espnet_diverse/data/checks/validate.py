@@ -19,9 +19,17 @@ from espnet_diverse.audio.libsndfile import AudioInfo
 from espnet_diverse.audio.reading import open_file
 from espnet_diverse.audio.segments import segment_fault
 from espnet_diverse.data.checks.faults import Fault, decisive, refuse
-from espnet_diverse.data.checks.plausibility import CANCELLED, Limits, length_findings, measure, text_findings
+from espnet_diverse.data.checks.plausibility import (
+    CANCELLED,
+    Limits,
+    Measures,
+    length_findings,
+    measure,
+    text_findings,
+)
 from espnet_diverse.data.checks.recording_faults import Formats, SameAudio, sound_faults
 from espnet_diverse.data.checks.repetitions import DIGEST, alike, most_of
+from espnet_diverse.data.checks.survey import Survey
 from espnet_diverse.data.kaldi import DataTables, column, scan_tables
 from espnet_diverse.data.table_views import in_order, items_in_order, lacking
 from espnet_diverse.data.tables import entry_faults
@@ -68,10 +76,11 @@ def find_faults(
     decode: bool = True,
     features: int | None = None,
     limits: Limits = _LIMITS,
+    survey: Survey | None = None,
 ) -> list[Fault]:
     """List the faults of each table, between the tables, of the audio, and of texts.
 
-    Arguments are those of `validate`; `limits` says what is expected of utterances.
+    Arguments are those of `validate`; `limits` says what is expected of utterances; `survey` gets what is measured.
     """
     scp = "wav.scp" if features is None else "feats.scp"
     data: DataTables
@@ -85,9 +94,11 @@ def find_faults(
     if read_audio and features is not None:
         faults += _feature_faults(data, folder, nj, features, decode)
     elif read_audio:
-        found, heard = _audio_faults(data, folder, nj, rate, decode)
+        found, heard = _audio_faults(data, folder, nj, rate, decode, survey)
         faults += found
     faults += _utterance_faults(data, folder, heard, limits)
+    if survey is not None:
+        survey.data, survey.seconds = data, heard
     return faults
 
 
@@ -131,12 +142,13 @@ def _key_faults(data: DataTables, folder: str, scp: str) -> list[Fault]:
 
 
 class _Heard(NamedTuple):
-    """Findings in a recording: its header, if it can be read, faults by kind, and what tells it apart."""
+    """Findings in a recording: its header, if it can be read, faults by kind, what tells it apart, and its samples."""
 
     recording: str
     info: AudioInfo | None = None
     findings: Sequence[tuple[str, str]] = ()
     digest: bytes = bytes(DIGEST)
+    measures: Measures | None = None
 
 
 def _hear(item: tuple[str, str], rate: int | None, decode: bool) -> _Heard:
@@ -153,7 +165,7 @@ def _hear(item: tuple[str, str], rate: int | None, decode: bool) -> _Heard:
                 return _Heard(recording, file.info, findings, named)
             found = measure(file.blocks())
             findings += [(kind, f"{path}: {what}") for kind, what in sound_faults(file, found)]
-            return _Heard(recording, file.info, findings, found.digest)
+            return _Heard(recording, file.info, findings, found.digest, found)
     except DataError as error:
         return _unheard(item, error)
 
@@ -164,7 +176,7 @@ def _unheard(item: tuple[str, str], error: UserError) -> _Heard:
 
 
 def _audio_faults(
-    data: DataTables, folder: str, nj: int | Workers, rate: int | None, decode: bool
+    data: DataTables, folder: str, nj: int | Workers, rate: int | None, decode: bool, survey: Survey | None
 ) -> tuple[list[Fault], Mapping[str, float]]:
     """Faults of every recording, and segments past the end of one; and the seconds of each utterance."""
     hear = partial(_hear, rate=rate, decode=decode)
@@ -176,6 +188,8 @@ def _audio_faults(
         lengths.append(nan if one.info is None else one.info.seconds)
         if data.segments:  # a channel that a segment names must be in the file itself
             channels.append(nan if one.info is None else 0 if one.info.is_converted else one.info.channels)
+        if survey is not None:
+            survey.add(one.info, one.measures)
         if one.info is not None:
             formats.add(one.recording, one.info)
             same.add(len(lengths) - 1, one.digest)

@@ -6,9 +6,10 @@ from references.owsm_ctc import write_ctc_model
 from references.tones import tones
 
 from espnet_diverse.analysis.figures import heads
-from espnet_diverse.analysis.figures.heads import HeadMaps, draw, drawable, head_maps
+from espnet_diverse.analysis.figures.heads import HeadMaps, draw, head_maps
 from espnet_diverse.analysis.teacher_forcing import load
 from espnet_diverse.attention import Supports
+from espnet_diverse.decoding.frame_times import FrameTimes
 from espnet_diverse.errors import DataError
 from espnet_diverse.runs.tasks import load_model
 
@@ -76,12 +77,16 @@ def test_a_net_without_weights_is_left_out_and_the_reason_said(tiny_run, caplog,
     assert caplog.messages[0].startswith(f"no figure of the encoder: {why}")
 
 
-def test_labels_that_no_font_has_are_spelled(monkeypatch):
-    monkeypatch.setattr(heads, "_has", lambda font, characters: characters.isascii())
-    labels, _ = drawable(["你", "好", "a", "<eos>", "。"])
-    assert labels == ["ni3", "hao3", "a", "<eos>", "U+3002"]
-
-
-def test_labels_that_a_font_has_stay():
-    labels, font = drawable(["a", "é", "я"])
-    assert labels == ["a", "é", "я"] and font.get_name() == "DejaVu Sans"
+def test_frames_are_drawn_in_seconds_where_their_times_are_known(maps, tmp_path, drawn):
+    times = FrameTimes(first=0.02, step=0.04)
+    draw(maps["encoder"], "test-00", tmp_path / "encoder.png", times=times)
+    draw(maps["decoder"], "test-00", tmp_path / "decoder.png", ["a", "b", "c", "<eos>"], times=times)
+    draw(maps["encoder"], "test-00", tmp_path / "frames.png")
+    encoder, decoder, frames = (figure.axes[-3] for figure in drawn)  # without the colour bars
+    seconds = pytest.approx([0, FRAMES * 0.04])
+    assert (encoder.get_xlim(), sorted(encoder.get_ylim())) == (seconds, seconds)
+    assert [axes.get_xlabel() for axes in (encoder, decoder, frames)] == [
+        *("time (s), key", "time (s), key", "encoder frame, key"),
+    ]
+    assert decoder.get_xlim() == seconds and decoder.get_ylim() == (3.5, -0.5)
+    assert drawn[1].axes[0].get_ylabel() == "token predicted, query"

@@ -5,6 +5,7 @@ import json
 import kaldiio
 import numpy as np
 import pytest
+from references.figures import leave_pictures_empty
 
 from espnet_diverse.bin.main import main
 from espnet_diverse.data.tables import write_table
@@ -173,3 +174,13 @@ def test_faults_that_are_alike_are_printed_once(data_dir, capsys):
     assert lines[2] == "and 38 more like the last; --json FILE lists all" and len(lines) < 20
     assert main(["validate", str(data_dir), "--most", "0"]) == 1
     assert "--most 0: must be 1 or more" in capsys.readouterr().err
+
+
+def test_figures_show_what_was_read(data_dir, tmp_path, capsys, monkeypatch):
+    leave_pictures_empty(monkeypatch)
+    assert main(["validate", str(data_dir), "--headers", "--figures", str(tmp_path / "new/figures")]) == 0
+    names = {path.name.split(".", 1)[1] for path in (tmp_path / "new/figures").glob("*.png")}
+    assert names == {"seconds.png", "rates.png", "speakers.png", "texts.png"}
+    assert "Quietest" not in (tmp_path / "new/figures/validate.html").read_text()
+    assert main(["validate", str(data_dir), "--figures", str(tmp_path / "figures")]) == 0
+    assert "Quietest" in (tmp_path / "figures/validate.html").read_text()

@@ -16,7 +16,7 @@ from references.figures import PNG, leave_pictures_empty
 from references.owsm_ctc import write_ctc_model
 
 from espnet_diverse.analysis import report
-from espnet_diverse.analysis.figures import heads
+from espnet_diverse.analysis.figures import positions
 from espnet_diverse.analysis.rounding import certain
 from espnet_diverse.bin.main import main
 from espnet_diverse.bin.report import analyse
@@ -270,13 +270,14 @@ def test_an_utterance_that_cannot_be_read_is_left_out(softmax_dir, tiny_run, tmp
 
 @pytest.mark.usefixtures("no_pictures")
 def test_the_figure_utterance_is_the_one_named(softmax_dir, tiny_run, tmp_path, capfd, monkeypatch):
-    monkeypatch.setattr(heads, "_has", lambda font, characters: "a" not in characters)  # a font without this letter
+    monkeypatch.setattr(positions, "_has", lambda font, characters: "a" not in characters)  # a font without this letter
     chosen = arguments(softmax_dir, tiny_run.test_dir, tmp_path, "--utterances", "1", "--figure_utterance")
     assert main(["analyse", *chosen, "test-02"]) == 0
     text = Reader(tmp_path / "analysis.html").text
     letters = " ".join((tiny_run.test_dir / "text").read_text().split("test-02 ")[1].strip())
     assert f"Utterance test-02: {letters}" in text and "a" in letters
-    assert f"as follows, because no font has them all: {letters.replace('a', 'U+0061')}" in text
+    numbered = ", ".join(f"{number} {letter}" for number, letter in enumerate(letters.split(), 1))
+    assert f"those that it lacks are numbered there: {numbered}" in text
     assert main(["analyse", *chosen, "test-99"]) == 1
     assert "utterance 'test-99' is not in text and wav.scp; text has 'test-00'" in capfd.readouterr().err
     assert main(["analyse", *chosen[:-2], "0"]) == 1

@@ -43,7 +43,8 @@ def test_texts_are_compared_by_their_references(scored_run, tmp_path, capfd):
     assert found["utterances"] == {"u1": 0.0, "u2": 50.0}
     page = (tmp_path / "out/compare.html").read_text()
     assert page.index("<figure>") < page.index("<table>") and page.count("<img") == 2
-    row = "<td>u2</td><td>+50</td><td>a b c d</td><td>a b c d</td><td>a x c y</td>"
+    texts = "".join(f'<td class="words">{text}</td>' for text in ("a b c d", "a b c d", "a x c y"))
+    row = f"<td>u2</td><td>+50</td>{texts}"
     assert row in page and "<td>u1</td>" not in page
 
 

@@ -1,0 +1,127 @@
+"""Training from Python, by the stages of the commands, with their errors raised and the process left as it was."""
+
+import inspect
+import logging
+import os
+import random
+import runpy
+import signal
+import sys
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from conftest import OVERRIDES
+from references.markdown import ROOT, blocks
+
+from espnet_diverse import fine_tune, learning, train
+from espnet_diverse.bin.main import command_parser, main
+from espnet_diverse.errors import ConfigError, DataError, InterruptedRunError, ModelError, TrainingError
+from espnet_diverse.runs import checkpoint
+from espnet_diverse.training.loop.trainer import Loop
+
+SETTINGS = {**OVERRIDES, "best_model_criterion": [["valid", "acc", "max"], ["valid", "loss", "min"]]}
+CONFIG = ["model/tiny", "attention/sdma"]
+ONE = {"max_epoch": 1, "scheduler_conf": {"warmup_steps": 4}}
+
+
+def weights(folder):
+    return checkpoint.load_weights(folder / "valid.acc.ave.pth")
+
+
+def state():
+    """What belongs to the process."""
+    cudnn = torch.backends.cudnn
+    handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM, signal.SIGCHLD)]
+    generators = random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()
+    flags = cudnn.enabled, cudnn.benchmark, cudnn.deterministic, torch.get_num_threads(), torch.is_grad_enabled()
+    root = logging.getLogger()
+    return handlers, generators, flags, root.handlers[:], root.level, dict(os.environ), Path.cwd(), sys.argv[:]
+
+
+def test_training_gives_the_weights_of_the_commands_and_leaves_the_process_as_it_was(tiny_run, tmp_path, capfd):
+    before, output = state(), tmp_path / "run"
+    given = {"tokens_dir": tiny_run.tokens_dir, "settings": SETTINGS, "number": 2}
+    run = train(CONFIG, tiny_run.train_dir.parent, output, **given)
+    assert state() == before
+    for name, value in weights(tiny_run.model_dir).items():
+        torch.testing.assert_close(weights(run)[name], value, rtol=0, atol=0, msg=name)
+    capfd.readouterr()
+    assert train(CONFIG, tiny_run.train_dir.parent, output, **given) == run == output
+    assert capfd.readouterr().out.count("up to date") == 3
+
+
+@pytest.fixture(scope="module")
+def tuned(tiny_run, tmp_path_factory):
+    """A run of `fine_tune`."""
+    output = tmp_path_factory.mktemp("tuned")
+    data = tiny_run.train_dir.parent
+    return fine_tune(tiny_run.model_dir, data, output, config="adapter/lora", settings=ONE, number=1)
+
+
+def test_fine_tuning_takes_what_the_command_takes(tiny_run, tuned, tmp_path):
+    words = [tiny_run.model_dir, tiny_run.train_dir.parent, "--output_dir", tmp_path / "shell", "--number", 1]
+    words += ["--config", "adapter/lora", "--set", "max_epoch=1", "--set", "scheduler_conf.warmup_steps=4"]
+    assert main(["fine-tune", *map(str, words)]) == 0
+    of_python, of_shell = map(weights, (tuned, tmp_path / "shell"))
+    assert of_python.keys() == of_shell.keys() and any("lora_" in name for name in of_python)
+    for name, value in of_shell.items():
+        torch.testing.assert_close(of_python[name], value, rtol=0, atol=0, msg=name)
+
+
+def test_errors_are_raised(tiny_run, tuned, tmp_path, monkeypatch):
+    data = tiny_run.train_dir.parent
+    with pytest.raises(ConfigError, match="stage 'stats': --set max_epochs=3: unknown option 'max_epochs'; did you"):
+        train(CONFIG, data, tmp_path / "a", settings={"max_epochs": 3})
+    with pytest.raises(ConfigError, match="--task: invalid choice: 'art'"):
+        train(CONFIG, data, tmp_path / "a", task="art")
+    for call in (partial(train, CONFIG), partial(fine_tune, tiny_run.model_dir)):
+        with pytest.raises(DataError, match="needs two data directories, train and dev"):
+            call(tmp_path, tmp_path / "a")
+    with pytest.raises(ModelError, match="absent: no such"):
+        fine_tune(tmp_path / "absent", data, tmp_path / "a")
+    with pytest.raises(ConfigError, match="max_epoch: 1 -> 2"):
+        fine_tune(tiny_run.model_dir, data, tuned, config="adapter/lora", settings={**ONE, "max_epoch": 2})
+    monkeypatch.setattr(learning, "run_steps", lambda steps, cache: 1)
+    with pytest.raises(TrainingError, match="a: a stage ended with exit code 1; its log is in this folder"):
+        train(CONFIG, data, tmp_path / "a")
+
+
+def test_a_signal_saves_and_raises(tiny_run, tmp_path, monkeypatch):
+    before, train_epoch = signal.getsignal(signal.SIGTERM), Loop.train_epoch
+
+    def interrupted(*args, **options):
+        os.kill(os.getpid(), signal.SIGTERM)
+        return train_epoch(*args, **options)
+
+    monkeypatch.setattr(Loop, "train_epoch", interrupted)
+    with pytest.raises(InterruptedRunError, match="SIGTERM: saved in epoch 1"):
+        fine_tune(tiny_run.model_dir, tiny_run.train_dir.parent, tmp_path / "run", settings=ONE)
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+@pytest.mark.parametrize(("function", "command"), [(train, "train"), (train, "average"), (fine_tune, "fine-tune")])
+def test_defaults_are_those_of_the_commands(function, command):
+    _, parser = command_parser(command)
+    declared = {action.dest: action.default for action in parser._actions}
+    given = {name: one.default for name, one in inspect.signature(function).parameters.items()}
+    shared = declared.keys() & given.keys() - {"config", "output_dir", "tokens_dir"}
+    assert len(shared) >= (1 if command == "average" else 6)
+    for name in shared:
+        plain = list(given[name]) if isinstance(given[name], tuple) else given[name]
+        assert declared[name] == plain, name
+
+
+def test_the_page_runs(tiny_run, tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    Path("exp").mkdir()
+    Path("exp/trained").symlink_to(tiny_run.model_dir)
+    Path("data").symlink_to(tiny_run.train_dir.parent)
+    Path("talk.wav").symlink_to(tiny_run.test_dir / "test-00.wav")
+    (block,) = blocks(ROOT / "docs" / "fine_tuning.md", "python")
+    assert len(block.splitlines()) <= 10
+    Path("block.py").write_text(block.replace('"max_epoch": 10', '"max_epoch": 1').replace("model/small", "model/tiny"))
+    runpy.run_path("block.py")
+    assert Path("exp/new/tokens/tokens.txt").is_file() and Path("exp/new/valid.acc.ave.pth").is_file()
