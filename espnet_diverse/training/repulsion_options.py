@@ -16,10 +16,10 @@ class RepulsionOptions(Options):
     """The section `repulsion` of the configuration.
 
     Attributes:
-        method: "svgd" (4); "spos" (5), which adds noise; "sgld", noise alone, without a kernel; "cosine" (14), whose
+        method: "svgd" (4); "spos" (5), which adds noise; "sgld", only noise, without a kernel; "cosine" (14), whose
             kernel is the cosine; "none".
         alpha: Weight of the repulsion.
-        alpha_mode: "absolute", or "relative" to the norm of the smoothed gradients, whatever the scale of the loss is.
+        alpha_mode: "absolute", or "relative" to the norm of the smoothed gradients, for any scale of the loss.
         smooth: Whether the kernel of "cosine" weighs the gradients of other heads too; without it, it only repels.
         bandwidth: "paper", "official" or a number, see `functional.particles.svgd_direction`.
         epsilon: Step size of the particles.

@@ -32,9 +32,9 @@ class GatedOptions(Core.Options):
     """Options of gated attention.
 
     Attributes:
-        per: What has a gate: each "channel" of each head, or each "head".
-        start: Initial W: "drawn" as that of other projections, or "zero", with which all gates are half of `scale`.
-        scale: Greatest gate s of (2); 1 in the paper.
+        per: One gate for each "channel" of a head, or for each "head".
+        start: Initial W: "drawn" like other projections, or "zero": all gates are half of `scale`.
+        scale: Maximum gate s of (2); 1 in the paper.
     """
 
     per: str = choice("channel", "head")

@@ -36,7 +36,7 @@ class LinformerOptions(Core.Options):
     Attributes:
         compressed_length: Number of rows R that keys and values are projected to; the paper finds 256 enough for 1,024
             positions.
-        max_length: Greatest number of positions T_max of an input.
+        max_length: Maximum number of positions T_max of an input.
         shared: Whether keys and values share E, F = E (an option of the paper and of the released code).
     """
 

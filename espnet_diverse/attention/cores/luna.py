@@ -55,8 +55,8 @@ class LunaOptions(Core.Options):
         length: Number of rows R of P.
         pack_heads: Number of heads of the pack attention (1); 0 means as many as the unpack attention has.
         tied: Whether the values are the keys in both attentions (released), or have projections of their own.
-        contextual: Whether an encoder's layers hand on P (6). Otherwise all start from the P of (7), which they share.
-            In decoders each layer has a P of its own, except with `handed_over`.
+        contextual: Whether the layers of an encoder pass on P (6). Otherwise all start from the shared P of (7).
+            In decoders each layer has its own P, except with `handed_over`.
         packed_dropout: Dropout rate of Y_P in (6).
         handed_over: Whether cross-attention starts from the last P of the encoder: an option of both, the encoder's
             attention and the decoder's cross-attention, for translation of text.

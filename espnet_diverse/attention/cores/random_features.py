@@ -49,7 +49,7 @@ class RandomFeaturesOptions(Core.Options):
         n_features: Number R of rows of W; (3) has two features for each.
         orthogonal: Whether the rows of W are orthogonal, which lowers the variance of the estimate.
         sigma: Width of the kernel of (3).
-        redraw_interval: Number of batches of training after which W is drawn anew; 0 keeps the first draw. With
+        redraw_interval: Number of batches of training after which W is drawn again; 0 keeps the first draw. With
             `accum_grad` an update has several batches.
     """
 

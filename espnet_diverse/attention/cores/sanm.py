@@ -37,9 +37,9 @@ class SANMOptions(Core.Options):
     """Options of SAN-M.
 
     Attributes:
-        kernel_size: Number of positions K that the memory block sees. After subsampling by 4, 25 are a second.
+        kernel_size: Number of positions K that the memory block sees; after subsampling by 4, a second has 25.
         residual: Whether (1) has its first term, the value itself.
-        start: Initial f: "drawn" as that of PyTorch's convolutions, or "zero".
+        start: Initial f: "drawn" like PyTorch's convolutions, or "zero".
     """
 
     kernel_size: int = number(11, least=1)

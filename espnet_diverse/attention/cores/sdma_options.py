@@ -107,12 +107,12 @@ class SDMAOptions(SMAOptions):
 
     Attributes:
         n_clusters_q: Number of clusters of the query mixture (18), which all heads share.
-        q_gmm_input: What is clustered: "raw", x W_q + b_q (Algorithm 1), or "scaled", the same over sqrt(D) (released).
+        q_gmm_input: Input of the clustering: "raw", x W_q + b_q (Algorithm 1), or "scaled", over sqrt(D) (released).
         query_noise_scale: Scale on which the noise of the queries is drawn: "raw" (ours), so that `noise_std` means the
             same for both values of `q_gmm_input`; or "clustered", that on which they are clustered, which with
             `q_gmm_input: scaled` makes the noise sqrt(D) times as large, about as large as the queries (released).
-        query_variance_from: What a learned variance of the queries is predicted from: "tokens" (ours), or "queries",
-            their projections (released).
+        query_variance_from: Input that predicts a learned variance of the queries: "tokens" (ours), or "queries", their
+            projections (released).
         mi_density: p(q) in (17): "paper", or "tempered" (ours), to the power 1/D, because otherwise a few tokens
             dominate.
         lambda_q: Weight of (21), the upper bound on the information shared by heads, in (24). Released: 10 lambda_x.

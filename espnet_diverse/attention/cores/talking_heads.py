@@ -37,7 +37,7 @@ class TalkingHeadsOptions(Core.Options):
     Attributes:
         before: Whether the logits are mixed (2).
         after: Whether the weights are mixed (4).
-        start: Initial P_l and P_w: "identity", or "drawn" as weights of other layers.
+        start: Initial P_l and P_w: "identity", or "drawn" like weights of other layers.
     """
 
     before: bool = flag(True)

@@ -35,9 +35,9 @@ class ValueResidualOptions(Core.Options):
     """Options of value residual.
 
     Attributes:
-        first: Share a of the first layer's values.
-        own: Share b of the layer's own values.
-        learned: Whether each layer learns its shares, which begin with these; otherwise they are constants.
+        first: Weight a of the first layer's values.
+        own: Weight b of the layer's own values.
+        learned: Whether each layer learns its own a and b, initialised with these values.
     """
 
     first: float = number(0.5)

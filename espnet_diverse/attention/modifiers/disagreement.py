@@ -36,8 +36,8 @@ class DisagreementOptions(Options):
     """Options of disagreement, the keys of the `disagreement:` section of an attention.
 
     Attributes:
-        of: What of two heads shall differ: their "output", values ("subspace"), attention weights ("position", or by
-            their Frobenius norm, "frobenius"), or the weights of their projections ("parameters").
+        of: Feature of two heads that the loss makes different: their "output", values ("subspace"), attention weights
+            ("position", or by their Frobenius norm, "frobenius"), or weights of their projections ("parameters").
         weight: Weight of the loss; the repulsive-attention paper prints none for this baseline.
         per: Whether the cosine of outputs or values is that of a whole "sequence", or the mean over each "position".
     """

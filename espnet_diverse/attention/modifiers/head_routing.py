@@ -32,7 +32,7 @@ class HeadRoutingOptions(Options):
     Attributes:
         active: Number of routed heads that each token uses.
         shared: Number of heads that every token uses.
-        balance: Weight of the loss of heads that are not equally used.
+        balance: Weight of the loss that balances the use of the heads.
     """
 
     active: int = number(2, least=1)

@@ -26,7 +26,7 @@ class QueryKeyNormOptions(Options):
     """Options of normalised queries and keys, the keys of the `qk_norm:` section of an attention.
 
     Attributes:
-        length: Number of positions L of a long sequence, which gives the scale that training begins with: 32 gives 10.
+        length: Number of positions L of a long sequence, which gives the initial scale: 32 gives 10.
     """
 
     length: int = number(32, least=2)

@@ -32,7 +32,7 @@ class DropHeadsOptions(Options):
         rate: Probability that a head is removed.
         schedule: "constant"; "linear", from 0 to `rate` in `steps` updates; or "v", from `rate` to 0 in `steps` updates
             and back to `rate` in the rest of the run.
-        steps: Number of updates, or a share of those of the run, which "v" needs.
+        steps: Number of updates, or a fraction of the run (required for "v").
     """
 
     rate: float = number(0.1, least=0, below=1)
@@ -50,7 +50,7 @@ class RelaxedOptions(Options):
     """Options of relaxed attention, the keys of the `relaxed:` section of an attention.
 
     Attributes:
-        gamma: Share of the uniform weights.
+        gamma: Weight of the uniform distribution.
     """
 
     gamma: float = number(0.1, least=0, most=1)

@@ -39,7 +39,7 @@ class FlowOptions(Options):
         steps: Number of steps of the prior's flow.
         step_blocks: Number of layers of the net of each coupling.
         posterior_blocks: Number of layers of the posterior.
-        most_difference: Greatest difference of the numbers of target and source tokens that is predicted.
+        most_difference: Maximum difference between the numbers of target and source tokens that is predicted.
     """
 
     latent: int = number(64, least=1)

@@ -48,12 +48,12 @@ class CDTOptions(MemoryOptions):
         update: "topk": the slots are the N entries of highest score; "mask": those that the binary mask keeps, the last
             N if there are more; "fifo": the last N, without scores.
         tau: Temperature of the Gumbel-softmax.
-        bptt_segments: Greatest number of segments that gradients pass back to: they stop after every
-            `bptt_segments` + 1 segments. None stops them nowhere, 0 before every segment.
+        bptt_segments: Maximum number of segments that gradients pass back to: they stop after every
+            `bptt_segments` + 1 segments. None never stops them, 0 stops them before every segment.
         temperature: Temperature of the cosine in (3).
         nce_steps: Number k of following segments that a memory predicts.
         beta: Weight of the constraint (5) in the loss of the memory.
-        div_cap: Greatest divergence of two slots that counts in (5), in nats; None is the model width.
+        div_cap: Maximum divergence of two slots in (5), in nats; None is the model width.
         mem_weight: Weight of the loss of the memory.
     """
 
