@@ -2,7 +2,8 @@
 
     from espnet_diverse import Recognizer, fine_tune, train
 
-    run = train("model/small,attention/sdma", "data", "exp/sdma", settings={"max_epoch": 20})
+    config = "model/small,attention/sdma,update/adam_inverse_sqrt_800"
+    run = train(config, "data", "exp/sdma", settings={"max_epoch": 20})
     print(Recognizer(run).transcribe("talk.wav").text)
 
 Finished stages are skipped, and training goes on, when the same call is made again, also by the shell. A call leaves

@@ -35,6 +35,8 @@ COLUMNS = {
     "utt2domain": "utterance domain",
     "src_text": "utterance transcript",
 }
+LINES = "lines"
+"""Kind of a file with one text a line and no ids; the id of a text is the number of its line."""
 EMPTY_TRANSCRIPT = "empty transcript; add the text or remove the utterance"
 _TEXTS = ("text", "src_text")
 _SETTLED = 2.0  # seconds after its last change, from which on a file is only read again once it changes
@@ -124,7 +126,8 @@ def _scan(path: Path, kind: str) -> tuple[PackedTable, list[Fault]]:
     rows = Rows(path)
     of_rows: list[tuple[int, Fault]] = []
     is_trn = path.suffix == ".trn"
-    for number, line, start, size in (_trn_lines if is_trn else placed_lines)(path, faults, repairs):
+    read = _plain_lines if kind == LINES else _trn_lines if is_trn else placed_lines
+    for number, line, start, size in read(path, faults, repairs):
         fields = line.split(None, 1)
         if not fields:
             repairs["blank line"] += 1
@@ -161,6 +164,12 @@ def _trn_lines(path: Path, faults: list[Fault], repairs: Counter[str]) -> Iterat
             faults.append(Fault(str(path), number, what))
         else:
             yield number, f"{found[2]} {found[1]}" if found else "", -1, 0
+
+
+def _plain_lines(path: Path, faults: list[Fault], repairs: Counter[str]) -> Iterator[tuple[int, str, int, int]]:
+    """The lines of a file of `LINES` with their numbers as ids, as from `placed_lines`; empty ones are kept."""
+    for number, line in numbered_lines(path, faults, repairs):
+        yield number, f"{number:09d} {line}".rstrip(), -1, 0
 
 
 def scan_lines(path: Path) -> tuple[list[str], list[Fault]]:

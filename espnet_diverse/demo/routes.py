@@ -53,6 +53,7 @@ def page(service: Service) -> Starlette:
             Route("/run", endpoints.run, methods=["POST"]),
             Route("/heads", endpoints.heads, methods=["POST"]),
             WebSocketRoute("/live", endpoints.live),
+            Route("/v1/{path:path}", _of_programs, methods=["GET", "POST"]),
         ]
     )
 
@@ -65,6 +66,11 @@ def _file(file: Traversable) -> Route:
         return Response(content, media_type=kind)
 
     return Route("/" if file.name == "index.html" else f"/{file.name}", endpoint)
+
+
+async def _of_programs(request: Request) -> Response:
+    message = "this is a page for people; programs are answered by: espnet-diverse serve --model NAME=MODEL"
+    raise RefusedError(HTTPStatus.NOT_FOUND, f"{request.url.path}: {message}")
 
 
 class _Page:

@@ -57,6 +57,10 @@ DEFAULTS = {
     "num_att_plot": 0,
     "resume": True,
 }
+_NO_OPTIM = (
+    "notice: no optim is given, so it is ESPnet's default, Adadelta with a learning rate of 1; recipes name another, "
+    "by --config update/adam_inverse_sqrt_800 for example"
+)
 _UNKNOWN = 1  # index of <unk>
 _MOST_UNKNOWN = 0.1  # with a larger share of <unk>, the vocabulary must be that of another text
 
@@ -176,6 +180,8 @@ def train(
         with logged(output_dir / "train.log"):
             if changed:
                 logging.warning("%s: training continues with changed settings: %s", output_dir, "; ".join(changed))
+            if "optim" not in config:
+                logging.warning(_NO_OPTIM)
             if not processes.ngpu:
                 run_kernels.keep(output_dir, resumed=sound is not None)
             run(data.task, filled, processes)

@@ -4,7 +4,7 @@ txt   one line for each segment
 json  everything: text, segments, words with times and probabilities, n-best texts, language and its probabilities
 srt   SubRip subtitles; with word times, split into cues of at most `CUE_COLUMNS` columns, or two lines of a width
 vtt   WebVTT subtitles, split in the same way
-tsv   start and end in milliseconds, and text, of each segment
+tsv   start and end in milliseconds, and text, of each segment; with word times, those of its words, as in subtitles
 trn   one line, "text (name)", for sclite
 """
 
@@ -125,7 +125,9 @@ def _segments(transcript: Transcript) -> Iterator[_Cue]:
     for segment in transcript.segments:
         text = _one_line(segment.text)
         if text:
-            yield _Cue(segment.start, segment.end, text, segment.speaker)
+            words = segment.words
+            start, end = (words[0].start, words[-1].end) if words else (segment.start, segment.end)
+            yield _Cue(start, end, text, segment.speaker)
 
 
 def _cues(transcript: Transcript, width: int | None) -> Iterator[_Cue]:

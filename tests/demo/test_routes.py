@@ -237,3 +237,10 @@ def test_no_more_wait_than_are_allowed():
         for thread in threads:
             thread.join()
         assert statuses == [200, 200] and ask(server, "POST", "/heads", b"")[0] == 200
+
+
+def test_programs_are_sent_to_the_server(server):
+    for method, path in (("POST", "/v1/audio/transcriptions"), ("GET", "/v1/models")):
+        status, _, said = ask(server, method, path, b"" if method == "POST" else None)
+        assert status == 404
+        assert f"{path}: this is a page for people; programs are answered by: espnet-diverse serve" in message(said)

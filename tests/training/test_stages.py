@@ -166,6 +166,16 @@ def test_training_refuses_statistics_of_other_data(tiny_run, telephone_run, trai
     assert [path.name for path in tmp_path.iterdir()] == ["train"]
 
 
+@pytest.mark.parametrize(("fragments", "count"), [(["model/tiny"], 1), (["model/tiny", "update/fine_tune"], 0)])
+def test_the_default_optimizer_is_told(tiny_run, tmp_path, monkeypatch, fragments, count):
+    monkeypatch.setattr(stages, "run", lambda *parts: None)
+    monkeypatch.setattr(stages, "draw_curves", lambda folder: None)
+    data = RunData(tiny_run.train_dir, tiny_run.valid_dir, tiny_run.tokens_dir)
+    overrides = ["encoder_conf.output_size=16", "frontend_conf.n_mels=20"]
+    stages.train(merge(fragments, overrides), data, tiny_run.stats_dir, tmp_path / "exp")
+    assert (tmp_path / "exp" / "train.log").read_text().count("no optim is given, so it is ESPnet's default") == count
+
+
 def test_a_model_of_eight_kilohertz_trains_on_half_the_samples_and_frames(telephone_run):
     shapes = (telephone_run.stats_dir / "train" / "speech_shape").read_text().splitlines()
     assert len(shapes) == 12 and shapes[0] == "train-00 6000"

@@ -67,6 +67,13 @@ def test_tsv_counts_milliseconds():
     assert made("tsv", SILENCE) == "start\tend\ttext\n"
 
 
+def test_words_give_tsv_the_times_of_subtitles():
+    words = (Word("one", 0.3, 0.5, 0.5), Word("two", 0.5, 0.9, 0.5))
+    transcript = Transcript((Segment(0.0, 1.0, "one two", -1.0, words=words),), 1.0, {})
+    assert made("tsv", transcript).splitlines()[1] == "300\t900\tone two"
+    assert read_cues(made("srt", transcript), ",") == [(300, 900, "one two")]
+
+
 def test_json_has_everything():
     content = json.loads(made("json"))
     assert content["name"] == "talk" and content["text"] == TRANSCRIPT.text and content["duration"] == 3662.0

@@ -33,6 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="reference texts, with one 'utterance text' per line; of a .trn 'text (utterance)'",
     )
     parser.add_argument("--hypothesis", required=True, type=Path, help="texts to score, in the format of the reference")
+    parser.add_argument(
+        "--plain", action="store_true", help="files have one text per line and no ids; line N is compared with line N"
+    )
     parser.add_argument("--output_dir", required=True, type=Path, help="directory for the reports")
     metrics = "cer wer bleu compound_bleu chrf chrf++ ter bertscore"
     parser.add_argument("--metric", nargs="+", default=["cer"], help=f"metrics to compute, of {metrics} (default: cer)")
@@ -171,12 +174,13 @@ def _corpus(args: argparse.Namespace, tables: dict[str, "PackedTable"]) -> "Corp
     """References and systems, with the languages of the references from --by or a table beside the references."""
     from espnet_diverse.conditions import language_tables
     from espnet_diverse.data.table_views import Joined
-    from espnet_diverse.data.tables import pack_table, pack_texts
+    from espnet_diverse.data.tables import LINES, pack_table, pack_texts
     from espnet_diverse.scoring.texts import Corpus, system_of
 
-    references = pack_texts(args.reference, "reference")
-    system = system_of(args.name or _name(args.hypothesis), references, pack_texts(args.hypothesis, "hypothesis"))
-    baseline = args.baseline and system_of(_name(args.baseline), references, pack_texts(args.baseline, "hypothesis"))
+    kinds = [LINES, LINES] if args.plain else ["reference", "hypothesis"]
+    references = pack_texts(args.reference, kinds[0])
+    system = system_of(args.name or _name(args.hypothesis), references, pack_texts(args.hypothesis, kinds[1]))
+    baseline = args.baseline and system_of(_name(args.baseline), references, pack_texts(args.baseline, kinds[1]))
     languages: list[Mapping[str, str]] = []
     translated = (args.reference.parent / "src_text").is_file()
     for name in language_tables(args.reference.name, translated):

@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="txt: translation; tsv: source, translation and score; json: one object per line with the n-best "
         "translations (default: txt)",
     )
-    out.add_argument("--output_dir", type=Path, help="directory for one file per input, and failures.json")
+    out.add_argument("--output_dir", type=Path, help="directory for one file per input, and failures.json if any")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
             if isinstance(error, BrokenPipeError):
                 raise
             skipped.add(name, None, error)
-    if args.output_dir:
+    if args.output_dir and skipped:
         from espnet_diverse.decoding.directory.results import write_json
 
         write_json(args.output_dir / "failures.json", skipped)
@@ -105,6 +105,7 @@ def _outputs(args: argparse.Namespace, inputs: list[str]) -> list[Path | None]:
     sources = [Path(name) for name in args.sources if name != _STDIN]
     check_outputs([*outputs, args.output_dir / "failures.json"], sources)
     args.output_dir.mkdir(parents=True, exist_ok=True)
+    (args.output_dir / "failures.json").unlink(missing_ok=True)
     return [*outputs]
 
 

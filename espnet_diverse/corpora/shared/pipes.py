@@ -28,8 +28,8 @@ _STDOUT = rf"(?:-|pipe:1?){_END}"
 _SOX = rf"(?:(?:-V[01]|-[qGDR]){_END}|(?:-[trbcev]|--rate|--bits|--channels|--encoding|--type){_END}{_VALUE})*"
 _EFFECT = rf"(?:remix|rate|channels|gain|norm|vol|speed|trim|dither|highpass|lowpass|pad){_END}"
 _FFMPEG = (
-    rf"(?:(?:-nostdin|-hide_banner|-nostats|-vn|-sn|-dn|-y){_END}|-f{_END}(?:wav|flac|mp3|ogg|au|aiff){_END}"
-    rf"|(?:-ac|-ar|-ab|-b:a|-acodec|-c:a|-codec:a|-loglevel|-v|-ss|-to|-t){_END}{_VALUE})*"
+    rf"(?:(?:-nostdin|-hide_banner|-nostats|-vn|-sn|-dn|-y|-bitexact){_END}|-f{_END}(?:wav|flac|mp3|ogg|au|aiff){_END}"
+    rf"|(?:-ac|-ar|-ab|-b:a|-acodec|-c:a|-codec:a|-loglevel|-v|-ss|-to|-t|-threads){_END}{_VALUE})*"
 )
 _DECODES = r"(?=(?:.*\n)*-(?:[cs]*d|\-decode))"
 _TO_STDOUT = r"(?=(?:.*\n)*-(?:[ds]*c|\-stdout))"

@@ -268,3 +268,16 @@ def test_a_table_of_recordings_is_no_reference(score, capsys):
     assert score("a data/a.wav\nb data/b.wav\n", "a x\nb y\n") == 1
     said = "data/reference: has a recording a line, such as 'a data/a.wav', and no texts; give a file named text"
     assert said in capsys.readouterr().err
+
+
+def test_plain_lines_are_compared_by_their_numbers(score, tmp_path, capsys):
+    lines = "it's a dog\n\nhello $20\n", "its a dog\nno\nhello\n"
+    assert score(*lines, "--plain", "--metric", "wer") == 0
+    numbered = ["".join(f"u{n} {line}\n" for n, line in enumerate(text.splitlines())) for text in lines]
+    plain = (tmp_path / "out" / "score.md").read_text()
+    assert "|3|5|" in plain
+    assert score(*numbered, "--metric", "wer") == 0
+    assert (tmp_path / "out" / "score.md").read_text() == plain
+    assert score(lines[0], lines[1] + "more\n", "--plain") == 1
+    assert "hypotheses without a reference (1): 000000004" in capsys.readouterr().err
+    assert score(lines[0], "its a dog\n", "--plain") == 2

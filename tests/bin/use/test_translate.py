@@ -97,6 +97,7 @@ def test_a_bad_file_costs_no_good_one(translate, decoded, tmp_path, capsys):
         (tmp_path / f"{name}.txt").write_bytes(content)
     good, bad = [tmp_path / "a.txt", tmp_path / "b.txt"], [tmp_path / "latin.txt", tmp_path / "gone.txt"]
     assert translate(*good, "--output_dir", tmp_path / "clean") == 0
+    assert not (tmp_path / "clean" / "failures.json").exists()
     assert translate(good[0], *bad, good[1], "--output_dir", tmp_path / "out") == 2
     for name in ("a.txt", "b.txt"):
         assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "clean" / name).read_bytes() != b""
@@ -109,6 +110,8 @@ def test_a_bad_file_costs_no_good_one(translate, decoded, tmp_path, capsys):
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["a.txt", "b.txt", "failures.json"]
     assert f"translate: {bad[1]} was skipped: No such file or directory" in capsys.readouterr().err
     assert translate(*bad) == 1
+    assert translate(*good, "--output_dir", tmp_path / "out") == 0
+    assert not (tmp_path / "out" / "failures.json").exists()
 
 
 def test_a_line_that_cannot_be_translated_costs_no_other(translate, tmp_path, monkeypatch, capsys):

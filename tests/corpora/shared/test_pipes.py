@@ -45,7 +45,7 @@ ALLOWED = [
     "sox -v 0.9 one.wav -t wav - speed 1.1 gain -n -3 remix - |",
     "ffmpeg -i one.wav -f wav -ar 16000 -ac 1 - |",
     "ffmpeg -nostdin -loglevel error -ss 1.5 -i one.wav -vn -acodec pcm_s16le -f wav pipe:1 |",
-    "ffmpeg -y -i one.wav -ab 16 -b:a 256k -f wav - |",
+    "ffmpeg -y -threads 1 -i one.wav -ab 16 -b:a 256k -bitexact -f wav - |",
     "cat one.wav | ffmpeg -f wav -i - -f wav - |",
 ]
 
