@@ -6,6 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Without the extras browser, hf and lhotse, the tests that need them are skipped.
 EXTRAS ?= test,demo
+DEMO := egs/aishell/asr1
 export OMP_NUM_THREADS ?= 1
 # Where it is set, every process compiles its modules anew, 4 seconds of torch and ESPnet.
 export PYTHONDONTWRITEBYTECODE =
@@ -13,7 +14,8 @@ export PYTHONDONTWRITEBYTECODE =
 .PHONY: demo test recipes test-cpu test-3.13 test-version cluster-test lint docs trust bench clean
 
 demo: $(VENV)/.ready  ## Train and score an SDMA transformer on a synthetic corpus like Aishell-1; 3 to 8 minutes on two cores.
-	egs/aishell/asr1/run.sh --corpus synthetic
+	$(DEMO)/run.sh --corpus synthetic
+	@echo "See it: $(BIN)/espnet-diverse demo $(DEMO)/exp/synthetic_small_sdma_demo --examples $(DEMO)/data/synthetic/test"
 
 # Files in the order of their names: by default those with few tests, which are long ones, come last, and one core waits.
 test: $(VENV)/.ready lint  ## All tests but those of `make recipes`, 15 minutes on two cores.

@@ -48,7 +48,7 @@ setup(
         "espnet_diverse": ["py.typed"],
         "espnet_diverse.conf": ["*/*.yaml"],
         "espnet_diverse.demo": ["page/*"],
-        "espnet_diverse.scoring": ["figures/*.css", "figures/*.js"],
+        "espnet_diverse.scoring.figures": ["*.css", "*.js"],
     },
     python_requires=">=3.12,<3.14",
     install_requires=[

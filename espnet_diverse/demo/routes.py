@@ -1,7 +1,7 @@
 """Paths of the page, and its application."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Protocol
 
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
+from espnet_diverse.demo.examples import Example
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.serve.application import application, in_thread
 from espnet_diverse.serve.bodies import Bodies
@@ -42,14 +44,15 @@ class Service(Protocol):
         """Map the attention heads of a result."""
 
 
-def page(service: Service) -> Starlette:
-    """The application of the page."""
-    endpoints = _Page(service)
+def page(service: Service, examples: Sequence[Example] = ()) -> Starlette:
+    """The application of the page, which offers examples."""
+    endpoints = _Page(service, examples)
     static = [_file(each) for each in files(__package__).joinpath("page").iterdir()]
     return application(
         [
             *static,
             Route("/about", endpoints.about),
+            Route("/examples/{number:int}", endpoints.example),
             Route("/run", endpoints.run, methods=["POST"]),
             Route("/heads", endpoints.heads, methods=["POST"]),
             WebSocketRoute("/live", endpoints.live),
@@ -74,12 +77,19 @@ async def _of_programs(request: Request) -> Response:
 
 
 class _Page:
-    def __init__(self, service: Service):
-        self.service, self.bodies = service, Bodies(service.limits)
+    def __init__(self, service: Service, examples: Sequence[Example]):
+        self.service, self.bodies, self.examples = service, Bodies(service.limits), examples
         self._places = asyncio.Semaphore(service.limits.waiting)
 
     async def about(self, request: Request) -> Response:
-        return JSONResponse(self.service.about())
+        examples = [{"name": each.name, "reference": each.reference} for each in self.examples]
+        return JSONResponse({**self.service.about(), "examples": examples})
+
+    async def example(self, request: Request) -> Response:
+        number = request.path_params["number"]
+        if number >= len(self.examples):
+            raise HTTPException(HTTPStatus.NOT_FOUND)
+        return Response(self.examples[number].content, media_type=BODY)
 
     async def run(self, request: Request) -> Response:
         return await self._serve(request, self.service.run)

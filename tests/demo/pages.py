@@ -45,10 +45,10 @@ class Listening:
 
 
 @contextmanager
-def serving(service):
+def serving(service, examples=()):
     """The server of the page of a service; its service is `Listening`."""
     listening = Listening(service)
-    with running(page(listening)) as server:
+    with running(page(listening, examples)) as server:
         server.service = listening
         yield server
 

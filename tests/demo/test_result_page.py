@@ -8,6 +8,8 @@ import soundfile
 from demo.pages import CHROMIUM, CONTRAST, launched, opening, serving
 from demo.stand_in import FACTS, TEXTS, TRANSCRIPT, Shown
 
+from espnet_diverse.demo.examples import Example
+
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine")
 pytest.importorskip("playwright.sync_api", reason="playwright, the extra `browser`, is not installed")
 WIDTHS = pytest.mark.parametrize("width", [390, 1280])
@@ -45,8 +47,9 @@ def browser(talk):
 
 
 @pytest.fixture(scope="module")
-def server():
-    with serving(Shown()) as running:
+def server(talk):
+    long = Example("a_very_long_name_" * 8 + ".wav", talk.read_bytes(), "the <b> house thank you")
+    with serving(Shown(), [long, Example("short.wav", talk.read_bytes())]) as running:
         yield running
 
 
@@ -266,3 +269,20 @@ def test_every_part_is_readable_in_light_and_dark(opened, width, talk, scheme):
     page.wait_for_timeout(100)
     assert page.evaluate(COUNT, [second, "--map-high"]) > 20
     assert page.evaluate(COUNT, ["#waveform", "--soft"]) > 5000
+
+
+@WIDTHS
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_an_example_is_transcribed_by_a_click_and_compared_with_its_text(opened, width, scheme, server):
+    page = opened(width, color_scheme=scheme)
+    page.click("#clips button >> nth=0")
+    page.wait_for_selector("#result:not([hidden])")
+    assert server.service.sent[-1][1]["name"].startswith("a_very_long_name_")
+    assert page.inner_text("#reference") == "Reference: the old<b> house thank you"
+    assert page.locator("#reference ins").all_inner_texts() == ["<b>"]
+    assert min(page.evaluate(CONTRAST, "#clips button, #reference, #reference ins, #reference del")) >= 4.5
+    page.wait_for_selector("#waveform[aria-valuemax='0.75']")
+    page.click("#clips button:text-is('short.wav')")
+    page.wait_for_selector("#reference", state="hidden")
+    page.wait_for_selector("#result:not([hidden])")
+    assert server.service.sent[-1][1]["name"] == "short.wav" and page.is_hidden("#reference")

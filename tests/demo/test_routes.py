@@ -10,9 +10,16 @@ from importlib.resources import files
 import pytest
 from serve.running import running
 
+from espnet_diverse.demo.examples import Example
 from espnet_diverse.demo.routes import BODY, page
 from espnet_diverse.errors import DataError
 from espnet_diverse.serve.limits import Limits
+
+EXAMPLES = [Example("a b.wav", b"RIFF", "one two"), Example("c.flac", b"fLaC")]
+ABOUT = {
+    "name": "stand-in",
+    "examples": [{"name": "a b.wav", "reference": "one two"}, {"name": "c.flac", "reference": ""}],
+}
 
 
 class StandIn:
@@ -47,7 +54,7 @@ class StandIn:
 @contextmanager
 def serving(limits):
     service = StandIn(limits)
-    with running(page(service)) as server:
+    with running(page(service, EXAMPLES)) as server:
         server.service = service
         try:
             yield server
@@ -141,7 +148,7 @@ def test_a_host_that_is_not_this_machine_is_refused(server, host):
 
 @pytest.mark.parametrize("host", ["localhost:7860", "LOCALHOST", "127.0.0.1:1"])
 def test_this_machine_by_another_name_or_through_a_tunnel_is_served(server, host):
-    assert ask(server, "GET", "/about", Host=host, Origin=f"http://{host}")[::2] == (200, {"name": "stand-in"})
+    assert ask(server, "GET", "/about", Host=host, Origin=f"http://{host}")[::2] == (200, ABOUT)
 
 
 @pytest.mark.parametrize("origin", ["http://evil.example", "null", "https://127.0.0.1:{port}", "http://127.0.0.1:1"])
@@ -244,3 +251,11 @@ def test_programs_are_sent_to_the_server(server):
         status, _, said = ask(server, method, path, b"" if method == "POST" else None)
         assert status == 404
         assert f"{path}: this is a page for people; programs are answered by: espnet-diverse serve" in message(said)
+
+
+def test_examples_are_given_by_their_number_alone(server):
+    for number, example in enumerate(EXAMPLES):
+        status, headers, content = ask(server, "GET", f"/examples/{number}")
+        assert (status, headers["Content-Type"], content) == (200, BODY, example.content)
+    for path in ("2", "-1", "x", "../about"):
+        assert ask(server, "GET", f"/examples/{path}")[0] == 404

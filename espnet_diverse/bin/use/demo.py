@@ -5,6 +5,7 @@ Only browsers on this machine can reach the page. Requests are served one at a t
 
 import argparse
 from contextlib import suppress
+from pathlib import Path
 
 from espnet_diverse.bin.options import options
 
@@ -22,6 +23,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_fusion(parser)
     options.add_device_options(parser)
     options.add_segmentation_options(parser)
+    parser.add_argument(
+        "--examples",
+        nargs="+",
+        default=[],
+        type=Path,
+        metavar="PATH",
+        help="recordings or texts to click: files, or data directories and folders, of which three are shown",
+    )
     parser.add_argument("--open", action="store_true", help="open the page in the browser")
 
 
@@ -38,15 +47,17 @@ def run(args: argparse.Namespace) -> int:
     how = {"device": args.device, "precision": args.precision, "compile": args.compile}
     how["fusion"] = options.fusion(args)
     with Server(args.port) as server:  # a port in use is reported before the model is loaded
+        from espnet_diverse.demo.examples import read_examples
         from espnet_diverse.demo.routes import page
         from espnet_diverse.demo.task_services import load_service
 
         service = load_service(args.model_dir, args.model_file, limits, segmentation, **how)
+        examples = read_examples(args.examples, service.search.task, limits)
         print(f"{server.url} serves {service.name}; press Ctrl+C to stop", flush=True)
         if args.open:
             import webbrowser
 
             webbrowser.open(server.url)
         with suppress(KeyboardInterrupt):
-            server.run(page(service))
+            server.run(page(service, examples))
     return 0

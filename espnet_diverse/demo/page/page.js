@@ -1,16 +1,18 @@
 // The page: gets the description of the model, sends a recording or a text, and shows the result.
 
 import {ask, at, element, work} from "/client.js";
+import {offerExamples} from "/examples.js";
 import {offerHeads} from "/heads.js";
 import {offerRecording} from "/recorder.js";
 import {readable} from "/recording.js";
-import {details, downloads, facts} from "/result.js";
+import {compared, details, downloads, facts} from "/result.js";
 import {light, write} from "/text.js";
 import {follow, markSegments, showWaveform} from "/waveform.js";
 
 const LIVE = "What you record is transcribed while you speak; then Transcribe adds alternatives and times of words.";
 let model;  // answer of /about
 let source;  // the audio file
+let expected = "";  // text of an example
 
 function describe() {
   at("name").textContent = model.name;
@@ -33,18 +35,33 @@ function describe() {
     const select = element("select", {name: condition.argument}, ...free, ...names);
     at("options").prepend(element("label", {class: "field"}, condition.label, select));
   }
+  offerExamples(model.examples, tryExample);
   at("ask").elements.beam_size.value = model.beam_size;
   at("ask").elements.nbest.value = model.nbest;
   at("go").disabled = false;
 }
 
 function take(file) {
-  source = file;
+  [source, expected] = [file, ""];
   at("result").hidden = at("heads").hidden = true;  // of another recording
   URL.revokeObjectURL(at("player").src);
   at("player").hidden = !file;
   if (file) at("player").src = URL.createObjectURL(file);
   showWaveform(isSmall(file) && file);
+}
+
+/** Take an example, and transcribe or translate it. */
+async function tryExample({name, reference}, content) {
+  await work("Loading", at("status"), at("error"), [at("go")], async () => {
+    const blob = await content();
+    if (model.task === "mt") at("text").value = await blob.text();
+    else {
+      at("file").value = "";
+      take(new File([blob], name));
+    }
+    expected = reference;
+  });
+  if (!at("error").textContent) at("ask").requestSubmit();
 }
 
 const isSmall = (file) => file && file.size <= 1e6 * model.limits.megabytes;
@@ -66,6 +83,8 @@ async function run() {
   const choices = {...Object.fromEntries(new FormData(at("ask"))), ...(source ? {name: source.name} : {})};
   const result = await ask("/run", choices, sent);
   write(result, play);
+  at("reference").hidden = !expected;
+  at("reference").replaceChildren("Reference: ", ...compared(result.text, expected));
   markSegments(source ? result.segments : []);
   at("facts").textContent = facts(result);
   at("files").replaceChildren("Download: ", ...downloads(result.files, source?.name.replace(/\.\w+$/, "") ?? "translation"));
@@ -82,6 +101,7 @@ function play(start) {
 
 follow(light);
 offerRecording(() => model, take);
+at("text").addEventListener("input", () => { expected = ""; });
 at("file").addEventListener("change", () => take(at("file").files[0]));
 at("ask").addEventListener("submit", async (event) => {
   event.preventDefault();

@@ -16,11 +16,15 @@ function table(caption, header, rows) {
   return element("table", {}, element("caption", {}, caption), element("thead", {}, head), element("tbody", {}, ...body));
 }
 
+/** A text as elements that say what it has, and lacks, compared with the best one. */
+export function compared(best, text) {
+  return differences(best, text).map((part) => element(TAGS[part.kind], {}, part.text));
+}
+
 function alternatives(segment) {
   const best = segment.alternatives[0].text;
-  const compared = (text) => differences(best, text).map((part) => element(TAGS[part.kind], {}, part.text));
   const rows = segment.alternatives.map(({text, score}, index) =>
-    [`${index + 1}`, text ? compared(text) : "(empty)", score.toFixed(2)]);
+    [`${index + 1}`, text ? compared(best, text) : "(empty)", score.toFixed(2)]);
   const header = [["", "number"], ["Text", ""], ["Log score", "number"]];
   const marks = [" Compared with the first: ", element("ins", {}, "added"), ", ", element("del", {}, "missing"), "."];
   const made = table(`${rows.length}-best list.`, header, rows);

@@ -1,0 +1,23 @@
+// Buttons of the examples that the server has.
+
+import {at, element} from "/client.js";
+
+/** Offer examples; `take` is called with the one that is clicked and a function that gets its content, a Blob. */
+export function offerExamples(examples, take) {
+  at("examples").hidden = !examples.length;
+  at("clips").replaceChildren(...examples.map((example, index) => {
+    const button = element("button", {type: "button", dir: "auto"}, example.name);
+    button.addEventListener("click", () => take(example, () => content(index)));
+    return button;
+  }));
+}
+
+async function content(index) {
+  let answer;
+  try {
+    answer = await fetch(`/examples/${index}`);
+  } catch {
+    throw new Error("The server does not answer. Check that espnet-diverse demo is still running.");
+  }
+  return answer.blob();
+}
