@@ -53,7 +53,7 @@ class VaeMTModel(DiverseMTModel):
     free bits of `bound`, in validation with `kl_weight` alone. Validation draws equal noise in every epoch.
 
     The statistics, in nats: `reconstruction`, -log p(x | z) of a token; `kl` of a sentence; `bound` of a sentence;
-    `active_units`, the number of them in a batch; `kl_weight`, that of the loss.
+    `active_units`, the number of them in a batch; `kl_weight`, that of the loss. With weight 0 there is no kl or bound.
 
     Args:
         args: Arguments of ESPnet's model.
@@ -126,9 +126,11 @@ class VaeMTModel(DiverseMTModel):
         self, total: Tensor, divergence: Tensor, posterior: Posterior, lengths: Tensor, weight: Tensor | float
     ) -> None:
         shared = current()
-        if shared.statistics:
-            shared.add_stat("reconstruction", total / lengths.sum())
+        if not shared.statistics:
+            return
+        shared.add_stat("reconstruction", total / lengths.sum())
+        shared.add_stat("active_units", active_units(posterior.mean).sum())
+        if self.bound.kl_weight:
             shared.add_stat("kl", divergence.sum(-1).mean())
             shared.add_stat("bound", -(total + divergence.sum()) / len(lengths))
-            shared.add_stat("active_units", active_units(posterior.mean).sum())
             shared.add_stat("kl_weight", weight)

@@ -91,8 +91,8 @@ class Autoencoder:
         inputs, targets = add_sos_eos(padded, self.eos, self.eos, _PADDING)
         with scope(collect=False):
             scores, _ = self.of_codes(codes.unsqueeze(1), torch.ones_like(lengths), inputs, lengths)
-        losses = F.cross_entropy(scores.transpose(1, 2).double(), targets, ignore_index=_PADDING, reduction="none")
-        return -losses.sum(1), lengths
+        losses = F.cross_entropy(scores.flatten(0, 1), targets.flatten(), ignore_index=_PADDING, reduction="none")
+        return -losses.view_as(targets).double().sum(1), lengths
 
     @torch.inference_mode()
     def texts(self, codes: Tensor) -> list[str]:

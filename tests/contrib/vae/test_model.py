@@ -92,6 +92,7 @@ def test_weight_0_makes_a_deterministic_autoencoder(build, two):
     for training in (True, False):
         found = [losses(model.train(training), two, seed)[0] for seed in (1, 2)]
         torch.testing.assert_close(found, [-likelihood.sum() / 2] * 2)
+    assert "reconstruction" in (stats := losses(model, two)[1]) and not {"kl", "bound"} & stats.keys()
 
 
 def test_losses_of_attention_are_added(build, two):
