@@ -55,7 +55,7 @@ def test_the_same_texts_without_what_only_linux_has(tiny_run, tiny_translation, 
     call = [sys.executable, "-c", HIDDEN, json.dumps(commands(tmp_path / "there"))]
     done = subprocess.run(call, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert done.stderr.count("notice: --nj 2: a process cannot share its model on this system") == 1
+    assert done.stderr.count("--nj 2: a process cannot share its model on this system") == 1
     for name in TEXTS:
         here, there = ((tmp_path / folder / name).read_text() for folder in ("here", "there"))
         assert here == there and here.strip(), name

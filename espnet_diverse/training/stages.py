@@ -58,7 +58,7 @@ DEFAULTS = {
     "resume": True,
 }
 _NO_OPTIM = (
-    "notice: no optim is given, so it is ESPnet's default, Adadelta with a learning rate of 1; recipes name another, "
+    "no optim is given, so it is ESPnet's default, Adadelta with a learning rate of 1; recipes name another, "
     "by --config update/adam_inverse_sqrt_800 for example"
 )
 _UNKNOWN = 1  # index of <unk>

@@ -132,7 +132,7 @@ def _decode(
     done = Mapped(journal.table(), Result.from_json)
     nj = min(nj, count) if search.device == "cpu" else 1
     if nj > 1 and not can_fork():
-        logging.warning("notice: --nj %d: a process cannot share its model on this system; this one decodes alone", nj)
+        logging.warning("--nj %d: a process cannot share its model on this system; this one decodes alone", nj)
         nj = 1
     batches = _results(search, _with_results(jobs, done.values()), nj, pool)
 
