@@ -286,3 +286,15 @@ def test_an_example_is_transcribed_by_a_click_and_compared_with_its_text(opened,
     page.wait_for_selector("#reference", state="hidden")
     page.wait_for_selector("#result:not([hidden])")
     assert server.service.sent[-1][1]["name"] == "short.wav" and page.is_hidden("#reference")
+
+
+def test_characters_that_no_font_has_are_told(opened, browser, talk):
+    page = opened(390)
+    recognise(page, talk)
+    assert page.is_hidden("#fontless")
+    rare = Example("rare.wav", talk.read_bytes(), "the \U0010fffc house")
+    with serving(Shown(), [rare]) as running, opening(browser) as opened_by:
+        page, _ = opened_by(running)
+        page.click("#clips button")
+        page.wait_for_selector("#fontless:not([hidden])")
+        assert page.inner_text("#fontless").startswith("This browser has no font for some of the characters")

@@ -6,7 +6,7 @@ import {offerHeads} from "/heads.js";
 import {offerRecording} from "/recorder.js";
 import {readable} from "/recording.js";
 import {compared, details, downloads, facts} from "/result.js";
-import {light, write} from "/text.js";
+import {lacksFont, light, write} from "/text.js";
 import {follow, markSegments, showWaveform} from "/waveform.js";
 
 const LIVE = "What you record is transcribed while you speak; then Transcribe adds alternatives and times of words.";
@@ -83,6 +83,7 @@ async function run() {
   const choices = {...Object.fromEntries(new FormData(at("ask"))), ...(source ? {name: source.name} : {})};
   const result = await ask("/run", choices, sent);
   write(result, play);
+  at("fontless").hidden = !lacksFont(result.text + expected);
   at("reference").hidden = !expected;
   at("reference").replaceChildren("Reference: ", ...compared(result.text, expected));
   markSegments(source ? result.segments : []);

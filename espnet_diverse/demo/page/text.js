@@ -50,6 +50,20 @@ function wordOf(word, play) {
   return made;
 }
 
+/** Whether the browser draws a character of a text as it draws one that no font has. */
+export function lacksFont(text) {
+  const pen = new OffscreenCanvas(32, 32).getContext("2d", {willReadFrequently: true});
+  pen.font = "20px system-ui, sans-serif";
+  pen.textBaseline = "top";
+  const drawn = (character) => {
+    pen.clearRect(0, 0, 32, 32);
+    pen.fillText(character, 2, 2);
+    return pen.getImageData(0, 0, 32, 32).data.join();
+  };
+  const box = drawn("\u{10FFFD}");
+  return [...new Set(text)].some((character) => character.trim() && drawn(character) === box);
+}
+
 /** Light the word that is heard at a time. */
 export function light(time, playing) {
   for (const [word, start, end] of shown) word.classList.toggle("lit", playing && start <= time && time < end);
