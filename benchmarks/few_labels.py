@@ -18,6 +18,7 @@ from sklearn.preprocessing import StandardScaler
 from espnet_diverse.data.tables import read_table
 
 _FEATURES = ("codes", "words")
+_CLASSIFIER = {"Cs": np.logspace(-4, 2, 7), "cv": 5, "max_iter": 2000, "use_legacy_attributes": False}
 
 
 def features(train: list[Path], test: list[Path], kind: str) -> tuple[np.ndarray | spmatrix, np.ndarray | spmatrix]:
@@ -56,7 +57,7 @@ def main() -> None:
             found = []
             for draw in range(args.draws):
                 chosen = np.random.default_rng(draw).choice(len(true["train"]), number, replace=False)
-                classifier = LogisticRegressionCV(Cs=np.logspace(-4, 2, 7), cv=5, max_iter=2000)
+                classifier = LogisticRegressionCV(**_CLASSIFIER)
                 classifier.fit(train[chosen], true["train"][chosen])
                 found.append(100 * classifier.score(test, true["test"]))
             print(f"{kind} {number} {np.mean(found):.1f}  {' '.join(f'{each:.1f}' for each in found)}", flush=True)
