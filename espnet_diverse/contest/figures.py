@@ -36,7 +36,7 @@ def draw_differences(differences: Sequence[Difference], metric: str, data_set: s
             shown = f"{each.mean:+.1f}".replace("-", "−")
             box = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
             place = {"textcoords": "offset points", "ha": "center", "fontsize": SMALL, "bbox": box}
-            axes.annotate(shown, (each.mean, row), (0, 16), **place)
+            axes.annotate(shown, (each.mean, row), (0, 20), **place)
     axes.set_ylim(len(names) - 0.4, -0.75)
     axes.set_xlim(-reach * 1.08, reach * 1.08)
     axes.set_xlabel(f"{metric.upper()} minus that of {baseline.method} ({better_side(metric)})")
