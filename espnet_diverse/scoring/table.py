@@ -65,8 +65,9 @@ def table(rows: Mapping[str, Row], metric: Metric) -> str:
 def update_results(path: str | Path, heading: str, columns: Sequence[str], rows: Mapping[str, Sequence[str]]) -> None:
     """Put rows into the table under the line `heading` of a Markdown file, by data set name.
 
-    Rows with the same name are replaced, others are appended. File, heading and table are created if they are missing;
-    all other content is kept. The function is idempotent. Processes that update a file at the same time take turns.
+    Rows with the same name are replaced, others are appended. Folder, file, heading and table are created if they are
+    missing; all other content is kept. The function is idempotent. Processes that update a file at the same time take
+    turns.
 
     Args:
         path: The file, usually RESULTS.md.
@@ -78,6 +79,7 @@ def update_results(path: str | Path, heading: str, columns: Sequence[str], rows:
         DataError: The heading has a table with other columns, or the file is not UTF-8.
     """
     path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
     with file_lock(path):
         _update(path, heading, columns, rows)
 

@@ -56,7 +56,7 @@ def test_a_name_that_breaks_the_table(name):
 
 
 def test_results_file_is_made_filled_and_stable(tmp_path):
-    path = tmp_path / "RESULTS.md"
+    path = tmp_path / "exp" / "RESULTS.md"
     update_results(path, "### CER", METRIC.columns, {"dev": GOOD, "test": GOOD})
     update_results(path, "### CER", METRIC.columns, {"test": PERFECT, "other": GOOD})
     update_results(path, "### BLEU", ["Snt", "BLEU"], {"test": ["1", "2.0"]})
@@ -68,7 +68,7 @@ def test_results_file_is_made_filled_and_stable(tmp_path):
     update_results(path, "### CER", METRIC.columns, {"test": PERFECT})
     update_results(path, "### BLEU", ["Snt", "BLEU"], {"test": ["1", "2.0"]})
     assert path.read_text().splitlines() == expected
-    assert [file.name for file in tmp_path.iterdir()] == ["RESULTS.md"]
+    assert [file.name for file in path.parent.iterdir()] == ["RESULTS.md"]
 
 
 def test_everything_else_in_the_file_stays(tmp_path):
