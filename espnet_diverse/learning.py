@@ -1,4 +1,4 @@
-"""The Python interface to training: the stages of the commands, in this process, with their files and their errors.
+"""Python interface to training: runs the stages of the commands in this process.
 
     from espnet_diverse import Recognizer, fine_tune, train
 
@@ -6,10 +6,10 @@
     run = train(config, "data", "exp/sdma", settings={"max_epoch": 20})
     print(Recognizer(run).transcribe("talk.wav").text)
 
-Finished stages are skipped, and training goes on, when the same call is made again, also by the shell. A call leaves
-this process as it was: handlers of signals, random generators, log, environment and settings of PyTorch. Only freed
-memory is kept for later use, see `cpu.allocator`. SIGINT and SIGTERM save within the epoch and end the call by an
-`InterruptedRunError`, where it is made in the main thread.
+The files and errors are those of the commands. To resume, repeat the call, or run the same command in a shell: finished
+stages are skipped, and training continues. A call restores signal handlers, random generators, logging, environment and
+settings of PyTorch; only the allocator keeps freed memory (`cpu.allocator`). In the main thread, SIGINT and SIGTERM
+save a checkpoint within the epoch and raise an `InterruptedRunError`.
 """
 
 import json
@@ -48,26 +48,26 @@ def train(
     """Collect statistics, train and average the best epochs, as `espnet-diverse stats`, `train` and `average`.
 
     Args:
-        config: Names of fragments, such as "model/small,attention/sdma", or paths of YAML files; later ones win.
+        config: Fragments by name, such as "model/small,attention/sdma", or YAML files; the last one has priority.
         data: Folder of the data directories train and dev (or valid).
         output_dir: Directory of the run.
         tokens_dir: Vocabulary; by default the characters of the training text.
-        settings: Values by key that change the configuration, such as {"optim_conf": {"lr": 1e-3}, "max_epoch": 20};
-            "optim_conf.lr" is a key too.
+        settings: Changes of the configuration, such as {"optim_conf": {"lr": 1e-3}, "max_epoch": 20}; dotted keys such
+            as "optim_conf.lr" are allowed.
         task: "asr", "st", "mt", "lm" or "cls".
         src_tokens_dir: Vocabulary of the source text; by default that of the text.
         init_param: Pretrained parameters to start from, see `espnet-diverse train --help`.
         number: Number of best epochs to average.
-        ngpu: GPUs of this machine, each with a process of its own.
-        nproc: Processes of this machine on the CPU.
-        allow_changed: What may differ from the run that is continued, such as "max_epoch".
-        restart: Whether to delete the checkpoints and weights in `output_dir` and to train anew.
+        ngpu: Number of GPUs of this machine, with one process each.
+        nproc: Number of processes of this machine on the CPU.
+        allow_changed: Keys that may differ from the run that is resumed, such as "max_epoch".
+        restart: Whether to delete the checkpoints and weights in `output_dir` and train from scratch.
 
     Returns:
         The directory of the run, which `Recognizer`, `Translator` and the commands take as the model.
 
     Raises:
-        UserError: What the commands print as an error, such as a `ConfigError`, `DataError` or `TrainingError`.
+        UserError: Any error that the commands print, such as a `ConfigError`, `DataError` or `TrainingError`.
     """
     output_dir, steps = Path(output_dir), []
     if tokens_dir is None:
@@ -102,21 +102,21 @@ def fine_tune(
         model: Directory of a run, a packed model, a folder of ESPnet's exp, or hf:owner/name.
         data: As for `train`.
         output_dir: As for `train`.
-        config: Fragments or files after the configuration of the model and update/fine_tune, such as "adapter/lora".
+        config: Fragments or files, such as "adapter/lora", that change the model's configuration and update/fine_tune.
         settings: As for `train`.
         model_file: Weights, as a path or a name in the directory of the model.
-        tokens_dir: Another vocabulary, whose tokens that the model knows keep their parameters.
-        number: As for `train`, as are the others.
-        ngpu: GPUs.
-        nproc: Processes on the CPU.
-        allow_changed: What may differ from the run that is continued.
-        restart: Whether to train anew.
+        tokens_dir: Another vocabulary; tokens that the model knows keep their parameters.
+        number: As for `train`.
+        ngpu: As for `train`.
+        nproc: As for `train`.
+        allow_changed: As for `train`.
+        restart: As for `train`.
 
     Returns:
-        The directory of the run, as of `train`.
+        The directory of the run, as for `train`.
 
     Raises:
-        UserError: As for `train`; also a `ModelError` where the model cannot be read.
+        UserError: As for `train`; also a `ModelError` if the model cannot be read.
     """
     words = [str(model), str(data), "--output_dir", str(output_dir), "--number", str(number)]
     words += [*_configured(config, settings), *_resources(ngpu, nproc, allow_changed, restart), "--debug"]
@@ -126,7 +126,7 @@ def fine_tune(
 
 
 def _finished(code: int, output_dir: Path) -> Path:
-    """The directory of the run, if the exit code of its stages is that of success."""
+    """Return the directory of the run, or raise an error if a stage failed."""
     if code:  # a library ended the stage; errors of this package are raised where they occur
         raise TrainingError(f"{output_dir}: a stage ended with exit code {code}; its log is in this folder")
     return output_dir
@@ -141,7 +141,7 @@ def _configured(config: Source | Sequence[Source], settings: Mapping[str, Any] |
 
 
 def _resources(ngpu: int, nproc: int, allow_changed: Iterable[str], restart: bool) -> list[str]:
-    """The options of the processes, and of a run that is there."""
+    """The options of processes and of resuming."""
     words = [f"--ngpu={ngpu}", f"--nproc={nproc}", *_several("allow_changed", allow_changed)]
     return words + ["--restart"] * restart
 

@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--figures",
         type=Path,
         metavar="DIR",
-        help="folder for validate.html: histograms of lengths, rates, levels, speakers, texts; and what to hear",
+        help="folder for validate.html: histograms of lengths, rates, levels, speakers, texts; outliers to hear",
     )
     parser.add_argument(
         "--headers", action="store_true", help="read only headers of audio and features, not all samples"

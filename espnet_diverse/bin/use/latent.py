@@ -1,7 +1,8 @@
-"""Codes and bound of texts by a variational autoencoder, texts of codes from its prior, and texts between two texts.
+"""Encode texts with a variational autoencoder, sample texts from its prior, or interpolate between two texts.
 
---data_dir measures the evidence lower bound of the texts of a data directory and writes their codes; --samples draws
-codes from N(0, I), and --between goes from one text to another in steps of equal length. Both print a text a line.
+--data_dir measures the evidence lower bound of the texts of a data directory and writes their latent codes. --samples
+decodes samples from the prior N(0, I). --between decodes equally spaced points on the line between the codes of two
+texts, including both ends. --samples and --between print one text per line.
 """
 
 import argparse
@@ -12,23 +13,23 @@ from espnet_diverse.decoding.options import Options
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.option_checks import Rule
 
-_COLUMNS = ("Texts", "Nats by token", "KL", "Bound", "Active units")
+_COLUMNS = ("Texts", "Nats per token", "KL", "Bound", "Active units")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this command."""
     options.add_model(parser, "directory of a run with model: vae, a packed model, or hf:owner/name")
-    data = parser.add_argument_group("codes of data")
-    data.add_argument("--data_dir", type=Path, help="data directory with the text")
+    data = parser.add_argument_group("encoding")
+    data.add_argument("--data_dir", type=Path, help="data directory; its text is encoded")
     data.add_argument("--output_dir", type=Path, help="directory for codes.npz and latent.json")
-    data.add_argument("--importance_samples", type=int, default=1, metavar="K", help="samples of a text (default: 1)")
+    data.add_argument("--importance_samples", type=int, default=1, metavar="K", help="samples per text (default: 1)")
     data.add_argument("--results", type=Path, help="RESULTS.md to update; a row of the same name is replaced")
-    texts = parser.add_argument_group("texts of codes")
-    texts.add_argument("--samples", type=int, default=0, metavar="N", help="number of texts from the prior")
-    texts.add_argument("--between", nargs=2, metavar="TEXT", help="the first and the last text")
-    texts.add_argument("--steps", type=int, default=7, metavar="N", help="number of texts with --between (default: 7)")
-    texts.add_argument("--beam_size", type=int, default=1, metavar="N", help="of the search (default: 1)")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="random seed of codes (default: 0)")
+    texts = parser.add_argument_group("generation")
+    texts.add_argument("--samples", type=int, default=0, metavar="N", help="number of samples from the prior")
+    texts.add_argument("--between", nargs=2, metavar="TEXT", help="two texts to interpolate between")
+    texts.add_argument("--steps", type=int, default=7, metavar="N", help="number of texts of --between (default: 7)")
+    texts.add_argument("--beam_size", type=int, default=1, metavar="N", help="beam of the generation (default: 1)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="random seed of the samples (default: 0)")
     options.add_device_options(parser, precision=False)
 
 
@@ -43,7 +44,7 @@ def outputs(args: argparse.Namespace) -> list[Path]:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measure, draw and go between."""
+    """Encode, sample and interpolate."""
     _check(args)
     from espnet_diverse.decoding.directory.latent import Autoencoder, cells, line, measure
     from espnet_diverse.scoring.table import update_results

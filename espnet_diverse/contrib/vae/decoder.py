@@ -1,4 +1,4 @@
-"""A decoder that reads the encoder's output through a Gaussian latent code.
+"""Decoder that attends to a Gaussian latent code of the encoder's output.
 
 Bowman et al. 2016, "Generating sentences from a continuous space". The posterior of a sentence x with encoder output
 h_1 ... h_T, and what the decoder's cross-attention reads in place of the encoder's output, are
@@ -6,7 +6,7 @@ h_1 ... h_T, and what the decoder's cross-attention reads in place of the encode
     q(z | x) = N(mu, sigma^2),   [mu; log sigma^2] = W mean_t h_t + b                                       (1)
     m_k = V_k z + c_k,   k = 1 ... K                                                                        (2)
 
-The mean over positions makes the posterior depend on all of them, so that it collapses less (Long et al. 2019,
+The mean over positions makes the posterior depend on all of them, which reduces posterior collapse (Long et al. 2019,
 "Preventing posterior collapse in sequence VAEs with pooling"). The vectors m_k are the memory of Li et al. 2020,
 "Optimus", which all layers read. Without noise z is the mean of the posterior.
 """
@@ -29,8 +29,8 @@ class LatentOptions(Options):
     """Options of the section `latent` of `decoder_conf`.
 
     Attributes:
-        size: Number of units Z of the code of a sentence.
-        vectors: Number of vectors K that cross-attention reads.
+        size: Number of units Z of a code.
+        vectors: Number of vectors K, computed from the code, that cross-attention reads.
     """
 
     size: int = number(32, least=1)

@@ -1,4 +1,4 @@
-"""Training of a variational autoencoder of text: ESPnet's translation model, of a text into itself."""
+"""Training of a variational autoencoder of text: ESPnet's translation model, whose source is the target text."""
 
 from dataclasses import dataclass
 from math import inf
@@ -28,13 +28,13 @@ class BoundOptions(Options):
     """Options of the section `bound` of `model_conf`; equations in `functional/variational.py`.
 
     Attributes:
-        kl_weight: Weight of the divergence: 1 is the bound, another one that of Higgins et al. 2017, "beta-VAE"; with 0
-            z is the mean of the posterior, in training too: a deterministic autoencoder.
-        schedule: How the weight gets there: it rises once, rises in cycles, or is there from the start.
-        kl_updates: Number of updates until it stays there; a number between 0 and 1 is a share of those of the run.
-        cycles: Number of cycles.
-        free_bits: Number of nats of a unit, in the mean over a batch, below which its divergence is not reduced.
-        word_dropout: Share of the tokens that the decoder reads as <unk> in training (Bowman et al. 2016).
+        kl_weight: Final weight of KL: 1 gives the bound, other values the beta-VAE of Higgins et al. 2017; with 0, z is
+            always the posterior mean (a deterministic autoencoder).
+        schedule: Annealing of the weight: it rises once from 0, rises from 0 in cycles, or is constant.
+        kl_updates: Number of updates of the annealing; a number between 0 and 1 is a fraction of the run.
+        cycles: Number of cycles of the cyclical schedule.
+        free_bits: Minimum KL of a unit in nats, averaged over a batch, below which it is not reduced.
+        word_dropout: Fraction of the decoder's input tokens that training replaces by <unk> (Bowman et al. 2016).
     """
 
     kl_weight: float = number(1.0, least=0, below=inf)
@@ -46,14 +46,14 @@ class BoundOptions(Options):
 
 
 class VaeMTModel(DiverseMTModel):
-    """Variational autoencoder: the source text is the text itself.
+    """Variational autoencoder, whose source and target are the same text.
 
-    The loss is minus the bound (1) of `functional/variational.py` at one sample of the posterior, divided by the number
-    of tokens or of sentences as `length_normalized_loss` says; in training with the weight of the divergence and the
-    free bits of `bound`, in validation with `kl_weight` alone. Validation draws equal noise in every epoch.
+    The loss is the negative bound (1) of `functional/variational.py` for one sample of the posterior, divided by the
+    number of tokens or sentences (`length_normalized_loss`). Training uses the annealed weight and the free bits of
+    `bound`; validation uses `kl_weight`, no free bits, and the same noise in every epoch.
 
-    The statistics, in nats: `reconstruction`, -log p(x | z) of a token; `kl` of a sentence; `bound` of a sentence;
-    `active_units`, the number of them in a batch; `kl_weight`, that of the loss. With weight 0 there is no kl or bound.
+    The statistics, in nats: `reconstruction`, -log p(x | z) per token; `kl` and `bound` per sentence; `active_units`,
+    their number in a batch; `kl_weight`, the annealed weight. With weight 0 there is no kl or bound.
 
     Args:
         args: Arguments of ESPnet's model.
@@ -106,7 +106,7 @@ class VaeMTModel(DiverseMTModel):
         return options.kl_weight * annealing(done, self.updates.length(options.kl_updates), **form)
 
     def _noise(self, posterior: Posterior) -> Tensor:
-        """Noise of the sample (B, Z); in validation that of a fixed seed, so that epochs can be compared."""
+        """Noise of the sample (B, Z); validation uses a fixed seed, so that epochs can be compared."""
         if not self.bound.kl_weight:
             return torch.zeros_like(posterior.mean)
         if self.training:

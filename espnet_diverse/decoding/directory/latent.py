@@ -1,8 +1,8 @@
-"""Latent codes of texts, the bound of their likelihood, and texts of codes, by a variational autoencoder of text.
+"""Encoding, likelihood bounds, samples and interpolations of a variational autoencoder of text.
 
-Equations are in `functional/variational.py`. With K samples of the posterior of each text, the bound (1) is the mean of
-log p(x | z) over them minus the divergence, and the tighter one (6) is of the same samples. The noise of a text depends
-on the seed and on its place in the data directory. A deterministic autoencoder has codes, and no bound.
+Equations are in `functional/variational.py`. The bound (1) is the mean of log p(x | z) over K samples of the posterior
+of each text, minus KL; the tighter bound (6) uses the same samples. The noise of a text depends on the seed and on its
+row in the data directory. A deterministic autoencoder has codes but no bound.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,17 +38,17 @@ from espnet_diverse.progress import progress
 from espnet_diverse.scope import scope
 
 BATCH_SIZE, BATCH_TOKENS = 128, 4000
-_LONGEST = 100  # tokens of a text of a code, where the options say nothing: there is no source to compare with
+_LONGEST = 100  # default of the most tokens of a generated text, as there is no source text
 _PADDING = -1
 
 
 class Autoencoder:
-    """The autoencoder of a run.
+    """Trained variational autoencoder of a run.
 
     Args:
         model_dir: Directory of the run.
         model_file: Weights, see `find_weights`.
-        options: Search options for texts of codes.
+        options: Search options of the generation.
         device: "cpu", "cuda" or "cuda:N".
 
     Attributes:
@@ -84,7 +84,7 @@ class Autoencoder:
 
     @torch.inference_mode()
     def likelihood(self, texts: Sequence[str], codes: Tensor) -> tuple[Tensor, Tensor]:
-        """Log p(x | z) of texts given a code of each (B, Z), and their numbers of tokens with the end, (B,) each."""
+        """Log p(x | z) of texts given their codes (B, Z), and their numbers of tokens including <eos>, (B,) each."""
         tokens = [torch.tensor(self.predictor.tokens.encode(text), dtype=torch.long) for text in texts]
         lengths = torch.tensor([len(each) + 1 for each in tokens], device=self.device)
         padded = pad_sequence(tokens, batch_first=True, padding_value=_PADDING).to(self.device)
@@ -96,7 +96,7 @@ class Autoencoder:
 
     @torch.inference_mode()
     def texts(self, codes: Tensor) -> list[str]:
-        """The most probable text of each code (N, Z), by the search."""
+        """Decode codes (N, Z) into texts by beam search."""
         options = self.predictor.options
         if not options.maxlenratio:
             options = replace(options, maxlenratio=-_LONGEST)
@@ -108,19 +108,19 @@ class Autoencoder:
         return found
 
     def samples(self, number: int, seed: int = 0) -> list[str]:
-        """Texts of codes that are drawn from the prior N(0, I)."""
+        """Draw texts: decode samples from the prior N(0, I)."""
         return self.texts(torch.randn(number, self.size, generator=torch.Generator().manual_seed(seed)))
 
     def between(self, first: str, last: str, number: int) -> list[str]:
-        """Texts of `number` codes, 2 or more, on the line from the posterior mean of a text to that of another."""
-        start, end = self.posterior([first]).mean, self.posterior([last]).mean  # each alone: of no other length
+        """Interpolate: decode `number` (2 or more) codes on the line between the posterior means of two texts."""
+        start, end = self.posterior([first]).mean, self.posterior([last]).mean  # encoded separately, without padding
         return self.texts(torch.cat([torch.lerp(start, end, step / (number - 1)) for step in range(number)]))
 
 
 def measure(
     model: Autoencoder, data_dir: Path, output_dir: Path, samples: int = 1, seed: int = 0
 ) -> dict[str, float | int]:
-    """Measure the bound of the texts of a data directory, and write their codes, codes.npz, and latent.json.
+    """Measure the bound of the texts of a data directory; write the codes to codes.npz, the numbers to latent.json.
 
     codes.npz has `utterances` (N,), and `mean` and `log_var` of their posteriors, (N, Z) float32.
 
@@ -128,13 +128,13 @@ def measure(
         model: The autoencoder.
         data_dir: Data directory; its text is read.
         output_dir: Directory to write to.
-        samples: Number of samples of the posterior K.
-        seed: Random seed of their noise.
+        samples: Number K of samples from the posterior.
+        seed: Random seed of the samples.
 
     Returns:
-        The content of latent.json: the number of `texts`; in nats `reconstruction` of a token and, of a text, `kl` and
-        `bound`, with several samples also the tighter `importance_weighted_bound`; `active_units` of the `units`. A
-        deterministic autoencoder has the reconstruction of its codes, and neither kl nor bounds.
+        The content of latent.json: the number of `texts`; `reconstruction` in nats per token; `kl`, `bound` and, with
+        several samples, the tighter `importance_weighted_bound` in nats per text; `active_units` of the `units`. A
+        deterministic autoencoder has a reconstruction, but no kl and no bounds.
 
     Raises:
         DataError: The text is missing, malformed or empty, or another process writes to the directory.
