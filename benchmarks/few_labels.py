@@ -42,14 +42,14 @@ def labels(data: Path) -> np.ndarray:
     return np.array([domains[name] for name in read_table(data / "text")])
 
 
-def main() -> None:
+def main(argv: list[str] | None = None) -> None:
     """Print a line for each kind of features and number of labels."""
     parser = argparse.ArgumentParser(description=__doc__)
     for name in ("train", "test"):
         parser.add_argument(f"--{name}", type=Path, nargs=2, required=True, metavar=("DATA", "CODES"))
     parser.add_argument("--labels", type=int, nargs="+", default=[100, 500, 1000], metavar="N")
     parser.add_argument("--draws", type=int, default=3, metavar="N", help="draws of labelled sentences (default: 3)")
-    args = parser.parse_args()
+    args = parser.parse_args(argv)
     true = {name: labels(getattr(args, name)[0]) for name in ("train", "test")}
     for kind in _FEATURES:
         train, test = features(args.train, args.test, kind)
