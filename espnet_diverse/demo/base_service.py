@@ -69,7 +69,8 @@ class ModelService(ABC):
 
         Args:
             body: An audio file, or a text in UTF-8.
-            choices: `beam_size`, `nbest`, and the arguments of `condition_controls`.
+            choices: `beam_size`, `nbest`, `hotwords` of a recording between commas, and the arguments of
+                `condition_controls`.
 
         Returns:
             `id` for `heads`, `text`, processing time in `seconds`, `duration` of the audio, the languages `found`,

@@ -11,6 +11,7 @@ from espnet_diverse.data.characters import clean_text
 from espnet_diverse.decoding.condition_ids import completed
 from espnet_diverse.decoding.options import Options, text_task
 from espnet_diverse.decoding.search.fusion import Fusion
+from espnet_diverse.decoding.search.hotwords import split_hotwords
 from espnet_diverse.demo.base_service import ModelService
 from espnet_diverse.demo.results import DecodedSegment, Results
 from espnet_diverse.errors import DataError
@@ -41,8 +42,10 @@ class SpeechService(ModelService):
     def _run(self, body: bytes, choices: Mapping[str, str], options: Options) -> dict:
         name = choices.get("name") or "the recording"
         samples = samples_of(body, name, self.limits.seconds, self.search.rate)
+        hotwords = split_hotwords(choices.get("hotwords", "")) or None
+        words, conditions = self.has_words, _arguments(choices)
         transcript = self.recognizer.transcribe(
-            samples, self.search.rate, word_timestamps=self.has_words, options=options, **_arguments(choices)
+            samples, self.search.rate, word_timestamps=words, options=options, hotwords=hotwords, **conditions
         )
         kept = [
             _kept_segment(samples, self.search.rate, transcript, index) for index in range(len(transcript.segments))

@@ -1,7 +1,6 @@
 """OpenAI's protocol: transcriptions, translations and models; and a websocket for what somebody speaks."""
 
 import asyncio
-import re
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
@@ -14,6 +13,7 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
 from espnet_diverse.conditions import base_language, values_by_condition
+from espnet_diverse.decoding.search.hotwords import split_hotwords
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.option_checks import Options, choice, conflict, flag, listed, must_be, number, read
 from espnet_diverse.serve.answers import RESPONSE_FORMATS, answer, delta, event
@@ -29,7 +29,6 @@ from espnet_diverse.transcription import recordings
 from espnet_diverse.transcription.result import Segment, Transcript
 
 _DECODING = 4  # recordings at a time: converters are processes
-_PHRASES = re.compile("[,;\n]")
 _ENGLISH = ("en", "eng")
 _GRANULARITIES = "timestamp_granularities"
 
@@ -97,8 +96,7 @@ class Asked(Options):
     @property
     def kind(self) -> Kind:
         """Kind of the requests that this one may be searched with."""
-        phrases = (phrase.strip() for phrase in _PHRASES.split(self.prompt))
-        return Kind(self.has_words, tuple(filter(None, phrases)))
+        return Kind(self.has_words, split_hotwords(self.prompt))
 
 
 def api(models: Models, limits: Limits) -> Starlette:

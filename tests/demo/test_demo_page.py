@@ -43,9 +43,10 @@ def test_an_upload_gives_text_words_and_heads(opened, of_speech, tiny_run):
     page, heard = opened(of_speech)
     page.fill("[name=beam_size]", "4")
     page.fill("[name=nbest]", "3")
+    page.fill("[name=hotwords]", "dd, ab")
     recognise(page, tiny_run.test_dir / "test-00.wav")
     body, choices = of_speech.service.sent[-1]
-    assert choices == {"beam_size": "4", "nbest": "3", "name": "test-00.wav"}
+    assert choices == {"beam_size": "4", "nbest": "3", "hotwords": "dd, ab", "name": "test-00.wav"}
     assert body == (tiny_run.test_dir / "test-00.wav").read_bytes()
     expected = of_speech.service.run(body, choices)
     assert page.inner_text("#error") == "" and page.inner_text("#written") == expected["text"]
@@ -157,7 +158,7 @@ def test_it_is_readable_in_light_and_dark_and_fits_a_narrow_screen(opened, of_sp
 def test_everything_has_a_name_and_can_be_reached_by_keyboard(opened, of_speech, tiny_run):
     page, _ = opened(of_speech)
     page.set_input_files("#file", tiny_run.test_dir / "test-00.wav")
-    page.focus("[name=nbest]")
+    page.focus("[name=hotwords]")
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.id") == "go"
     page.keyboard.press("Enter")

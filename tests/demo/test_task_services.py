@@ -32,6 +32,18 @@ def test_recognition_is_that_of_the_recognizer(recognised, tiny_run, recording):
     assert all(0 <= word["start"] <= word["end"] <= 0.75 and 0 <= word["confidence"] <= 1 for word in segment["words"])
 
 
+def test_hotwords_of_a_request_are_those_of_the_recognizer(speech, tiny_run, recording):
+    chosen = BEAM | {"hotwords": " dd, ab ,"}
+    found = speech.run(recording.read_bytes(), chosen)["segments"][0]["alternatives"]
+    options = Options(beam_size=4, nbest=3, minlenratio=-3, maxlenratio=-6)
+    recognizer = Recognizer(tiny_run.model_dir, options=options, segmentation=SegmentationOptions(vad="none"))
+    (expected,) = recognizer.transcribe(recording, hotwords=["dd", "ab"]).segments
+    texts = [(each.text, pytest.approx(each.score)) for each in expected.alternatives]
+    assert [(each["text"], each["score"]) for each in found] == texts
+    (plain,) = recognizer.transcribe(recording).segments
+    assert texts != [(each.text, pytest.approx(each.score)) for each in plain.alternatives]
+
+
 def test_files_of_a_result_are_those_of_transcribe(recognised, tiny_run, recording, translation):
     options = Options(beam_size=4, nbest=3, minlenratio=-3, maxlenratio=-6)
     recognizer = Recognizer(tiny_run.model_dir, options=options, segmentation=SegmentationOptions(vad="none"))

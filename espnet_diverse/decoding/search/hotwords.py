@@ -9,6 +9,7 @@ unfinished phrase counts while the beam is chosen. The states of all hypotheses 
 over hypotheses or phrases.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -138,6 +139,11 @@ class _Tree:
 
 Hotwords = str | Path | Sequence[str]
 """The path of a file with a phrase a line, or phrases."""
+
+
+def split_hotwords(text: str) -> tuple[str, ...]:
+    """Split a line of hotwords that a user has written, at commas, semicolons and line ends."""
+    return tuple(filter(None, map(str.strip, re.split("[,;\n]", text))))
 
 
 def load_hotwords(hotwords: Hotwords, search: str, tokens: TokenText, device: str) -> HotwordScorer:

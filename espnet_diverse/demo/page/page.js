@@ -27,6 +27,7 @@ function describe() {
   at("result-title").textContent = model.task === "asr" ? "Text" : "Translation";
   at("segment-name").textContent = text ? "Line" : "Segment";
   at("text").maxLength = model.limits.characters;
+  at("hotwords").hidden = text;
   at("limits").textContent = `Limits: ${model.limits.seconds} seconds, ${model.limits.megabytes} MB. `
     + `${model.live ? `${LIVE} ` : ""}No data leaves this machine.`;
   for (const condition of model.conditions) {
