@@ -17,7 +17,7 @@ utt2spk when writing and never read.
 """
 
 from array import array
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf, isnan
 from pathlib import Path
@@ -193,9 +193,13 @@ def leave_out(data: DataTables, reasons: Mapping[str, str]) -> DataTables:
 def evenly_spaced(data: DataTables, count: int) -> DataTables:
     """Return `count` utterances of a set, evenly spaced in the order of their ids; all, if it has no more."""
     there = data.utterances()
-    if count >= len(there):
-        return data
-    return keep_utterances(data, {there[i * len(there) // count] for i in range(count)})
+    return data if count >= len(there) else keep_utterances(data, set(spaced(there, count)))
+
+
+def spaced[Item](items: Sequence[Item], count: int) -> list[Item]:
+    """Return `count` items of a sequence, evenly spaced; all, if it has no more."""
+    count = min(count, len(items))
+    return [items[number * len(items) // count] for number in range(count)]
 
 
 def source_of(path: Path) -> str:

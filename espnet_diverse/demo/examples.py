@@ -1,12 +1,12 @@
 """Examples of the page: recordings, or texts to translate, that are read once and kept in memory."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from espnet_diverse.audio.reading import read_audio
 from espnet_diverse.audio.writing import flac_bytes
-from espnet_diverse.data.kaldi import DataDir, evenly_spaced, read_data_dir
+from espnet_diverse.data.kaldi import DataDir, evenly_spaced, read_data_dir, spaced
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.serve.limits import Limits
 from espnet_diverse.transcription.inputs import find_recordings
@@ -60,7 +60,7 @@ def _of_source(source: Path, task: str) -> Iterator[Example]:
         yield Example(source.stem, _content(source))
     else:
         paths = [Path(recording.path) for recording in find_recordings([str(source)])]
-        for path in _spaced(paths) if source.is_dir() else paths:
+        for path in spaced(paths, _OF_FOLDER) if source.is_dir() else paths:
             yield Example(path.name, _content(path))
 
 
@@ -82,11 +82,6 @@ def _heard(data: DataDir, utterance: str) -> bytes:
     segment = data.segments.get(utterance)
     path = Path(data.wav_scp[segment.recording if segment else utterance])
     return flac_bytes(*read_audio(path, segment))
-
-
-def _spaced(paths: Sequence[Path]) -> Iterable[Path]:
-    count = min(_OF_FOLDER, len(paths))
-    return (paths[number * len(paths) // count] for number in range(count))
 
 
 def _content(path: Path) -> bytes:

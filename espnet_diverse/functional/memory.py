@@ -27,11 +27,6 @@ from espnet_diverse.functional.variational import divergence_by_unit
 LOG_VARIANCES = (-6.0, 2.0)
 
 
-def sample(mean: Tensor, log_var: Tensor, noise: Tensor) -> Tensor:
-    """Compute z = mu + sigma * noise: mean, log_var and standard normal noise (..., D) -> (..., D)."""
-    return mean + torch.exp(log_var / 2) * noise
-
-
 def keep_score(logits: Tensor) -> Tensor:
     """Return the log odds of keeping: logits of dropping and keeping (..., 2) -> (...)."""
     return logits[..., 1] - logits[..., 0]

@@ -27,6 +27,11 @@ from torch import Tensor
 ACTIVE = 0.01
 
 
+def sample(mean: Tensor, log_var: Tensor, noise: Tensor) -> Tensor:
+    """Compute z = mu + sigma eps: mean, log_var and standard normal noise (..., Z) -> (..., Z)."""
+    return mean + torch.exp(log_var / 2) * noise
+
+
 def divergence_by_unit(mean: Tensor, log_var: Tensor) -> Tensor:
     """Compute KL_d of (2): mean and log_var (..., Z) -> (..., Z)."""
     return (log_var.exp() + mean.square() - 1 - log_var) / 2
@@ -57,7 +62,7 @@ def active_units(means: Tensor) -> Tensor:
 
 def log_importance(mean: Tensor, log_var: Tensor, noise: Tensor) -> Tensor:
     """Compute log p(z) - log q(z | x) at z = mu + sigma eps: mean, log_var and noise (..., Z) -> (...)."""
-    z = mean + (log_var / 2).exp() * noise
+    z = sample(mean, log_var, noise)
     return (noise.square() - z.square() + log_var).sum(-1) / 2
 
 

@@ -1,7 +1,8 @@
 """Output of scoring: tables with notes, and all numbers for JSON."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from espnet_diverse.errors import abridged
 from espnet_diverse.scoring.alignment import Alignment
@@ -10,6 +11,8 @@ from espnet_diverse.scoring.evaluate import Row, to_dict
 from espnet_diverse.scoring.metric import Metric
 from espnet_diverse.scoring.table import cells, measured, table
 from espnet_diverse.scoring.texts import Corpus
+
+Watch = Callable[[Iterator[Alignment]], Iterator[Alignment]]
 
 
 @dataclass(frozen=True)
@@ -48,18 +51,22 @@ class Report:
                 )
         return notes
 
-    def alignments(self) -> Iterator[str]:
-        """Alignments of all sentences for each error rate, under the name of the metric, in parts of one text."""
-        for at, metric in enumerate(self.error_rates().values()):
+    def alignments(self, watch: Mapping[str, Watch] = MappingProxyType({})) -> Iterator[str]:
+        """Alignments of all sentences for each error rate, under the name of the metric, in parts of one text.
+
+        Args:
+            watch: By metric, a function that yields the alignments as they are, and may keep some.
+        """
+        for at, (name, metric) in enumerate(self.error_rates().items()):
             yield f"\n# {metric.name}\n" if at else f"# {metric.name}\n"
-            for number, alignment in enumerate(self.aligned(metric)):
+            for number, alignment in enumerate(watch.get(name, iter)(self._aligned(metric))):
                 yield f"\n{alignment}" if number else str(alignment)
 
     def error_rates(self) -> dict[str, ErrorRate]:
         """The metrics that count errors of an alignment, by name."""
         return {name: metric for name, metric in self.metrics.items() if isinstance(metric, ErrorRate)}
 
-    def aligned(self, metric: ErrorRate) -> Iterator[Alignment]:
+    def _aligned(self, metric: ErrorRate) -> Iterator[Alignment]:
         """Alignments of all sentences by one of the error rates."""
         texts = self.corpus.references.values(), self.corpus.system.texts
         aligned = metric.align(*texts, self.corpus.language_list())

@@ -88,8 +88,7 @@ def _update(path: Path, heading: str, columns: Sequence[str], rows: Mapping[str,
     lines = read_utf8(path).removesuffix("\n").split("\n") if path.exists() else ["# RESULTS"]
     if heading not in lines:
         lines += ["", heading]
-    start = lines.index(heading) + 1
-    end = next((n for n in range(start, len(lines)) if lines[n].startswith("#")), len(lines))
+    start, end = _section(lines, heading)
     first = next((n for n in range(start, end) if lines[n].startswith("|")), None)
     expected = header(columns)
     if first is None:
@@ -105,6 +104,12 @@ def _update(path: Path, heading: str, columns: Sequence[str], rows: Mapping[str,
     write_text(path, "\n".join(lines) + "\n")
 
 
+def _section(lines: Sequence[str], heading: str) -> tuple[int, int]:
+    """First line after a heading, and that of the next one or the end."""
+    start = lines.index(heading) + 1
+    return start, next((n for n in range(start, len(lines)) if lines[n].startswith("#")), len(lines))
+
+
 def read_results(path: Path, heading: str, column: str) -> dict[str, tuple[float, tuple[float, float]]]:
     """Scores and 95 % intervals of the table under the line `heading` of a RESULTS.md, by data set name.
 
@@ -117,8 +122,7 @@ def read_results(path: Path, heading: str, column: str) -> dict[str, tuple[float
         Score and bounds by data set name. Rows without an interval, as earlier versions wrote them, are left out.
     """
     lines = read_utf8(path).split("\n")
-    start = lines.index(heading) + 1
-    end = next((n for n in range(start, len(lines)) if lines[n].startswith("#")), len(lines))
+    start, end = _section(lines, heading)
     names, _, *rows = [line.strip("|").split("|") for line in lines[start:end] if line.startswith("|")]
     found = {}
     for row in (dict(zip(names, cells, strict=False)) for cells in rows):

@@ -16,10 +16,10 @@ from espnet_diverse.functional.memory import (
     info_nce,
     keep_score,
     pairwise_divergence,
-    sample,
     spread,
 )
 from espnet_diverse.functional.selection import soft_sample, straight_through
+from espnet_diverse.functional.variational import sample
 
 METHODS = Path(__file__).resolve().parents[1] / "golden" / "methods"
 GOLDEN = {name: torch.from_numpy(array) for name, array in np.load(METHODS / "cdt.npz").items()}

@@ -60,7 +60,7 @@ def softmax_attention(heads: Heads) -> tuple[Tensor, Tensor | None]:
 
 @functools.cache
 def _logit_mask(dtype: torch.dtype) -> Callable[[Tensor], Tensor]:
-    """Return what converts a mask of pairs, True = may attend, to what is added to logits: 0 and minus infinity."""
+    """Function from a mask of pairs, True = may attend, to the terms of the logits: 0, or minus infinity."""
 
     def convert(allowed: Tensor) -> Tensor:
         return allowed.new_zeros(allowed.shape, dtype=dtype).masked_fill_(~allowed, -torch.inf)

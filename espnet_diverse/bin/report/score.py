@@ -208,7 +208,7 @@ def _write(args: argparse.Namespace, report: "Report", notes: list[str]) -> None
     """Write the reports; print the tables and notes."""
     import json
 
-    from espnet_diverse.data.files.atomic_files import write_parts, write_text
+    from espnet_diverse.data.files.atomic_files import write_text
 
     markdown, notes = report.markdown(), [*report.notes(), *notes]
     files = {name: str(getattr(args, name)) for name in ("reference", "hypothesis", "baseline") if getattr(args, name)}
@@ -216,10 +216,9 @@ def _write(args: argparse.Namespace, report: "Report", notes: list[str]) -> None
     args.output_dir.mkdir(parents=True, exist_ok=True)
     _remove_former(args)
     if report.error_rates():
-        write_parts(args.output_dir / "alignment.txt", report.alignments())
+        _write_alignments(args, report)
     write_text(args.output_dir / "score.md", "\n".join([markdown, *(f"{note}\n" for note in notes)]))
     write_text(args.output_dir / "score.json", json.dumps(summary, ensure_ascii=False, indent=2) + "\n")
-    _write_pages(args, report)
     _write_pictures(args, report)
     print(markdown, end="")
     print(*notes, sep="\n", file=sys.stderr)
@@ -234,17 +233,21 @@ def _remove_former(args: argparse.Namespace) -> None:
         (args.output_dir / name).unlink(missing_ok=True)
 
 
-def _write_pages(args: argparse.Namespace, report: "Report") -> None:
-    """Write the page of alignments of each error rate."""
-    from espnet_diverse.scoring.figures.alignment_page import write_alignment_page
+def _write_alignments(args: argparse.Namespace, report: "Report") -> None:
+    """Write the text of all alignments, and the page of the worst of each error rate."""
+    from espnet_diverse.data.files.atomic_files import write_parts
+    from espnet_diverse.scoring.figures.alignment_page import WorstAlignments, write_alignment_page
     from espnet_diverse.scoring.figures.audio_links import AudioLinks
 
+    worst = {name: WorstAlignments(args.worst) for name in report.error_rates()}
+    watch = {name: each.watch for name, each in worst.items()}  # aligning takes most of the time, so it is done once
+    write_parts(args.output_dir / "alignment.txt", report.alignments(watch))
     for name, metric in report.error_rates().items():
         path, row = args.output_dir / _PAGE.format(name), report.scores[name][""]
         numbers = "{:.1f} % ({:.1f} to {:.1f})".format(row.score, *row.interval)
         audio = AudioLinks(args.reference.parent, path, args.embed_audio)
         title = f"{report.corpus.system.name}: {metric.name} {numbers}"
-        write_alignment_page(report.aligned(metric), metric.unit, title, audio, path, args.worst)
+        write_alignment_page(worst[name], metric.unit, title, audio, path)
 
 
 def _write_pictures(args: argparse.Namespace, report: "Report") -> None:

@@ -24,7 +24,7 @@ from espnet_diverse.contrib.flowseq.transformer import ConditionedTransformer, S
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.functional.flows import normal_log_density
 from espnet_diverse.functional.masks import lengths_to_mask, masked_mean
-from espnet_diverse.functional.memory import sample
+from espnet_diverse.functional.variational import sample
 from espnet_diverse.nets.replace_attention import signature_with
 from espnet_diverse.option_checks import Options, must_be, number, read
 

@@ -10,9 +10,8 @@ from torch import Tensor
 from espnet_diverse.attention.update_counter import UpdateCounter
 from espnet_diverse.contrib.vae.decoder import LatentDecoder, Posterior
 from espnet_diverse.errors import ConfigError
-from espnet_diverse.functional.memory import sample
 from espnet_diverse.functional.sentence_ends import add_sos_eos
-from espnet_diverse.functional.variational import active_units, annealing, divergence_by_unit, free_bits
+from espnet_diverse.functional.variational import active_units, annealing, divergence_by_unit, free_bits, sample
 from espnet_diverse.nets.models import DiverseMTModel
 from espnet_diverse.nets.replace_attention import signature_with
 from espnet_diverse.option_checks import Options, choice, must_be, number, read

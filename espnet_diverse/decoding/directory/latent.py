@@ -33,6 +33,7 @@ from espnet_diverse.functional.variational import (
     divergence_by_unit,
     importance_weighted_bound,
     log_importance,
+    sample,
 )
 from espnet_diverse.progress import progress
 from espnet_diverse.scope import scope
@@ -176,8 +177,7 @@ def _measured(model: Autoencoder, texts: Sequence[str], noise: Tensor) -> dict[s
     """Posterior, divergence, likelihoods and log weights of B texts at noise (K, B, Z); each (B, ...)."""
     posterior = model.posterior(texts)
     noise = noise.to(posterior.mean)
-    codes = posterior.mean + (posterior.log_var / 2).exp() * noise
-    each = [model.likelihood(texts, code) for code in codes]
+    each = [model.likelihood(texts, codes) for codes in sample(*posterior, noise)]
     likelihood = torch.stack([log_prob for log_prob, _ in each])
     weights = likelihood + log_importance(*posterior, noise)
     divergence = divergence_by_unit(*posterior).sum(-1)

@@ -30,11 +30,11 @@ from espnet_diverse.functional.memory import (
     info_nce,
     keep_score,
     pairwise_divergence,
-    sample,
     spread,
 )
 from espnet_diverse.functional.precision import in_full_precision
 from espnet_diverse.functional.selection import logistic_noise, soft_sample, straight_through
+from espnet_diverse.functional.variational import sample
 from espnet_diverse.nets.memory.base import Memory, MemoryOptions, Slots
 from espnet_diverse.option_checks import choice, must_be, number
 from espnet_diverse.scope import current

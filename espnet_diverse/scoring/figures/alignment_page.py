@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from heapq import nsmallest
+from heapq import heappush, heappushpop
 from html import escape
 from itertools import groupby
 from pathlib import Path
@@ -19,31 +19,48 @@ _LEGEND = (
 )
 
 
-def write_alignment_page(
-    alignments: Iterable[Alignment], unit: str, title: str, audio: AudioLinks, path: Path, most: int = 300
-) -> None:
+class WorstAlignments:
+    """The alignments with the most errors among those that pass by.
+
+    Args:
+        most: Number of alignments that are kept.
+
+    Attributes:
+        seen: Numbers of alignments: "all", and "wrong", those with errors.
+    """
+
+    def __init__(self, most: int = 300):
+        self.most, self.seen = most, Counter[str]()
+        self._kept: list[tuple[int, int, Alignment]] = []  # a heap: errors, minus the place, the alignment
+
+    def watch(self, alignments: Iterable[Alignment]) -> Iterator[Alignment]:
+        """Yield the alignments as they are, and keep the worst."""
+        for number, each in enumerate(alignments):
+            errors = len(each.pairs) - each.marks.count(" ")
+            self.seen.update(["all", "wrong"] if errors else ["all"])
+            if errors:
+                keep = heappush if len(self._kept) < self.most else heappushpop
+                keep(self._kept, (errors, -number, each))
+            yield each
+
+    def sorted(self) -> list[Alignment]:
+        """The kept alignments, those with the most errors first, and equal ones in the order that they came in."""
+        return [each for _, _, each in sorted(self._kept, key=lambda kept: kept[:2], reverse=True)]
+
+
+def write_alignment_page(worst: WorstAlignments, unit: str, title: str, audio: AudioLinks, path: Path) -> None:
     """Write the page, whose utterances are sorted by their number of errors.
 
     Args:
-        alignments: All alignments.
+        worst: The alignments, after all have passed by.
         unit: "char" or "word".
         title: Title of the page.
         audio: Addresses of the audio.
         path: The file; with scripts and styles in it, it refers to no other but audio.
-        most: Number of utterances that the page has at most.
     """
-    seen = Counter[str]()
-
-    def wrong() -> Iterator[tuple[int, int, Alignment]]:
-        for number, each in enumerate(alignments):
-            errors = len(each.pairs) - each.marks.count(" ")
-            seen.update(["all", "wrong"] if errors else ["all"])
-            if errors:
-                yield -errors, number, each
-
-    worst = [each for _, _, each in nsmallest(most, wrong())]
-    links = {each.utterance: link for each in worst if (link := audio.of(each.utterance))}
-    write_parts(path, _page(worst, seen, unit, title, links))
+    shown = worst.sorted()
+    links = {each.utterance: link for each in shown if (link := audio.of(each.utterance))}
+    write_parts(path, _page(shown, worst.seen, unit, title, links))
 
 
 def _page(

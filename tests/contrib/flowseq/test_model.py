@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from references import text_nets
 from torch.nn.utils.rnn import pad_sequence
 
 from espnet_diverse.attention import set_updates_of_run
@@ -11,17 +12,9 @@ from espnet_diverse.errors import ConfigError
 from espnet_diverse.functional.label_smoothing import smoothed_divergence
 from espnet_diverse.runs.tasks import MTTask
 
-TOKENS = ["<blank>", "<unk>", *"abcdefgh", "<sos/eos>"]
-PLAIN = {"dropout_rate": 0.0, "positional_dropout_rate": 0.0, "attention_heads": 2, "num_blocks": 1}
-CONFIG = {
-    "token_list": TOKENS,
-    "src_token_list": TOKENS,
-    "frontend": "embed",
-    "frontend_conf": {"embed_dim": 32, "positional_dropout_rate": 0.0},
-    "encoder": "diverse_transformer",
-    "encoder_conf": PLAIN | {"output_size": 32, "linear_units": 64, "input_layer": None, "attention_dropout_rate": 0.0},
+CONFIG = text_nets.CONFIG | {
     "decoder": "flow",
-    "decoder_conf": PLAIN | {"linear_units": 64, "flow": {"latent": 8, "steps": 1, "posterior_blocks": 1}},
+    "decoder_conf": text_nets.PLAIN | {"linear_units": 64, "flow": {"latent": 8, "steps": 1, "posterior_blocks": 1}},
     "model": "flow",
     "model_conf": {"kl_updates": 0},
 }

@@ -2,21 +2,14 @@
 
 import pytest
 import torch
+from references import text_nets
 from torch.nn.utils.rnn import pad_sequence
 
 from espnet_diverse.runs.tasks import MTTask
 
-TOKENS = ["<blank>", "<unk>", *"abcdefgh", "<sos/eos>"]
-PLAIN = {"dropout_rate": 0.0, "positional_dropout_rate": 0.0, "attention_heads": 2, "num_blocks": 1}
-CONFIG = {
-    "token_list": TOKENS,
-    "src_token_list": TOKENS,
-    "frontend": "embed",
-    "frontend_conf": {"embed_dim": 32, "positional_dropout_rate": 0.0},
-    "encoder": "diverse_transformer",
-    "encoder_conf": PLAIN | {"output_size": 32, "linear_units": 64, "input_layer": None, "attention_dropout_rate": 0.0},
+CONFIG = text_nets.CONFIG | {
     "decoder": "vae",
-    "decoder_conf": PLAIN | {"linear_units": 64, "latent": {"size": 6, "vectors": 3}},
+    "decoder_conf": text_nets.PLAIN | {"linear_units": 64, "latent": {"size": 6, "vectors": 3}},
     "model": "vae",
     "model_conf": {"lsm_weight": 0.0},
 }

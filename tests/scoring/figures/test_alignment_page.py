@@ -8,7 +8,7 @@ import soundfile
 from demo.pages import CHROMIUM, CONTRAST
 
 from espnet_diverse.scoring.alignment import Alignment
-from espnet_diverse.scoring.figures.alignment_page import write_alignment_page
+from espnet_diverse.scoring.figures.alignment_page import WorstAlignments, write_alignment_page
 from espnet_diverse.scoring.figures.audio_links import AudioLinks
 
 WORDS = [
@@ -28,7 +28,9 @@ def written(tmp_path):
         (tmp_path / "wav.scp").write_text(f"utt-one {tmp_path}/one.wav\n")
         path = tmp_path / "alignment.html"
         audio = AudioLinks(tmp_path, path)
-        write_alignment_page(iter(alignments), unit, 'test <"&>: WER 9.1 %', audio, path, most)
+        worst = WorstAlignments(most)
+        assert list(worst.watch(iter(alignments))) == list(alignments)
+        write_alignment_page(worst, unit, 'test <"&>: WER 9.1 %', audio, path)
         return path, path.read_text(encoding="utf-8")
 
     return write
