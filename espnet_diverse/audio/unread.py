@@ -6,6 +6,7 @@ file.
 
 import io
 import re
+from collections import deque
 from contextlib import suppress
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
@@ -20,6 +21,7 @@ from espnet_diverse.errors import DataError
 _LEAST = 1024  # bytes; writers pad
 _TAG = 128  # bytes of an ID3v1 tag, which ends many an mp3
 _PADDING = 3 * 1152  # samples; the last frames of an mp3 may hold nothing that its header counts
+_BLOCK = 1 << 18  # samples
 _MOST_SAMPLES = 1 << 50  # libsndfile gives more for a flac without a length
 _MOST_BEFORE = 2 * 1441  # bytes of the frames that libsndfile reads when it opens an mp3
 _COUNT = re.compile(rb"(?:Xing|Info)\0\0\0[\x01\x03\x05\x07\x09\x0b\x0d\x0f](?!\0{4})|VBRI")
@@ -38,10 +40,9 @@ _CHUNKS: dict[bytes, tuple[int, Literal["little", "big"]]] = {
 
 
 class _Last(NamedTuple):
-    """The last sample: whether it is there, and the position in the file after opening it and after that sample."""
+    """The last sample: whether it is there, and the position in the file after it."""
 
     is_there: bool
-    opened: int
     position: int
 
 
@@ -63,26 +64,44 @@ def unread_format(path: Path, name: str | Path) -> MediaFormat | None:
             sound = soundfile.SoundFile(file.fileno(), closefd=False)
         except RuntimeError:  # which reading the file reports
             return None
-        with sound:
-            if sound.format not in ("FLAC", "MP3"):
-                return None
-            if sound.frames > _MOST_SAMPLES:
-                return MediaFormat("flac without its length", "flac")
-            is_flac, samples, last = sound.format == "FLAC", max(1, sound.frames), _read_last(sound, file)
-        with mmap(file.fileno(), 0, access=ACCESS_READ) as data:
-            left = len(data) - last.position
-            if is_flac:
-                is_longer = last.is_there and left > _LEAST or _FLAC.search(data, 4)
-                return MediaFormat("flac longer than its length", "flac") if is_longer else None
-            if not _COUNT.search(data, max(0, last.opened - _MOST_BEFORE), last.opened):
-                return MediaFormat("mp3 without its length", "mp3", is_strict=False)
-            if left <= _TAG + _PADDING * (last.position - last.opened) / samples:
-                return None
-            if not last.is_there:
-                what = f"libsndfile does not decode {left} bytes in it; it is damaged, or a part has another rate"
-                raise DataError(f"{name}: {what}: get it again, or convert it: ffmpeg -i X Y.wav")
-            _check_sizes(data, name)
-            return MediaFormat("concatenated mp3", "mp3", is_strict=False)
+        with sound, mmap(file.fileno(), 0, access=ACCESS_READ) as data:
+            if sound.format == "FLAC":
+                return _flac_format(sound, file, data)
+            return _mp3_format(sound, file, data, name) if sound.format == "MP3" else None
+
+
+def _flac_format(sound: soundfile.SoundFile, file: io.RawIOBase, data: mmap) -> MediaFormat | None:
+    if sound.frames > _MOST_SAMPLES:
+        return MediaFormat("flac without its length", "flac")
+    last = _read_last(sound, file)
+    is_longer = last.is_there and len(data) - last.position > _LEAST or _FLAC.search(data, 4)
+    return MediaFormat("flac longer than its length", "flac") if is_longer else None
+
+
+def _mp3_format(sound: soundfile.SoundFile, file: io.RawIOBase, data: mmap, name: str | Path) -> MediaFormat | None:
+    opened, samples = file.tell(), max(1, sound.frames)
+    if not _COUNT.search(data, max(0, opened - _MOST_BEFORE), opened):
+        return MediaFormat("mp3 without its length", "mp3", is_strict=False)
+
+    def left(position: int) -> int:
+        """Bytes after a position; 0 if they are no more than a tag and padding."""
+        after = len(data) - position
+        return after if after > _TAG + _PADDING * (position - opened) / samples else 0
+
+    with suppress(RuntimeError):  # by reading, as after a seek the decoder prints complaints about sound files
+        deque(sound.blocks(_BLOCK, dtype="float32"), maxlen=0)
+    if not left(file.tell()):
+        return None
+    last = _read_last(sound, file)
+    if not left(last.position):
+        return None
+    if not last.is_there:
+        what = (
+            f"libsndfile does not decode {left(last.position)} bytes in it; it is damaged, or a part has another rate"
+        )
+        raise DataError(f"{name}: {what}: get it again, or convert it: ffmpeg -i X Y.wav")
+    _check_sizes(data, name)
+    return MediaFormat("concatenated mp3", "mp3", is_strict=False)
 
 
 def unread_bytes(path: Path, name: str | Path) -> int:
@@ -109,11 +128,11 @@ def unread_bytes(path: Path, name: str | Path) -> int:
 
 
 def _read_last(sound: soundfile.SoundFile, file: io.RawIOBase) -> _Last:
-    opened, is_there = file.tell(), False
+    is_there = False
     with suppress(RuntimeError, ValueError):  # ValueError: of soundfile, where libsndfile loses its position
         sound.seek(sound.frames - 1)
         is_there = len(sound.read(1)) == 1
-    return _Last(is_there, opened, file.tell())
+    return _Last(is_there, file.tell())
 
 
 def _check_sizes(data: mmap, name: str | Path) -> None:

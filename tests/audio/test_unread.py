@@ -81,6 +81,13 @@ def test_an_mp3_of_one_recording_is_left_to_libsndfile(mp3, names):
     assert seconds_and_pitches(mp3(names))[0] == 3.0
 
 
+def test_the_decoder_prints_nothing_about_a_sound_mp3(tmp_path, capfd):
+    noise = np.random.default_rng(0).normal(0, 0.1, 80_000) * np.repeat([0.01, 1, 0.01, 1, 0.01], 16_000)
+    soundfile.write(tmp_path / "x.mp3", noise, 16_000, bitrate_mode="VARIABLE", format="MP3")
+    assert unread_format(tmp_path / "x.mp3", "x") is None
+    assert capfd.readouterr().err == ""
+
+
 @pytest.mark.parametrize(
     ("names", "what"), [("a,half", "recording 2 of 2 has about 16.. of 3492"), ("half,a", "recording 1 of 2 has about")]
 )

@@ -5,6 +5,7 @@ Each fault has a kind; `faults.ACTIONS` has the action for it.
 
 import hashlib
 import re
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
@@ -25,6 +26,9 @@ _ROUNDING = 1e-6  # of the times in segments, in seconds
 _FULL = 1 - 1.5 * 2**-15  # the last step of 16 bits
 _CLIPPED_SHARE = 0.02  # of a sine at full scale 0.6 % reach it
 _ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z]{2,8});")
+_FORMS = ("<wide>", "<narrow>", "<font>", "<isolated>", "<initial>", "<medial>", "<final>")
+"""Unicode's marks of letters that are another letter in a form for print."""
+_LIGATURES = range(0xFB00, 0xFB18)
 _WORD = re.compile(r"[\w\ufffd]")  # U+FFFD: bytes that are not utf-8, which are a fault of the table
 
 
@@ -104,6 +108,12 @@ def text_findings(text: str, seconds: float | None, limits: Limits) -> Iterator[
     entity = _ENTITY.search(text)
     if entity:
         yield Finding("entity", f"the transcript has the HTML entity {entity[0]}; write the character itself")
+    if printed := _printed_form(text):
+        plain = unicodedata.normalize("NFKC", printed)
+        what = f"the transcript has {printed!r} (U+{ord(printed):04X}), which becomes a token of its own"
+        yield Finding(
+            "printed_form", f"{what}; NFKC writes it as {plain!r}: write plain letters, and numbers as spoken"
+        )
     if seconds is None:
         return
     if not _WORD.search(text):
@@ -119,3 +129,16 @@ def text_findings(text: str, seconds: float | None, limits: Limits) -> Iterator[
         frames = int(limits.frames * seconds)
         if needed > frames:
             yield Finding("crowded", f"the transcript needs {needed} frames for CTC, and the audio has {frames}")
+
+
+def _printed_form(text: str) -> str:
+    """The first ligature, full-width letter, fraction, or other letter or digit in a form for print; "" for none."""
+    if text.isascii() or unicodedata.is_normalized("NFKC", text):
+        return ""
+    return next(filter(_is_printed_form, text), "")
+
+
+def _is_printed_form(character: str) -> bool:
+    category, mark = unicodedata.category(character)[0], unicodedata.decomposition(character).partition(" ")[0]
+    is_other = mark.startswith("<") and mark != "<noBreak>"
+    return category == "N" and is_other or category == "L" and (mark in _FORMS or ord(character) in _LIGATURES)

@@ -45,10 +45,22 @@ def test_sounds(samples, kinds):
         ("AT&T & co; a&b;", None, []),
         ("&quot;a", None, ["entity"]),
         ("x &#x2019; " * 10, 1.0, ["entity", "crowded"]),
+        ("ﬁve", None, ["printed_form"]),
+        ("1½ l", None, ["printed_form"]),
+        ("Ａ", None, ["printed_form"]),
+        ("ｶ", None, ["printed_form"]),
+        ("ﻻ", None, ["printed_form"]),
+        ("km²", None, ["printed_form"]),
+        ("1º, l’été… ™ ĳ：，น้ำ が 각 ſ", None, []),
     ],
 )
 def test_texts(text, seconds, kinds):
     assert [kind for kind, _ in text_findings(text, seconds, Limits())] == kinds
+
+
+def test_a_ligature_is_named_with_what_nfkc_writes():
+    [(_, what)] = text_findings("oﬃce", None, Limits())
+    assert "'ﬃ' (U+FB03)" in what and "'ffi'" in what
 
 
 @pytest.mark.parametrize(("seconds", "kinds"), [(1.0, []), (0.99, ["crowded"])])
