@@ -16,6 +16,7 @@ from espnet_diverse.decoding.frame_times import known_frame_times
 from espnet_diverse.decoding.predictor import Predictor
 from espnet_diverse.demo.controls import whole
 from espnet_diverse.demo.head_maps import Axis, Sides, head_maps
+from espnet_diverse.demo.spectrogram import spectrogram
 from espnet_diverse.errors import ConfigError, DataError, ModelError
 from espnet_diverse.runs.tasks import load_model
 
@@ -76,8 +77,8 @@ class Results:
                 `layer`, from 1; `head`, from 1, or "all". The last three have defaults.
 
         Returns:
-            `attentions`, with their numbers of layers and heads; the chosen `attention`, `layer` and `head`; and the
-            `plots`, see `head_maps`.
+            `attentions`, with their numbers of layers and heads; the chosen `attention`, `layer` and `head`; the
+            `plots`, see `head_maps`; and the `sound`, see `spectrogram`, None of a text.
 
         Raises:
             ConfigError: There is no such segment, attention, layer or head.
@@ -100,6 +101,7 @@ class Results:
             "layer": layer,
             "head": head or "all",
             "plots": head_maps(seen, kind, layer, head, sides),
+            "sound": self._sound(segment),
         }
 
     def _segment(self, choices: Mapping[str, str]) -> DecodedSegment:
@@ -149,6 +151,11 @@ class Results:
         if times is None:
             return Axis("encoder frame")
         return Axis("second", start=start + times.boundary(0), step=times.step)
+
+    def _sound(self, segment: DecodedSegment) -> dict | None:
+        if isinstance(segment.source, str):
+            return None
+        return spectrogram(segment.source, self.search.rate, segment.start)
 
     def _indices(self, segment: DecodedSegment) -> NDArray:
         return self.search.read(segment.source)[0]

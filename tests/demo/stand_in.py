@@ -1,9 +1,11 @@
 """A service of the page whose answers are written here, so that a test can know every word of them."""
 
+import numpy as np
 import torch
 
 from espnet_diverse.analysis.collect import Observation
 from espnet_diverse.demo.head_maps import Axis, Sides, head_maps
+from espnet_diverse.demo.spectrogram import spectrogram
 from espnet_diverse.demo.task_services import answer_of
 from espnet_diverse.serve.limits import Limits
 from espnet_diverse.transcription.result import Alternative, Segment, Transcript, Word
@@ -37,6 +39,7 @@ SPOKEN = Segment(
 INVENTED = Segment(
     0.65, 0.75, "thank you", -2.0, ("thank", "you"), alternatives=(Alternative("thank you", -2.0),), ctc_support=0.1
 )
+SOUND = np.sin(2 * np.pi * 2000 * np.arange(8000) / 16_000).astype(np.float32)  # 2 kHz for half a second
 TRANSCRIPT = Transcript((SPOKEN, INVENTED), 0.75, {"lang": "el"})
 
 
@@ -68,4 +71,5 @@ class Shown:
         attentions = [{"kind": "cross", "name": "decoder cross-attention", "layers": 1, "heads": 2}]
         head = None if choices.get("head", "all") in ("", "all") else int(choices["head"])
         plots = head_maps(_seen(), "cross", 1, head, sides)
-        return {"attentions": attentions, "attention": "cross", "layer": 1, "head": head or "all", "plots": plots}
+        found = {"attentions": attentions, "attention": "cross", "layer": 1, "head": head or "all", "plots": plots}
+        return {**found, "sound": spectrogram(SOUND, 16_000, SPOKEN.start)}

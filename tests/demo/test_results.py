@@ -9,6 +9,7 @@ from espnet_diverse.decoding.frame_times import frame_times
 from espnet_diverse.decoding.predictor import load_predictor
 from espnet_diverse.demo import results
 from espnet_diverse.demo.results import Results
+from espnet_diverse.demo.spectrogram import spectrogram
 from espnet_diverse.demo.task_services import load_service
 from espnet_diverse.errors import ConfigError, DataError, ModelError
 from espnet_diverse.serve.limits import Limits
@@ -37,8 +38,9 @@ def test_frames_are_in_seconds_of_the_recording(speech, recognised, monkeypatch)
     assert (axis["name"], axis["start"], axis["step"]) == ("second", times.boundary(0), times.step)
     assert 0 <= axis["start"] < axis["start"] + axis["count"] * axis["step"] < 0.75 + axis["step"]
     (segment,) = speech.results._kept[recognised["id"]]
-    later = speech.results.keep([replace(segment, start=12.0)])
-    assert speech.heads(b"", {"result": later})["plots"][0]["columns"]["start"] == 12.0 + times.boundary(0)
+    later = speech.heads(b"", {"result": speech.results.keep([replace(segment, start=12.0)])})
+    assert later["plots"][0]["columns"]["start"] == 12.0 + times.boundary(0)
+    assert later["sound"] == spectrogram(segment.source, 16_000, 12.0)
     monkeypatch.delattr(speech.search.encoding.model.frontend, "hop_length")
     axis = speech.heads(b"", {"result": recognised["id"]})["plots"][0]["columns"]
     assert (axis["name"], axis["start"], axis["step"]) == ("encoder frame", 1.0, 1.0)
@@ -76,6 +78,7 @@ def test_heads_of_text(translation):
     shown = translation.heads(b"", {"result": found["id"], "segment": "1", "attention": "encoder"})
     assert shown["attention"] == "encoder" and len(shown["plots"]) > 1
     assert shown["plots"][0]["columns"]["labels"] == ["<sos>", *"dcba"]
+    assert shown["sound"] is None
 
 
 def test_heads_that_are_not_there(speech, recognised):

@@ -42,11 +42,13 @@ async function look() {
   shown = answer.attention;
   offerLayers(answer);
   const {name} = answer.attentions.find(({kind}) => kind === shown);
-  at("maps").replaceChildren(...answer.plots.map((plot) => figure(plot, `${name}, layer ${answer.layer}`)));
+  const where = `${name}, layer ${answer.layer}`;
+  at("maps").replaceChildren(...answer.plots.map((plot) => figure(plot, where, answer.sound)));
 }
 
 /** The maps of one kind, a scale of their colours, and what the chosen cell is. */
-function figure(plot, where) {
+function figure(plot, where, recorded) {
+  const sound = plot.columns.name === "second" ? recorded : null;
   const readout = element("p", {class: "readout", role: "status"}, "Point at a map, or use the arrow keys in it.");
   const maps = plot.maps.map(({head, values}) => {
     const choose = (row, column, value) => {
@@ -56,10 +58,11 @@ function figure(plot, where) {
       if (plot.columns.name === "second") play(Math.max(0, plot.columns.start + column * plot.columns.step));
     };
     const name = `${plot.title} of head ${head}, ${where}`;
-    const canvas = map(plot, name, values, plot.maps.length === 1, choose, act);
+    const canvas = map({...plot, sound}, name, values, plot.maps.length === 1, choose, act);
     return element("div", {}, element("h4", {}, `Head ${head}`), canvas);
   });
-  const axes = `Down: ${plot.rows.name}. Across: ${plot.columns.name}. `;
+  const above = sound ? "Above: the spectrogram, coloured by the weights of the row you point at. " : "";
+  const axes = `Down: ${plot.rows.name}. Across: ${plot.columns.name}. ${above}`;
   const scale = element("p", {class: "scale"}, "0 %", element("span", {class: "gradient"}), percent(plot.most));
   return element("figure", {}, element("h3", {}, `${plot.title[0].toUpperCase()}${plot.title.slice(1)}`),
     element("figcaption", {}, axes, plot.caption), scale, element("div", {class: "maps"}, ...maps), readout);

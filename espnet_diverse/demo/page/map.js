@@ -5,18 +5,22 @@ import {colour, element, onLook} from "/client.js";
 const FONT = 11;  // pixels
 const MARGIN = 6;
 const LONGEST = 90;  // width of labels in pixels
+const SOUND = 48;  // height of a spectrogram in pixels
 const STEPS = [0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000];
 
 /** What a position of an axis is, in words. */
 export function position(axis, index) {
-  if (axis.labels) return `${axis.name} ${index + 1} “${axis.labels[index]}”`;
+  if (axis.labels) return `${axis.name} ${index + 1} “${isolated(axis.labels[index])}”`;
   const begin = axis.start + index * axis.step;
   if (axis.name !== "second") return `${axis.name} ${begin}${axis.step > 1 ? ` to ${begin + axis.step - 1}` : ""}`;
   return `${Math.max(0, begin).toFixed(2)} to ${(begin + axis.step).toFixed(2)} s`;
 }
 
+/** A text that, if it is written from right to left, does not change the order of what follows. */
+const isolated = (text) => /[\u0590-\u08ff\ufb1d-\ufefc]/.test(text) ? `\u2068${text}\u2069` : text;
+
 /** A canvas with a map.
- * @param plot What all heads share: rows, columns, most.
+ * @param plot What all heads share: rows, columns, most, and the sound whose spectrogram stands above, or null.
  * @param name Its name for screen readers.
  * @param values Its values, rows of bytes in base64.
  * @param large Whether it is the only one.
@@ -25,10 +29,11 @@ export function position(axis, index) {
  */
 export function map(plot, name, values, large, choose, act) {
   const canvas = element("canvas", {tabindex: "0", role: "img", "aria-label": name, class: "map"});
-  const bytes = Uint8Array.from(atob(values), (letter) => letter.charCodeAt(0));
+  const bytes = decoded(values);
   const [rows, columns] = [plot.rows.count, plot.columns.count];
   const least = plot.columns.labels ? 190 : 150;  // labels below the map take some of it
-  canvas.style.height = `${Math.max(least, Math.min(large ? 16 * rows + 60 : 220, 760))}px`;
+  const height = Math.max(least, Math.min(large ? 16 * rows + 60 : 220, 760));
+  canvas.style.height = `${height + (plot.sound ? SOUND + MARGIN : 0)}px`;
   let cell;  // [row, column] or undefined
   let box;  // of the map in the canvas
   const draw = () => { if (canvas.clientWidth) box = drawMap(canvas, plot, bytes, cell); };
@@ -63,11 +68,14 @@ function drawMap(canvas, plot, bytes, cell) {
   const pen = canvas.getContext("2d");
   pen.scale(scale, scale);
   pen.font = `${FONT}px system-ui, sans-serif`;
-  const left = labelWidth(pen, plot.rows);
+  const left = Math.max(labelWidth(pen, plot.rows), plot.sound ? pen.measureText("8 kHz").width : 0);
   const below = plot.columns.labels ? labelWidth(pen, plot.columns) : FONT + MARGIN;
-  const box = {x: left + MARGIN, y: 1, width: width - left - MARGIN - 1, height: height - below - MARGIN - 1};
+  const top = 1 + (plot.sound ? SOUND + MARGIN : 0);
+  const box = {x: left + MARGIN, y: top, width: width - left - MARGIN - 1, height: height - top - below - MARGIN};
+  if (plot.sound) drawSound(pen, plot, bytes, {...box, y: 1, height: SOUND}, cell);
   pen.imageSmoothingEnabled = false;
-  pen.drawImage(picture(plot, bytes), box.x, box.y, box.width, box.height);
+  const dots = picture(plot.rows.count, plot.columns.count, bytes, "--map-low", "--map-high");
+  pen.drawImage(dots, box.x, box.y, box.width, box.height);
   pen.strokeStyle = colour("--line");
   pen.strokeRect(box.x, box.y, box.width, box.height);
   if (cell) drawCross(pen, plot, box, cell);
@@ -79,6 +87,37 @@ function drawMap(canvas, plot, bytes, cell) {
   }
   drawColumns(pen, plot.columns, box, below);
   return box;
+}
+
+/** The spectrogram above a map, coloured by the weights of the chosen row. */
+function drawSound(pen, {sound, columns}, bytes, box, cell) {
+  const scale = box.width / (columns.count * columns.step);
+  const dots = picture(sound.rows, sound.columns, decoded(sound.values), "--ground", "--text");
+  pen.save();
+  pen.beginPath();
+  pen.rect(box.x, box.y, box.width, box.height);
+  pen.clip();
+  const from = box.x + (sound.start - columns.start) * scale;
+  pen.drawImage(dots, from, box.y, sound.columns * sound.step * scale, box.height);
+  if (cell) {
+    const width = box.width / columns.count;
+    pen.fillStyle = colour("--mark");
+    const row = bytes.subarray(cell[0] * columns.count, (cell[0] + 1) * columns.count);
+    const most = Math.max(1, ...row);
+    row.forEach((value, column) => {
+      pen.globalAlpha = 0.8 * value / most;
+      pen.fillRect(box.x + column * width, box.y, width, box.height);
+    });
+  }
+  pen.restore();
+  pen.strokeStyle = colour("--line");
+  pen.strokeRect(box.x, box.y, box.width, box.height);
+  pen.fillStyle = colour("--soft");
+  pen.textAlign = "right";
+  for (const [label, baseline, y] of [[`${sound.hertz / 1000} kHz`, "top", box.y], ["0", "bottom", box.y + box.height]]) {
+    pen.textBaseline = baseline;
+    pen.fillText(label, box.x - 3, y);
+  }
 }
 
 function drawColumns(pen, axis, box, below) {
@@ -120,12 +159,12 @@ function ticks(axis, length, least) {
   return found;
 }
 
-/** A canvas with a dot for each value. */
-function picture(plot, bytes) {
-  const made = element("canvas", {width: plot.columns.count, height: plot.rows.count});
+/** A canvas with a dot for each value, between two colours. */
+function picture(rows, columns, bytes, ...colours) {
+  const made = element("canvas", {width: columns, height: rows});
   const pen = made.getContext("2d");
   const image = pen.createImageData(made.width, made.height);
-  const [low, high] = ["--map-low", "--map-high"].map((name) => rgb(colour(name)));
+  const [low, high] = colours.map((name) => rgb(colour(name)));
   bytes.forEach((value, index) => {
     const mixed = low.map((part, channel) => part + (high[channel] - part) * value / 255);
     image.data.set([...mixed, 255], 4 * index);
@@ -134,6 +173,7 @@ function picture(plot, bytes) {
   return made;
 }
 
+const decoded = (values) => Uint8Array.from(atob(values), (letter) => letter.charCodeAt(0));
 const rgb = (hex) => [1, 3, 5].map((place) => parseInt(hex.slice(place, place + 2), 16));
 
 /** Lines through the chosen cell. */

@@ -98,7 +98,7 @@ async function run() {
 
 function play(start) {
   at("player").currentTime = start;
-  at("player").play();
+  at("player").play().catch(() => {});  // a pause may come first
 }
 
 follow(light);

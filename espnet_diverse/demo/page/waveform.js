@@ -106,7 +106,7 @@ canvas.addEventListener("keydown", (event) => {
   const step = Math.max(0.1, duration / 50);
   const moves = {ArrowLeft: -step, ArrowRight: step, ArrowDown: -step, ArrowUp: step, Home: -duration, End: duration};
   if (event.key in moves) move(player.currentTime + moves[event.key]);
-  else if (event.key === " " || event.key === "Enter") player.paused ? player.play() : player.pause();
+  else if (event.key === " " || event.key === "Enter") player.paused ? player.play().catch(() => {}) : player.pause();
   else return;
   event.preventDefault();
 });
