@@ -1,6 +1,6 @@
-"""The one subpackage that changes ESPnet from outside: its tables of classes, its import, and its global names."""
+"""The one subpackage that changes ESPnet from outside: tables of classes, its import, and copies of its functions."""
 
+from espnet_diverse.registration.global_names import constructed, with_globals
 from espnet_diverse.registration.lazy_imports import fast_start
-from espnet_diverse.registration.replace_names import replaced_names
 
-__all__ = ["fast_start", "replaced_names"]
+__all__ = ["constructed", "fast_start", "with_globals"]

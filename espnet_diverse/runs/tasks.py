@@ -22,7 +22,7 @@ from espnet_diverse.nets.frontends.bert import BertFrontend
 from espnet_diverse.nets.models import DiverseClassificationModel, DiverseSTModel
 from espnet_diverse.nets.no_position import remove_positions_of_frontend
 from espnet_diverse.nets.size_limits import bounded_by
-from espnet_diverse.registration import replaced_names
+from espnet_diverse.registration import with_globals
 from espnet_diverse.registration.lazy_imports import explain_missing_transformers
 from espnet_diverse.registration.transducer_loss import transducer_loss
 from espnet_diverse.runs import checkpoint
@@ -144,8 +144,14 @@ class ASRTask(_TaskMixin, asr.ASRTask):
     name = "asr"
 
 
-class STTask(_TaskMixin, st.STTask):
-    """Speech translation; ESPnet hard-codes the model class, so its name is replaced while the model is built."""
+class _ESPnetST(st.STTask):
+    """ESPnet's task of speech translation, which hard-codes the class of the model, with ours."""
+
+    build_model = classmethod(with_globals(st.STTask.build_model.__func__, ESPnetSTModel=DiverseSTModel))
+
+
+class STTask(_TaskMixin, _ESPnetST):
+    """Speech translation."""
 
     name = "st"
     models = {"diverse": DiverseSTModel}
@@ -155,12 +161,6 @@ class STTask(_TaskMixin, st.STTask):
         """As in the other tasks, and `model`, so that a fragment of conf/model serves every task."""
         super().add_task_arguments(parser)
         parser.add_argument("--model", default="diverse")
-
-    @classmethod
-    def build_model(cls, args: Namespace) -> AbsESPnetModel:
-        """As in the other tasks."""
-        with replaced_names(st, ESPnetSTModel=DiverseSTModel):
-            return super().build_model(args)
 
 
 _PRETRAINED = "hugging_face"

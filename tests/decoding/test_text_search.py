@@ -13,7 +13,7 @@ from espnet_diverse.decoding.directory.decode_dir import decode
 from espnet_diverse.decoding.espnet.espnet_search import load_search
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.errors import ConfigError, DataError
-from espnet_diverse.registration import replaced_names
+from espnet_diverse.registration import constructed
 from espnet_diverse.runs.tasks import MTTask
 
 
@@ -52,9 +52,9 @@ def test_a_given_bound_is_espnets(tiny_translation):
     run = tiny_translation
     options = {"beam_size": 3, "maxlenratio": 1.5, "penalty": 0.3, "minlenratio": 0.0}
     search = load_search(run.model_dir, options=Options(**options))
-    with replaced_names(mt_inference, MTTask=MTTask):
-        files = (run.model_dir / "config.yaml", run.model_dir / "valid.acc.ave.pth")
-        theirs = mt_inference.Text2Text(*files, ctc_weight=0.0, lm_weight=0.0, **options)
+    files = (run.model_dir / "config.yaml", run.model_dir / "valid.acc.ave.pth")
+    how = {"ctc_weight": 0.0, "lm_weight": 0.0, **options}
+    theirs = constructed(mt_inference.Text2Text, {"MTTask": MTTask}, *files, **how)
     for source in read_table(run.test_dir / "src_text").values():
         tokens, _ = search.read(source)
         with torch.no_grad():

@@ -5,7 +5,6 @@ ranked by (1 - ctc_weight) log p_attention + ctc_weight log p_ctc + penalty * le
 the same way: its text is the translation, and few models have CTC over it. Text translation has no CTC.
 """
 
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -25,7 +24,7 @@ from espnet_diverse.decoding.options import Options, check_search, has_ctc, text
 from espnet_diverse.decoding.search.fusion import Fusion, language_model_files, language_model_of, used_language_model
 from espnet_diverse.decoding.search.ngram import NgramScorer, is_ngram
 from espnet_diverse.errors import ConfigError
-from espnet_diverse.registration import replaced_names
+from espnet_diverse.registration import constructed
 from espnet_diverse.runs.audio_rate import audio_rate, required_rate
 from espnet_diverse.runs.model_files import find_weights
 from espnet_diverse.runs.tasks import TASKS, read_config, source_table
@@ -158,8 +157,7 @@ def load_search(
     given = options.for_espnet() | ({"ngram_weight": options.lm_weight} if "ngram_file" in lm else {})
     cls = _CLASSES[task]
     ours = {f"{task.upper()}Task": TASKS[task], "LMTask": TASKS["lm"]}
-    with replaced_names(sys.modules[cls.__module__], **ours):
-        speech2text = cls(config_file, weights, device=device, **lm, **given)
+    speech2text = constructed(cls, ours, config_file, weights, device=device, **lm, **given)
     conditions = known_conditions(getattr(speech2text, f"{task}_model"))
     if task == "mt":
         search: Search = TextSearch(speech2text, conditions)

@@ -19,7 +19,7 @@ from espnet2.bin import asr_inference_streaming
 from torch import nn
 
 from espnet_diverse.decoding.options import Options
-from espnet_diverse.registration import replaced_names
+from espnet_diverse.registration import constructed
 from espnet_diverse.upstream.search import BatchBeamSearchOnline
 
 SIZES = ("block_size", "hop_size", "look_ahead")
@@ -76,10 +76,9 @@ def speech2text(
     args = Namespace(**vars(args) | {"encoder_conf": {**args.encoder_conf, **sizes}})
     tasks = {"ASRTask": _Loaded(model, args), "LMTask": _Loaded(Namespace(lm=language_model), None)}
     lm = None if language_model is None else ""  # without a name there is none
-    with replaced_names(asr_inference_streaming, **tasks, ContextualBlockTransformerEncoder=AbsEncoder):
-        made = asr_inference_streaming.Speech2TextStreaming(
-            "", device=device, lm_train_config=lm, **options.for_espnet()
-        )
+    ours = {**tasks, "ContextualBlockTransformerEncoder": AbsEncoder}
+    how = {"device": device, "lm_train_config": lm, **options.for_espnet()}
+    made = constructed(asr_inference_streaming.Speech2TextStreaming, ours, "", **how)
     made.beam_search.__class__ = OnlineSearch  # ESPnet selects its batched search in the same way
     made.beam_search.disable_repetition_detection = True
     vars(made.beam_search).update(sizes)

@@ -8,13 +8,12 @@ of float32, so the loss is not scaled.
 
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 
 import torch
 from torch import nn
 
 from espnet_diverse.errors import ConfigError
-from espnet_diverse.registration import replaced_names
 
 
 @contextmanager
@@ -53,10 +52,16 @@ def mixed_precision(model: nn.Module, device: str) -> Iterator[None]:
         return torch.autocast(device, torch.bfloat16, enabled=enabled and not off)
 
     # ESPnet's models, and encoders such as BEATs, switch autocast off while they extract features, by a global name of
-    # their module, and for CUDA alone.
+    # their module, and for CUDA alone: the one name of another package that is replaced. A process trains one model at
+    # a time, see `training/checkpoints/run_lock.py`.
     names = {cls.__module__ for part in model.modules() for cls in type(part).__mro__}
-    with without_cudnn_attention(), ExitStack() as stack:
-        for module in (sys.modules[name] for name in sorted(names) if name.startswith("espnet2.")):
-            if "autocast" in vars(module):
-                stack.enter_context(replaced_names(module, autocast=autocast))
-        yield
+    modules = [vars(sys.modules[name]) for name in names if name.startswith("espnet2.")]
+    before = [(module, module["autocast"]) for module in modules if "autocast" in module]
+    with without_cudnn_attention():
+        try:
+            for module, _ in before:
+                module["autocast"] = autocast
+            yield
+        finally:
+            for module, theirs in before:
+                module["autocast"] = theirs
