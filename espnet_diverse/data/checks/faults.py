@@ -28,7 +28,7 @@ ACTIONS = {
     "crowded": "drop",  # more text than the audio can hold
     "wordless": "drop",  # a transcript of punctuation alone
     "entity": "warn",
-    "printed_form": "warn",  # a ligature, full-width letter or fraction, each a token of its own
+    "compatibility": "warn",  # a ligature, full-width letter or fraction, each a token of its own
     "format": "warn",  # several rates, several channels, or what has to be converted
     "same_audio": "warn",
     "same_text": "warn",

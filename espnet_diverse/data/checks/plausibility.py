@@ -27,7 +27,7 @@ _FULL = 1 - 1.5 * 2**-15  # the last step of 16 bits
 _CLIPPED_SHARE = 0.02  # of a sine at full scale 0.6 % reach it
 _ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z]{2,8});")
 _FORMS = ("<wide>", "<narrow>", "<font>", "<isolated>", "<initial>", "<medial>", "<final>")
-"""Unicode's marks of letters that are another letter in a form for print."""
+"""Unicode's tags of letters that are another form of a letter."""
 _LIGATURES = range(0xFB00, 0xFB18)
 _WORD = re.compile(r"[\w\ufffd]")  # U+FFFD: bytes that are not utf-8, which are a fault of the table
 
@@ -108,12 +108,10 @@ def text_findings(text: str, seconds: float | None, limits: Limits) -> Iterator[
     entity = _ENTITY.search(text)
     if entity:
         yield Finding("entity", f"the transcript has the HTML entity {entity[0]}; write the character itself")
-    if printed := _printed_form(text):
-        plain = unicodedata.normalize("NFKC", printed)
-        what = f"the transcript has {printed!r} (U+{ord(printed):04X}), which becomes a token of its own"
-        yield Finding(
-            "printed_form", f"{what}; NFKC writes it as {plain!r}: write plain letters, and numbers as spoken"
-        )
+    if found := _compatibility_character(text):
+        plain = unicodedata.normalize("NFKC", found)
+        what = f"the transcript has the compatibility character {found!r} (U+{ord(found):04X}), {plain!r} in NFKC"
+        yield Finding("compatibility", f"{what}; it is a token of its own: write plain letters, fractions in words")
     if seconds is None:
         return
     if not _WORD.search(text):
@@ -131,14 +129,16 @@ def text_findings(text: str, seconds: float | None, limits: Limits) -> Iterator[
             yield Finding("crowded", f"the transcript needs {needed} frames for CTC, and the audio has {frames}")
 
 
-def _printed_form(text: str) -> str:
-    """The first ligature, full-width letter, fraction, or other letter or digit in a form for print; "" for none."""
+def _compatibility_character(text: str) -> str:
+    """The first ligature, full-width letter, fraction, or other letter or digit that NFKC replaces; "" for none."""
     if text.isascii() or unicodedata.is_normalized("NFKC", text):
         return ""
-    return next(filter(_is_printed_form, text), "")
+    return next(filter(_is_other_form, text), "")
 
 
-def _is_printed_form(character: str) -> bool:
-    category, mark = unicodedata.category(character)[0], unicodedata.decomposition(character).partition(" ")[0]
-    is_other = mark.startswith("<") and mark != "<noBreak>"
-    return category == "N" and is_other or category == "L" and (mark in _FORMS or ord(character) in _LIGATURES)
+def _is_other_form(character: str) -> bool:
+    """Return whether a character is a number or letter in another form; not a Thai vowel, º or ĳ, which are usual."""
+    category, tag = unicodedata.category(character)[0], unicodedata.decomposition(character).partition(" ")[0]
+    return (
+        category == "N" and tag.startswith("<") or category == "L" and (tag in _FORMS or ord(character) in _LIGATURES)
+    )
