@@ -8,6 +8,7 @@ import io
 import re
 from collections import deque
 from contextlib import suppress
+from functools import lru_cache
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -56,6 +57,12 @@ def unread_format(path: Path, name: str | Path) -> MediaFormat | None:
     Raises:
         DataError: An mp3 is damaged, or one of several recordings in it is truncated.
     """
+    found = path.stat()
+    return _unread_format(path, name, found.st_size, found.st_mtime_ns)
+
+
+@lru_cache(8)  # a long recording is opened for each of its segments
+def _unread_format(path: Path, name: str | Path, size: int, changed: int) -> MediaFormat | None:
     with path.open("rb", buffering=0) as file:
         if file.read(4) in _CHUNKS:
             return None
@@ -96,10 +103,9 @@ def _mp3_format(sound: soundfile.SoundFile, file: io.RawIOBase, data: mmap, name
     if not left(last.position):
         return None
     if not last.is_there:
-        what = (
-            f"libsndfile does not decode {left(last.position)} bytes in it; it is damaged, or a part has another rate"
-        )
-        raise DataError(f"{name}: {what}: get it again, or convert it: ffmpeg -i X Y.wav")
+        lost = f"libsndfile does not decode {left(last.position)} bytes in it"
+        todo = "get it again, or convert it: ffmpeg -i X Y.wav"
+        raise DataError(f"{name}: {lost}; it is damaged, or a part has another rate: {todo}")
     _check_sizes(data, name)
     return MediaFormat("concatenated mp3", "mp3", is_strict=False)
 

@@ -8,8 +8,8 @@ import torch
 from numpy.typing import NDArray
 
 _WINDOW, _HOP = 0.025, 0.01  # seconds
-_RANGE = 60.0  # decibels below the loudest point that are black
-_QUIET = -40.0  # decibels; a segment without any sound stays black
+_RANGE = 60.0  # decibels from 0 to the loudest point
+_QUIET = -40.0  # decibels of the loudest point at least, so that silence stays at 0
 _MOST_COLUMNS, _ROWS = 400, 64  # the screen of the page has not many more dots for it
 
 

@@ -81,6 +81,17 @@ def test_an_mp3_of_one_recording_is_left_to_libsndfile(mp3, names):
     assert seconds_and_pitches(mp3(names))[0] == 3.0
 
 
+def test_a_file_is_decoded_once_until_it_changes(mp3, monkeypatch):
+    decoded = []
+    monkeypatch.setattr("espnet_diverse.audio.unread._mp3_format", lambda *_: decoded.append(1))
+    path = mp3("a")
+    unread_format(path, "x")
+    unread_format(path, "x")
+    assert len(decoded) == 1
+    unread_format(mp3("a,b"), "x")
+    assert len(decoded) == 2
+
+
 def test_the_decoder_prints_nothing_about_a_sound_mp3(tmp_path, capfd):
     noise = np.random.default_rng(0).normal(0, 0.1, 80_000) * np.repeat([0.01, 1, 0.01, 1, 0.01], 16_000)
     soundfile.write(tmp_path / "x.mp3", noise, 16_000, bitrate_mode="VARIABLE", format="MP3")

@@ -34,5 +34,5 @@ def test_a_click_is_in_the_column_of_its_time(seconds):
 
 
 @pytest.mark.parametrize("samples", [np.zeros(1, np.float32), np.zeros(4000, np.float32)])
-def test_silence_is_black(samples):
+def test_silence_is_zero(samples):
     assert not levels(spectrogram(samples, 16_000, 0.0)).any()

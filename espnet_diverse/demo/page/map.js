@@ -68,7 +68,7 @@ function drawMap(canvas, plot, bytes, cell) {
   const pen = canvas.getContext("2d");
   pen.scale(scale, scale);
   pen.font = `${FONT}px system-ui, sans-serif`;
-  const left = Math.max(labelWidth(pen, plot.rows), plot.sound ? pen.measureText("8 kHz").width : 0);
+  const left = Math.max(labelWidth(pen, plot.rows), plot.sound ? pen.measureText(highest(plot.sound)).width : 0);
   const below = plot.columns.labels ? labelWidth(pen, plot.columns) : FONT + MARGIN;
   const top = 1 + (plot.sound ? SOUND + MARGIN : 0);
   const box = {x: left + MARGIN, y: top, width: width - left - MARGIN - 1, height: height - top - below - MARGIN};
@@ -88,6 +88,8 @@ function drawMap(canvas, plot, bytes, cell) {
   drawColumns(pen, plot.columns, box, below);
   return box;
 }
+
+const highest = (sound) => `${sound.hertz / 1000} kHz`;
 
 /** The spectrogram above a map, coloured by the weights of the chosen row. */
 function drawSound(pen, {sound, columns}, bytes, box, cell) {
@@ -114,7 +116,7 @@ function drawSound(pen, {sound, columns}, bytes, box, cell) {
   pen.strokeRect(box.x, box.y, box.width, box.height);
   pen.fillStyle = colour("--soft");
   pen.textAlign = "right";
-  for (const [label, baseline, y] of [[`${sound.hertz / 1000} kHz`, "top", box.y], ["0", "bottom", box.y + box.height]]) {
+  for (const [label, baseline, y] of [[highest(sound), "top", box.y], ["0", "bottom", box.y + box.height]]) {
     pen.textBaseline = baseline;
     pen.fillText(label, box.x - 3, y);
   }
