@@ -7,6 +7,7 @@ import openai
 import pytest
 from serve.conftest import client_of
 from serve.running import running
+from serve.test_callers import wait_for
 from serve.test_transcriptions import wav
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
@@ -84,6 +85,7 @@ def test_the_log_has_no_texts_and_no_names(served, caplog):
             file=("my secret.wav", wav(0.75).getvalue()), model="tones", prompt="dcdc"
         ).text
         get(served.server, "v1/models?token=hidden")
+        wait_for(lambda: "http /v1/models 200" in caplog.text)  # each line is written after its answer
     ours = "".join(f"{record.getMessage()}\n" for record in caplog.records if record.name.startswith("espnet_diverse"))
     assert "http /v1/audio/transcriptions 200" in ours and "http /v1/models 200" in ours
     assert text and not any(each in ours for each in (text, "secret", "dcdc", "hidden"))
