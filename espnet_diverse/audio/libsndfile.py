@@ -98,7 +98,19 @@ def check_file(path: Path, name: str | Path, kind: str = "audio file") -> None:
         raise DataError(f"{name}: the file is empty (0 bytes); get it again")
 
 
-def open_sound(path: Path, name: str | Path) -> soundfile.SoundFile:
+class Sound(soundfile.SoundFile):
+    """A file that keeps its position after a read.
+
+    soundfile seeks to it after each one, where an mp3 decodes frames again, and its decoder prints complaints about
+    sound files. `seek` works; a read needs the number of frames.
+    """
+
+    def seekable(self) -> bool:
+        """Return False, for soundfile's methods of reading."""
+        return False
+
+
+def open_sound(path: Path, name: str | Path) -> Sound:
     """Open an audio file, or an entry of an ark, that `check_file` accepts.
 
     Raises:
@@ -106,7 +118,7 @@ def open_sound(path: Path, name: str | Path) -> soundfile.SoundFile:
     """
     entry = ark_entry(path)
     try:
-        return soundfile.SoundFile(ArkPart(entry, name) if entry else path)
+        return Sound(ArkPart(entry, name) if entry else path)
     except (RuntimeError, TypeError) as error:
         allowed = "readable are wav, flac, mp3, ogg, opus, sph, m4a, mp4, webm and more"
         raise DataError(f"{name}: not readable as audio ({error_reason(error)}); {allowed}") from error

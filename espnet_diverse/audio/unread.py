@@ -6,7 +6,6 @@ file.
 
 import io
 import re
-from collections import deque
 from contextlib import suppress
 from functools import lru_cache
 from mmap import ACCESS_READ, mmap
@@ -16,6 +15,7 @@ from typing import Literal, NamedTuple
 import soundfile
 
 from espnet_diverse.audio.ark import ArkPart, ark_entry
+from espnet_diverse.audio.libsndfile import Sound
 from espnet_diverse.audio.media import MediaFormat
 from espnet_diverse.errors import DataError
 
@@ -68,7 +68,7 @@ def _unread_format(path: Path, name: str | Path, size: int, changed: int) -> Med
             return None
         file.seek(0)
         try:
-            sound = soundfile.SoundFile(file.fileno(), closefd=False)
+            sound = Sound(file.fileno(), closefd=False)
         except RuntimeError:  # which reading the file reports
             return None
         with sound, mmap(file.fileno(), 0, access=ACCESS_READ) as data:
@@ -96,7 +96,8 @@ def _mp3_format(sound: soundfile.SoundFile, file: io.RawIOBase, data: mmap, name
         return after if after > _TAG + _PADDING * (position - opened) / samples else 0
 
     with suppress(RuntimeError):  # by reading, as after a seek the decoder prints complaints about sound files
-        deque(sound.blocks(_BLOCK, dtype="float32"), maxlen=0)
+        while len(sound.read(_BLOCK, dtype="float32")):
+            pass
     if not left(file.tell()):
         return None
     last = _read_last(sound, file)

@@ -11,7 +11,7 @@ from references import lying_headers
 from references.bad_audio import encoded as in_format
 from references.converted_audio import KINDS, encoded, piped_flac, run_ffmpeg, seconds_and_pitches, without_header
 
-from espnet_diverse.audio.reading import read_audio
+from espnet_diverse.audio.reading import open_file, read_audio
 from espnet_diverse.audio.unread import unread_bytes, unread_format
 from espnet_diverse.errors import DataError
 
@@ -96,6 +96,8 @@ def test_the_decoder_prints_nothing_about_a_sound_mp3(tmp_path, capfd):
     noise = np.random.default_rng(0).normal(0, 0.1, 80_000) * np.repeat([0.01, 1, 0.01, 1, 0.01], 16_000)
     soundfile.write(tmp_path / "x.mp3", noise, 16_000, bitrate_mode="VARIABLE", format="MP3")
     assert unread_format(tmp_path / "x.mp3", "x") is None
+    with open_file(tmp_path / "x.mp3") as file:
+        assert sum(map(len, file.blocks(largest=1000))) == 80_000
     assert capfd.readouterr().err == ""
 
 
