@@ -1,6 +1,7 @@
 """Jobs of preparing audio that can be sent to workers; what they write is tested in test_formatting.py."""
 
 import pickle
+import re
 
 import pytest
 from references import bad_audio, lying_headers
@@ -72,4 +73,9 @@ def test_a_recording_that_validate_refuses_is_refused_in_every_way_of_preparing(
         for data in sets:
             with pytest.raises(FaultsError) as caught:
                 format_data({"train": data}, tmp_path / "out", FormatOptions(**options))
-            assert [each.what for each in caught.value.faults] == [fault], options
+            assert [_uncounted(each.what) for each in caught.value.faults] == [_uncounted(fault)], options
+
+
+def _uncounted(fault):
+    """A fault without the number of samples that were read, of a recording or of a segment of it."""
+    return re.sub(r"of \d+ samples", "of samples", fault)
