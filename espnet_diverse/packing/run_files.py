@@ -30,9 +30,8 @@ def write_model(
         model: The model.
         config: Its configuration, in which the names of files become those of the copies.
         model_dir: Directory of the run that it is made from.
-        weights: File to write the weights to, in the directory of the model, which `data.files.targets.check_prepared`
-        has
-            let through.
+        weights: File to write the weights to, in the directory of the model; `data.files.targets.check_prepared` has
+            accepted it.
         command: The command.
         train: The configuration to train the model further with, written as train.yaml; by default none is written.
 
