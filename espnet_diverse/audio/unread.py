@@ -15,14 +15,13 @@ from typing import Literal, NamedTuple
 import soundfile
 
 from espnet_diverse.audio.ark import ArkPart, ark_entry
-from espnet_diverse.audio.libsndfile import Sound
+from espnet_diverse.audio.libsndfile import BLOCK_SAMPLES, Sound
 from espnet_diverse.audio.media import MediaFormat
 from espnet_diverse.errors import DataError
 
 _LEAST = 1024  # bytes; writers pad
 _TAG = 128  # bytes of an ID3v1 tag, which ends many an mp3
 _PADDING = 3 * 1152  # samples; the last frames of an mp3 may hold nothing that its header counts
-_BLOCK = 1 << 18  # samples
 _MOST_SAMPLES = 1 << 50  # libsndfile gives more for a flac without a length
 _MOST_BEFORE = 2 * 1441  # bytes of the frames that libsndfile reads when it opens an mp3
 _COUNT = re.compile(rb"(?:Xing|Info)\0\0\0[\x01\x03\x05\x07\x09\x0b\x0d\x0f](?!\0{4})|VBRI")
@@ -71,10 +70,12 @@ def _unread_format(path: Path, name: str | Path, size: int, changed: int) -> Med
             sound = Sound(file.fileno(), closefd=False)
         except RuntimeError:  # which reading the file reports
             return None
-        with sound, mmap(file.fileno(), 0, access=ACCESS_READ) as data:
-            if sound.format == "FLAC":
-                return _flac_format(sound, file, data)
-            return _mp3_format(sound, file, data, name) if sound.format == "MP3" else None
+        with sound:
+            if sound.format not in ("FLAC", "MP3"):
+                return None
+            with mmap(file.fileno(), 0, access=ACCESS_READ) as data:
+                is_flac = sound.format == "FLAC"
+                return _flac_format(sound, file, data) if is_flac else _mp3_format(sound, file, data, name)
 
 
 def _flac_format(sound: soundfile.SoundFile, file: io.RawIOBase, data: mmap) -> MediaFormat | None:
@@ -90,21 +91,15 @@ def _mp3_format(sound: soundfile.SoundFile, file: io.RawIOBase, data: mmap, name
     if not _COUNT.search(data, max(0, opened - _MOST_BEFORE), opened):
         return MediaFormat("mp3 without its length", "mp3", is_strict=False)
 
-    def left(position: int) -> int:
-        """Bytes after a position; 0 if they are no more than a tag and padding."""
-        after = len(data) - position
-        return after if after > _TAG + _PADDING * (position - opened) / samples else 0
-
-    with suppress(RuntimeError):  # by reading, as after a seek the decoder prints complaints about sound files
-        while len(sound.read(_BLOCK, dtype="float32")):
-            pass
-    if not left(file.tell()):
+    read = 0
+    with suppress(RuntimeError):  # without a seek, after which the decoder prints complaints about sound files
+        while count := len(sound.read(BLOCK_SAMPLES, dtype="float32")):
+            read += count
+    left = len(data) - file.tell()
+    if left <= _TAG + _PADDING * (file.tell() - opened) / samples:
         return None
-    last = _read_last(sound, file)
-    if not left(last.position):
-        return None
-    if not last.is_there:
-        lost = f"libsndfile does not decode {left(last.position)} bytes in it"
+    if read < samples:
+        lost = f"libsndfile does not decode {left} bytes in it"
         todo = "get it again, or convert it: ffmpeg -i X Y.wav"
         raise DataError(f"{name}: {lost}; it is damaged, or a part has another rate: {todo}")
     _check_sizes(data, name)
