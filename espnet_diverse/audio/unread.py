@@ -12,8 +12,6 @@ from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-import soundfile
-
 from espnet_diverse.audio.ark import ArkPart, ark_entry
 from espnet_diverse.audio.libsndfile import BLOCK_SAMPLES, Sound
 from espnet_diverse.audio.media import MediaFormat
@@ -78,7 +76,7 @@ def _unread_format(path: Path, name: str | Path, size: int, changed: int) -> Med
                 return _flac_format(sound, file, data) if is_flac else _mp3_format(sound, file, data, name)
 
 
-def _flac_format(sound: soundfile.SoundFile, file: io.RawIOBase, data: mmap) -> MediaFormat | None:
+def _flac_format(sound: Sound, file: io.RawIOBase, data: mmap) -> MediaFormat | None:
     if sound.frames > _MOST_SAMPLES:
         return MediaFormat("flac without its length", "flac")
     last = _read_last(sound, file)
@@ -86,7 +84,7 @@ def _flac_format(sound: soundfile.SoundFile, file: io.RawIOBase, data: mmap) -> 
     return MediaFormat("flac longer than its length", "flac") if is_longer else None
 
 
-def _mp3_format(sound: soundfile.SoundFile, file: io.RawIOBase, data: mmap, name: str | Path) -> MediaFormat | None:
+def _mp3_format(sound: Sound, file: io.RawIOBase, data: mmap, name: str | Path) -> MediaFormat | None:
     opened, samples = file.tell(), max(1, sound.frames)
     if not _COUNT.search(data, max(0, opened - _MOST_BEFORE), opened):
         return MediaFormat("mp3 without its length", "mp3", is_strict=False)
@@ -122,16 +120,16 @@ def unread_bytes(path: Path, name: str | Path) -> int:
         if mark not in _CHUNKS:
             return 0
         file.seek(0)
-        with soundfile.SoundFile(file if entry else file.fileno(), closefd=False) as sound:
+        with Sound(file if entry else file.fileno(), closefd=False) as sound:
             last = _read_last(sound, file)
         size = file.seek(0, io.SEEK_END)
         left = size - _end_of_chunks(file, last.position, size, mark)
     return left if last.is_there and left >= _LEAST else 0
 
 
-def _read_last(sound: soundfile.SoundFile, file: io.RawIOBase) -> _Last:
+def _read_last(sound: Sound, file: io.RawIOBase) -> _Last:
     is_there = False
-    with suppress(RuntimeError, ValueError):  # ValueError: of soundfile, where libsndfile loses its position
+    with suppress(RuntimeError):
         sound.seek(sound.frames - 1)
         is_there = len(sound.read(1)) == 1
     return _Last(is_there, file.tell())
