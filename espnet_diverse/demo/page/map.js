@@ -36,7 +36,11 @@ export function map(plot, name, values, large, choose, act) {
   canvas.style.height = `${height + (plot.sound ? SOUND + MARGIN : 0)}px`;
   let cell;  // [row, column] or undefined
   let box;  // of the map in the canvas
-  const draw = () => { if (canvas.clientWidth) box = drawMap(canvas, plot, bytes, cell); };
+  let pictures;  // in the colours of the page
+  const draw = () => {
+    pictures ??= picturesOf(plot, bytes);
+    if (canvas.clientWidth) box = drawMap(canvas, plot, bytes, pictures, cell);
+  };
   const select = (row, column) => {
     cell = [Math.max(0, Math.min(rows - 1, row)), Math.max(0, Math.min(columns - 1, column))];
     draw();
@@ -57,11 +61,18 @@ export function map(plot, name, values, large, choose, act) {
     else return;
     event.preventDefault();
   });
-  onLook(canvas, draw);
+  onLook(canvas, () => { pictures = undefined; draw(); });
   return canvas;
 }
 
-function drawMap(canvas, plot, bytes, cell) {
+function picturesOf({rows, columns, sound}, bytes) {
+  return {
+    map: picture(rows.count, columns.count, bytes, "--map-low", "--map-high"),
+    sound: sound && picture(sound.rows, sound.columns, decoded(sound.values), "--ground", "--text"),
+  };
+}
+
+function drawMap(canvas, plot, bytes, pictures, cell) {
   const scale = devicePixelRatio;
   const [width, height] = [canvas.clientWidth, canvas.clientHeight];
   [canvas.width, canvas.height] = [width * scale, height * scale];
@@ -72,10 +83,9 @@ function drawMap(canvas, plot, bytes, cell) {
   const below = plot.columns.labels ? labelWidth(pen, plot.columns) : FONT + MARGIN;
   const top = 1 + (plot.sound ? SOUND + MARGIN : 0);
   const box = {x: left + MARGIN, y: top, width: width - left - MARGIN - 1, height: height - top - below - MARGIN};
-  if (plot.sound) drawSound(pen, plot, bytes, {...box, y: 1, height: SOUND}, cell);
+  if (plot.sound) drawSound(pen, plot, bytes, pictures.sound, {...box, y: 1, height: SOUND}, cell);
   pen.imageSmoothingEnabled = false;
-  const dots = picture(plot.rows.count, plot.columns.count, bytes, "--map-low", "--map-high");
-  pen.drawImage(dots, box.x, box.y, box.width, box.height);
+  pen.drawImage(pictures.map, box.x, box.y, box.width, box.height);
   pen.strokeStyle = colour("--line");
   pen.strokeRect(box.x, box.y, box.width, box.height);
   if (cell) drawCross(pen, plot, box, cell);
@@ -92,9 +102,8 @@ function drawMap(canvas, plot, bytes, cell) {
 const highest = (sound) => `${sound.hertz / 1000} kHz`;
 
 /** The spectrogram above a map, coloured by the weights of the chosen row. */
-function drawSound(pen, {sound, columns}, bytes, box, cell) {
+function drawSound(pen, {sound, columns}, bytes, dots, box, cell) {
   const scale = box.width / (columns.count * columns.step);
-  const dots = picture(sound.rows, sound.columns, decoded(sound.values), "--ground", "--text");
   pen.save();
   pen.beginPath();
   pen.rect(box.x, box.y, box.width, box.height);
