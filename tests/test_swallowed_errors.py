@@ -47,7 +47,7 @@ KNOWN = {
             "stage_cache.StageRecord._stored: ValueError",
         ),
         *("targets._written: ValueError", "targets._written: ValueError", "alignment.has_word_times: UserError"),
-        *("unread._read_last: ValueError", "validate._is_list_of_faults: ValueError", "worker._threads: ValueError"),
+        *("validate._is_list_of_faults: ValueError", "worker._threads: ValueError"),
     ],
     "it is of a number or a text of JSON, and the next lines refuse its value": [
         *("groups.read_sizes: ValueError", "score_file.read_metrics: ValueError"),
