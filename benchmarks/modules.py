@@ -18,6 +18,7 @@ CORES: dict[str, dict] = {
 MODIFIERS: dict[str, dict] = {
     "mixed": {"head_patterns": ["global", {"window": 2}, "forward", "backward"]},
     "windows": {"head_patterns": ["global", {"window": 1}, {"window": 2}, {"window": 4}]},
+    "neighbours": {"head_patterns": ["global", "global", "previous", "next"]},
     "qk_norm": {"qk_norm": {}},
     "rotary": {"position": "rotary"},
     "alibi": {"position": "alibi"},

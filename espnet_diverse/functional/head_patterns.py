@@ -94,16 +94,28 @@ def one_key_attention(name: str, v: Tensor, length: Tensor, mask: Tensor | None 
         dropout: Dropout rate of the weights.
 
     Returns:
-        Context (B, H, T, D), zero for queries that may not attend to their key.
+        Context (B, H, T, D), zero for queries that may not attend to their key and without meaning at padding.
     """
-    query = torch.arange(v.size(2), device=v.device)
-    key = ONE_KEY[name](query + torch.zeros_like(length).unsqueeze(-1), length.unsqueeze(-1) - 1).clamp(min=0)
-    key = key[:, None, :, None].expand(len(v), -1, -1, -1)  # (B, 1, T, 1)
-    context = v.gather(2, key.expand(-1, v.size(1), -1, v.size(3)))
-    if mask is not None:
-        allowed = mask.expand(len(v), 1, v.size(2), v.size(2)).gather(3, key)
-        context = context.masked_fill(~allowed, 0.0)
+    context = _value_of_key(name, v, length)
+    if mask is not None and mask.size(-2) > 1:  # else queries that may not attend to their key are padding
+        query = torch.arange(v.size(2), device=v.device)
+        key = ONE_KEY[name](query + torch.zeros_like(length).unsqueeze(-1), length.unsqueeze(-1) - 1).clamp(min=0)
+        key = key[:, None, :, None].expand(len(v), -1, -1, -1)  # (B, 1, T, 1)
+        context = context.masked_fill(~mask.expand(len(v), 1, -1, -1).gather(3, key), 0.0)
     return context * F.dropout(torch.ones_like(v[..., :1]), dropout) if dropout else context
+
+
+def _value_of_key(name: str, v: Tensor, length: Tensor) -> Tensor:
+    """Return the value of the key of each query (B, H, T, D), by slices: a gather costs more than the attention."""
+    if name == "previous":
+        return torch.cat([v[:, :, :1], v[:, :, :-1]], dim=2)
+    if name == "start":
+        return v[:, :, :1].expand_as(v)
+    last = (length - 1).clamp(min=0).view(-1, 1, 1, 1)
+    if name == "end":
+        return v.gather(2, last.expand(len(v), v.size(1), 1, v.size(3))).expand_as(v)
+    query = torch.arange(v.size(2), device=v.device).unsqueeze(-1)
+    return torch.where(query < last, torch.cat([v[:, :, 1:], v[:, :, -1:]], dim=2), v)
 
 
 def ends_attention(

@@ -85,7 +85,8 @@ def test_gradients():
     mask = torch.arange(5) < torch.tensor([5, 3]).view(2, 1, 1, 1)
     assert torch.autograd.gradcheck(lambda *x: triangular_attention(*x, True, mask), (q, k, v))
     assert torch.autograd.gradcheck(lambda *x: ends_attention(*x, 2, mask), (q, k, v))
-    assert torch.autograd.gradcheck(lambda x: one_key_attention("next", x, torch.tensor([5, 3]), mask), (v,))
+    for name in ONE_KEY:
+        assert torch.autograd.gradcheck(lambda x, name=name: one_key_attention(name, x, torch.tensor([5, 3]), mask), v)
 
 
 def test_dropout_is_computed_in_blocks():

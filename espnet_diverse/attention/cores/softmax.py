@@ -26,7 +26,7 @@ from espnet_diverse.functional.head_patterns import (
 )
 from espnet_diverse.scope import current
 
-#: Positions from which on the patterns of heads are computed one by one.
+#: Positions from which on any patterns of heads are computed one by one.
 _LONG = 256
 
 
@@ -46,7 +46,7 @@ def softmax_attention(heads: Heads) -> tuple[Tensor, Tensor | None]:
     if heads.need_weights:
         weights = masked_softmax(heads.scores(), heads.allowed())
         return F.dropout(weights, heads.dropout) @ heads.v, weights
-    if heads.patterns is not None and _is_long(heads):
+    if heads.patterns is not None and _pattern_by_pattern(heads, heads.patterns):
         return _by_pattern(heads, heads.patterns), None
     bias, allowed = heads.scaled_position(), heads.allowed()
     if bias is None:
@@ -68,10 +68,11 @@ def _logit_mask(dtype: torch.dtype) -> Callable[[Tensor], Tensor]:
     return convert
 
 
-def _is_long(heads: Heads) -> bool:
+def _pattern_by_pattern(heads: Heads, patterns: HeadPatterns) -> bool:
     """Return whether patterns are computed one by one; never for a tracer, to which a length would be a constant."""
-    whole = heads.same_positions() and heads.position is None
-    return whole and heads.k.size(2) >= _LONG and not torch.jit.is_tracing()
+    if not heads.same_positions() or heads.position is not None or torch.jit.is_tracing():
+        return False
+    return heads.k.size(2) >= _LONG or all(each.name in ("global", *ONE_KEY) for each in patterns.patterns)
 
 
 def _by_pattern(heads: Heads, patterns: HeadPatterns) -> Tensor:
@@ -92,7 +93,7 @@ def _by_pattern(heads: Heads, patterns: HeadPatterns) -> Tensor:
             some = F.scaled_dot_product_attention(q, k, v, heads.mask, heads.dropout)
         else:
             some = triangular_attention(q, k, v, pattern.name == "forward", heads.mask, heads.dropout)
-        context[:, members] = some
+        context[:, chosen] = some
     return context
 
 

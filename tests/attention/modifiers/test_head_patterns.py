@@ -5,7 +5,12 @@ import torch
 
 from espnet_diverse.attention import build_attention
 from espnet_diverse.attention.cores import softmax
-from espnet_diverse.attention.modifiers.head_patterns import HeadPattern, build_head_patterns, head_patterns
+from espnet_diverse.attention.modifiers.head_patterns import (
+    HeadPattern,
+    HeadPatterns,
+    build_head_patterns,
+    head_patterns,
+)
 from espnet_diverse.option_checks import OptionError
 from espnet_diverse.scope import scope
 
@@ -57,6 +62,15 @@ def test_long_sequences_have_the_result_and_gradients_of_short_ones(masked, monk
         results.append((out[keep], x.grad, module.linear_q.weight.grad, module.linear_v.weight.grad))
     for short, long in zip(*results, strict=True):
         torch.testing.assert_close(long, short)
+
+
+@pytest.mark.parametrize("patterns", [["global", "previous"], ["next", "global", "start", "end"]])
+def test_heads_of_one_key_take_no_pairs_at_any_length(patterns, monkeypatch):
+    module, x = attention(patterns=patterns), tokens()
+    with scope(keep_attention=True):
+        expected = module(x, x, x, MASK)
+    monkeypatch.setattr(HeadPatterns, "allowed", lambda *_: pytest.fail("pairs were computed"))
+    torch.testing.assert_close(module(x, x, x, MASK)[MASK[:, 0]], expected[MASK[:, 0]])
 
 
 @pytest.mark.parametrize("core", ["sma", "sdma"])
