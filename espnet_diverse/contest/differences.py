@@ -64,7 +64,7 @@ def compare(
     """Compare the methods of a contest on a data set, in their order; the baseline comes first, without a difference.
 
     Args:
-        runs: The runs of the contest.
+        runs: The runs of the contest, one or more.
         results: Scores of those that are done.
         data_set: Name of the set.
         metric: The metric, for the bootstrap over sentences; None leaves it out.
@@ -72,13 +72,13 @@ def compare(
     Raises:
         DataError: A text that was decoded, or its reference, cannot be read.
     """
-    scored: dict[str, dict[int, float]] = {name: {} for name in dict.fromkeys(run.name for run in runs)}
+    baseline = runs[0].shared["baseline"]  # whose seeds may begin after those of others
+    scored: dict[str, dict[int, float]] = {name: {} for name in (baseline, *(run.name for run in runs))}
     known = {(run.experiment, run.name, str(run.seed)): run for run in runs}
     for row in results:
         run = known.get((row["experiment"], row["run"], row["seed"]))
         if run is not None and row["set"] == data_set and row["metric"] == run.metric:
             scored[run.name][run.seed] = float(row["score"])
-    baseline = next(iter(scored))
     resampled = _resampling(runs, data_set, metric)
     return [
         Difference(name, scores) if name == baseline else _difference(name, scores, baseline, scored, resampled)

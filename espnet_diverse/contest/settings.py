@@ -8,6 +8,7 @@ import re
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -146,10 +147,12 @@ class Contest:
     recipe: Path | None = None
     recipe_options: Sequence[str] = ()
 
-    @property
+    @cached_property
     def name(self) -> str:
-        """Name of the contest: that of its folder."""
-        return self.output_dir.resolve().name
+        """Name of the contest, in its scores: that of its folder when it began."""
+        path = self.output_dir / RECORD
+        former = read_yaml(path, str(path), _ANEW) if path.is_file() else {}
+        return former.get("name") or self.output_dir.resolve().name
 
     @property
     def results(self) -> Path:
@@ -230,7 +233,7 @@ class Contest:
         }
         configs = {name: _plain(dict(each)) for name, each in self.merged().items()}
         if path.is_file():
-            former = read_yaml(path, str(path), "delete it, if the contest is to begin anew")
+            former = read_yaml(path, str(path), _ANEW)
             kept = former.get("methods") or {}
             changed = differences(former.get("settings") or {}, settings) | {
                 f"{name}.{key}": change
@@ -245,10 +248,11 @@ class Contest:
                 raise ConfigError(f"{said}; give the former value, or another --output_dir")
             configs = {**kept, **configs}
         self.output_dir.mkdir(parents=True, exist_ok=True)
-        text = yaml.safe_dump({"settings": settings, "methods": configs}, sort_keys=False, allow_unicode=True)
-        write_text(path, text)
+        record = {"name": self.name, "settings": settings, "methods": configs}
+        write_text(path, yaml.safe_dump(record, sort_keys=False, allow_unicode=True))
 
 
+_ANEW = "delete it, if the contest is to begin anew"
 _RESOURCES = ("nj", "ngpu", "cluster", "sets")
 
 

@@ -12,6 +12,9 @@ from espnet_diverse.contest.programs import FINISHED, INTERRUPTED, STOPPED, Prog
 from espnet_diverse.contest.runs import Run
 from espnet_diverse.contest.scores import commit_of_code, keep_results, missing, read_results, scores
 
+LEFT_OUT = -1
+"""Code of a run that `leave_out` has a reason against."""
+
 
 class Walk:
     """A walk through runs.
@@ -42,27 +45,34 @@ class Walk:
     def work(self) -> int:
         """Make the runs, print how many are done, and return the exit code.
 
-        It is 0 when all runs are done, `STOPPED` as long as another call has something to go on with (`INTERRUPTED`
-        after SIGINT), and 1 when all runs that are left have failed.
+        It is 0 when all runs are done or left out, `STOPPED` as long as another call has something to go on with
+        (`INTERRUPTED` after SIGINT), and 1 when all runs that are left have failed.
         """
         rounds = [list(group) for _, group in groupby(self.runs, lambda run: run.seed)]
         codes: Counter[int] = Counter()
         with ThreadPoolExecutor(self.jobs) as pool:
             for each in rounds if self.leave_out else [self.runs]:
                 codes.update(pool.map(self._make, each))
-        left = len(self.runs) - codes[0]
-        print(f"{codes[0]} runs done, {left} left", flush=True)
+        left = len(self.runs) - codes[0] - codes[LEFT_OUT]
+        left_out = f"{codes[LEFT_OUT]} left out, " if codes[LEFT_OUT] else ""
+        print(f"{codes[0]} runs done, {left_out}{left} left", flush=True)
         return INTERRUPTED if left and self.programs.interrupted else STOPPED if codes[STOPPED] else min(left, 1)
 
     def _make(self, run: Run) -> int:
-        """Make a run, unless another call has made it meanwhile; 0, `STOPPED` or 1 as it is done, stopped or failed."""
+        """Make a run, unless another call has made it meanwhile.
+
+        Returns:
+            0, `LEFT_OUT`, `STOPPED` or 1: the run is done, left out, stopped or has failed.
+        """
         try:
             code = self._commands(run)
         except (OSError, LookupError, TypeError, ValueError) as error:  # in what a command wrote; the others go on
             print(f"{run.label}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
             code = 1
-        if code in (0, STOPPED) or self.programs.stopped:
-            return code and STOPPED
+        if code in (0, LEFT_OUT):
+            return code
+        if code == STOPPED or self.programs.stopped:
+            return STOPPED
         print(f"error: {run.label} failed; its log is {run.log}", file=sys.stderr, flush=True)
         return 1
 
@@ -74,7 +84,7 @@ class Walk:
             return 0
         if self.leave_out and (reason := self.leave_out(run, done)):
             print(f"{run.label}: left out: {reason}", flush=True)
-            return 0
+            return LEFT_OUT
         print(f"{run.label}: log {run.log}", flush=True)
         commit = commit_of_code(self.results)
 

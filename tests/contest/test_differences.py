@@ -85,6 +85,14 @@ def test_a_seed_that_the_baseline_lacks_is_not_compared(tmp_path):
     assert list(new.scores) == [0, 1] and list(new.by_seed) == [0] and new.over_seeds is None
 
 
+def test_the_baseline_is_that_of_the_contest_also_where_another_method_has_an_earlier_seed(tmp_path):
+    made, rows = decoded(tmp_path, WRONG)
+    late = [run for run in made if (run.name, run.seed) != ("old", 0)]
+    differences = compare(late, [row for row in rows if (row["run"], row["seed"]) != ("old", "0")], "test", None)
+    assert late[0].name == "new" and [each.method for each in differences] == ["old", "new"]
+    assert not differences[0].by_seed and list(differences[1].by_seed) == [1] and differences[1].mean < 0
+
+
 def test_scores_of_another_set_or_metric_are_not_taken(tmp_path):
     made, rows = decoded(tmp_path, WRONG)
     others = [{**row, "set": "dev", "score": "99"} for row in rows]

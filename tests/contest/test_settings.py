@@ -1,5 +1,6 @@
 """Settings of a contest: names, one budget for all, and those that it was begun with."""
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -95,6 +96,12 @@ def test_a_budget_that_is_not_one_is_refused(contest, given, text):
 def test_a_budget_is_a_number(name):
     with pytest.raises(ConfigError, match=f"--{name} 0: must be 1 or more"):
         Budget(**{name: 0})
+
+
+def test_a_contest_keeps_its_name_when_its_folder_is_renamed(contest):
+    contest().keep()
+    Path("out/mine").rename("out/yours")
+    assert dataclasses.replace(contest(), output_dir=Path("out/yours")).runs()[0].label == "mine/old/0"
 
 
 def test_a_contest_goes_on_with_its_own_settings_alone(contest):

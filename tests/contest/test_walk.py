@@ -54,7 +54,7 @@ def test_a_method_that_is_left_out_is_no_failure_and_is_judged_by_all_scores_of_
     assert Walk(runs(tmp_path), results, programs, jobs=2, leave_out=leave_out).work() == 0
     assert [(row["run"], row["seed"]) for row in read_results(results)] == [("old", "0"), ("new", "0"), ("old", "1")]
     said = capsys.readouterr().out
-    assert "mine/new/1: left out: too bad" in said and said.endswith("4 runs done, 0 left\n")
+    assert "mine/new/1: left out: too bad" in said and said.endswith("3 runs done, 1 left out, 0 left\n")
     assert Walk(runs(tmp_path), results, programs, jobs=2, leave_out=leave_out).work() == 0
     assert len(programs.events) == 6  # nothing was made again
 
