@@ -58,11 +58,8 @@ def save(state: object, path: str | Path, former: str | Path | None = None) -> N
     content = BytesIO()
     write(state, content, path.suffix)
     try:
-        with staged_file(path) as temporary:
-            with temporary.open("wb") as file:
-                file.write(content.getbuffer())
-                file.flush()
-                os.fsync(file.fileno())
+        with staged_file(path, durable=True) as temporary:
+            temporary.write_bytes(content.getbuffer())
             if former is not None and path.exists():
                 _keep(path, Path(former))
     except OSError as error:

@@ -157,10 +157,10 @@ def differences(old: dict, new: dict) -> dict[str, str]:
 
 
 def save(config: dict, path: str | Path) -> None:
-    """Write `config` as YAML to `path`, atomically; its folder is created."""
+    """Write `config` as YAML to `path`, atomically and to the disk; its folder is created."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_text(path, yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True))
+    write_text(path, yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True), durable=True)
 
 
 def load(path: Path) -> dict:

@@ -23,6 +23,7 @@ from espnet2.utils.yaml_no_alias_safe_dump import yaml_no_alias_safe_dump
 from torch import nn
 from torch.optim import Optimizer
 
+from espnet_diverse.data.files.atomic_files import write_text
 from espnet_diverse.errors import ConfigError, TrainingError, UserError
 from espnet_diverse.runs.config import Config
 from espnet_diverse.training.checkpoints.initialisation import initialise
@@ -190,8 +191,8 @@ def _collect(task: type[AbsTask], args: Namespace, collect: Callable[..., None])
 def _save_config(args: Namespace) -> None:
     """Write config.yaml; it has what was found when the model was built."""
     (folder := Path(args.output_dir)).mkdir(parents=True, exist_ok=True)
-    with (folder / "config.yaml").open("w", encoding="utf-8") as file:
-        yaml_no_alias_safe_dump(vars(args), file, indent=4, sort_keys=False)
+    text = yaml_no_alias_safe_dump(vars(args), indent=4, sort_keys=False)
+    write_text(folder / "config.yaml", text, durable=True)
 
 
 def build(task: type[AbsTask], config: Config) -> Built:

@@ -306,7 +306,7 @@ def _check_data(
 
 
 def _copy(source: Path, target: Path) -> None:
-    with staged_file(target) as partial:
+    with staged_file(target, durable=True) as partial:
         shutil.copyfile(source, partial)
 
 

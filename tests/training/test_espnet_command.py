@@ -4,6 +4,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 import torch
+from references.killed_steps import DONE, with_room
 
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.runs.config import load
@@ -23,6 +24,15 @@ def test_half_precision_and_tf32_exclude_each_other(tiny_run, tmp_path):
     config = load(tiny_run.model_dir / "config.yaml") | {"use_tf32": True, "use_amp": True, "output_dir": str(tmp_path)}
     with pytest.raises(ConfigError, match="^use_tf32 and use_amp exclude each other; set one of them to false$"):
         espnet_command.run(TASKS["asr"], config)
+
+
+def test_a_full_disk_leaves_the_former_configuration(tmp_path):
+    args = Namespace(output_dir=str(tmp_path), token_list=[f"token{number}" for number in range(2000)])
+    espnet_command._save_config(args)
+    former = (tmp_path / "config.yaml").read_text()
+    args.token_list.append("another")
+    assert with_room(lambda: espnet_command._save_config(args), 8192) not in (0, DONE)
+    assert (tmp_path / "config.yaml").read_text() == former
 
 
 class Wandb(ModuleType):

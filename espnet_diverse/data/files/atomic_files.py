@@ -16,14 +16,14 @@ from espnet_diverse.errors import DataError
 _STAGED = r"\..+\.(partial\.[0-9a-f]+|[0-9a-f]{12}\.partial)(\..*)?"  # the latter in versions up to 0.2
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write `text` as utf-8 to a temporary file beside `path`, then rename it."""
-    write_parts(path, [text])
+def write_text(path: Path, text: str, durable: bool = False) -> None:
+    """Write `text` as utf-8 to a temporary file beside `path`, then rename it; `durable` as in `staged_file`."""
+    write_parts(path, [text], durable)
 
 
-def write_parts(path: Path, parts: Iterable[str]) -> None:
+def write_parts(path: Path, parts: Iterable[str], durable: bool = False) -> None:
     """Write parts of a text, one after another, as `write_text` does."""
-    with staged_file(path) as partial, partial.open("w", encoding="utf-8", newline="\n") as file:
+    with staged_file(path, durable) as partial, partial.open("w", encoding="utf-8", newline="\n") as file:
         file.writelines(parts)
 
 
@@ -40,18 +40,33 @@ def save_figure(figure: Any, path: Path, dpi: int = 110) -> None:
 
 
 @contextmanager
-def staged_file(target: Path) -> Iterator[Path]:
+def staged_file(target: Path, durable: bool = False) -> Iterator[Path]:
     """Yield the path of a file to write, beside `target`, which it replaces when the block ends without an exception.
 
     Of several processes or threads that write the same file, on any machine, the last one wins. The path ends as
     `target` does. What a killed process has left is written over or removed by the next one that writes `target`.
+
+    Args:
+        target: The file.
+        durable: Whether its content is on the disk before it replaces `target`, and survives a loss of power: some
+            10 ms, for files without which a run cannot go on.
 
     Raises:
         OSError: There is no room for it, or it cannot be written; the error has a file name.
     """
     with _claimed(target) as partial, named_if_full(target):
         yield partial
+        if durable:
+            _sync(partial)
         partial.replace(target)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager

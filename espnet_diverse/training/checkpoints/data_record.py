@@ -84,7 +84,7 @@ class DataRecord:
         """Write the record to the directory of a run, with what `digests` has returned and may stand beside it."""
         for audio in self._audio:
             audio.save(output_dir, self._checked)
-        write_text(output_dir / FILE, json.dumps(digests, indent=1) + "\n")
+        write_text(output_dir / FILE, json.dumps(digests, indent=1) + "\n", durable=True)
 
     @cached_property
     def _of_texts(self) -> dict[str, str]:

@@ -50,6 +50,16 @@ def test_a_file_takes_its_place_when_it_is_complete(tmp_path):
     assert list(tmp_path.iterdir()) == [target]
 
 
+def test_a_durable_file_is_on_the_disk_before_it_takes_its_place(tmp_path, monkeypatch):
+    steps, sync = [], os.fsync
+    replace = Path.replace
+    monkeypatch.setattr(os, "fsync", lambda file: steps.append("sync") or sync(file))
+    monkeypatch.setattr(Path, "replace", lambda path, target: steps.append("replace") or replace(path, target))
+    write_text(tmp_path / "record", "all", durable=True)
+    write_text(tmp_path / "output", "all")
+    assert steps == ["sync", "replace", "replace"] and (tmp_path / "record").read_text() == "all"
+
+
 def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
