@@ -78,6 +78,8 @@ def average_best(
 ) -> None:
     """Write the average of the best epochs by each criterion that was measured, `<metric>.ave.pth`.
 
+    A criterion that was finite in no epoch has no average; that is logged.
+
     Args:
         output_dir: Directory of the run.
         reporter: ESPnet's reporter of the run.
@@ -87,9 +89,13 @@ def average_best(
     """
     for phase, name, mode in criteria:
         metric = f"{phase}.{name}"
-        if reporter.has(phase, name):
-            path = output_dir / (f"{metric}.ave.{suffix}.pth" if suffix else f"{metric}.ave.pth")
-            _write_average(path.parent, rank_epochs(reporter.stats, metric, mode)[:number], path)
+        if not reporter.has(phase, name):
+            continue
+        path = output_dir / (f"{metric}.ave.{suffix}.pth" if suffix else f"{metric}.ave.pth")
+        if ranked := rank_epochs(reporter.stats, metric, mode):
+            _write_average(path.parent, ranked[:number], path)
+        else:
+            logging.warning("%s is not written, because %s was finite in no epoch", path, metric)
 
 
 def rank_epochs(stats: Stats, metric: str, mode: str) -> list[int]:

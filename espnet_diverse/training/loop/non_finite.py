@@ -5,6 +5,7 @@ No update is made with such a batch, and training continues. A fault in the data
 
 import math
 import re
+from collections.abc import Sequence
 from itertools import zip_longest
 from pathlib import Path
 
@@ -24,7 +25,7 @@ _GROWTH = 10.0  # a model whose largest parameter grew by more within an epoch h
 
 
 class NonFiniteBatches:
-    """Counts the batches of an epoch whose loss or gradients are not finite.
+    """Counts the batches of an epoch whose loss is not finite, and the updates whose gradients alone are not.
 
     Args:
         model: The model that is trained.
@@ -48,26 +49,32 @@ class NonFiniteBatches:
         self.first, self.total, self.in_a_row, self.finite = "", 0, 0, 0
         self._largest = _largest(model)
 
-    def check(self, batch: Batch, loss: float, gradient: float | None, total: int | None) -> None:
-        """Look at a batch after its update.
+    def check(self, group: Sequence[Batch], losses: Sequence[float], gradient: float | None, total: int | None) -> None:
+        """Look at the batches of an update after it.
 
         Args:
-            batch: The batch.
-            loss: Its loss.
-            gradient: Norm of the gradients of the update whose last batch it is; None for other batches.
+            group: The batches.
+            losses: Their losses.
+            gradient: Norm of the gradients of the update; None where the epoch ended before it was due.
             total: Number of batches of the epoch; None where it is not known.
 
         Raises:
             TrainingError: Too many batches are not finite.
         """
-        what = _fault(loss, gradient)
-        if what is None:
-            self.in_a_row, self.finite = 0, self.finite + 1
-            return
+        faults = [("the loss", [each]) for each, loss in zip(group, losses, strict=True) if not math.isfinite(loss)]
+        if not faults and gradient is not None and not math.isfinite(gradient):
+            faults = [("the gradient", group)]  # of one of them, which is not known
+        if not faults:
+            self.in_a_row, self.finite = 0, self.finite + len(group)
+        for what, batches in faults:
+            self._count(what, batches, total)
+
+    def _count(self, what: str, batches: Sequence[Batch], total: int | None) -> None:
+        """Count and list what is not finite: a batch, or the batches of an update as one."""
         self.total, self.in_a_row = self.total + 1, self.in_a_row + 1
-        utterances = self._of_all(batch.utterances)
+        utterances = [each for batch in batches for each in self._of_all(batch.utterances)]
         self.first = self.first or f"{what} is not finite, first of {named(utterances)}"
-        epoch, step = self.reporter.get_epoch(), batch.number + 1
+        epoch, step = self.reporter.get_epoch(), batches[-1].number + 1
         if self.output_dir and self.ranks.own == 0:
             with (self.output_dir / NAME).open("a", encoding="utf-8") as file:
                 file.write(f"epoch {epoch} step {step}, {what}: {' '.join(utterances)}\n")
@@ -90,13 +97,6 @@ class NonFiniteBatches:
             rate = f" {rates[0]:g}" if rates else ""
             return f"training diverged: the learning rate{rate} is too high, lower optim_conf.lr; {self.first}{listed}"
         return f"{self.first}; check their audio and transcripts, or lower the learning rate{listed}"
-
-
-def _fault(loss: float, gradient: float | None) -> str | None:
-    """Return the name of the value that is not finite, or None."""
-    if not math.isfinite(loss):
-        return "the loss"
-    return None if gradient is None or math.isfinite(gradient) else "the gradient"
 
 
 def _largest(model: nn.Module) -> float:

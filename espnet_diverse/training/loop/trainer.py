@@ -189,7 +189,8 @@ class Loop:
             self._finish_epoch(epoch)
             position = None
         if self.ranks.own == 0:
-            self._average()
+            with self.stop.saving():
+                self._average()
 
     def train_epoch(self, loader: Iterable, statistics: SubReporter, position: Position | None = None) -> Position:
         """Train an epoch, or the rest of it from a position on; return its end, from which validation goes on."""
@@ -213,7 +214,8 @@ class Loop:
                 results = self.updates.accumulate(group, epoch)
                 if group[0].number == 0:
                     self.check_criteria(expected_statistics(results[0].names))
-                update = self.updates.make(statistics.get_total_count() + len(group)) if is_whole else None
+                losses = [result.stats["loss"] for result in results]
+                update = self.updates.make(statistics.get_total_count() + len(group), losses) if is_whole else None
                 for batch, result in zip(group, results, strict=True):
                     own = update if batch is group[-1] else None
                     self._register(statistics, batch, result)
@@ -222,7 +224,7 @@ class Loop:
                         start = time.perf_counter()
                     statistics.next()
                     self._log(statistics, batches.total)
-                    bad.check(batch, statistics.stats["loss"][-1].value, own and own.norm, batches.total)
+                bad.check(group, [float(loss) for loss in losses], update and update.norm, batches.total)
                 if is_whole:
                     self._save_within_epoch(batches, batch.number + 1, statistics)
             self.updates.clear()  # gradients of batches after the last update
@@ -274,9 +276,10 @@ class Loop:
             reporter.tensorboard_add_scalar(writer, key1=phase)
         if options.use_wandb:
             reporter.wandb_log()
-        self.state.save_epoch(self.kept)
-        if options.nbest_averaging_interval and epoch % options.nbest_averaging_interval == 0:
-            self._average(f"till{epoch}epoch")
+        with self.stop.saving():
+            self.state.save_epoch(self.kept)
+            if options.nbest_averaging_interval and epoch % options.nbest_averaging_interval == 0:
+                self._average(f"till{epoch}epoch")
 
     def _average(self, suffix: str = "") -> None:
         average_best(self.output_dir, self.reporter, self.options.best_model_criterion, self.kept, suffix)

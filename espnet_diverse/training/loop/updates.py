@@ -40,7 +40,7 @@ class Result(NamedTuple):
 class Update(NamedTuple):
     """The norm of the gradients of an update, and the time that it took in seconds.
 
-    The time is None where no update was made, because the norm is not finite.
+    The time is None where no update was made, because the norm or a loss is not finite.
     """
 
     norm: float
@@ -116,11 +116,12 @@ class Updates:
         stats = {name: value.detach() for name, value in stats.items() if value is not None}
         return (stats, weight) if self.ranks.alone else recursive_average(stats, weight, distributed=True)
 
-    def make(self, iteration: int) -> Update:
-        """Update the parameters by their gradients, and clear these.
+    def make(self, iteration: int, losses: Sequence[Tensor] = ()) -> Update:
+        """Update the parameters by their gradients, if these and the losses are finite, and clear the gradients.
 
         Args:
             iteration: Number of batches of the training until here.
+            losses: Losses (1,) of the batches of the update, over all processes.
 
         Raises:
             TrainingError: Memory is too small for it.
@@ -132,14 +133,15 @@ class Updates:
         if self.repulsion:
             self.repulsion(iteration)
         norm = float(nn.utils.clip_grad_norm_(self.model.parameters(), options.grad_clip, options.grad_clip_type))
-        seconds = None
-        if math.isfinite(norm):
+        seconds, infinite = None, [value for value in map(float, losses) if not math.isfinite(value)]
+        if math.isfinite(norm) and not infinite:
             start = time.perf_counter()
             self._step()
             seconds = time.perf_counter() - start
             self.made += 1
         else:
-            logging.warning("the norm of the gradients is %s; no update is made", norm)
+            said = f"a loss is {infinite[0]}" if infinite else f"the norm of the gradients is {norm}"
+            logging.warning("%s; no update is made", said)
         self.clear()
         return Update(norm, seconds)
 

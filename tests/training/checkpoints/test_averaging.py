@@ -173,6 +173,16 @@ def test_wrong_requests(model_dir, tmp_path_factory):
         averaging.average(tmp_path_factory.mktemp("empty"))
 
 
+def test_a_criterion_that_was_never_finite_does_not_end_a_training(model_dir, caplog):
+    stats = checkpoint.load(model_dir / "checkpoint.pth")["reporter"]["stats"]
+    for phases in stats.values():
+        phases["valid"]["cer"] = math.nan
+    reporter = SimpleNamespace(stats=stats, has=lambda phase, name: True)
+    averaging.average_best(model_dir, reporter, [["valid", "cer", "min"], *CRITERIA], 2)
+    assert (model_dir / "valid.acc.ave.pth").exists() and not (model_dir / "valid.cer.ave.pth").exists()
+    assert "valid.cer.ave.pth is not written, because valid.cer was finite in no epoch" in caplog.text
+
+
 def test_at_the_end_of_training_each_criterion_has_its_own_average(model_dir):
     stats = checkpoint.load(model_dir / "checkpoint.pth")["reporter"]["stats"]
     reporter = SimpleNamespace(stats=stats, has=lambda phase, name: name != "cer")

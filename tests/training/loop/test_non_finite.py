@@ -23,9 +23,10 @@ class Run:
     def step(self, loss=1.0, norm=1.0):
         self.reporter.register({"optim0_lr0": 0.5})
         self.reporter.next()
-        batch = Batch([f"u{self.done + 1}"], {}, self.done, 0.0)
-        self.done += 1
-        self.bad.check(batch, loss, norm, self.total)
+        losses = loss if isinstance(loss, tuple) else (loss,)
+        group = [Batch([f"u{self.done + n}"], {}, self.done + n - 1, 0.0) for n in range(1, len(losses) + 1)]
+        self.done += len(group)
+        self.bad.check(group, losses, norm, self.total)
 
 
 def test_bad_batches_are_listed(tmp_path):
@@ -90,3 +91,17 @@ def test_gradients_count_where_an_update_is_due():
     assert run.bad.total == 0
     run.step(norm=torch.nan)
     assert run.bad.total == 1 and run.bad.first == "the gradient is not finite, first of utterances u2"
+
+
+def test_the_batches_of_an_update_are_told_by_their_losses_and_counted_once(tmp_path):
+    run = Run(tmp_path)
+    run.step(loss=(torch.nan, 1.0), norm=torch.nan)
+    run.step(loss=(1.0, 2.0), norm=torch.nan)
+    run.step(loss=(torch.inf, torch.inf), norm=1.0)
+    assert (tmp_path / non_finite.NAME).read_text().splitlines() == [
+        "epoch 3 step 1, the loss: u1",
+        "epoch 3 step 4, the gradient: u3 u4",
+        "epoch 3 step 5, the loss: u5",
+        "epoch 3 step 6, the loss: u6",
+    ]
+    assert run.bad.total == 4

@@ -2,6 +2,7 @@ import logging
 import os
 import shutil
 import signal
+import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,9 +16,9 @@ from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 from espnet_diverse.errors import TrainingError
 from espnet_diverse.nets.models import DiverseASRModel
 from espnet_diverse.runs import checkpoint
-from espnet_diverse.training.checkpoints.run_state import check_finite
+from espnet_diverse.training.checkpoints.run_state import RunState, check_finite
 from espnet_diverse.training.data.data_workers import LoaderBatches
-from espnet_diverse.training.loop import non_finite, trainer
+from espnet_diverse.training.loop import non_finite, stopping, trainer
 
 
 @pytest.fixture
@@ -140,6 +141,20 @@ def test_a_validation_loss_that_is_not_finite_ends_training(tiny_run, tmp_path, 
     assert train(tiny_run, tmp_path / "exp", valid_dir=bad) == 1
     error = capfd.readouterr().err.splitlines()[-1]
     assert "epoch 1: the validation loss is not finite, first of utterances" in error and "valid-01" in error
+
+
+def test_the_save_after_an_epoch_is_finished_however_long_it_takes(tiny_run, tmp_path, monkeypatch):
+    save_epoch = RunState.save_epoch
+
+    def slow(self, kept):
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(1.5)
+        save_epoch(self, kept)
+
+    monkeypatch.setattr(stopping, "SECONDS", 1)
+    monkeypatch.setattr(RunState, "save_epoch", slow)
+    assert train(tiny_run, tmp_path / "exp", "max_epoch=1") == 0
+    assert checkpoint.load(tmp_path / "exp" / "valid.acc.ave.pth")
 
 
 def test_fewer_batches_than_accum_grad_are_an_error(tiny_run, tmp_path, capfd):

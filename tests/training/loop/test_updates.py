@@ -65,6 +65,15 @@ def test_gradients_that_are_not_finite_make_no_update(fault, caplog):
     assert f"the norm of the gradients is {update.norm}; no update is made" in caplog.text
 
 
+def test_a_loss_that_is_not_finite_makes_no_update_whatever_its_gradients_are(caplog):
+    model = Model()
+    updates = updates_of(model, accum_grad=2)
+    updates.accumulate(group(1.0, 3.0), epoch=1)
+    update = updates.make(2, [torch.tensor([torch.inf]), torch.tensor([1.0])])
+    assert update.norm == 2.0 and update.seconds is None and float(model.weight) == 2.0 and model.weight.grad is None
+    assert "a loss is inf; no update is made" in caplog.text
+
+
 def test_gradients_that_were_left_are_not_part_of_the_next_update():
     model = Model()
     updates = updates_of(model)
