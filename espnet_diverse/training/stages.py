@@ -225,9 +225,7 @@ def _sound_checkpoint(
 def _sweep(output_dir: Path, restart: bool) -> None:
     """Remove temporary files of processes that were killed, and with `restart` what a run has saved."""
     remove_leftovers(output_dir)
-    former = output_dir.glob(".*.tmp*")  # of versions up to 0.2
-    saved = (*resumption.weight_files(output_dir), output_dir / NONFINITE) if restart else ()
-    for path in (*former, *saved):
+    for path in (*resumption.weight_files(output_dir), output_dir / NONFINITE) if restart else ():
         path.unlink(missing_ok=True)
 
 

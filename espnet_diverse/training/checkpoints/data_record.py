@@ -72,12 +72,8 @@ class DataRecord:
         """Return SHA-256 digests of the tables by phase and name, such as train/text; audio that changed is read."""
         found = dict(self._of_texts)
         for audio in self._audio:
-            former = f"{audio.name}, audio"  # of a version whose digest is that of all files in a row
-            chain = sha256() if former in self._known and _content(audio.name) not in self._known else None
-            audio.read(chain)
+            audio.read()
             found |= {audio.name: audio.listed, _content(audio.name): audio.content()}
-            if chain is not None:
-                found[former] = chain.hexdigest()
         return found
 
     def save(self, digests: Mapping[str, str], output_dir: Path) -> None:
@@ -166,20 +162,18 @@ class _Audio:
             self._contents, self.checked = record["contents"], checked
             self.stale = record["modified"] != self._modified
 
-    def read(self, chain=None) -> None:
-        """Read the files that are to be read; with `chain`, a hash, they are added to it in the form of version 0.1."""
+    def read(self) -> None:
+        """Read the files that are to be read."""
         rows = np.flatnonzero(self.stale)
         if not len(rows):
             return
         every = len(rows) == len(self._entries)
         found = self._entries.pairs() if every else map(self._entries.pair, rows)
-        for row, (utterance, file) in zip(rows, progress(found, f"digest {self.name}", len(rows), "file"), strict=True):
+        for row, (_, file) in zip(rows, progress(found, f"digest {self.name}", len(rows), "file"), strict=True):
             whole = without_frames(file)
             frames, samples = file.removeprefix(whole), _samples(whole)
             content = sha256(b"".join([frames.encode(), *samples])).digest()[:_DIGEST]
             self._contents[row] = np.frombuffer(content, np.uint8)
-            for sample in samples if chain is not None else ():
-                chain.update(f"{utterance}{frames}".encode() + sample)
 
     def content(self) -> str:
         """Return the digest of the digests of all files."""
