@@ -2,7 +2,6 @@
 
 import json
 import os
-from hashlib import sha256
 
 import numpy as np
 import pytest
