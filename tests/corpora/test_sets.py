@@ -93,6 +93,14 @@ def test_every_corpus_has_a_download_or_says_what_to_do(name, tmp_path):
             download_corpus(corpus, tmp_path)
 
 
+@pytest.mark.parametrize("name", ["iwslt14", "wikitext103", "wmt14", "wmt17"])
+def test_a_release_is_fetched_to_a_folder_of_the_name_of_the_corpus(name, tmp_path, monkeypatch):
+    corpus = load_corpus(name)
+    monkeypatch.setattr(corpus, "fetch_release", lambda urls, target: (urls, target))
+    urls = corpus.URLS if name.startswith("wmt") else {corpus.URL: None}
+    assert corpus.download(tmp_path) == (urls, tmp_path / name)
+
+
 def test_every_reader_of_a_release_is_tested():
     tested_by_themselves = {"table", "hf", "lhotse", "kaldi", "listops", "byte_text", "yelp", "age"}
     assert FILES.keys() == CORPORA.keys() - tested_by_themselves
