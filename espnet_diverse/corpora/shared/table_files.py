@@ -52,7 +52,7 @@ def read_table_file(path: Path) -> Table:
         there = f"; the folder has {' '.join(_tables_in(path)) or 'none'}" if path.is_dir() else ""
         refuse([Fault(str(path), None, f"is no table: the name must end in {', '.join(_READERS)} or .gz{there}")])
     table = Table(path)
-    lines = list(numbered_lines(path, table.faults, Counter()))
+    lines = list(numbered_lines(path, table.faults))
     if any(fault.where is None for fault in table.faults):
         refuse(table.faults)
     _READERS[suffix](table, lines)

@@ -14,6 +14,7 @@ from espnet_diverse.audio.writing import write_audio
 from espnet_diverse.corpora import split_pair
 from espnet_diverse.corpora.mtedx import LANGUAGES, SPLITS, TRAINED, ZERO_SHOT
 from espnet_diverse.corpora.synthetic import Utterance, check_size, join, make_once, utterances
+from espnet_diverse.corpora.synthetic.parallel_text import write_lines
 from espnet_diverse.corpora.synthetic.speech_synthesis import synthesize
 
 # Number of utterances of each language and split. As in the release, half of the languages have more training data.
@@ -90,8 +91,7 @@ def _write(folder: Path, talks: list[Talk], nj: int) -> None:
                 shutil.copyfile(spoken, flac)
             _add_lines(texts, split / "txt", talk, column, times)
     for path, lines in texts.items():
-        path.parent.mkdir(exist_ok=True)
-        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        write_lines(path, lines)
 
 
 def _add_lines(
