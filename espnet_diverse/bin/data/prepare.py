@@ -8,6 +8,7 @@ did not write, are never replaced.
 import argparse
 from collections.abc import Mapping
 from contextlib import nullcontext
+from dataclasses import fields
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -252,29 +253,14 @@ def _check_targets(args: argparse.Namespace, corpus: ModuleType, selection: "Sel
 
 
 def _selection(args: argparse.Namespace) -> "Selection":
+    """The `Selection` given by the options that have the names of its fields."""
     from espnet_diverse.corpora import Selection
 
-    return Selection(
-        task=args.task,
-        languages=tuple(args.languages),
-        pairs=tuple(args.pairs),
-        zero_shot=tuple(args.zero_shot),
-        transcripts=args.transcripts,
-        case=args.case,
-        segmentation=args.segmentation,
-        on_missing=args.on_missing,
-        on_bad=args.on_bad,
-        audio_dir=args.audio_dir,
-        sets=tuple(map(_set_name, args.sets)),
-        set_names=tuple((_set_name(name), theirs) for name, theirs in _assignments("set_names", args.set_names)),
-        columns=tuple(_assignments("columns", args.columns)),
-        split_by=args.split_by,
-        split_shares=tuple(args.split_shares),
-        split_seed=args.split_seed,
-        lengths=tuple(args.lengths),
-        counts=tuple(args.counts),
-        allow_pipes=args.allow_pipes,
-    )
+    given = {field.name: getattr(args, field.name) for field in fields(Selection)}
+    given["sets"] = list(map(_set_name, args.sets))
+    given["set_names"] = [(_set_name(name), theirs) for name, theirs in _assignments("set_names", args.set_names)]
+    given["columns"] = _assignments("columns", args.columns)
+    return Selection(**{name: tuple(value) if isinstance(value, list) else value for name, value in given.items()})
 
 
 def _set_name(name: str) -> str:
