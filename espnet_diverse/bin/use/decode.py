@@ -114,8 +114,5 @@ def _load(args: argparse.Namespace, search_options: "Options", device: str) -> "
         asked = search_options.search != "batched" or search_options.length_penalty
         if asked or args.precision != "float32" or args.compile:
             raise  # what ESPnet's search does not have
-        from espnet_diverse.decoding.espnet.espnet_search import load_search
-
         options.notice(f"{str(error).partition(';')[0]}: ESPnet's is used, one utterance at a time")
-        espnets = replace(search_options, search="espnet")
-        return load_search(args.model_dir, args.model_file, espnets, device, fusion, features=True)
+        return _load(args, replace(search_options, search="espnet"), device)

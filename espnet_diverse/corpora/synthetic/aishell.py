@@ -23,11 +23,7 @@ SPEAKERS = {
 
 
 def make(target_dir: Path, seed: int = 0, size: str = "demo", nj: int = 2) -> Path:
-    """Make the synthetic corpus. Its files are determined by `seed` and `size`, and do not depend on `nj`.
-
-    Raises:
-        DataError: The size is unknown, `target_dir` has other files, or speech synthesis fails.
-    """
+    """Make the synthetic corpus, as `corpora.synthetic` says."""
     check_size(size)
     corpus = {split: utterances(["zh"], split, count, seed, SPEAKERS[split]) for split, count in COUNTS[size].items()}
     settings = {"layout": "aishell", "size": size, "seed": seed}

@@ -42,11 +42,7 @@ class Talk(NamedTuple):
 
 
 def make(target_dir: Path, seed: int = 0, size: str = "demo", nj: int = 2) -> Path:
-    """Make the synthetic corpus. Its files are determined by `seed` and `size`, and do not depend on `nj`.
-
-    Raises:
-        DataError: The size is unknown, `target_dir` has other files, or speech synthesis fails.
-    """
+    """Make the synthetic corpus, as `corpora.synthetic` says."""
     check_size(size)
     talks = [talk for language in LANGUAGES for talk in _talks(language, size, seed)]
     settings = {"layout": "mtedx", "size": size, "seed": seed}
