@@ -70,21 +70,6 @@ def test_a_command_that_cannot_run_is_refused_when_the_step_is_made(fake, argv, 
     assert fake.calls == 0
 
 
-def test_the_record_holds_what_changes_the_result(fake, tmp_path):
-    def path(*more):
-        return make_step("copy", [*COPY, *more]).record(tmp_path).path
-
-    assert path() == path("--rate", "0.5") == path("--nj", "4", "--debug")
-    make_step("copy", COPY).record(tmp_path).save(0)
-    assert make_step("copy", [*COPY, "--rate", "0.7"]).record(tmp_path).reason() is not None
-
-
-def test_a_module_that_declares_nothing_always_runs(fake):
-    assert not make_step("copy", COPY).always
-    del fake.inputs, fake.outputs
-    assert make_step("copy", COPY).always
-
-
 def test_a_stage_that_was_done_alone_is_not_done_again_on_a_cluster(tiny_run, tmp_path):
     argv = ["espnet-diverse", "decode", str(tiny_run.model_dir), "--data_dir", str(tiny_run.test_dir)]
     argv += ["--output_dir", str(tmp_path)]
