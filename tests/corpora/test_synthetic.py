@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
+from espnet_diverse.corpora import CORPORA
 from espnet_diverse.corpora.synthetic import VOICES, join, load_generator, mtedx, utterances
 from espnet_diverse.corpora.synthetic.aishell import SPEAKERS
 from espnet_diverse.corpora.synthetic.grammar import LANGUAGES
-from espnet_diverse.errors import ConfigError
+from espnet_diverse.errors import ConfigError, DataError
 
 
 @pytest.mark.parametrize("names", [SPEAKERS, mtedx.SPEAKERS, VOICES], ids=["aishell", "mtedx", "voices"])
@@ -21,6 +22,13 @@ def test_no_synthetic_corpus_for_this_corpus():
     assert load_generator("mtedx") is mtedx
     with pytest.raises(ConfigError, match="^there is no synthetic corpus for mls; give the folder of its release$"):
         load_generator("mls")
+
+
+@pytest.mark.parametrize("corpus", sorted(CORPORA.keys() - {"hf", "lhotse", "kaldi", "listops", "byte_text"}))
+def test_unknown_size_is_refused(tmp_path, corpus):
+    with pytest.raises(DataError, match="^unknown size 'huge' of a synthetic corpus; choose one of tiny demo$"):
+        load_generator(corpus).make(tmp_path / "corpus", size="huge")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_languages_say_the_same_things():
