@@ -126,22 +126,6 @@ def test_options_that_do_not_go_together(mtedx_tree, selection, what):
         mtedx.prepare(mtedx_tree, selection)
 
 
-@pytest.mark.parametrize(
-    ("options", "what"),
-    [
-        ({"task": "mt"}, "task must be one of asr st, but is 'mt'"),
-        ({"on_missing": "skip"}, "on_missing must be one of error drop, but is 'skip'"),
-        ({"transcripts": "raw"}, "transcripts must be one of scored written, but is 'raw'"),
-        ({"languages": ("german",)}, "language 'german': must be a code such as de, que or zh-CN"),
-        ({"pairs": ("es>en",)}, "direction 'es>en': must be two language codes joined by -, such as es-en"),
-        ({"pairs": ("es-en",), "zero_shot": ("es-en",)}, "direction es-en is in pairs and in zero_shot; a zero-shot"),
-    ],
-)
-def test_selections_that_make_no_sense(options, what):
-    with pytest.raises(ConfigError, match=f"^{what}"):
-        Selection(**options)
-
-
 def test_missing_folders_are_named_with_those_that_are_there(mtedx_tree, tmp_path):
     assert refused(mtedx_tree, Selection(languages=("es", "el", "ru"))) == (
         f"no mTEDx data for el-el ru-ru in {mtedx_tree}: there are de-de es-en es-es pt-en; unpack its archive there, "
