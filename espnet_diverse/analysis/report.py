@@ -86,7 +86,8 @@ def write_report(
     arrays = _arrays(survey, example, {"query": queries, "tsne": points}) | head_sharing.arrays(owned)
     for section in sections:
         arrays |= section.arrays()
-    _write_arrays(arrays, output_dir / "analysis.npz")
+    with staged_file(output_dir / "analysis.npz") as partial:
+        np.savez_compressed(partial, **arrays)
     numbers = {
         "utterances": len(survey.utterances),
         "skipped": survey.skipped,
@@ -313,8 +314,3 @@ def _arrays(survey: Survey, example: Example, queries: dict[str, dict]) -> dict[
     for name, kinds in queries.items():
         arrays |= {f"{kind}_{name}": values for kind, values in kinds.items()}
     return arrays
-
-
-def _write_arrays(arrays: dict[str, np.ndarray], path: Path) -> None:
-    with staged_file(path) as partial:
-        np.savez_compressed(partial, **arrays)

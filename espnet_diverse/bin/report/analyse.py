@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this command."""
     options.add_model(parser)
     parser.add_argument("--data_dir", type=Path, required=True, help="data directory with transcripts or translations")
-    parser.add_argument("--output_dir", type=Path, required=True, help="directory for the report, plots and numbers")
+    options.add_output_dir(parser, "directory for the report, plots and numbers")
     parser.add_argument(
         "--utterances", type=int, metavar="N", help="number of utterances to measure, evenly spaced (default: all)"
     )

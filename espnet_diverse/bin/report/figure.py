@@ -17,7 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this command."""
     options.add_model(parser)
     parser.add_argument("--data_dir", type=Path, help="data directory with the utterance")
-    parser.add_argument("--output_dir", type=Path, required=True, help="directory for the PNG files")
+    options.add_output_dir(parser, "directory for the PNG files")
     parser.add_argument(
         "--utterance", help="id of the utterance (default: the first; for a classifier, the first four)"
     )

@@ -20,9 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--data_dir", type=Path, help="data directory with the languages or domains that parts of the model depend on"
     )
-    parser.add_argument(
-        "--output_dir", type=Path, required=True, help="directory for config.yaml, weights and vocabulary"
-    )
+    options.add_output_dir(parser, "directory for config.yaml, weights and vocabulary")
 
 
 def inputs(args: argparse.Namespace) -> list[Path]:

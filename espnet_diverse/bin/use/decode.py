@@ -35,9 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="data directory to decode; its wav.scp and segments are read, or feats.scp for a model that reads "
         "features, or src_text for text translation",
     )
-    parser.add_argument(
-        "--output_dir", type=Path, required=True, help="directory for text, score, failures.json and decode.json"
-    )
+    options.add_output_dir(parser, "directory for text, score, failures.json and decode.json")
     options.add_decoding(parser)
     add_cluster(parser)
     options.add_fusion(parser)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from espnet_diverse.bin.train.plan_steps import Program, Subcommand, make_step
+from espnet_diverse.bin.train.plan_steps import make_step
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.runs.model_files import INSIDE, weights_name
 
@@ -48,11 +48,6 @@ def test_a_plan_runs_a_stage_again_for_other_weights_under_the_same_name(tmp_pat
 
 
 COPY = ["espnet-diverse", "fake", "--source", "a", "--target", "b"]
-
-
-def test_the_first_word_decides_the_kind_of_step(fake):
-    assert isinstance(make_step("copy", COPY), Subcommand)
-    assert isinstance(make_step("copy", ["cp", "a", "b"]), Program)
 
 
 @pytest.mark.parametrize(
