@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from references.data_fixtures import digests
 
 from espnet_diverse.corpora import CORPORA
 from espnet_diverse.corpora.synthetic import VOICES, join, load_generator, mtedx, utterances
@@ -24,7 +25,25 @@ def test_no_synthetic_corpus_for_this_corpus():
         load_generator("mls")
 
 
-@pytest.mark.parametrize("corpus", sorted(CORPORA.keys() - {"hf", "lhotse", "kaldi", "listops", "byte_text"}))
+GENERATED = sorted(CORPORA.keys() - {"hf", "lhotse", "kaldi", "listops", "byte_text"})
+
+
+@pytest.mark.parametrize("corpus", GENERATED)
+def test_the_seed_decides_every_byte(tmp_path, monkeypatch, corpus):
+    generator = load_generator(corpus)
+    if hasattr(generator, "synthesize"):
+        silence = np.zeros(1600, np.float32)
+        monkeypatch.setattr(generator, "synthesize", lambda lines, nj: (silence for _ in lines))
+
+    def made(folder, **options):
+        generator.make(tmp_path / folder, size="tiny", **options)
+        return digests(tmp_path / folder)
+
+    first = made("a")
+    assert made("b", nj=1) == first != made("b", seed=1)
+
+
+@pytest.mark.parametrize("corpus", GENERATED)
 def test_unknown_size_is_refused(tmp_path, corpus):
     with pytest.raises(DataError, match="^unknown size 'huge' of a synthetic corpus; choose one of tiny demo$"):
         load_generator(corpus).make(tmp_path / "corpus", size="huge")
