@@ -8,7 +8,7 @@ import pytest
 import soundfile
 from references.data_fixtures import tone
 
-from espnet_diverse.bin.main import command_parser, main
+from espnet_diverse.bin.main import main
 from espnet_diverse.corpora import Selection, aishell, mtedx, tatoeba
 from espnet_diverse.data.kaldi import read_data_dir
 from espnet_diverse.errors import DataError
@@ -233,15 +233,15 @@ def test_some_sets_under_other_names(tmp_path, corpus_dir, prepare, capsys):
     assert sorted(entry.name for entry in (tmp_path / "data").iterdir()) == ["dev", "test"]
 
 
-def test_the_corpus_may_be_named_without_an_option(tmp_path, corpus_dir, capsys):
+def test_the_corpus_may_be_named_without_an_option(tmp_path, corpus_dir, parse):
     arguments = ["prepare", "aishell", str(corpus_dir), "--sets", "test", "--output_dir", str(tmp_path / "data")]
     assert main(arguments) == 0
-    module, parser = command_parser("prepare")
-    args = parser.parse_intermixed_args(arguments[1:])
+    module, args = parse("prepare", arguments[1:])
     assert module.inputs(args) == [corpus_dir]
     assert module.outputs(args) == [tmp_path / "data" / "test" / table for table in ("wav.scp", "text")]
-    assert module.inputs(parser.parse_args(["aishell", "--corpus", "synthetic", "--output_dir", "data"])) == []
-    args = parser.parse_intermixed_args(["multi30k", "--sets", "test_2017_mscoco", "--output_dir", "data"])
+    _, args = parse("prepare", ["aishell", "--corpus", "synthetic", "--output_dir", "data"])
+    assert module.inputs(args) == []
+    _, args = parse("prepare", ["multi30k", "--sets", "test_2017_mscoco", "--output_dir", "data"])
     assert module.outputs(args) == [Path("data/test_2017_mscoco") / table for table in ("src_text", "text")]
 
 
