@@ -175,12 +175,8 @@ def _distance_section(page: Page, survey: Survey, times: FrameTimes | None) -> N
         "the query, weighted by the attention that it gets, mean over queries, heads and utterances. Small: heads look "
         "at their neighbours. Semantic masks have one too. From the first layer to the last:"
     )
-    _layer_table(page, attention_distance.rows(survey.distances))
-
-
-def _layer_table(page: Page, rows: Sequence[Sequence[str]]) -> None:
-    """Add rows of a name and a cell for each layer; encoder and decoder may have different numbers of layers."""
-    most = max(map(len, rows))
+    rows = attention_distance.rows(survey.distances)
+    most = max(map(len, rows))  # encoder and decoder may have different numbers of layers
     page.table(["layer", *map(str, range(1, most))], [[*row, *[""] * (most - len(row))] for row in rows])
 
 
