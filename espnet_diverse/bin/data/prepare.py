@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from espnet_diverse.bin.options.cluster_option import add_cluster, check_nj, workers
+from espnet_diverse.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from espnet_diverse.corpora import Selection
@@ -197,7 +198,6 @@ def run(args: argparse.Namespace) -> int:
     from espnet_diverse.data.kaldi import evenly_spaced
     from espnet_diverse.data.writing.format_options import FormatOptions
     from espnet_diverse.data.writing.formatting import format_data
-    from espnet_diverse.errors import ConfigError, DataError
 
     check_nj(args.nj)
     if args.train_utterances is not None and args.train_utterances < 1:
@@ -270,8 +270,6 @@ def _set_name(name: str) -> str:
 
 def _assignments(option: str, words: list[str]) -> list[tuple[str, str]]:
     """Pairs of words such as train=tr."""
-    from espnet_diverse.errors import ConfigError
-
     pairs = [word.partition("=")[::2] for word in words]
     names = [name for name, _ in pairs]
     if not all(name and value for name, value in pairs) or len(set(names)) < len(names):
@@ -282,7 +280,6 @@ def _assignments(option: str, words: list[str]) -> list[tuple[str, str]]:
 def _corpus_dir(args: argparse.Namespace, corpus: ModuleType, selection: "Selection") -> Path:
     """The directory of the corpus, after generating or downloading it where that is asked for."""
     from espnet_diverse.corpora import download_corpus
-    from espnet_diverse.errors import ConfigError
 
     if sum(map(bool, (args.source, args.corpus, args.download))) != 1:
         raise ConfigError("no unique corpus is given; give exactly one of SOURCE, --corpus synthetic and --download")
