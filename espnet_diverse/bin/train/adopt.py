@@ -27,8 +27,7 @@ def inputs(args: argparse.Namespace) -> list[Path]:
     """Files and data directories that are read."""
     from espnet_diverse.runs.config import find
 
-    data = [args.data_dir] if args.data_dir else []
-    return [*find(options.fragments(args)), *options.model_inputs(args), *data]
+    return [*find(options.fragments(args)), *options.model_inputs(args), *filter(None, [args.data_dir])]
 
 
 def outputs(args: argparse.Namespace) -> list[Path]:

@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def inputs(args: argparse.Namespace) -> list[Path]:
     """Files and data directories that are read."""
-    return [*options.model_inputs(args), args.data_dir, *([args.out_of_domain_dir] if args.out_of_domain_dir else [])]
+    return [*options.model_inputs(args), args.data_dir, *filter(None, [args.out_of_domain_dir])]
 
 
 def outputs(args: argparse.Namespace) -> list[Path]:

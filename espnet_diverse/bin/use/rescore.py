@@ -28,8 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def inputs(args: argparse.Namespace) -> list[Path]:
     """Files and data directories that are read."""
-    data = [args.data_dir] if args.data_dir else []
-    return [*options.model_inputs(args), args.decode_dir / "nbest.jsonl", *data]
+    return [*options.model_inputs(args), args.decode_dir / "nbest.jsonl", *filter(None, [args.data_dir])]
 
 
 def outputs(args: argparse.Namespace) -> list[Path]:
