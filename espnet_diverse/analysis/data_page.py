@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from heapq import nlargest, nsmallest
+from operator import itemgetter
 from pathlib import Path
 
 from espnet_diverse.analysis.figures.data_plots import draw_survey
@@ -44,16 +45,13 @@ def _caption(survey: Survey) -> str:
 
 def _worst(survey: Survey) -> Iterable[tuple[str, str, list[tuple[str, str]]]]:
     """Title, heading of the measure, and rows of id and measure, of the longest, the quietest and the clipped ones."""
-    longest = nlargest(_WORST, survey.seconds.items(), key=_measure)
-    quietest = nsmallest(_WORST, survey.levels().items(), key=_measure)
-    clipped = nlargest(_WORST, (item for item in survey.clipped().items() if item[1] > 0), key=_measure)
+    measure = itemgetter(1)
+    longest = nlargest(_WORST, survey.seconds.items(), key=measure)
+    quietest = nsmallest(_WORST, survey.levels().items(), key=measure)
+    clipped = nlargest(_WORST, (item for item in survey.clipped().items() if item[1] > 0), key=measure)
     yield "Longest utterances", "seconds", [(name, f"{value:.2f}") for name, value in longest]
     yield "Quietest recordings", "dBFS", [(name, f"{value:.1f}") for name, value in quietest]
     yield "Recordings at full scale", "samples", [(name, f"{value:.2%}") for name, value in clipped]
-
-
-def _measure(item: tuple[str, float]) -> float:
-    return item[1]
 
 
 def _table(page: Page, title: str, unit: str, rows: list[tuple[str, str]], survey: Survey, audio: AudioLinks) -> None:

@@ -90,7 +90,8 @@ def measure_differences(
         DataError: A file is missing or damaged, or a hypothesis has no reference.
     """
     references = dict(pack_texts(reference, "reference").items())
-    beside = [reference.parent / name for name in _languages(reference)]
+    translated = (reference.parent / "src_text").is_file()
+    beside = [reference.parent / name for name in language_tables(reference.name, translated)]
     languages = Joined([pack_table(path) for path in beside if path.is_file()])
     scorer, bootstrap, counts, texts = build_metrics([metric])[metric], Bootstrap(), [], {}
     for (name, path), expected in zip(hypotheses.items(), scores, strict=True):
@@ -118,7 +119,3 @@ def measure_differences(
         for name, score, draws, single in list(zip(texts, scores, resampled, by_utterance, strict=True))[1:]
     ]
     return Differences(references, texts, compared)
-
-
-def _languages(reference: Path) -> Sequence[str]:
-    return language_tables(reference.name, (reference.parent / "src_text").is_file())

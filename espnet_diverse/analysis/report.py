@@ -86,7 +86,8 @@ def write_report(
     arrays = _arrays(survey, example, {"query": queries, "tsne": points}) | head_sharing.arrays(owned)
     for section in sections:
         arrays |= section.arrays()
-    _write_arrays(arrays, output_dir / "analysis.npz")
+    with staged_file(output_dir / "analysis.npz") as partial:
+        np.savez_compressed(partial, **arrays)
     numbers = {
         "utterances": len(survey.utterances),
         "skipped": survey.skipped,
@@ -174,12 +175,8 @@ def _distance_section(page: Page, survey: Survey, times: FrameTimes | None) -> N
         "the query, weighted by the attention that it gets, mean over queries, heads and utterances. Small: heads look "
         "at their neighbours. Semantic masks have one too. From the first layer to the last:"
     )
-    _layer_table(page, attention_distance.rows(survey.distances))
-
-
-def _layer_table(page: Page, rows: Sequence[Sequence[str]]) -> None:
-    """Add rows of a name and a cell for each layer; encoder and decoder may have different numbers of layers."""
-    most = max(map(len, rows))
+    rows = attention_distance.rows(survey.distances)
+    most = max(map(len, rows))  # encoder and decoder may have different numbers of layers
     page.table(["layer", *map(str, range(1, most))], [[*row, *[""] * (most - len(row))] for row in rows])
 
 
@@ -313,8 +310,3 @@ def _arrays(survey: Survey, example: Example, queries: dict[str, dict]) -> dict[
     for name, kinds in queries.items():
         arrays |= {f"{kind}_{name}": values for kind, values in kinds.items()}
     return arrays
-
-
-def _write_arrays(arrays: dict[str, np.ndarray], path: Path) -> None:
-    with staged_file(path) as partial:
-        np.savez_compressed(partial, **arrays)

@@ -130,8 +130,10 @@ def run_command(name: str, arguments: list[str]) -> int:
         if not getattr(module, "OPENS_PACKED_MODELS", False):
             _unpack_model(args)
         if name not in _CHECKING and hasattr(module, "inputs") and hasattr(module, "outputs"):
+            from espnet_diverse.data.files.targets import check_outputs
+
             results = [args.results] if getattr(args, "results", None) else []
-            _check_outputs([*module.outputs(args), *results], module.inputs(args))
+            check_outputs([*module.outputs(args), *results], module.inputs(args))
         return module.run(args)
     except (UserError, OSError, KeyboardInterrupt) as error:
         if isinstance(error, BrokenPipeError) and _reader_has_gone():
@@ -173,10 +175,6 @@ def _reader_has_gone() -> bool:
     return True
 
 
-def _known_command(name: str) -> str:
-    return hint(name, list(COMMANDS), "espnet-diverse")
-
-
 def _unpack_model(args: argparse.Namespace) -> None:
     """Replace a packed model, or a name, given as MODEL by the directory that it is unpacked to.
 
@@ -192,12 +190,6 @@ def _unpack_model(args: argparse.Namespace) -> None:
         from espnet_diverse.packing.archive import unpacked  # imports PyTorch, which takes seconds
 
         args.model_dir = unpacked(model_dir)
-
-
-def _check_outputs(outputs: list[Path], inputs: list[Path]) -> None:
-    from espnet_diverse.data.files.targets import check_outputs
-
-    check_outputs(outputs, inputs)
 
 
 def _explain(name: str, error: BaseException) -> tuple[str, int]:
@@ -227,7 +219,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser = _parser()
     args = parser.parse_args(arguments)
     if args.command not in COMMANDS:
-        parser.exit(1, f"{parser.prog}: error: unknown command {args.command!r}; {_known_command(args.command)}\n")
+        known = hint(args.command, list(COMMANDS), "espnet-diverse")
+        parser.exit(1, f"{parser.prog}: error: unknown command {args.command!r}; {known}\n")
     keep_freed_memory()  # here and not above, so that an import of this module changes nothing of the process
     fast_start()
     return run_command(args.command, args.arguments)

@@ -7,7 +7,8 @@ Each corpus is a module in `CORPORA` with
     TABLES                                                 tables that each set has; optional, default wav.scp and text
     OPTIONS                                                fields of `Selection` that the corpus uses besides `COMMON`
     prepare(corpus_dir, selection) -> dict[str, DataTables]  read the official files, in dicts (DataDir) or packed
-    download(target_dir, selection) -> Path                fetch them; returns the corpus directory for `prepare`
+    download(target_dir, selection) -> Path                fetch them; returns the corpus directory for `prepare`, which
+                                                           may be there from an earlier complete download
     NO_DOWNLOAD                                            in place of `download`: what to do where that is not possible
     generate(target_dir, selection, size) -> Path          write its files, for a corpus that is generated; optional
     convert(source, target_dir, selection) -> Path         write as files what `prepare` reads, which is not on disk;

@@ -13,7 +13,6 @@ XX-XX, unknown, are left out and listed. Ids are <author>-<number of the documen
 """
 
 import re
-from collections import Counter
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -82,7 +81,7 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
 def _ages(truth: Path, faults: list[Fault]) -> dict[str, tuple[int, str]]:
     """Line and age range of each author."""
     ages: dict[str, tuple[int, str]] = {}
-    for number, line in numbered_lines(truth, faults, Counter()):
+    for number, line in numbered_lines(truth, faults):
         if not line.strip():
             continue
         author, *rest = line.strip().split(":::")
@@ -106,7 +105,7 @@ def _documents(truth: Path, author: str, line: int, faults: list[Fault]) -> list
         faults.append(Fault(str(truth), line, f"author {author} has no {path.name} beside this file; get it again"))
         return []
     before = len(faults)
-    content = "\n".join(text for _, text in numbered_lines(path, faults, Counter()))
+    content = "\n".join(text for _, text in numbered_lines(path, faults))
     if "<!DOCTYPE" in content or "<!ENTITY" in content:
         faults.append(Fault(str(path), None, "defines entities, which PAN's files do not; get it again"))
     if len(faults) > before:

@@ -79,11 +79,7 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
 
 
 def download(target_dir: Path, selection: Selection = EVERYTHING, url: str = URL, md5: str | None = MD5) -> Path:
-    """Fetch and unpack the release (15 GB, then 19 GB more) into `target_dir`.
-
-    Returns:
-        The corpus directory for `prepare`; an earlier complete download is reused.
-    """
+    """Fetch and unpack the release (15 GB, then 19 GB more) into `target_dir`."""
     corpus_dir = target_dir / "aishell"
     if corpus_dir.is_dir():
         return corpus_dir

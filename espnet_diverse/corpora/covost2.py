@@ -21,7 +21,6 @@ name. Utterances whose text is empty after normalisation are dropped and listed.
 """
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -261,7 +260,7 @@ def read_tsv(path: Path, columns: Sequence[str]) -> list[Row]:
         DataError: A column is missing, a row has more or fewer fields than the header, or the file is not UTF-8.
     """
     faults: list[Fault] = []
-    lines = [(number, _fields(line)) for number, line in numbered_lines(path, faults, Counter()) if line.strip()]
+    lines = [(number, _fields(line)) for number, line in numbered_lines(path, faults) if line.strip()]
     refuse(faults)
     if not lines:
         refuse([Fault(str(path), None, "is empty")])

@@ -95,11 +95,7 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
 
 
 def download(target_dir: Path, selection: Selection = EVERYTHING, url: str = URL) -> Path:
-    """Fetch and unpack the release (20 GB) into `target_dir`; it publishes no checksum.
-
-    Returns:
-        The corpus directory.
-    """
+    """Fetch and unpack the release (20 GB) into `target_dir`; it publishes no checksum."""
     corpus_dir = target_dir / "europarl_st"
     if not corpus_dir.is_dir():
         archive = fetch(url, target_dir / "europarl_st_v1.1.tar.gz")

@@ -69,11 +69,7 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
 
 
 def download(target_dir: Path, selection: Selection = EVERYTHING, url: str = URL) -> Path:
-    """Fetch and unpack de-en.tgz (19 MB) into `target_dir`/iwslt14; its checksum is not published.
-
-    Returns:
-        The corpus directory for `prepare`; an earlier complete download is reused.
-    """
+    """Fetch and unpack de-en.tgz (19 MB) into `target_dir`/iwslt14; its checksum is not published."""
     return fetch_release({url: None}, target_dir / "iwslt14")
 
 

@@ -45,7 +45,8 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
         DataError: A manifest is missing or faulty; the message names supervision and value.
     """
     source = corpus_dir.absolute()
-    found = [(path, name) for path in _files(source) if (name := _NAME.fullmatch(path.name))]
+    files = sorted(source.iterdir()) if source.is_dir() else [source]
+    found = [(path, name) for path in files if (name := _NAME.fullmatch(path.name))]
     if any(name["kind"] == "supervisions" for _, name in found):  # cuts beside them are made of them
         found = [(path, name) for path, name in found if name["kind"] == "supervisions"]
     if not found:
@@ -149,10 +150,6 @@ def _unreadable(recording: Any, supervision: Any) -> str:
     if len(channels) < len(recording.sources[0].channels):
         return f"is of one channel of its recording {recording.id!r}, which has several; save that channel by itself"
     return ""
-
-
-def _files(source: Path) -> list[Path]:
-    return sorted(source.iterdir()) if source.is_dir() else [source]
 
 
 def _load(library: ModuleType, path: Path) -> list[Any]:

@@ -114,9 +114,6 @@ def download(target_dir: Path, selection: Selection = EVERYTHING, url: str = URL
     """Fetch and unpack the archives of the folders that `selection` needs into `target_dir`/mtedx.
 
     The release publishes no checksums; an incomplete archive is detected when it is unpacked.
-
-    Returns:
-        The corpus directory for `prepare`; an earlier complete download is reused.
     """
     corpus_dir = target_dir / "mtedx"
     for pair in _all(directions(selection)):

@@ -60,11 +60,7 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
 
 
 def download(target_dir: Path, selection: Selection = EVERYTHING, url: str = URL) -> Path:
-    """Fetch the files of task 1 (4 MB) into `target_dir`/multi30k; checksums are not published.
-
-    Returns:
-        The corpus directory for `prepare`; an earlier complete download is reused.
-    """
+    """Fetch the files of task 1 (4 MB) into `target_dir`/multi30k; checksums are not published."""
     files = [f"{stem}.{language}.gz" for stem in SPLITS.values() for language in LANGUAGES]
     # The sets of 2017 have no Czech side.
     there = [file for file in files if not ("2017" in file and ".cs." in file)]

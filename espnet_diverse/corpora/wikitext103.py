@@ -11,7 +11,6 @@ texts, so that articles can be reassembled. `valid` becomes dev.
 """
 
 import re
-from collections import Counter
 from pathlib import Path
 
 from espnet_diverse.corpora import EVERYTHING, Selection
@@ -59,11 +58,7 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
 
 
 def download(target_dir: Path, selection: Selection = EVERYTHING, url: str = URL) -> Path:
-    """Fetch and unpack the release (190 MB) into `target_dir`/wikitext103; its checksum is not published.
-
-    Returns:
-        The corpus directory for `prepare`; an earlier complete download is reused.
-    """
+    """Fetch and unpack the release (190 MB) into `target_dir`/wikitext103; its checksum is not published."""
     return fetch_release({url: None}, target_dir / "wikitext103")
 
 
@@ -71,7 +66,7 @@ def _read(path: Path, name: str, selection: Selection) -> tuple[DataDir, list[Fa
     """One set, and the faults of its file."""
     data, faults = DataDir(), []
     article = place = 0
-    for number, line in numbered_lines(path, faults, Counter()):
+    for number, line in numbered_lines(path, faults):
         text = clean_text(line.replace("<unk>", UNKNOWN))[0]
         if not text:
             continue

@@ -85,11 +85,7 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
 
 
 def download(target_dir: Path, selection: Selection = EVERYTHING) -> Path:
-    """Fetch and unpack the official release (1.7 GB, then 6 GB more) into `target_dir`/wmt14.
-
-    Returns:
-        The corpus directory for `prepare`; an earlier complete download is reused.
-    """
+    """Fetch and unpack the official release (1.7 GB, then 6 GB more) into `target_dir`/wmt14."""
     return fetch_release(URLS, target_dir / "wmt14")
 
 

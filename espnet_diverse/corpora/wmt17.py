@@ -72,11 +72,7 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
 
 
 def download(target_dir: Path, selection: Selection = EVERYTHING) -> Path:
-    """Fetch and unpack the release (170 MB) into `target_dir`/wmt17.
-
-    Returns:
-        The corpus directory for `prepare`; an earlier complete download is reused.
-    """
+    """Fetch and unpack the release (170 MB) into `target_dir`/wmt17."""
     return fetch_release(URLS, target_dir / "wmt17")
 
 

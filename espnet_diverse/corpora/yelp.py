@@ -12,7 +12,6 @@ stars are utt2domain.
 
 import hashlib
 from array import array
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -67,7 +66,7 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
 def _draw(path: Path) -> dict[int, str]:
     """The set of each line that is drawn, by its number."""
     faults, numbers, places = [], array("Q"), array("Q")
-    for number, line in numbered_lines(path, faults, Counter()):
+    for number, line in numbered_lines(path, faults):
         if line.strip():
             numbers.append(number)
             digest = hashlib.sha256(line.encode("utf-8", "surrogatepass")).digest()

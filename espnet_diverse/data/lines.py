@@ -19,13 +19,15 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 def numbered_lines(
-    path: Path, faults: list[Fault], repairs: Counter[str], pipe: bool = False
+    path: Path, faults: list[Fault], repairs: Counter[str] | None = None, pipe: bool = False
 ) -> Iterator[tuple[int, str]]:
     """Yield (number from 1, decoded line); bytes that are not utf-8 become one or two faults for the file.
 
-    With `pipe` the file may be one, such as standard input; otherwise it must be a regular file.
+    `repairs` counts what is repaired. With `pipe` the file may be one, such as standard input; otherwise it must be a
+    regular file.
     """
-    return ((number, text) for number, text, _, _ in placed_lines(path, faults, repairs, pipe))
+    counted = Counter() if repairs is None else repairs
+    return ((number, text) for number, text, _, _ in placed_lines(path, faults, counted, pipe))
 
 
 def placed_lines(

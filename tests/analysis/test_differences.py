@@ -4,17 +4,12 @@ import pytest
 from espnet_diverse.analysis.differences import measure_differences
 
 
-@pytest.fixture
-def files(tmp_path):
+def test_an_empty_reference_has_no_difference_of_its_own(tmp_path):
     texts = {"text": ["a b", "a b c d", ""], "old": ["a b", "a b c d", "x"], "new": ["a b", "a", "x"]}
     for name, lines in texts.items():
         (tmp_path / name).write_text("".join(f"u{at} {line}\n" for at, line in enumerate(lines)))
-    return tmp_path
-
-
-def test_an_empty_reference_has_no_difference_of_its_own(files):
-    hypotheses = {name: files / name for name in ("old", "new")}
-    found = measure_differences(files / "text", hypotheses, "wer", [100 / 6, 400 / 6])
+    hypotheses = {name: tmp_path / name for name in ("old", "new")}
+    found = measure_differences(tmp_path / "text", hypotheses, "wer", [100 / 6, 400 / 6])
     (each,) = found.found
     assert each.difference == pytest.approx(50) and each.interval[0] <= 50 <= each.interval[1]
     np.testing.assert_array_equal(each.by_utterance, [0, 75, np.nan])

@@ -3,7 +3,7 @@ import soundfile
 
 from espnet_diverse.analysis import measurements as surveying
 from espnet_diverse.analysis.measurements import choose_utterances, observe_utterance, survey
-from espnet_diverse.data.kaldi import DataDir, Segment, read_data_dir
+from espnet_diverse.data.kaldi import DataDir, read_data_dir
 from espnet_diverse.errors import ConfigError, DataError, ModelError
 from espnet_diverse.runs.tasks import load_model
 from espnet_diverse.text.vocabulary import Vocabulary
@@ -46,22 +46,6 @@ def test_sentences_are_measured_as_utterances_are(tiny_translation):
     assert len(result.utterances) == 5 and set(result.redundancy) == {"encoder", "decoder", "cross"}
     positions = {clustered: use.positions for (kind, clustered), use in result.clusters.items() if kind == "encoder"}
     assert positions["source tokens"] == sum(len(text) + 1 for text in data.src_text.values())
-
-
-def test_a_segment_is_looked_at_alone(model, vocabulary, tiny_run):
-    data = read_data_dir(tiny_run.test_dir)
-    data.segments = {"part": Segment("test-00", 0.0, 0.5)}
-    data.text = {"part": "ab"}
-    assert observe_utterance(model, vocabulary, data, "part")["encoder"].weights.size(-1) < 18
-
-
-def test_audio_is_brought_to_the_rate_of_the_model(model, vocabulary, tiny_run):
-    data = read_data_dir(tiny_run.test_dir)
-    half = observe_utterance(model, vocabulary, data, "test-00", rate=8000)["encoder"].weights.size(-1)
-    assert half == pytest.approx(
-        observe_utterance(model, vocabulary, data, "test-00")["encoder"].weights.size(-1) / 2, abs=1
-    )
-    assert survey(model, vocabulary, data, {"test-00": {}}, rate=8000).redundancy["encoder"].heads
 
 
 def test_an_utterance_too_short_for_the_model(model, vocabulary, tmp_path):

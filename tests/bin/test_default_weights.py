@@ -1,24 +1,15 @@
 """The weights that commands take by default are those that `train` and `average` write, whatever a run measures."""
 
-import shutil
-
-import pytest
 from references.train_command import train
 
 from espnet_diverse.bin.main import main
 
 
-@pytest.fixture(scope="module")
-def of_ctc(tiny_run, tmp_path_factory):
-    """A run of CTC alone, which has no accuracy, with a criterion of its own."""
-    folder = tmp_path_factory.mktemp("ctc") / "exp"
-    changes = ("model_conf.ctc_weight=1.0", "best_model_criterion=[[valid, cer_ctc, min]]", "max_epoch=1")
-    assert train(tiny_run, folder, *changes) == 0
-    return folder
-
-
-def test_a_run_without_accuracy_needs_no_name_of_its_weights(of_ctc, tiny_run, tmp_path, capfd):
-    run = shutil.copytree(of_ctc, tmp_path / "run", symlinks=True)
+def test_a_run_without_accuracy_needs_no_name_of_its_weights(tiny_run, tmp_path, capfd):
+    """One of CTC alone, with a criterion of its own."""
+    run, changes = tmp_path / "run", ("model_conf.ctc_weight=1.0", "best_model_criterion=[[valid, cer_ctc, min]]")
+    assert train(tiny_run, run, *changes, "max_epoch=1") == 0
+    capfd.readouterr()
     assert main(["average", str(run), "--number", "1"]) == 0
     assert capfd.readouterr().out.strip() == str(run / "valid.cer_ctc.ave.pth")
     packed, wav = tmp_path / "model.zip", next(tiny_run.test_dir.glob("*.wav"))

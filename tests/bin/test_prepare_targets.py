@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import soundfile
-from references.data_fixtures import tone
+from references.data_fixtures import digests, tone
 
 from espnet_diverse.bin.main import main
 
@@ -22,10 +22,6 @@ def make_set(folder: Path, audio: Path, *others: str) -> None:
         (folder / name).write_text("precious\n")
 
 
-def tree(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
 @pytest.fixture(autouse=True)
 def here(tmp_path, monkeypatch):
     """A folder with `a`, which has three Kaldi directories, and their audio."""
@@ -39,10 +35,10 @@ def here(tmp_path, monkeypatch):
 
 def refused(capsys, what: str, *argv: str) -> None:
     """The command stops with this one line, which ends in "choose another path", and leaves every file as it is."""
-    before = tree(Path())
+    before = digests(Path())
     assert main(["prepare", *argv]) == 1
     assert capsys.readouterr().err == f"espnet-diverse prepare: error: {what} choose another path\n"
-    assert tree(Path()) == before
+    assert digests(Path()) == before
 
 
 def test_kaldi_directories_that_are_read(here, capsys):
@@ -87,11 +83,11 @@ def test_again_over_what_it_has_written(here, capsys):
         assert main(["prepare", "kaldi", "a", "--rate", rate, "--output_dir", "out"]) == 0
     (here / "out" / "dev" / "utt2domain").write_text("s1-dev news\n")
     capsys.readouterr()
-    before = tree(here)
+    before = digests(here)
     assert main(["prepare", "kaldi", "a", "--output_dir", "out"]) == 1
     what = "out/dev: has utt2domain, which espnet-diverse has not written; move it away or choose another path"
     assert what in capsys.readouterr().err
-    assert tree(here) == before
+    assert digests(here) == before
 
 
 def test_synthetic_corpora_do_not_replace_each_other(tmp_path):

@@ -124,14 +124,6 @@ def test_wrong_segments(tree):
         europarl_st.prepare(tree, ST)
 
 
-def test_segment_past_the_end(tree, tmp_path):
-    speech = SPEECHES["test"]
-    write(tree / "en" / "de" / "test" / "segments.lst", f"{speech} 0.0 0.5", f"{speech} 0.5 2.0")
-    what = f"{speech}.wav: segment from 0.5 to 2.0 s lies past the end of the audio at 1.000 s"
-    with pytest.raises(DataError, match=f"^test: en-de-{speech}_0000500_0002000: {tree}/en/audios/{what}"):
-        format_data(europarl_st.prepare(tree, ST), tmp_path / "data", nj=1)
-
-
 def test_missing_audio(tree):
     speech = SPEECHES["dev"]
     (tree / "en" / "audios" / f"{speech}.wav").unlink()

@@ -87,8 +87,3 @@ def test_missing_files(tree, tmp_path):
     (tree / "de-en" / "IWSLT14.TED.tst2011.de-en.en.xml").unlink()
     with pytest.raises(DataError, match="IWSLT14.TED.tst2011.de-en.en.xml: cannot be read"):
         iwslt14.prepare(tree, Selection(on_missing="drop"))
-
-
-def test_download(tmp_path, monkeypatch):
-    monkeypatch.setattr(iwslt14, "fetch_release", lambda urls, target: (urls, target))
-    assert iwslt14.download(tmp_path) == ({iwslt14.URL: None}, tmp_path / "iwslt14")

@@ -93,6 +93,14 @@ def test_every_corpus_has_a_download_or_says_what_to_do(name, tmp_path):
             download_corpus(corpus, tmp_path)
 
 
+@pytest.mark.parametrize("name", ["iwslt14", "wikitext103", "wmt14", "wmt17"])
+def test_a_release_is_fetched_to_a_folder_of_the_name_of_the_corpus(name, tmp_path, monkeypatch):
+    corpus = load_corpus(name)
+    monkeypatch.setattr(corpus, "fetch_release", lambda urls, target: (urls, target))
+    urls = corpus.URLS if name.startswith("wmt") else {corpus.URL: None}
+    assert corpus.download(tmp_path) == (urls, tmp_path / name)
+
+
 def test_every_reader_of_a_release_is_tested():
     tested_by_themselves = {"table", "hf", "lhotse", "kaldi", "listops", "byte_text", "yelp", "age"}
     assert FILES.keys() == CORPORA.keys() - tested_by_themselves
@@ -175,6 +183,15 @@ def test_sets_that_there_are_not(options, what):
         ({"split_shares": (0.5, 0.5)}, "split_shares 0.5 0.5: must be above 0 and together below 1, such as 0.1 0.1"),
         ({"split_shares": (0.0, 0.1)}, "split_shares 0 0.1: must be above 0 and together below 1, such as 0.1 0.1"),
         ({"split_by": "room"}, "split_by must be one of speaker audio, but is 'room'"),
+        ({"task": "mt"}, "task must be one of asr st, but is 'mt'"),
+        ({"on_missing": "skip"}, "on_missing must be one of error drop, but is 'skip'"),
+        ({"transcripts": "raw"}, "transcripts must be one of scored written, but is 'raw'"),
+        ({"languages": ("german",)}, "language 'german': must be a code such as de, que or zh-CN"),
+        ({"pairs": ("es>en",)}, "direction 'es>en': must be two language codes joined by -, such as es-en"),
+        (
+            {"pairs": ("es-en",), "zero_shot": ("es-en",)},
+            "direction es-en is in pairs and in zero_shot; a zero-shot direction is not trained",
+        ),
     ],
 )
 def test_values_that_are_not_allowed(options, what):

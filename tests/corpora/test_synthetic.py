@@ -2,11 +2,13 @@
 
 import numpy as np
 import pytest
+from references.data_fixtures import digests
 
+from espnet_diverse.corpora import CORPORA
 from espnet_diverse.corpora.synthetic import VOICES, join, load_generator, mtedx, utterances
 from espnet_diverse.corpora.synthetic.aishell import SPEAKERS
 from espnet_diverse.corpora.synthetic.grammar import LANGUAGES
-from espnet_diverse.errors import ConfigError
+from espnet_diverse.errors import ConfigError, DataError
 
 
 @pytest.mark.parametrize("names", [SPEAKERS, mtedx.SPEAKERS, VOICES], ids=["aishell", "mtedx", "voices"])
@@ -21,6 +23,31 @@ def test_no_synthetic_corpus_for_this_corpus():
     assert load_generator("mtedx") is mtedx
     with pytest.raises(ConfigError, match="^there is no synthetic corpus for mls; give the folder of its release$"):
         load_generator("mls")
+
+
+GENERATED = sorted(CORPORA.keys() - {"hf", "lhotse", "kaldi", "listops", "byte_text"})
+
+
+@pytest.mark.parametrize("corpus", GENERATED)
+def test_the_seed_decides_every_byte(tmp_path, monkeypatch, corpus):
+    generator = load_generator(corpus)
+    if hasattr(generator, "synthesize"):
+        silence = np.zeros(1600, np.float32)
+        monkeypatch.setattr(generator, "synthesize", lambda lines, nj: (silence for _ in lines))
+
+    def made(folder, **options):
+        generator.make(tmp_path / folder, size="tiny", **options)
+        return digests(tmp_path / folder)
+
+    first = made("a")
+    assert made("b", nj=1) == first != made("b", seed=1)
+
+
+@pytest.mark.parametrize("corpus", GENERATED)
+def test_unknown_size_is_refused(tmp_path, corpus):
+    with pytest.raises(DataError, match="^unknown size 'huge' of a synthetic corpus; choose one of tiny demo$"):
+        load_generator(corpus).make(tmp_path / "corpus", size="huge")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_languages_say_the_same_things():

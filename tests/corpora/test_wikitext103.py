@@ -40,8 +40,3 @@ def test_bad_input(tree, tmp_path):
     valid.write_text(" \n")
     with pytest.raises(DataError, match=f"^{valid}: holds no text; get it again$"):
         wikitext103.prepare(tree)
-
-
-def test_download(tmp_path, monkeypatch):
-    monkeypatch.setattr(wikitext103, "fetch_release", lambda urls, target: (urls, target))
-    assert wikitext103.download(tmp_path) == ({wikitext103.URL: None}, tmp_path / "wikitext103")

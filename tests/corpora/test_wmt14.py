@@ -67,8 +67,3 @@ def test_missing_files(tree, tmp_path):
         DataError, match="^no newstest2014-deen-ref.de.sgm in .* or its folders; unpack its archive there$"
     ):
         wmt14.prepare(tree)
-
-
-def test_download(tmp_path, monkeypatch):
-    monkeypatch.setattr(wmt14, "fetch_release", lambda urls, target: (urls, target))
-    assert wmt14.download(tmp_path) == (wmt14.URLS, tmp_path / "wmt14")

@@ -37,8 +37,3 @@ def test_bad_input(tree, tmp_path, monkeypatch):
         wmt17.prepare(tree, Selection(pairs=("en-zh",)))
     with pytest.raises(DataError, match="no WMT17 in .*: there is no .*/training/news-commentary-v12.zh-en.zh; unpack"):
         wmt17.prepare(tmp_path / "nowhere")
-
-
-def test_download(tmp_path, monkeypatch):
-    monkeypatch.setattr(wmt17, "fetch_release", lambda urls, target: (urls, target))
-    assert wmt17.download(tmp_path) == (wmt17.URLS, tmp_path / "wmt17")

@@ -36,7 +36,7 @@ def test_directions_that_are_named(tree):
         wmt_languages.prepare(tree, Selection(pairs=("cs-de",)))
 
 
-def test_files_that_are_missing_or_broken(tree):
+def test_files_that_are_missing(tree):
     (tree / "test.gu-en.en").unlink()
     for language in wmt_languages.LANGUAGES[:5]:
         (tree / f"train.{language}-en.{language}").unlink()
@@ -46,6 +46,3 @@ def test_files_that_are_missing_or_broken(tree):
     with pytest.raises(DataError, match=f"^{tree}: has no pair of files {lacking} with --pairs$"):
         wmt_languages.prepare(tree)
     assert wmt_languages.prepare(tree, Selection(pairs=("lt-en", "ro-en")))["train"].text
-    (tree / "train.lt-en.lt").write_text("one\n")
-    with pytest.raises(DataError, match=r"train\.lt-en\.lt: has 1 lines, and .*train\.lt-en\.en has 2"):
-        wmt_languages.prepare(tree, Selection(pairs=("lt-en",)))

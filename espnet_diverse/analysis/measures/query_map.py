@@ -20,28 +20,27 @@ SEED = 0
 
 
 class QuerySample:
-    """A random sample of queries, drawn evenly from the utterances, at the same positions of every head.
+    """A random sample of up to `POINTS` queries, drawn evenly from the utterances, at the same positions of every head.
 
     Args:
         utterances: Number of utterances that will be added.
-        points: Greatest number of queries, all heads together.
     """
 
-    def __init__(self, utterances: int, points: int = POINTS):
-        self.utterances, self.points = utterances, points
+    def __init__(self, utterances: int):
+        self.utterances = utterances
         self._random = np.random.default_rng(SEED)
         self._drawn: list[NDArray] = []
 
     def add(self, queries: Tensor) -> None:
         """Add the queries of one utterance, (H, T, D)."""
         heads, positions, _ = queries.shape
-        wanted = math.ceil(self.points / heads / self.utterances)
+        wanted = math.ceil(POINTS / heads / self.utterances)
         self._drawn.append(queries.numpy()[:, self._draw(positions, wanted)])
 
     def queries(self) -> NDArray:
         """Return the sample, (H, n, D)."""
         drawn = np.concatenate(self._drawn, axis=1)
-        return drawn[:, self._draw(drawn.shape[1], max(2, self.points // len(drawn)))]
+        return drawn[:, self._draw(drawn.shape[1], max(2, POINTS // len(drawn)))]
 
     def _draw(self, there: int, wanted: int) -> NDArray:
         return np.sort(self._random.choice(there, min(there, wanted), replace=False))

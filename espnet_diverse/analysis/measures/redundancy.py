@@ -83,20 +83,11 @@ class Redundancy:
         """Return LR of each layer in bits, (N,)."""
         return np.mean(self.layers, axis=0)
 
-    def lr(self) -> float:
-        """Return LR in bits."""
-        return float(np.mean(self.layers))
-
-    def lr_normalised(self) -> float:
-        """Return LR divided by log2 H; not a number if there is only one head."""
-        return self.lr() / math.log2(self.shape[1]) if self.shape[1] > 1 else math.nan
-
-    def hr(self) -> float:
-        """Return HR."""
-        return float(np.mean(self.heads))
-
     def by_utterance(self) -> NDArray:
-        """Return LR in bits, LR / log2 H, HR, the distance and the entropy of each utterance, (5, utterances)."""
+        """Return LR in bits, LR / log2 H, HR, the distance and the entropy of each utterance, (5, utterances).
+
+        Of one head LR / log2 H is not a number.
+        """
         lr = np.mean(self.layers, axis=1)
         normalised = lr / math.log2(self.shape[1]) if self.shape[1] > 1 else np.full_like(lr, math.nan)
         return np.stack([lr, normalised, self.heads, self.distances, self.entropies])

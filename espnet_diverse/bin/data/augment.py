@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     options.add_model(parser, "directory of a run of text translation, or a packed model")
     parser.add_argument("--data_dir", type=Path, required=True, help="data directory with the text to translate")
-    parser.add_argument("--output_dir", type=Path, required=True, help="data directory to write")
+    options.add_output_dir(parser, "data directory to write")
     parser.add_argument(
         "--max_ratio",
         type=float,

@@ -7,6 +7,8 @@ utt2lang, utt2tgtlang, utt2domain, segments) that only some of the directories h
 import argparse
 from pathlib import Path
 
+from espnet_diverse.errors import ConfigError
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `espnet-diverse combine`."""
@@ -36,7 +38,6 @@ def outputs(args: argparse.Namespace) -> list[Path]:
 def run(args: argparse.Namespace) -> int:
     """Combine the directories and print a summary."""
     from espnet_diverse.data.writing.combining import parse_part, write_combined
-    from espnet_diverse.errors import ConfigError
 
     fill = dict(word.partition("=")[::2] for word in args.fill)
     if not all(fill.values()):

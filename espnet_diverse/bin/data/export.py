@@ -12,6 +12,7 @@ import argparse
 from pathlib import Path
 
 from espnet_diverse.bin.options import options
+from espnet_diverse.errors import ConfigError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,8 +42,6 @@ def inputs(args: argparse.Namespace) -> list[Path]:
 
 def run(args: argparse.Namespace) -> int:
     """Export and print the path."""
-    from espnet_diverse.errors import ConfigError
-
     if args.int8 and args.format != "onnx":
         raise ConfigError("--int8 is only for onnx; leave it out")
     if args.format == "lhotse":
@@ -69,7 +68,6 @@ def run(args: argparse.Namespace) -> int:
 def _export_data(args: argparse.Namespace) -> int:
     """Write the manifests of a data directory and print their paths."""
     from espnet_diverse.data.writing.lhotse_export import export
-    from espnet_diverse.errors import ConfigError
 
     if args.model_file or options.conditions(args):
         raise ConfigError("--model_file and conditions are for models, and lhotse exports data; leave them out")

@@ -8,11 +8,13 @@ did not write, are never replaced.
 import argparse
 from collections.abc import Mapping
 from contextlib import nullcontext
+from dataclasses import fields
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
 from espnet_diverse.bin.options.cluster_option import add_cluster, check_nj, workers
+from espnet_diverse.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from espnet_diverse.corpora import Selection
@@ -196,7 +198,6 @@ def run(args: argparse.Namespace) -> int:
     from espnet_diverse.data.kaldi import evenly_spaced
     from espnet_diverse.data.writing.format_options import FormatOptions
     from espnet_diverse.data.writing.formatting import format_data
-    from espnet_diverse.errors import ConfigError, DataError
 
     check_nj(args.nj)
     if args.train_utterances is not None and args.train_utterances < 1:
@@ -252,29 +253,14 @@ def _check_targets(args: argparse.Namespace, corpus: ModuleType, selection: "Sel
 
 
 def _selection(args: argparse.Namespace) -> "Selection":
+    """The `Selection` given by the options that have the names of its fields."""
     from espnet_diverse.corpora import Selection
 
-    return Selection(
-        task=args.task,
-        languages=tuple(args.languages),
-        pairs=tuple(args.pairs),
-        zero_shot=tuple(args.zero_shot),
-        transcripts=args.transcripts,
-        case=args.case,
-        segmentation=args.segmentation,
-        on_missing=args.on_missing,
-        on_bad=args.on_bad,
-        audio_dir=args.audio_dir,
-        sets=tuple(map(_set_name, args.sets)),
-        set_names=tuple((_set_name(name), theirs) for name, theirs in _assignments("set_names", args.set_names)),
-        columns=tuple(_assignments("columns", args.columns)),
-        split_by=args.split_by,
-        split_shares=tuple(args.split_shares),
-        split_seed=args.split_seed,
-        lengths=tuple(args.lengths),
-        counts=tuple(args.counts),
-        allow_pipes=args.allow_pipes,
-    )
+    given = {field.name: getattr(args, field.name) for field in fields(Selection)}
+    given["sets"] = list(map(_set_name, args.sets))
+    given["set_names"] = [(_set_name(name), theirs) for name, theirs in _assignments("set_names", args.set_names)]
+    given["columns"] = _assignments("columns", args.columns)
+    return Selection(**{name: tuple(value) if isinstance(value, list) else value for name, value in given.items()})
 
 
 def _set_name(name: str) -> str:
@@ -284,8 +270,6 @@ def _set_name(name: str) -> str:
 
 def _assignments(option: str, words: list[str]) -> list[tuple[str, str]]:
     """Pairs of words such as train=tr."""
-    from espnet_diverse.errors import ConfigError
-
     pairs = [word.partition("=")[::2] for word in words]
     names = [name for name, _ in pairs]
     if not all(name and value for name, value in pairs) or len(set(names)) < len(names):
@@ -296,7 +280,6 @@ def _assignments(option: str, words: list[str]) -> list[tuple[str, str]]:
 def _corpus_dir(args: argparse.Namespace, corpus: ModuleType, selection: "Selection") -> Path:
     """The directory of the corpus, after generating or downloading it where that is asked for."""
     from espnet_diverse.corpora import download_corpus
-    from espnet_diverse.errors import ConfigError
 
     if sum(map(bool, (args.source, args.corpus, args.download))) != 1:
         raise ConfigError("no unique corpus is given; give exactly one of SOURCE, --corpus synthetic and --download")

@@ -6,10 +6,13 @@ Exit code 1 means that there are faults to refuse or drop, 2 that --fix has drop
 """
 
 import argparse
+import json
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from espnet_diverse.bin.options.cluster_option import check_nj
+from espnet_diverse.errors import ConfigError
 
 if TYPE_CHECKING:
     from espnet_diverse.data.checks.plausibility import Limits
@@ -67,9 +70,6 @@ def outputs(args: argparse.Namespace) -> list[Path]:
 
 def run(args: argparse.Namespace) -> int:
     """Print the faults of each directory; 1 if there are any that are not warnings."""
-    import json
-    from dataclasses import asdict
-
     from espnet_diverse.data.checks.faults import alike_once, parse_actions
     from espnet_diverse.data.checks.fixing import left_out, made_plain, write_fixed
     from espnet_diverse.data.checks.plausibility import Limits
@@ -114,7 +114,6 @@ def _check(args: argparse.Namespace) -> None:
     """Refuse options and targets before all samples are read."""
     from espnet_diverse.data.files.atomic_files import check_no_file
     from espnet_diverse.data.files.targets import check_prepared, check_unread
-    from espnet_diverse.errors import ConfigError
 
     check_nj(args.nj)
     if args.most < 1:
@@ -137,8 +136,6 @@ def _check(args: argparse.Namespace) -> None:
 
 def _is_list_of_faults(path: Path) -> bool:
     """Return whether a file is what --json writes."""
-    from dataclasses import fields
-
     from espnet_diverse.data.checks.faults import Fault
     from espnet_diverse.untrusted.whole_files import read_json
 

@@ -86,6 +86,11 @@ def add_model(
     )
 
 
+def add_output_dir(parser: argparse.ArgumentParser, text: str) -> None:
+    """Declare --output_dir, which is required; `text` is its help."""
+    parser.add_argument("--output_dir", type=Path, required=True, help=text)
+
+
 def add_search_options(parser: argparse.ArgumentParser, searches: Sequence[str] = SEARCHES, **defaults: object) -> None:
     """Declare the search options: every field of `Options`, --config and --set; `search_options` reads them.
 

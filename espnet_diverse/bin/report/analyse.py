@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this command."""
     options.add_model(parser)
     parser.add_argument("--data_dir", type=Path, required=True, help="data directory with transcripts or translations")
-    parser.add_argument("--output_dir", type=Path, required=True, help="directory for the report, plots and numbers")
+    options.add_output_dir(parser, "directory for the report, plots and numbers")
     parser.add_argument(
         "--utterances", type=int, metavar="N", help="number of utterances to measure, evenly spaced (default: all)"
     )
@@ -63,8 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def inputs(args: argparse.Namespace) -> list[Path]:
     """Files and data directories that are read."""
-    other = [args.out_of_domain_dir] if args.out_of_domain_dir else []
-    return [*options.model_inputs(args), args.data_dir, *other]
+    return [*options.model_inputs(args), args.data_dir, *filter(None, [args.out_of_domain_dir])]
 
 
 def outputs(args: argparse.Namespace) -> list[Path]:
@@ -162,8 +161,8 @@ def _sections(
     from espnet_diverse.analysis.support_section import SupportSection
     from espnet_diverse.data.files.atomic_files import write_text
 
-    other = [args.out_of_domain_dir] if args.out_of_domain_dir else []
-    samples, skipped = zip(*(_read(args, path, predictor, vocabulary) for path in [args.data_dir, *other]), strict=True)
+    folders = filter(None, [args.data_dir, args.out_of_domain_dir])
+    samples, skipped = zip(*(_read(args, folder, predictor, vocabulary) for folder in folders), strict=True)
     sections: list[Section] = []
     if args.ctc_support:
         sections.append(SupportSection(measure_support(predictor, samples[0])))

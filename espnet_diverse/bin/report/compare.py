@@ -5,7 +5,10 @@ utterances that differ most.
 """
 
 import argparse
+import json
 from pathlib import Path
+
+from espnet_diverse.errors import ConfigError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,10 +51,7 @@ def outputs(args: argparse.Namespace) -> list[Path]:
 
 def run(args: argparse.Namespace) -> int:
     """Compare, and print the table."""
-    import json
-
     from espnet_diverse.data.files.atomic_files import write_text
-    from espnet_diverse.errors import ConfigError
 
     if args.names and len(args.names) != len(args.runs):
         raise ConfigError(

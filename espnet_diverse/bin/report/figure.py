@@ -11,13 +11,14 @@ import logging
 from pathlib import Path
 
 from espnet_diverse.bin.options import options
+from espnet_diverse.errors import ConfigError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this command."""
     options.add_model(parser)
     parser.add_argument("--data_dir", type=Path, help="data directory with the utterance")
-    parser.add_argument("--output_dir", type=Path, required=True, help="directory for the PNG files")
+    options.add_output_dir(parser, "directory for the PNG files")
     parser.add_argument(
         "--utterance", help="id of the utterance (default: the first; for a classifier, the first four)"
     )
@@ -40,7 +41,6 @@ def outputs(args: argparse.Namespace) -> list[Path]:
 
 def run(args: argparse.Namespace) -> int:
     """Plot, and print the paths of the figures."""
-    from espnet_diverse.errors import ConfigError
     from espnet_diverse.runs.config import load
 
     classifier = args.data_dir is not None and load(args.model_dir / "config.yaml").get("task") == "cls"
@@ -110,7 +110,6 @@ def _reads_features(args: argparse.Namespace) -> bool:
 
 def _of_training(args: argparse.Namespace, needed: bool) -> list[Path]:
     from espnet_diverse.analysis.measures.selection_history import draw_history, read_history
-    from espnet_diverse.errors import ConfigError
 
     history = read_history(args.model_dir)
     if history is None and needed:

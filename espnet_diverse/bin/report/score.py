@@ -7,11 +7,13 @@ reference without a hypothesis counts as deleted; the command then reports it an
 """
 
 import argparse
+import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from espnet_diverse.errors import ConfigError
+from espnet_diverse.conditions import TABLES, language_tables
+from espnet_diverse.errors import ConfigError, abridged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -163,7 +165,6 @@ def _check_outputs(args: argparse.Namespace) -> None:
 
 def _tables(args: argparse.Namespace) -> dict[str, "PackedTable"]:
     """The tables of --by, by path."""
-    from espnet_diverse.conditions import TABLES
     from espnet_diverse.data.tables import pack_table
 
     paths = [args.reference.parent / name if "/" not in name else Path(name) for name in args.by]
@@ -172,7 +173,6 @@ def _tables(args: argparse.Namespace) -> dict[str, "PackedTable"]:
 
 def _corpus(args: argparse.Namespace, tables: dict[str, "PackedTable"]) -> "Corpus":
     """References and systems, with the languages of the references from --by or a table beside the references."""
-    from espnet_diverse.conditions import language_tables
     from espnet_diverse.data.table_views import Joined
     from espnet_diverse.data.tables import LINES, pack_table, pack_texts
     from espnet_diverse.scoring.texts import Corpus, system_of
@@ -196,8 +196,6 @@ def _name(hypothesis: Path) -> str:
 
 def _unknown(zero_shot: list[str], rows: dict) -> list[str]:
     """A note on zero-shot rows that do not exist: a set need not have them, but a name may be misspelt."""
-    from espnet_diverse.errors import abridged
-
     known = {*rows, *(group.direction for group in rows.values())}
     unknown = [name for name in zero_shot if name not in known]
     missing, known = abridged(unknown, separator=" "), abridged(rows, 20, " ")
@@ -206,8 +204,6 @@ def _unknown(zero_shot: list[str], rows: dict) -> list[str]:
 
 def _write(args: argparse.Namespace, report: "Report", notes: list[str]) -> None:
     """Write the reports; print the tables and notes."""
-    import json
-
     from espnet_diverse.data.files.atomic_files import write_text
 
     markdown, notes = report.markdown(), [*report.notes(), *notes]

@@ -20,17 +20,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--data_dir", type=Path, help="data directory with the languages or domains that parts of the model depend on"
     )
-    parser.add_argument(
-        "--output_dir", type=Path, required=True, help="directory for config.yaml, weights and vocabulary"
-    )
+    options.add_output_dir(parser, "directory for config.yaml, weights and vocabulary")
 
 
 def inputs(args: argparse.Namespace) -> list[Path]:
     """Files and data directories that are read."""
     from espnet_diverse.runs.config import find
 
-    data = [args.data_dir] if args.data_dir else []
-    return [*find(options.fragments(args)), *options.model_inputs(args), *data]
+    return [*find(options.fragments(args)), *options.model_inputs(args), *filter(None, [args.data_dir])]
 
 
 def outputs(args: argparse.Namespace) -> list[Path]:

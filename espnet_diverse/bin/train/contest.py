@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="YAML of more methods by name, each with fragments, and perhaps set, seeds and init_param",
     )
-    parser.add_argument("--output_dir", type=Path, required=True, help="directory of the contest")
+    options.add_output_dir(parser, "directory of the contest")
     options.add_config(parser, required=False)
     _add_data(parser)
     _add_budget(parser)

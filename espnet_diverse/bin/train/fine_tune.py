@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_model(parser)
     parser.add_argument("data_dir", type=Path, metavar="DATA", help="folder of the data directories train and dev")
     options.add_config(parser, required=False)
-    parser.add_argument("--output_dir", type=Path, required=True, help="directory of the run, for example exp/<tag>")
+    options.add_output_dir(parser, "directory of the run, for example exp/<tag>")
     parser.add_argument(
         "--tokens_dir",
         type=Path,

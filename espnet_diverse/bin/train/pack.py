@@ -50,8 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def inputs(args: argparse.Namespace) -> list[Path]:
     """Files that are read."""
-    results = [args.results] if args.results else []
-    return [*options.model_inputs(args), *results]
+    return [*options.model_inputs(args), *filter(None, [args.results])]
 
 
 def outputs(args: argparse.Namespace) -> list[Path]:

@@ -15,9 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this command."""
     options.add_model(parser)
     options.add_conditions(parser)
-    parser.add_argument(
-        "--output_dir", type=Path, required=True, help="directory for config.yaml, weights and vocabulary"
-    )
+    options.add_output_dir(parser, "directory for config.yaml, weights and vocabulary")
 
 
 def inputs(args: argparse.Namespace) -> list[Path]:

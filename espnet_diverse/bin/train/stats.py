@@ -13,9 +13,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this command."""
     options.add_config(parser)
     options.add_data(parser)
-    parser.add_argument(
-        "--output_dir", type=Path, required=True, help="directory to write to, for example exp/<tag>/stats"
-    )
+    options.add_output_dir(parser, "directory to write to, for example exp/<tag>/stats")
     add_cluster(parser)
 
 

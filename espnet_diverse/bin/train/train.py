@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_config(parser)
     options.add_data(parser)
     parser.add_argument("--stats_dir", type=Path, required=True, help="directory that `espnet-diverse stats` wrote")
-    parser.add_argument("--output_dir", type=Path, required=True, help="directory of the run, for example exp/<tag>")
+    options.add_output_dir(parser, "directory of the run, for example exp/<tag>")
     parser.add_argument(
         "--init_param",
         nargs="+",

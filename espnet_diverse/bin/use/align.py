@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
         refuse(faults)
         text = " ".join(lines)
     if args.output is not None:
-        check_outputs([args.output], [Path(args.audio), *([args.text_file] if args.text_file else [])])
+        check_outputs([args.output], [Path(args.audio), *filter(None, [args.text_file])])
     from espnet_diverse.inference import Recognizer  # takes seconds
     from espnet_diverse.transcription.given_text import ALIGNMENT_FORMATS, align_text
 

@@ -14,9 +14,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this command."""
     options.add_model(parser)
     parser.add_argument("--data_dir", type=Path, required=True, help="data directory with the text, and its classes")
-    parser.add_argument(
-        "--output_dir", type=Path, required=True, help="directory for label, confidence and classification.json"
-    )
+    options.add_output_dir(parser, "directory for label, confidence and classification.json")
     parser.add_argument(
         "--out_of_domain_dir",
         type=Path,
@@ -29,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def inputs(args: argparse.Namespace) -> list[Path]:
     """Files and data directories that are read."""
-    return [*options.model_inputs(args), args.data_dir, *([args.out_of_domain_dir] if args.out_of_domain_dir else [])]
+    return [*options.model_inputs(args), args.data_dir, *filter(None, [args.out_of_domain_dir])]
 
 
 def outputs(args: argparse.Namespace) -> list[Path]:

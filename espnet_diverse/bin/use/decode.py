@@ -35,9 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="data directory to decode; its wav.scp and segments are read, or feats.scp for a model that reads "
         "features, or src_text for text translation",
     )
-    parser.add_argument(
-        "--output_dir", type=Path, required=True, help="directory for text, score, failures.json and decode.json"
-    )
+    options.add_output_dir(parser, "directory for text, score, failures.json and decode.json")
     options.add_decoding(parser)
     add_cluster(parser)
     options.add_fusion(parser)
@@ -114,8 +112,5 @@ def _load(args: argparse.Namespace, search_options: "Options", device: str) -> "
         asked = search_options.search != "batched" or search_options.length_penalty
         if asked or args.precision != "float32" or args.compile:
             raise  # what ESPnet's search does not have
-        from espnet_diverse.decoding.espnet.espnet_search import load_search
-
         options.notice(f"{str(error).partition(';')[0]}: ESPnet's is used, one utterance at a time")
-        espnets = replace(search_options, search="espnet")
-        return load_search(args.model_dir, args.model_file, espnets, device, fusion, features=True)
+        return _load(args, replace(search_options, search="espnet"), device)

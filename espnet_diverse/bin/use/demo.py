@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from espnet_diverse.bin.options import options
+from espnet_diverse.errors import optional_package
 
 OPENS_PACKED_MODELS = True
 
@@ -36,8 +37,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until interrupted."""
-    from espnet_diverse.errors import optional_package
-
     optional_package("uvicorn", "espnet-diverse demo", "demo")
     from espnet_diverse.serve.application import Server
     from espnet_diverse.serve.limits import Limits

@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def inputs(args: argparse.Namespace) -> list[Path]:
     """Files and data directories that are read."""
-    return [*options.model_inputs(args), *([args.data_dir] if args.data_dir else [])]
+    return [*options.model_inputs(args), *filter(None, [args.data_dir])]
 
 
 def outputs(args: argparse.Namespace) -> list[Path]:

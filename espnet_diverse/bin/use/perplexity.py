@@ -10,7 +10,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this command."""
     options.add_model(parser)
     parser.add_argument("--data_dir", type=Path, required=True, help="data directory with the text")
-    parser.add_argument("--output_dir", type=Path, required=True, help="directory for score and perplexity.json")
+    options.add_output_dir(parser, "directory for score and perplexity.json")
     parser.add_argument("--results", type=Path, help="RESULTS.md to update; a row of the same name is replaced")
     options.add_conditions(parser)
     options.add_device_options(parser, precision=False)

@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--data_dir", type=Path, help="data directory that was decoded; not needed for most language models"
     )
-    parser.add_argument("--output_dir", type=Path, required=True, help="directory for text, score and nbest.jsonl")
+    options.add_output_dir(parser, "directory for text, score and nbest.jsonl")
     parser.add_argument("--weight", type=float, default=0.3, help="weight of the model (default: 0.3)")
     options.add_conditions(parser)
     options.add_device_options(parser, precision=False)
@@ -28,8 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def inputs(args: argparse.Namespace) -> list[Path]:
     """Files and data directories that are read."""
-    data = [args.data_dir] if args.data_dir else []
-    return [*options.model_inputs(args), args.decode_dir / "nbest.jsonl", *data]
+    return [*options.model_inputs(args), args.decode_dir / "nbest.jsonl", *filter(None, [args.data_dir])]
 
 
 def outputs(args: argparse.Namespace) -> list[Path]:

@@ -21,6 +21,7 @@ from espnet_diverse.bin.options.cluster_option import add_cluster, workers
 from espnet_diverse.bin.options.paths import check_paths
 from espnet_diverse.bin.use.transcribe_stream import add_stream_options, check_stream_options, run_stream
 from espnet_diverse.decoding.options import SAME_LANGUAGE_TASKS, SPEECH_SEARCHES
+from espnet_diverse.errors import ConfigError, DataError, UserError, abridged
 
 if TYPE_CHECKING:
     from espnet_diverse.data.rttm import Turn
@@ -90,7 +91,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Transcribe; 2 where a recording could not be read, an error where none could."""
     check_paths(args)
-    from espnet_diverse.errors import ConfigError
     from espnet_diverse.transcription.formats import SUBTITLES
     from espnet_diverse.transcription.inputs import find_recordings
     from espnet_diverse.transcription.segmentation_options import SegmentationOptions
@@ -161,8 +161,6 @@ def _check_outputs(recordings: Sequence["Recording"], args: argparse.Namespace) 
 
 def _make_folder(folder: Path) -> None:
     """Make the output directory, and check that it can be written to before the work begins."""
-    from espnet_diverse.errors import ConfigError
-
     try:
         folder.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()
@@ -212,7 +210,6 @@ def transcribe(recognizer: "Recognizer", recordings: Sequence["Recording"], args
 def _turns(path: Path, recordings: Sequence["Recording"]) -> dict[str, list["Turn"]]:
     """Turns by the names of recordings: those of the name or the file without suffix, or all of one recording."""
     from espnet_diverse.data.rttm import read_turns
-    from espnet_diverse.errors import DataError, abridged
 
     turns = read_turns(path)
     if len(recordings) == 1 == len(turns):
@@ -226,7 +223,6 @@ def _turns(path: Path, recordings: Sequence["Recording"]) -> dict[str, list["Tur
 
 def _check(recognizer: "Recognizer", args: argparse.Namespace, given: Mapping[str, str]) -> None:
     from espnet_diverse.decoding.condition_ids import completed
-    from espnet_diverse.errors import ConfigError
 
     task = recognizer.search.task
     if args.task not in (None, task):
@@ -257,7 +253,6 @@ def _results(
 
 def _reason(shown: str, error: Exception, debug: bool) -> str:
     """The reason of a failure in one line that names the recording; a fault of ours is logged with its traceback."""
-    from espnet_diverse.errors import UserError
     from espnet_diverse.transcription.inputs import printable
 
     if debug or not isinstance(error, UserError | OSError):
@@ -322,7 +317,6 @@ def _output(recording: "Recording", transcript: "Transcript", args: argparse.Nam
 
 def _finish(failures: Sequence[tuple[str, str]], count: int, output_dir: Path | None) -> int:
     from espnet_diverse.decoding.directory.results import write_json
-    from espnet_diverse.errors import DataError
 
     if output_dir is not None and failures:
         write_json(output_dir / "failures.json", dict(failures))

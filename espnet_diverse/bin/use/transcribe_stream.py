@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from espnet_diverse.bin.options import options
+from espnet_diverse.errors import ConfigError
 
 if TYPE_CHECKING:
     from espnet_diverse.transcription.streaming import StreamResult
@@ -39,8 +40,6 @@ def check_stream_options(args: argparse.Namespace) -> None:
     Raises:
         ConfigError: One is given.
     """
-    from espnet_diverse.errors import ConfigError
-
     given = {"--pcm_rate": args.pcm_rate is not None, "--real_time": args.real_time}
     for option in (name for name, is_given in given.items() if is_given and not args.stream):
         raise ConfigError(f"{option} is for --stream; give that too, or leave it out")
@@ -80,8 +79,6 @@ def run_stream(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> None:
-    from espnet_diverse.errors import ConfigError
-
     if args.list is not None or len(args.sources) != 1:
         given = "--list" if args.list is not None else f"{len(args.sources)} sources"
         raise ConfigError(f"--stream with {given} is not possible; give one file, FIFO, or - for standard input")

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from espnet_diverse.bin.options import options
 from espnet_diverse.conditions import as_arguments
 from espnet_diverse.decoding.options import TRANSLATION_SEARCHES
+from espnet_diverse.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from espnet_diverse.inference import Translation, Translator
@@ -53,8 +54,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Translate; 2 where a file or a line was skipped, 1 where all files were."""
-    from espnet_diverse.errors import ConfigError
-
     if args.text and args.sources:
         raise ConfigError(f"both --text and the file {args.sources[0]} are given; give one of them")
     search_options, device = options.search_options(args, **_DEFAULTS), args.device
@@ -92,7 +91,6 @@ class _Skipped(dict[str, str]):
 def _outputs(args: argparse.Namespace, inputs: list[str]) -> list[Path | None]:
     """Output file of each input; None is standard output."""
     from espnet_diverse.data.files.targets import check_outputs
-    from espnet_diverse.errors import ConfigError
 
     if args.output_dir is None:
         return [None] * len(inputs)
@@ -163,8 +161,6 @@ def _translated(
     translator: "Translator", lines: Iterable[str], args: argparse.Namespace, skip: Callable[[int, Exception], None]
 ) -> Iterator[str]:
     """The output lines; `skip` is called with the number of a line that cannot be translated, and the reason."""
-    from espnet_diverse.errors import DataError
-
     typed = not isinstance(lines, list) and sys.stdin.isatty()
     lines, window = iter(lines), 1 if typed else _WINDOW * translator.search.batch_size
     translate, done = partial(translator.translate, **as_arguments(options.conditions(args))), 0

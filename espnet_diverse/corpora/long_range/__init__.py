@@ -9,7 +9,6 @@ Tay et al. 2021, "Long Range Arena: A Benchmark for Efficient Transformers". A s
 """
 
 import random
-from collections import Counter
 from collections.abc import Callable, Iterator
 from hashlib import sha256
 from pathlib import Path
@@ -71,7 +70,7 @@ def _read(
 ) -> tuple[DataDir, list[Fault]]:
     """One set, and the faults of its file."""
     data, faults, classes = DataDir(), [], {}
-    for number, line in numbered_lines(path, faults, Counter()):
+    for number, line in numbered_lines(path, faults):
         if number == 1 and line == HEADER:
             continue
         source, _, target = line.rpartition("\t")

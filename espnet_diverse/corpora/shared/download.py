@@ -22,6 +22,7 @@ from espnet_diverse.progress import progress
 ATTEMPTS = 5
 PAUSE_SECONDS = 2.0
 TIMEOUT_SECONDS = 60.0
+MOST_BYTES, MOST_FILES = 1 << 36, 2_000_000  # of an archive: 64 GiB, against archive bombs, and members
 _CHUNK_BYTES = 1 << 20
 _LENGTH = re.compile("[0-9]{1,18}")
 _WEB_PAGE = (b"<!doctype html", b"<html")
@@ -42,7 +43,7 @@ _HEADERS = (
 )
 
 
-def download(url: str, target: Path, md5: str | None = None, sha256: str | None = None) -> Path:
+def download(url: str, target: Path, md5: str | None = None) -> Path:
     """Download `url` to `target`; an interrupted download is resumed, also by a later run.
 
     Args:
@@ -50,7 +51,6 @@ def download(url: str, target: Path, md5: str | None = None, sha256: str | None 
         target: Path of the file, which is created when the download is complete; until then the data is in
             `<target>.part`.
         md5: Expected MD5 checksum in hexadecimal digits, if known.
-        sha256: Expected SHA-256 checksum in hexadecimal digits, if known.
 
     Returns:
         `target`. Nothing is downloaded if it exists and its checksum, if given, is right. Where another process is
@@ -62,32 +62,32 @@ def download(url: str, target: Path, md5: str | None = None, sha256: str | None 
     """
     if not url.startswith(("http://", "https://")):
         raise DataError(f"{url}: only http and https addresses can be fetched")
-    if target.exists() and not _wrong(target, target.name, md5, sha256):
+    if target.exists() and not _wrong(target, target.name, md5):
         return target
     partial = target.with_name(f"{target.name}.part")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with file_lock(target):  # two processes that append to one file would damage it
-            if target.exists() and _wrong(target, target.name, md5, sha256):
+            if target.exists() and _wrong(target, target.name, md5):
                 target.unlink()
-            return target if target.exists() else _complete(url, partial, target, md5, sha256)
+            return target if target.exists() else _complete(url, partial, target, md5)
     except OSError as error:
         raise DataError(f"{partial}: cannot be written ({error}); make room or choose another place") from error
 
 
-def _complete(url: str, partial: Path, target: Path, md5: str | None, sha256: str | None) -> Path:
+def _complete(url: str, partial: Path, target: Path, md5: str | None) -> Path:
     for _ in range(2):
         _fetch(url, partial)
-        wrong = _wrong(partial, target.name, md5, sha256)
+        wrong = _wrong(partial, target.name, md5)
         if not wrong:
             return partial.replace(target)
         partial.unlink()
     raise DataError(f"{url}: {wrong}, twice; the file was deleted: try later or another source")
 
 
-def _wrong(path: Path, name: str, md5: str | None, sha256: str | None) -> str:
+def _wrong(path: Path, name: str, md5: str | None) -> str:
     """The fault of a file of that name, or ""."""
-    return _wrong_checksum(path, md5, sha256) or _wrong_content(path, name)
+    return _wrong_checksum(path, md5) or _wrong_content(path, name)
 
 
 def _fetch(url: str, partial: Path) -> None:
@@ -154,20 +154,14 @@ def _check_space(partial: Path, needed: int) -> None:
         raise DataError(f"{partial.parent}: {needed} bytes are needed and {free} are free; make room and run again")
 
 
-def _wrong_checksum(path: Path, md5: str | None, sha256: str | None) -> str:
-    """Compare with the given checksums; return a description of the difference, or ""."""
-    for name, expected in (("md5", md5), ("sha256", sha256)):
-        if expected is None:
-            continue
-        # Some corpora publish md5 only; it detects damage in transit, not tampering.
-        digest = hashlib.new(name, usedforsecurity=False)
-        with path.open("rb") as file:
-            while block := file.read(_CHUNK_BYTES):
-                digest.update(block)
-        found = digest.hexdigest()
-        if found != expected.lower():
-            return f"{name} is {found} and must be {expected.lower()}"
-    return ""
+def _wrong_checksum(path: Path, md5: str | None) -> str:
+    """Compare with the given checksum; return a description of the difference, or ""."""
+    if md5 is None:
+        return ""
+    # Corpora publish no other checksum; it detects damage in transit, not tampering.
+    with path.open("rb") as file:
+        found = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+    return "" if found == md5.lower() else f"md5 is {found} and must be {md5.lower()}"
 
 
 def _wrong_content(path: Path, name: str) -> str:
@@ -184,20 +178,17 @@ def _wrong_content(path: Path, name: str) -> str:
     return ""
 
 
-def unpack(
-    archive: Path, target: Path, name: str | None = None, max_bytes: int = 1 << 36, max_files: int = 2_000_000
-) -> None:
+def unpack(archive: Path, target: Path, name: str | None = None) -> None:
     """Unpack a tar archive (plain, gz, bz2, xz) of files and folders into the existing folder `target`.
 
     Args:
         archive: Path of the archive.
         target: Output folder. Give a staged directory: after an error, the members before it remain there.
         name: Label of the progress bar; None shows no bar.
-        max_bytes: Maximum sum of file sizes (64 GiB), against archive bombs.
-        max_files: Maximum number of members.
 
     Raises:
-        DataError: A member is a link or device, points outside `target` or exceeds a limit, or the archive is damaged.
+        DataError: A member is a link or device, points outside `target` or exceeds `MOST_BYTES` or `MOST_FILES`, or the
+            archive is damaged.
     """
     total = 0
     try:
@@ -205,8 +196,8 @@ def unpack(
             for count, member in enumerate(progress(tar, name, unit="file") if name else tar, start=1):
                 total += member.size
                 _check_member(archive, member)
-                if total > max_bytes or count > max_files:
-                    caps = f"{max_bytes} bytes and {max_files} members are allowed"
+                if total > MOST_BYTES or count > MOST_FILES:
+                    caps = f"{MOST_BYTES} bytes and {MOST_FILES} members are allowed"
                     raise DataError(f"{archive}: {member.name!r} exceeds the limits of an archive; {caps}")
                 tar.extract(member, target, filter="data")
                 tar.members.clear()  # which would grow with the archive

@@ -4,7 +4,6 @@ The class of a text is its value in utt2domain, and the first text of a pair is 
 """
 
 import re
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,13 +25,13 @@ Rows = Iterator[tuple[int, Mapping[str, Any]]]
 
 def json_rows(path: Path, faults: list[Fault]) -> Rows:
     """Yield line and object of each line of JSON; other lines, but for empty ones, become faults."""
-    return json_objects(path, numbered_lines(path, faults, Counter()), faults)
+    return json_objects(path, numbered_lines(path, faults), faults)
 
 
 def tab_rows(path: Path, faults: list[Fault]) -> Rows:
     """Yield line and values of each line after the first, which has the names of the columns; tabs separate them."""
     columns: list[str] = []
-    for number, line in numbered_lines(path, faults, Counter()):
+    for number, line in numbered_lines(path, faults):
         values = line.split("\t")
         if not columns:
             columns = values

@@ -10,7 +10,7 @@ from lzma import LZMAError
 from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
 
-from espnet_diverse.corpora.shared.download import download, unpack
+from espnet_diverse.corpora.shared.download import MOST_BYTES, MOST_FILES, download, unpack
 from espnet_diverse.data.files.atomic_files import staged_directory
 from espnet_diverse.errors import DataError
 
@@ -47,13 +47,13 @@ def fetch_release(urls: Mapping[str, str | None], corpus_dir: Path) -> Path:
     return corpus_dir
 
 
-def unzip(archive: Path, target: Path, max_bytes: int = 1 << 36, max_files: int = 2_000_000) -> None:
+def unzip(archive: Path, target: Path, max_bytes: int = MOST_BYTES, max_files: int = MOST_FILES) -> None:
     """Unpack a zip archive of files and folders into the existing folder `target`.
 
     Args:
         archive: Path of the archive.
         target: Output folder. Give a staged directory: after an error, the members before it remain there.
-        max_bytes: Maximum sum of file sizes (64 GiB), against archive bombs.
+        max_bytes: Maximum sum of file sizes, against archive bombs.
         max_files: Maximum number of members.
 
     Raises:

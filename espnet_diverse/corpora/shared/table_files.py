@@ -52,7 +52,7 @@ def read_table_file(path: Path) -> Table:
         there = f"; the folder has {' '.join(_tables_in(path)) or 'none'}" if path.is_dir() else ""
         refuse([Fault(str(path), None, f"is no table: the name must end in {', '.join(_READERS)} or .gz{there}")])
     table = Table(path)
-    lines = list(numbered_lines(path, table.faults, Counter()))
+    lines = list(numbered_lines(path, table.faults))
     if any(fault.where is None for fault in table.faults):
         refuse(table.faults)
     _READERS[suffix](table, lines)
@@ -98,7 +98,8 @@ def _add_records(table: Table, records: Iterable[tuple[int, list[str]]], quoted:
             continue
         if not table.columns:
             table.columns = [name.strip() for name in fields]
-            _refuse_twice(table, number)
+            twice = [name for name, count in Counter(filter(None, table.columns)).items() if count > 1]
+            refuse([Fault(str(table.path), number, f"has the column {name!r} twice; rename one") for name in twice])
         elif len(fields) != len(table.columns):
             named = f"the header has {len(table.columns)}, {' '.join(table.columns)}"
             todo = "quote a field with a separator" if quoted else "tabs separate them, and a field cannot have one"
@@ -106,11 +107,6 @@ def _add_records(table: Table, records: Iterable[tuple[int, list[str]]], quoted:
             table.faults.append(Fault(str(table.path), number, what))
         else:
             table.rows.append(Row(number, dict(zip(table.columns, fields, strict=True))))
-
-
-def _refuse_twice(table: Table, number: int) -> None:
-    twice = [name for name, count in Counter(filter(None, table.columns)).items() if count > 1]
-    refuse([Fault(str(table.path), number, f"has the column {name!r} twice; rename one") for name in twice])
 
 
 def _read_jsonl(table: Table, lines: list[tuple[int, str]]) -> None:

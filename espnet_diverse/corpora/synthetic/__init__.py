@@ -2,7 +2,8 @@
 
 With a synthetic corpus, a recipe runs from end to end without a download. This module draws the sentences
 (`utterances`), joins them to longer recordings (`join`) and skips corpora that exist (`make_once`). One module for each
-corpus writes the files, with `make(target_dir, seed, size, nj)`.
+corpus writes the files, with `make(target_dir, seed, size, nj)`. They are determined by `seed` and `size`, and do not
+depend on `nj`; DataError is raised where the size is unknown, `target_dir` has other files, or speech synthesis fails.
 """
 
 import hashlib

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from espnet_diverse.audio.writing import write_audio
 from espnet_diverse.corpora.synthetic import Utterance, check_size, make_once, utterances
+from espnet_diverse.corpora.synthetic.parallel_text import write_lines
 from espnet_diverse.corpora.synthetic.speech_synthesis import synthesize
 
 # Number of utterances of each split.
@@ -22,11 +23,7 @@ SPEAKERS = {
 
 
 def make(target_dir: Path, seed: int = 0, size: str = "demo", nj: int = 2) -> Path:
-    """Make the synthetic corpus. Its files are determined by `seed` and `size`, and do not depend on `nj`.
-
-    Raises:
-        DataError: The size is unknown, `target_dir` has other files, or speech synthesis fails.
-    """
+    """Make the synthetic corpus, as `corpora.synthetic` says."""
     check_size(size)
     corpus = {split: utterances(["zh"], split, count, seed, SPEAKERS[split]) for split, count in COUNTS[size].items()}
     settings = {"layout": "aishell", "size": size, "seed": seed}
@@ -45,9 +42,7 @@ def _write(folder: Path, corpus: Mapping[str, Sequence[Utterance]], nj: int) -> 
         wav = folder / "data_aishell" / "wav" / split / utterance.speaker / f"{name}.wav"
         wav.parent.mkdir(parents=True, exist_ok=True)
         write_audio(wav, samples)
-        transcript.append(f"{name} {' '.join(utterance.sentence.words[0])}\n")
-        domains.append(f"{name} {utterance.sentence.domain}\n")
-    table = folder / "data_aishell" / "transcript" / "aishell_transcript_v0.8.txt"
-    table.parent.mkdir()
-    table.write_text("".join(sorted(transcript)), encoding="utf-8")
-    (folder / "utt2domain").write_text("".join(sorted(domains)), encoding="utf-8")
+        transcript.append(f"{name} {' '.join(utterance.sentence.words[0])}")
+        domains.append(f"{name} {utterance.sentence.domain}")
+    write_lines(folder / "data_aishell" / "transcript" / "aishell_transcript_v0.8.txt", sorted(transcript))
+    write_lines(folder / "utt2domain", sorted(domains))

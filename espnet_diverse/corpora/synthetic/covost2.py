@@ -27,11 +27,7 @@ SEED = 2000
 
 
 def make(target_dir: Path, seed: int = 0, size: str = "demo", nj: int = 2) -> Path:
-    """Make the synthetic corpus. Its files are determined by `seed` and `size`, and do not depend on `nj`.
-
-    Raises:
-        DataError: The size is unknown, `target_dir` has other files, or speech synthesis fails.
-    """
+    """Make the synthetic corpus, as `corpora.synthetic` says."""
     check_size(size)
     corpus = {
         (language, split): utterances([language, *targets], split, count, SEED + seed, _clients(language, split))

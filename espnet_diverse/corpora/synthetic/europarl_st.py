@@ -5,6 +5,7 @@ from pathlib import Path
 
 from espnet_diverse.audio.writing import write_audio
 from espnet_diverse.corpora.synthetic import VOICES, Utterance, check_size, join, make_once, utterances
+from espnet_diverse.corpora.synthetic.parallel_text import write_lines
 from espnet_diverse.corpora.synthetic.speech_synthesis import synthesize
 
 LANGUAGES = ("en", "fr", "de", "it", "es", "pt")
@@ -20,11 +21,7 @@ SEED = 3000
 
 
 def make(target_dir: Path, seed: int = 0, size: str = "demo", nj: int = 2) -> Path:
-    """Make the synthetic corpus. Its files are determined by `seed` and `size`, and do not depend on `nj`.
-
-    Raises:
-        DataError: The size is unknown, `target_dir` has other files, or speech synthesis fails.
-    """
+    """Make the synthetic corpus, as `corpora.synthetic` says."""
     check_size(size)
     corpus = {
         (language, split): list(_speeches(language, split, count, SEED + seed))
@@ -75,7 +72,6 @@ def _write_direction(
     place: int,
 ) -> None:
     """Write the files of one direction and split; the translation is the text of number `place` of each sentence."""
-    folder.mkdir(parents=True)
     files = {
         "segments.lst": segments,
         "speeches.lst": names,
@@ -86,4 +82,4 @@ def _write_direction(
         files[f"segments.{language}"] = [sentence for speech in sentences for sentence in speech]
         files[f"speeches.{language}"] = [" ".join(speech) for speech in sentences]
     for name, rows in files.items():
-        (folder / name).write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
+        write_lines(folder / name, rows)

@@ -14,6 +14,7 @@ from espnet_diverse.audio.writing import write_audio
 from espnet_diverse.corpora import split_pair
 from espnet_diverse.corpora.mtedx import LANGUAGES, SPLITS, TRAINED, ZERO_SHOT
 from espnet_diverse.corpora.synthetic import Utterance, check_size, join, make_once, utterances
+from espnet_diverse.corpora.synthetic.parallel_text import write_lines
 from espnet_diverse.corpora.synthetic.speech_synthesis import synthesize
 
 # Number of utterances of each language and split. As in the release, half of the languages have more training data.
@@ -41,11 +42,7 @@ class Talk(NamedTuple):
 
 
 def make(target_dir: Path, seed: int = 0, size: str = "demo", nj: int = 2) -> Path:
-    """Make the synthetic corpus. Its files are determined by `seed` and `size`, and do not depend on `nj`.
-
-    Raises:
-        DataError: The size is unknown, `target_dir` has other files, or speech synthesis fails.
-    """
+    """Make the synthetic corpus, as `corpora.synthetic` says."""
     check_size(size)
     talks = [talk for language in LANGUAGES for talk in _talks(language, size, seed)]
     settings = {"layout": "mtedx", "size": size, "seed": seed}
@@ -90,8 +87,7 @@ def _write(folder: Path, talks: list[Talk], nj: int) -> None:
                 shutil.copyfile(spoken, flac)
             _add_lines(texts, split / "txt", talk, column, times)
     for path, lines in texts.items():
-        path.parent.mkdir(exist_ok=True)
-        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        write_lines(path, lines)
 
 
 def _add_lines(

@@ -35,11 +35,7 @@ def generator(
     """
 
     def make(target_dir: Path, seed: int = 0, size: str = "demo", nj: int = 2) -> Path:
-        """Make the synthetic corpus. Its files are determined by `seed` and `size`, and do not depend on `nj`.
-
-        Raises:
-            DataError: The size is unknown, or `target_dir` has other files.
-        """
+        """Make the synthetic corpus, as `corpora.synthetic` says."""
         check_size(size)
         number = first_seed + seed
         texts = {split: sentences(languages, count, number, split) for split, count in counts[size].items()}

@@ -16,14 +16,7 @@ SEED = 5000
 
 
 def make(target_dir: Path, seed: int = 0, size: str = "demo", nj: int = 2) -> Path:
-    """Make the recordings. The files are determined by `seed` and `size`, and do not depend on `nj`.
-
-    Returns:
-        The table, with the columns audio, text and speaker.
-
-    Raises:
-        DataError: The size is unknown, `target_dir` has other files, or speech synthesis fails.
-    """
+    """Make the recordings, as `corpora.synthetic` says; return the table, with the columns audio, text and speaker."""
     check_size(size)
     spoken = utterances(["en"], "train", COUNTS[size], SEED + seed, SPEAKERS)
     settings = {"layout": "table", "size": size, "seed": seed}

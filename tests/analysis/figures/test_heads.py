@@ -52,10 +52,6 @@ def test_attention_to_a_prompt_is_not_taken_for_self_attention(tmp_path):
     assert maps["encoder"].attention.shape[1:] == (76, 76)  # 6 s of audio, after the two symbols of the prompt
 
 
-def test_softmax_attention_has_no_mask():
-    assert list(HeadMaps("layer", np.ones((1, 1, 1))).kinds()) == ["attention"]
-
-
 def test_a_net_without_such_attention(tiny_run, caplog):
     model, _ = load_model(tiny_run.model_dir)
     assert heads._last(model, "decoder", ("src_attn",)) is None

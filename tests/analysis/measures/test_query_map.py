@@ -5,30 +5,32 @@ import numpy as np
 import pytest
 import torch
 
+from espnet_diverse.analysis.measures import query_map
 from espnet_diverse.analysis.measures.query_map import QuerySample, embed, separation
 from espnet_diverse.errors import ConfigError
 
 
-def sample(points, utterances=5):
+def sample():
     """Queries of two heads that name their head and position."""
-    drawn = QuerySample(utterances, points)
-    for index in range(utterances):
+    drawn = QuerySample(5)
+    for index in range(5):
         positions = 100 * index + torch.arange(20.0)
         drawn.add(torch.stack([torch.stack([torch.full((20,), h), positions], -1) for h in (0.0, 1.0)]))
     return drawn.queries()
 
 
-def test_a_sample_is_bounded_and_takes_the_same_positions_of_all_heads():
-    queries = sample(points=30)
+def test_a_sample_is_bounded_and_takes_the_same_positions_of_all_heads(monkeypatch):
+    monkeypatch.setattr(query_map, "POINTS", 30)
+    queries = sample()
     assert queries.shape == (2, 15, 2)
     assert (queries[0, :, 0] == 0).all() and (queries[1, :, 0] == 1).all()
     assert (queries[0, :, 1] == queries[1, :, 1]).all()
     assert len(set(queries[0, :, 1] // 100)) == 5  # every utterance has a part
-    np.testing.assert_array_equal(queries, sample(points=30))
+    np.testing.assert_array_equal(queries, sample())
 
 
 def test_few_queries_are_all_taken():
-    assert sample(points=10_000).shape == (2, 100, 2)
+    assert sample().shape == (2, 100, 2)
 
 
 def test_heads_apart_stay_apart_and_points_repeat():

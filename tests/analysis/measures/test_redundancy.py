@@ -31,20 +31,19 @@ def disjoint():
 
 def test_heads_that_attend_alike():
     result = measured(same())
-    assert result.lr() == pytest.approx(2) and result.lr_normalised() == pytest.approx(1)
-    assert result.hr() == pytest.approx(1)
+    assert result.measures()[:3] == pytest.approx((2, 1, 1))
     assert result.shape == (2, 4) and result.matrix().shape == (8, 8)
 
 
 def test_heads_that_attend_to_different_keys():
     result = measured(disjoint())
-    assert result.lr() == pytest.approx(0) and result.hr() == pytest.approx(1 / 8)
+    assert result.measures()[:3] == pytest.approx((0, 0, 1 / 8))
     np.testing.assert_allclose(result.matrix(), np.eye(8), atol=1e-12)
 
 
 def test_utterances_count_alike_whatever_their_length():
     result = measured(same(queries=9), disjoint())
-    assert result.lr() == pytest.approx(1) and result.hr() == pytest.approx((1 + 1 / 8) / 2)
+    assert result.measures()[:3] == pytest.approx((1, 1 / 2, (1 + 1 / 8) / 2))
     np.testing.assert_allclose(result.lr_by_layer(), [1, 1])
     np.testing.assert_allclose(result.matrix().diagonal(), 1)
 
@@ -71,7 +70,7 @@ def test_the_table_and_the_summary_say_the_same():
 
 def test_one_head_has_no_normalised_redundancy():
     kinds = {"encoder": measured(same(heads=1))}
-    assert math.isnan(kinds["encoder"].lr_normalised())
+    assert math.isnan(kinds["encoder"].measures()[1])
     assert [(cells[4], cells[6]) for cells in rows(kinds)] == [("–", "–")] * 2
     mean = summary(kinds)["mean"]
     assert mean["lr_normalised"] is None and mean["distance"] is None and mean["entropy"] == pytest.approx(math.log(8))

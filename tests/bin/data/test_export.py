@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
-from espnet_diverse.bin.main import command_parser, main
+from espnet_diverse.bin.main import main
 
 
 def test_export_writes_onnx(tiny_run, tmp_path, capfd):
@@ -29,7 +29,7 @@ class Manifest:
         Path(path).write_text(" ".join(ids))
 
 
-def test_export_writes_manifests_of_lhotse(data_dir, tmp_path, capfd, monkeypatch):
+def test_export_writes_manifests_of_lhotse(data_dir, tmp_path, capfd, monkeypatch, parse):
     item = SimpleNamespace(from_dict=dict)
     kinds = {"RecordingSet": Manifest, "Recording": item, "SupervisionSet": Manifest, "SupervisionSegment": item}
     monkeypatch.setitem(sys.modules, "lhotse", SimpleNamespace(**kinds))
@@ -38,8 +38,7 @@ def test_export_writes_manifests_of_lhotse(data_dir, tmp_path, capfd, monkeypatc
     written = [tmp_path / "out" / f"{kind}_set.jsonl.gz" for kind in ("recordings", "supervisions")]
     assert capfd.readouterr().out.split() == list(map(str, written))
     assert [path.read_text() for path in written] == ["a1 a2 b1", "a1 a2 b1"]
-    module, parser = command_parser("export")
-    args = parser.parse_intermixed_args(arguments)
+    module, args = parse("export", arguments)
     assert (module.inputs(args), module.outputs(args)) == ([data_dir], written)
     assert main(["export", *arguments, "--language", "de"]) == 1
     assert (

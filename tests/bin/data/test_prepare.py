@@ -1,7 +1,6 @@
 """`espnet-diverse prepare`, as a user calls it."""
 
-import subprocess
-import sys
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +8,7 @@ import pytest
 import soundfile
 from references.data_fixtures import tone
 
-from espnet_diverse.bin.main import command_parser, main
+from espnet_diverse.bin.main import main
 from espnet_diverse.corpora import Selection, aishell, mtedx, tatoeba
 from espnet_diverse.data.kaldi import read_data_dir
 from espnet_diverse.errors import DataError
@@ -83,44 +82,20 @@ def wav(corpus_dir: Path, name: str) -> Path:
     return corpus_dir / "data_aishell" / "wav" / name / UTTERANCES[name][6:11] / f"{UTTERANCES[name]}.wav"
 
 
-def transcript(corpus_dir: Path, content: bytes) -> None:
-    (corpus_dir / TRANSCRIPT).write_bytes(content)
-
-
-def spoil_folder(corpus_dir):
-    corpus_dir.rename(corpus_dir.with_name("elsewhere"))
+def spoil_transcript(corpus_dir):
+    (corpus_dir / TRANSCRIPT).open("a", encoding="utf-8").write("BAC009S0900W0001 二\n")
 
 
 def spoil_nan(corpus_dir):
     soundfile.write(wav(corpus_dir, "dev"), np.full(8000, np.nan, np.float32), 16000, subtype="FLOAT")
 
 
-GOOD = "".join(f"{utterance} 一\n" for utterance in UTTERANCES.values())
 SPOILED = {
-    "missing corpus folder": (spoil_folder, "no AISHELL-1 corpus in {corpus}: there is no {corpus}/data_aishell"),
-    "transcript without audio": (
-        lambda corpus: transcript(corpus, (GOOD + "BAC009S0900W0001 二\n").encode()),
-        "{transcript}: BAC009S0900W0001: transcript without audio",
-    ),
-    "audio without transcript": (
-        lambda corpus: transcript(corpus, GOOD.splitlines(keepends=True)[0].encode()),
-        "2 faults: {corpus}/data_aishell/wav/dev/S0724/BAC009S0724W0121.wav: BAC009S0724W0121: audio without",
-    ),
+    "missing corpus folder": (shutil.rmtree, "no AISHELL-1 corpus in {corpus}: there is no {corpus}/data_aishell"),
+    "transcript without audio": (spoil_transcript, "{corpus}/" + TRANSCRIPT + ": BAC009S0900W0001: transcript without"),
     "unreadable wav": (
         lambda corpus: wav(corpus, "test").write_text("not audio"),
         "test: BAC009S0764W0121: {corpus}/data_aishell/wav/test/S0764/BAC009S0764W0121.wav: not readable as audio",
-    ),
-    "empty transcript": (
-        lambda corpus: transcript(corpus, GOOD.replace("W0122 一", "W0122").encode()),
-        "{transcript}:1: empty transcript",
-    ),
-    "duplicate id": (
-        lambda corpus: transcript(corpus, (GOOD + "BAC009S0002W0122 二\n").encode()),
-        "{transcript}:4: duplicate id 'BAC009S0002W0122', first on line 1",
-    ),
-    "wrong encoding": (
-        lambda corpus: transcript(corpus, GOOD.replace("一", "你好").encode("gbk")),
-        "{transcript}:1: not utf-8 at byte offset 17 (it decodes as GBK)",
     ),
     "nan samples": (
         spoil_nan,
@@ -135,14 +110,12 @@ def test_bad_input_gets_one_error_and_leaves_nothing(tmp_path, corpus_dir, prepa
     spoil(corpus_dir)
     assert prepare("--speed_perturb", "0.9", "1.0") == 1
     (line,) = [text for text in capsys.readouterr().err.splitlines() if "error" in text]
-    expected = what.format(corpus=corpus_dir, transcript=corpus_dir / TRANSCRIPT)
-    assert expected in line
-    assert "Traceback" not in line
+    assert what.format(corpus=corpus_dir) in line and "Traceback" not in line
     assert not (tmp_path / "data").exists()
 
 
 def test_all_faults_are_listed_on_request(tmp_path, corpus_dir, prepare, capsys):
-    transcript(corpus_dir, "".join(f"BAC009S0900W{number:04} 二\n" for number in range(5)).encode())
+    (corpus_dir / TRANSCRIPT).write_text("".join(f"BAC009S0900W{number:04} 二\n" for number in range(5)), "utf-8")
     report = tmp_path / "faults"
     assert prepare("--report", str(report)) == 1
     assert f"8 faults: {corpus_dir}" in (message := capsys.readouterr().err)
@@ -159,6 +132,20 @@ def test_all_faults_are_listed_on_request(tmp_path, corpus_dir, prepare, capsys)
         (["--download"], "give exactly one of SOURCE, --corpus synthetic and --download"),
         (["--on_missing", "skip"], "on_missing must be one of error drop, but is 'skip'"),
         (["--max_seconds", "0.01"], "min_seconds must be below max_seconds 0.01, but is 0.1"),
+        (["--corpus", "synthetic"], "give exactly one of SOURCE"),
+        (["--languages", "zh"], "corpus aishell has no option --languages; it has --on_bad --on_missing"),
+        (["--task", "st"], "corpus aishell has no option --task; it has"),
+        (["--sets", "eval"], "corpus aishell has no set 'eval'; it has train dev test"),
+        (["--set_names", "train"], "--set_names train: must be NAME=VALUE, each name once"),
+        (
+            ["--set_names", "dev=a", "valid=b"],
+            "set names dev=a dev=b: a set has one name; dev and valid are the same set",
+        ),
+        (["--sets", "test", "--train_utterances", "1"], "--train_utterances is for the set train, and --sets has only"),
+        (
+            ["--columns", "text=a"],
+            "corpus aishell has no option --columns; it has --on_bad --on_missing --sets --set_names",
+        ),
     ],
 )
 def test_bad_options(prepare, capsys, options, what):
@@ -238,22 +225,6 @@ def test_a_corpus_is_generated_in_the_lengths_and_numbers_that_are_asked_for(tmp
         assert said in capsys.readouterr().err
 
 
-def test_options_that_a_corpus_has_not_are_refused(prepare, capsys):
-    assert prepare("--languages", "zh") == 1
-    assert "corpus aishell has no option --languages; it has --on_bad --on_missing" in capsys.readouterr().err
-    assert prepare("--task", "st") == 1
-    assert "corpus aishell has no option --task; it has" in capsys.readouterr().err
-
-
-def test_help_imports_nothing_heavy():
-    """So that it answers at once."""
-    code = "import sys; from espnet_diverse.bin.main import main\ntry: main(['prepare', '--help'])\n"
-    code += "finally: print(*{'numpy', 'soundfile', 'torch'} & set(sys.modules), file=sys.stderr)"
-    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "SOURCE" in answer.stdout
-    assert answer.stderr.strip() == ""
-
-
 def test_some_sets_under_other_names(tmp_path, corpus_dir, prepare, capsys):
     wavs = corpus_dir / "data_aishell" / "wav"
     (wavs / "dev").rename(wavs / "cv")
@@ -262,36 +233,15 @@ def test_some_sets_under_other_names(tmp_path, corpus_dir, prepare, capsys):
     assert sorted(entry.name for entry in (tmp_path / "data").iterdir()) == ["dev", "test"]
 
 
-@pytest.mark.parametrize(
-    ("options", "what"),
-    [
-        (["--sets", "eval"], "corpus aishell has no set 'eval'; it has train dev test"),
-        (["--set_names", "train"], "--set_names train: must be NAME=VALUE, each name once"),
-        (
-            ["--set_names", "dev=a", "valid=b"],
-            "set names dev=a dev=b: a set has one name; dev and valid are the same set",
-        ),
-        (["--sets", "test", "--train_utterances", "1"], "--train_utterances is for the set train, and --sets has only"),
-        (
-            ["--columns", "text=a"],
-            "corpus aishell has no option --columns; it has --on_bad --on_missing --sets --set_names",
-        ),
-        (["--corpus", "synthetic"], "give exactly one of SOURCE"),
-    ],
-)
-def test_bad_sets_and_sources(prepare, capsys, options, what):
-    assert prepare(*options) == 1
-    assert what in capsys.readouterr().err
-
-
-def test_the_corpus_may_be_named_without_an_option(tmp_path, corpus_dir, capsys):
+def test_the_corpus_may_be_named_without_an_option(tmp_path, corpus_dir, parse):
     arguments = ["prepare", "aishell", str(corpus_dir), "--sets", "test", "--output_dir", str(tmp_path / "data")]
     assert main(arguments) == 0
-    module, parser = command_parser("prepare")
-    args = parser.parse_intermixed_args(arguments[1:])
+    module, args = parse("prepare", arguments[1:])
     assert module.inputs(args) == [corpus_dir]
     assert module.outputs(args) == [tmp_path / "data" / "test" / table for table in ("wav.scp", "text")]
-    args = parser.parse_intermixed_args(["multi30k", "--sets", "test_2017_mscoco", "--output_dir", "data"])
+    _, args = parse("prepare", ["aishell", "--corpus", "synthetic", "--output_dir", "data"])
+    assert module.inputs(args) == []
+    _, args = parse("prepare", ["multi30k", "--sets", "test_2017_mscoco", "--output_dir", "data"])
     assert module.outputs(args) == [Path("data/test_2017_mscoco") / table for table in ("src_text", "text")]
 
 

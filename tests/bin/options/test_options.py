@@ -1,5 +1,4 @@
 import argparse
-import shutil
 from dataclasses import fields
 from pathlib import Path
 
@@ -174,14 +173,6 @@ def test_the_weights_of_a_language_model_are_among_the_files(tmp_path):
     assert read("--lm", tmp_path) == [tmp_path / "config.yaml", tmp_path / "valid.loss.ave.pth"]
     assert read("--lm", tmp_path, "--lm_file", "3epoch.pth")[1:] == [tmp_path / "3epoch.pth"]
     assert read("--lm", "lm.zip", "--hotwords", "words") == [Path("lm.zip"), Path("words")]
-
-
-def test_help_of_decode_lists_every_search_option(capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", str(shutil.get_terminal_size().columns))
-    with pytest.raises(SystemExit):
-        main(["decode", "--help"])
-    shown = capsys.readouterr().out
-    assert all(f"--{option.name} " in shown for option in fields(Options)) and "--set KEY=VALUE" in shown
 
 
 def test_fragments_of_several_options_are_merged_in_order():

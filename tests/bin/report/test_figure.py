@@ -83,17 +83,6 @@ def test_figures_of_text_translation(tiny_translation, tmp_path, capfd):
     assert len(capfd.readouterr().out.split()) == 2 == len(list(tmp_path.glob("*coder.png")))
 
 
-@pytest.mark.usefixtures("no_pictures")
-def test_a_segment_of_a_recording_is_drawn(tiny_run, tmp_path, capfd):
-    data = shutil.copytree(tiny_run.test_dir, tmp_path / "test")
-    (data / "segments").write_text("test-00 test-01 0.0 0.5\n")
-    (data / "text").write_text((data / "text").read_text().split("\n")[0] + "\n")
-    (data / "utt2spk").write_text("test-00 test-00\n")
-    arguments = [str(tiny_run.model_dir), "--data_dir", str(data), "--output_dir", str(tmp_path / "new")]
-    assert main(["figure", *arguments]) == 0
-    assert (tmp_path / "new" / "test-00.encoder.png").exists()
-
-
 def test_without_data_it_draws_head_selection_in_training(translation, tiny_run, tmp_path, capfd, parse):
     arguments = ["figure", str(translation / "exp"), "--output_dir", str(tmp_path / "new")]
     assert main(arguments) == 0

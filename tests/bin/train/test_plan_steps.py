@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from espnet_diverse.bin.train.plan_steps import Program, Subcommand, make_step
+from espnet_diverse.bin.train.plan_steps import make_step
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.runs.model_files import INSIDE, weights_name
 
@@ -50,11 +50,6 @@ def test_a_plan_runs_a_stage_again_for_other_weights_under_the_same_name(tmp_pat
 COPY = ["espnet-diverse", "fake", "--source", "a", "--target", "b"]
 
 
-def test_the_first_word_decides_the_kind_of_step(fake):
-    assert isinstance(make_step("copy", COPY), Subcommand)
-    assert isinstance(make_step("copy", ["cp", "a", "b"]), Program)
-
-
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
@@ -68,21 +63,6 @@ def test_a_command_that_cannot_run_is_refused_when_the_step_is_made(fake, argv, 
     with pytest.raises(ConfigError, match=said):
         make_step("copy", argv)
     assert fake.calls == 0
-
-
-def test_the_record_holds_what_changes_the_result(fake, tmp_path):
-    def path(*more):
-        return make_step("copy", [*COPY, *more]).record(tmp_path).path
-
-    assert path() == path("--rate", "0.5") == path("--nj", "4", "--debug")
-    make_step("copy", COPY).record(tmp_path).save(0)
-    assert make_step("copy", [*COPY, "--rate", "0.7"]).record(tmp_path).reason() is not None
-
-
-def test_a_module_that_declares_nothing_always_runs(fake):
-    assert not make_step("copy", COPY).always
-    del fake.inputs, fake.outputs
-    assert make_step("copy", COPY).always
 
 
 def test_a_stage_that_was_done_alone_is_not_done_again_on_a_cluster(tiny_run, tmp_path):

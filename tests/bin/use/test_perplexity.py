@@ -1,28 +1,21 @@
 """perplexity: what is printed and written for a data directory. The numbers are tested in decoding."""
 
-import pytest
-
 from espnet_diverse.bin.main import main
 from espnet_diverse.decoding.directory import perplexity as decoding
 
 NUMBERS = {"texts": 5, "tokens": 20, "words": 7, "unknown_tokens": 0, "perplexity": 3.25, "word_perplexity": 29.0}
 
 
-@pytest.fixture
-def asked(monkeypatch):
-    """What is asked of the model, which is replaced by `NUMBERS`."""
-    found = []
+def test_the_row_and_the_printed_line(monkeypatch, tmp_path, capsys):
+    """The model is replaced by `NUMBERS`."""
+    asked = []
 
     def perplexity(scorer, data_dir, output_dir, conditions):
-        found.append((*scorer, data_dir.name, conditions))
+        asked.append((*scorer, data_dir.name, conditions))
         return NUMBERS
 
     monkeypatch.setattr(decoding, "Scorer", lambda *arguments: arguments)
     monkeypatch.setattr(decoding, "perplexity", perplexity)
-    return found
-
-
-def test_the_row_and_the_printed_line(asked, tmp_path, capsys):
     (tmp_path / "exp").mkdir()
     arguments = ["perplexity", str(tmp_path / "exp"), "--data_dir", "test", "--language", "de"]
     out, results = tmp_path / "exp" / "ppl" / "test", tmp_path / "RESULTS.md"

@@ -39,6 +39,14 @@ def call(*arguments):
     return main(["transcribe", *map(str, arguments)])
 
 
+@pytest.fixture(autouse=True)
+def usual_handler():
+    """Python's own, also where the tests were started with SIGINT ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.fixture(scope="module")
 def recording(tmp_path_factory):
     path = tmp_path_factory.mktemp("recording") / "spoken.wav"
@@ -174,11 +182,7 @@ def test_an_interrupt_during_the_search_loses_no_text(streaming_run, expected, m
     monkeypatch.setattr(live, "_pcm_blocks", endless)
     monkeypatch.setattr(BlockSearch, "add", interrupted)
     monkeypatch.setattr(sys, "stdin", type("Stdin", (), {"fileno": staticmethod(lambda: 0)}))
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        assert call(streaming_run, *HOW, "-") == 0
-    finally:
-        signal.signal(signal.SIGINT, before)
+    assert call(streaming_run, *HOW, "-") == 0
     assert capsys.readouterr().out.splitlines() == expected[:1]
 
 
@@ -194,11 +198,7 @@ def test_an_interrupt_ends_the_wait_for_a_writer_at_once(streaming_run, monkeypa
         yield iter([])
 
     monkeypatch.setattr(live, "open_live", opened)
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        assert call(streaming_run, *HOW, "-") == 0
-    finally:
-        signal.signal(signal.SIGINT, before)
+    assert call(streaming_run, *HOW, "-") == 0
     assert not waited
 
 
@@ -246,14 +246,6 @@ def test_a_model_with_a_memory_has_the_texts_of_the_recording(tmp_path, recordin
     assert call(run, *HOW, recording) == 0
     assert capsys.readouterr().out.splitlines() == [segment.text for segment in found.segments]
     assert len(found.segments) == 2 and all(segment.text for segment in found.segments)
-
-
-@pytest.fixture(autouse=True)
-def usual_handler():
-    """Python's own, also where the tests were started with SIGINT ignored."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 def interrupt():

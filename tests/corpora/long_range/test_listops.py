@@ -51,12 +51,8 @@ def test_the_evaluator_knows_the_operations():
     assert nested(">43<23]1]") == (3, [2, 4])
 
 
-@pytest.fixture(scope="module")
-def sets(tmp_path_factory):
-    return listops.prepare(listops.generate(tmp_path_factory.mktemp("corpus") / "listops", SMALL))
-
-
-def test_every_class_is_the_value_of_its_list(sets):
+def test_every_class_is_the_value_of_its_list(tmp_path):
+    sets = listops.prepare(listops.generate(tmp_path / "listops", SMALL))
     depths, counts = set(), []
     for name, size in zip(("train", "dev", "test"), SMALL.counts, strict=True):
         texts, classes = sets[name].text, sets[name].conditions["utt2domain"]

@@ -105,11 +105,6 @@ def test_foreign_directory_is_refused(tmp_path):
     assert (tmp_path / "thesis.txt").read_text() == "years of work"
 
 
-def test_unknown_size_is_refused(tmp_path):
-    with pytest.raises(DataError, match=r"^unknown size 'huge' of a synthetic corpus; choose one of tiny demo$"):
-        aishell.make(tmp_path / "aishell", size="huge")
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_demo_is_learnable(seed):
     texts = {

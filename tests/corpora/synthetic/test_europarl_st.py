@@ -1,7 +1,7 @@
 """Synthetic Europarl-ST: all directions between six languages."""
 
 from espnet_diverse.bin.main import main
-from espnet_diverse.corpora import Selection, europarl_st, load_corpus
+from espnet_diverse.corpora import Selection, europarl_st
 from espnet_diverse.corpora.synthetic import europarl_st as synthetic
 from espnet_diverse.data.kaldi import read_data_dir
 
@@ -10,7 +10,6 @@ ST = Selection(task="st")
 
 def test_the_synthetic_corpus_prepares(tmp_path):
     """Six languages and thirty directions, and no speech is in two sets."""
-    assert load_corpus("europarl_st") is europarl_st
     argv = ["--corpus", "synthetic", "--size", "tiny", "--download_dir", str(tmp_path), "--nj", "1"]
     assert main(["prepare", "europarl_st", *argv, "--output_dir", str(tmp_path / "asr")]) == 0
     for name, count in synthetic.COUNTS["tiny"].items():

@@ -130,19 +130,17 @@ def test_agreement(language, kind, values, text):
     assert grammar._render(language, kind, values) == text
 
 
-def test_unknown_language_is_refused():
-    with pytest.raises(DataError, match=r"^no sentences in language 'fi'; there are zh en de es fr it pt ru el ar$"):
-        sentences(["zh", "fi"], 1, 0, "train")
+DEV = _split_size("dev")
 
 
-def test_unknown_split_is_refused():
-    with pytest.raises(DataError, match=r"^unknown split 'valid'; there are train dev test$"):
-        sentences(["zh"], 1, 0, "valid")
-
-
-def test_more_sentences_than_there_are_are_refused():
-    size = _split_size("dev")
-    with pytest.raises(
-        DataError, match=rf"^{size + 1} sentences asked for, but split 'dev' has {size}; ask for fewer$"
-    ):
-        sentences(["zh"], size + 1, 0, "dev")
+@pytest.mark.parametrize(
+    ("languages", "count", "split", "message"),
+    [
+        (["zh", "fi"], 1, "train", "no sentences in language 'fi'; there are zh en de es fr it pt ru el ar"),
+        (["zh"], 1, "valid", "unknown split 'valid'; there are train dev test"),
+        (["zh"], DEV + 1, "dev", f"{DEV + 1} sentences asked for, but split 'dev' has {DEV}; ask for fewer"),
+    ],
+)
+def test_sentences_that_there_are_not_are_refused(languages, count, split, message):
+    with pytest.raises(DataError, match=f"^{message}$"):
+        sentences(languages, count, 0, split)

@@ -1,15 +1,12 @@
 """Synthetic mTEDx: all languages and directions, the same bytes every time."""
 
-import numpy as np
 import pytest
-from references.data_fixtures import digests
 
 from espnet_diverse.corpora import Selection
 from espnet_diverse.corpora import mtedx as official_mtedx
 from espnet_diverse.corpora.synthetic import mtedx, utterances
 from espnet_diverse.data.checks.validate import validate
 from espnet_diverse.data.normalisation import for_wer
-from espnet_diverse.errors import DataError
 
 
 @pytest.fixture(scope="module")
@@ -54,15 +51,3 @@ def test_mtedx_talks_hold_what_the_texts_say(tiny_mtedx):
         assert official_mtedx.prepare(tiny_mtedx, Selection("st", pairs=("es-en",)))["train"] == st
     finally:
         (txt / "aside").rename(txt / "segments")
-
-
-def test_mtedx_is_one_corpus_for_every_number_of_jobs(tmp_path, monkeypatch):
-    def silence(lines, nj):
-        yield from (np.zeros(1600, np.float32) for _ in lines)
-
-    monkeypatch.setattr(mtedx, "synthesize", silence)
-    made = [mtedx.make(tmp_path / str(nj), size="tiny", nj=nj) for nj in (1, 2)]
-    assert digests(made[0]) == digests(made[1])
-    assert digests(mtedx.make(tmp_path / "2", seed=1, size="tiny")) != digests(made[0])
-    with pytest.raises(DataError, match=r"^unknown size 'huge' of a synthetic corpus; choose one of tiny demo$"):
-        mtedx.make(tmp_path / "2", size="huge")

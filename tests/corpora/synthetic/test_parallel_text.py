@@ -1,29 +1,83 @@
-"""Synthetic parallel text, and what all synthetic text corpora share."""
+"""Synthetic text corpora: what `prepare` makes of each, and what they share."""
+
+from collections import Counter
 
 import pytest
-from references.data_fixtures import digests
 
 from espnet_diverse.bin.main import main
-from espnet_diverse.corpora.synthetic import load_generator
+from espnet_diverse.corpora import tatoeba, wikitext103, wmt_languages
 from espnet_diverse.corpora.synthetic.parallel_text import sgm_lines, write_lines
 from espnet_diverse.data.kaldi import read_data_dir
-from espnet_diverse.errors import DataError
 
 
-def test_the_synthetic_corpus_prepares(tmp_path):
-    argv = ["--corpus", "synthetic", "--size", "tiny", "--download_dir", str(tmp_path), "--pairs", "de-en", "fr-en"]
-    assert main(["prepare", "parallel_text", *argv, "--output_dir", str(tmp_path / "data")]) == 0
-    assert len(read_data_dir(tmp_path / "data" / "train").text) == 2 * 64
+@pytest.fixture
+def prepared(tmp_path):
+    """prepared(corpus, *options) -> the sets that the command prepares from a tiny synthetic corpus, by name."""
+
+    def prepare(corpus, *options):
+        argv = ["--corpus", "synthetic", "--size", "tiny", "--download_dir", str(tmp_path), *options]
+        assert main(["prepare", corpus, *argv, "--output_dir", str(tmp_path / "data")]) == 0
+        return {path.name: read_data_dir(path) for path in (tmp_path / "data").iterdir()}
+
+    return prepare
 
 
-@pytest.mark.parametrize("name", ["iwslt14", "multi30k", "parallel_text", "tatoeba", "wikitext103", "wmt14", "wmt17"])
-def test_the_seed_decides_every_byte(tmp_path, name):
-    corpus = load_generator(name)
-    first = digests(corpus.make(tmp_path / "a", size="tiny"))
-    assert digests(corpus.make(tmp_path / "b", size="tiny", nj=1)) == first
-    assert digests(corpus.make(tmp_path / "b", size="tiny", seed=1)) != first
-    with pytest.raises(DataError, match="^unknown size 'huge' of a synthetic corpus; choose one of tiny demo$"):
-        corpus.make(tmp_path / "c", size="huge")
+@pytest.mark.parametrize(
+    ("corpus", "options", "counts"),
+    [
+        ("age", [], {"train": 64, "dev": 8, "test": 8}),
+        ("iwslt14", [], {"train": 88, "dev": 4, "test": 10}),
+        (
+            "multi30k",
+            ["--pairs", "de-en", "en-fr"],
+            {"train": 128, "dev": 16, "test_2016_flickr": 8, "test_2017_flickr": 8},
+        ),
+        ("parallel_text", ["--pairs", "de-en", "fr-en"], {"train": 128, "dev": 16, "test": 16}),
+        ("snli", [], {"train": 60, "dev": 8, "test": 8}),
+        ("wmt14", [], {"train": 64, "dev": 8, "test": 8}),
+        ("wmt17", [], {"train": 396, "dev": 4, "test": 8}),
+        ("yelp", [], {"train": 64, "dev": 8, "test": 8}),
+    ],
+)
+def test_the_synthetic_corpus_prepares(prepared, corpus, options, counts):
+    assert {name: len(data.text) for name, data in prepared(corpus, *options).items()} == counts
+
+
+@pytest.mark.parametrize(
+    ("corpus", "sets", "classes"),
+    [
+        ("age", ["train"], {"18-24", "25-34", "35-49", "50-64", "65-xx"}),
+        ("snli", ["train", "dev", "test"], {"entailment", "contradiction", "neutral"}),
+        ("yelp", ["train"], {"1", "2", "3", "4", "5"}),
+    ],
+)
+def test_every_class_has_texts_of_one_line(prepared, corpus, sets, classes):
+    found = prepared(corpus)
+    for name in sets:
+        assert {*found[name].conditions["utt2domain"].values()} == classes
+        assert not any("\n" in text for text in found[name].text.values())
+        assert corpus != "snli" or found[name].text.keys() == found[name].src_text.keys()
+
+
+def test_descriptions_of_talks_are_sentences(prepared):
+    assert prepared("iwslt14", "--case", "lower")["train"].text["de-en-iwslt14-train-0000004"].islower()
+
+
+def test_two_languages_of_tatoeba_are_larger(prepared):
+    counts = Counter(prepared("tatoeba")["train"].conditions["utt2lang"].values())
+    assert counts == dict.fromkeys(tatoeba.LANGUAGES, 8) | {"de": 16, "fr": 16}
+
+
+def test_no_language_of_wmt_reads_as_another(prepared):
+    train = prepared("wmt_languages")["train"]
+    assert Counter(train.conditions["utt2lang"].values()) == dict.fromkeys(wmt_languages.LANGUAGES, 8)
+    assert len(set(train.src_text.values())) == 14 * 8 and len(set(train.text.values())) == 8
+
+
+def test_wikitext103_has_articles_of_tokenised_text(prepared):
+    train = prepared("wikitext103")["train"].text
+    assert [key for key in train if key.endswith("-0000")] == [f"train-{article:05d}-0000" for article in range(1, 5)]
+    assert any(wikitext103.UNKNOWN in text for text in train.values())
 
 
 def test_the_parts_of_a_sentence_that_sgm_reserves_are_escaped():
