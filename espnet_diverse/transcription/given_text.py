@@ -5,8 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-import numpy as np
-
 from espnet_diverse.audio.sources import Source, open_audio
 from espnet_diverse.decoding.condition_ids import completed, indices_of, warn_of_unused
 from espnet_diverse.decoding.ctc_alignment import align
@@ -77,7 +75,7 @@ def align_text(
         name, duration = audio.name, audio.duration
         if duration > LONGEST:
             raise DataError(f"{name}: lasts {duration:.0f} s; at most {LONGEST:g} s are aligned at once: cut it")
-        samples = np.concatenate(list(audio.blocks()))
+        samples = audio.samples(least=1)
     try:
         log_probs = search.posteriors(search.features(samples), indices)
     except TooShortUttError as error:

@@ -14,7 +14,6 @@ from itertools import batched, chain, islice
 from math import ceil
 from typing import Any, NamedTuple
 
-import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -263,8 +262,8 @@ class Transcription:
 
     def _segments(self, audio: Audio) -> Iterable[SpeechChunk]:
         if self.segmentation.whole:
-            blocks = list(audio.blocks())  # none of a sample that resampling drops
-            return [SpeechChunk(0.0, np.concatenate(blocks), self.search.rate)] if blocks else []
+            samples = audio.samples()
+            return [SpeechChunk(0.0, samples, self.search.rate)] if len(samples) else []
         return split_speech(audio.blocks(), self.segmentation, self.search.rate)
 
     def _is_long(self, chunk: _Chunk) -> bool:
