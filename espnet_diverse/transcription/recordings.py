@@ -116,6 +116,11 @@ class _Recording:
             self.request.on_segments(sorted(self.segments[self.told :], key=lambda segment: segment.start))
         self.told = len(self.segments)
 
+    def handed_over(self) -> list[Segment]:
+        """The segments so far in the order of time, which are forgotten here."""
+        segments, self.segments, self.told = self.segments, [], 0
+        return sorted(segments, key=lambda segment: segment.start)
+
     def result(self) -> Transcript | Exception:
         if self.failure is not None:
             return self.failure
@@ -202,8 +207,7 @@ class Transcription:
                 self._decode(batch)
                 if recording.failure is not None:
                     raise recording.failure
-                yield from sorted(recording.segments, key=lambda segment: segment.start)
-                recording.segments.clear()
+                yield from recording.handed_over()
             recording.is_read = True
             recording.report()
 
