@@ -19,7 +19,8 @@ from espnet_diverse.errors import ModelError, TrainingError
 from espnet_diverse.untrusted.whole_files import read_json, read_text
 
 _BATCHES = re.compile(r"\[train\] Batch sampler: .*N-batch=(\d+)")
-_GPU_MEMORY = "gpu_max_cached_mem_GB"
+_GPU_MEMORY = "gpu_max_cached_mem_GB"  # the name that ESPnet gives it; it counts in GiB
+_GIB = 2**30
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Cost:
 
     Attributes:
         step: Seconds of a batch in training: reading, forward and backward pass, and its share of an update.
-        memory: Peak memory in GB: of the GPU, or the resident memory of the process on a CPU.
+        memory: Peak memory in GB of 10^9 bytes: of the GPU, or the resident memory of the process on a CPU.
         parameters: Number of parameters of the model.
         batches: Number of batches of an epoch over all training data.
         validation: Seconds of the validation after an epoch.
@@ -123,7 +124,7 @@ def _read(folder: Path, seconds: float, memory: int) -> Cost:
         raise TrainingError(f"{folder}/train.log does not tell the number of batches; give --timing 0")
     return Cost(
         step=_seconds(second["train"]) / _batches(statistics),
-        memory=float(on_gpu) if on_gpu else memory / 1e9,
+        memory=(float(on_gpu) * _GIB if on_gpu else memory) / 1e9,
         parameters=count_parameters(folder),
         batches=int(found[1]),
         validation=_seconds(second["valid"]),

@@ -10,6 +10,7 @@ from espnet_diverse.contest.costs import Cost, measure, read_costs
 from espnet_diverse.contest.programs import Ended, Programs
 from espnet_diverse.contest.runs import RecipeRun
 from espnet_diverse.errors import ModelError, TrainingError
+from espnet_diverse.runs import checkpoint
 from espnet_diverse.runs.checkpoint import load_run
 
 SHARED = {"config": "{}", "metric": "cer", "sets": ["test"], "baseline": "old"}
@@ -50,6 +51,18 @@ def test_a_trial_is_read_and_deleted_and_not_made_again(tiny_run, tmp_path):
     assert not (tmp_path / "exp" / "mine_old_trial").exists()
     assert measure([run(tmp_path)], programs, path, updates=5) == {"old": cost} == read_costs(path)
     assert len(programs.calls) == 2
+
+
+def test_the_memory_of_a_gpu_has_the_unit_of_that_of_a_process(tiny_run, tmp_path, monkeypatch):
+    def on_gpu(folder):
+        state, *others = load_run(folder)
+        for epoch in state["reporter"]["stats"].values():
+            epoch["train"]["gpu_max_cached_mem_GB"] = 3 * 10**9 / 2**30  # as ESPnet's reporter has it
+        return state, *others
+
+    monkeypatch.setattr(checkpoint, "load_run", on_gpu)
+    (cost,) = measure([run(tmp_path)], Trials(tiny_run.model_dir), tmp_path / "costs.json", updates=5).values()
+    assert cost.memory == pytest.approx(3)
 
 
 def test_a_trial_that_fails_is_named_with_its_log(tiny_run, tmp_path):
