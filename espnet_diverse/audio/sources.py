@@ -59,6 +59,18 @@ class Audio:
         blocks = self.decode(largest=max(1, round(seconds * self.rate)))
         return resample_blocks(blocks, self.rate, self.target_rate)
 
+    def samples(self, least: int = 0) -> NDArray:
+        """The whole recording (L,) float32 at `target_rate`; of a few samples, resampling may leave none.
+
+        Raises:
+            DataError: There are fewer than `least` samples.
+        """
+        samples = np.concatenate([np.empty(0, np.float32), *self.blocks()])
+        if len(samples) < least:
+            has = f"has {len(samples)} samples at {self.target_rate} Hz"
+            raise DataError(f"{self.name}: {has}; give a recording with at least {least}")
+        return samples
+
 
 @contextmanager
 def open_audio(

@@ -8,18 +8,25 @@ of methods can be compared; what they trained is deleted.
 import json
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from importlib.metadata import version
 from pathlib import Path
 
-from espnet_diverse.contest.programs import FINISHED, Ended, Programs
+from espnet_diverse.contest.programs import FINISHED, Ended, Programs, environment
 from espnet_diverse.contest.runs import Run
+from espnet_diverse.contest.scores import commit_of_code
+from espnet_diverse.cpu.machine import cpu_model
 from espnet_diverse.data.files.atomic_files import write_text
 from espnet_diverse.errors import ModelError, TrainingError
+from espnet_diverse.runs.config import differences
 from espnet_diverse.untrusted.whole_files import read_json, read_text
 
 _BATCHES = re.compile(r"\[train\] Batch sampler: .*N-batch=(\d+)")
-_GPU_MEMORY = "gpu_max_cached_mem_GB"
+_GPU_MEMORY = "gpu_max_cached_mem_GB"  # the name that ESPnet gives it; it counts in GiB
+_GIB = 2**30
 
 
 @dataclass(frozen=True)
@@ -28,7 +35,7 @@ class Cost:
 
     Attributes:
         step: Seconds of a batch in training: reading, forward and backward pass, and its share of an update.
-        memory: Peak memory in GB: of the GPU, or the resident memory of the process on a CPU.
+        memory: Peak memory in GB of 10^9 bytes: of the GPU, or the resident memory of the process on a CPU.
         parameters: Number of parameters of the model.
         batches: Number of batches of an epoch over all training data.
         validation: Seconds of the validation after an epoch.
@@ -48,7 +55,7 @@ class Cost:
 
 
 def measure(runs: Sequence[Run], programs: Programs, path: Path, updates: int) -> dict[str, Cost] | None:
-    """Measure the costs of the methods that have none yet.
+    """Measure the costs of the methods that have none yet; of all, where those that are kept would now be others.
 
     Args:
         runs: A run of each method.
@@ -62,7 +69,12 @@ def measure(runs: Sequence[Run], programs: Programs, path: Path, updates: int) -
     Raises:
         TrainingError: A trial failed; its log is named.
     """
-    costs = read_costs(path)
+    former, costs = _kept(path)
+    settings = _settings(runs[0].shared["ngpu"], path)
+    if costs and (changed := differences(former, settings)):
+        key, change = next(iter(changed.items()))
+        print(f"{path}: has the costs of another {key}: {change}; all methods are timed again", flush=True)
+        costs = {}
     trials: dict[str, tuple[Path, Ended]] = {}
     for run in runs:
         if run.name not in costs:
@@ -73,22 +85,46 @@ def measure(runs: Sequence[Run], programs: Programs, path: Path, updates: int) -
     for name, (folder, ended) in trials.items():  # after all of them, see `Ended.memory`
         costs[name] = _read(folder, ended.seconds, ended.memory)
         shutil.rmtree(folder)
-    write_text(path, json.dumps({name: asdict(each) for name, each in costs.items()}, indent=1) + "\n")
+    methods = {name: asdict(each) for name, each in costs.items()}
+    write_text(path, json.dumps({"settings": settings, "methods": methods}, indent=1) + "\n")
     return costs
 
 
 def read_costs(path: Path) -> dict[str, Cost]:
-    """Read the costs that were measured; none where the file is missing.
+    """Read the costs that were measured, all with the same settings; none where the file is missing.
 
     Raises:
         ModelError: It is damaged.
     """
+    return _kept(path)[1]
+
+
+def gpu_model() -> str:
+    """Name of the first GPU, such as "NVIDIA H100 80GB HBM3"; "" where there is none."""
+    asked = "import torch; print(torch.cuda.get_device_name())"  # which takes memory of the GPU until its process ends
+    return subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=False).stdout.strip()
+
+
+def _kept(path: Path) -> tuple[dict, dict[str, Cost]]:
+    """The settings of the trials, see `_settings`, and the costs by method."""
     if not path.is_file():
-        return {}
+        return {}, {}
     try:
-        return {name: Cost(**each) for name, each in read_json(path).items()}
-    except (ValueError, TypeError, AttributeError) as error:
+        content = read_json(path)
+        return dict(content["settings"]), {name: Cost(**each) for name, each in content["methods"].items()}
+    except (ValueError, TypeError, AttributeError, LookupError) as error:
         raise ModelError(f"{path}: is damaged ({error}); delete it, and the methods are timed again") from error
+
+
+def _settings(ngpu: int, path: Path) -> dict[str, int | str]:
+    """What costs depend on and may change in a contest, whose methods, budget and data stay; `path` is of the costs."""
+    return {
+        "ngpu": ngpu,
+        "processor": gpu_model() if ngpu else cpu_model(),
+        "threads": environment()["OMP_NUM_THREADS"],
+        "commit": commit_of_code(path),
+        "torch": version("torch"),
+    }
 
 
 def _tried(run: Run, programs: Programs, updates: int) -> tuple[Path, Ended]:
@@ -123,7 +159,7 @@ def _read(folder: Path, seconds: float, memory: int) -> Cost:
         raise TrainingError(f"{folder}/train.log does not tell the number of batches; give --timing 0")
     return Cost(
         step=_seconds(second["train"]) / _batches(statistics),
-        memory=float(on_gpu) if on_gpu else memory / 1e9,
+        memory=(float(on_gpu) * _GIB if on_gpu else memory) / 1e9,
         parameters=count_parameters(folder),
         batches=int(found[1]),
         validation=_seconds(second["valid"]),

@@ -129,7 +129,7 @@ class Programs:
     def _start(self, command: Sequence[str], folder: Path, held: int) -> subprocess.Popen | None:
         """Start a program that keeps the lock `held` as long as it runs; None where none starts any more."""
         pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-        settings = {"cwd": folder, "env": _environment(), "start_new_session": True}
+        settings = {"cwd": folder, "env": environment(), "start_new_session": True}
         with self._lock:
             if self.stopped:
                 return None
@@ -144,7 +144,8 @@ class Programs:
                     os.killpg(process.pid, number)
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
+    """The environment variables of programs, see `Programs.run`."""
     variables = {"OMP_NUM_THREADS": "1", **os.environ}
     programs = Path(sys.executable).parent
     if (programs / "espnet-diverse").is_file():

@@ -17,6 +17,10 @@ class FrameTimes(NamedTuple):
         """The boundary between `frame` and the frame before it, in seconds."""
         return self.first + (frame - 0.5) * self.step
 
+    def boundary_within(self, frame: int, start: float, end: float) -> float:
+        """The same boundary in a recording whose frames are those of the seconds from `start` to `end`."""
+        return min(max(start, start + self.boundary(frame)), end)
+
 
 def frame_times(model: nn.Module, rate: int, todo: str = "turn word_timestamps off") -> FrameTimes:
     """Times of the frames of a model's encoder, from the hop of its frontend and the strides of its subsampling.

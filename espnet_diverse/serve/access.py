@@ -11,6 +11,7 @@ import logging
 import time
 from contextlib import suppress
 from http import HTTPStatus
+from urllib.parse import quote
 
 import anyio
 from starlette.datastructures import Headers, MutableHeaders
@@ -72,7 +73,8 @@ class Access:
             await self.app(scope, answer.receive, answer.send)
         status = answer.status
         client = (scope.get("client") or ("",))[0]
-        log.info("%s %s %s %s %.2f s", client, scope["type"], scope["path"], status, time.monotonic() - began)
+        path = quote(scope["path"])  # in which %0a has become the end of a line
+        log.info("%s %s %s %s %.2f s", client, scope["type"], path, status, time.monotonic() - began)
 
     def _check(self, scope: Scope) -> None:
         """Refuse a request that is not from this machine or its own page, or has no key where one is needed.

@@ -3,6 +3,7 @@
 Nothing that is sent is written to disk under a name, and no path of the disk is served.
 """
 
+import asyncio
 import logging
 import socket
 from collections.abc import Callable, Sequence
@@ -123,13 +124,24 @@ def _is_news(record: logging.LogRecord) -> bool:
 
 
 class _Protocol(H11Protocol):
-    """uvicorn's protocol; a connection that sends no request is closed."""
+    """uvicorn's protocol; a connection that sends no request, or none after an answer, is closed.
+
+    uvicorn waits for the next request of a connection too, but no longer once a byte of it has come.
+    """
+
+    _silence: asyncio.TimerHandle
 
     def connection_made(self, transport) -> None:
         super().connection_made(transport)
-        self.loop.call_later(_SILENT_SECONDS, self._close_if_silent)
+        self._silence = self.loop.call_later(_SILENT_SECONDS, self._close_if_silent)
+
+    def on_response_complete(self) -> None:
+        self._silence.cancel()
+        self._silence = self.loop.call_later(_SILENT_SECONDS, self._close_if_silent)
+        super().on_response_complete()
 
     def _close_if_silent(self) -> None:
-        waits = self.cycle is None and self in self.connections  # which a websocket has left
-        if waits and not self.transport.is_closing():
+        waits = self.cycle is None or self.cycle.response_complete
+        is_ours = self in self.connections  # which a websocket has left
+        if waits and is_ours and not self.transport.is_closing():
             self.transport.close()

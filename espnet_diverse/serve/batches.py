@@ -95,7 +95,8 @@ class Batches:
     @property
     def is_idle(self) -> bool:
         """Whether no recording waits or is searched."""
-        return not self._waiting and not self._running
+        with self._changed:  # a group goes from one to the other
+            return not self._waiting and not self._running
 
     def submit(self, job: Job) -> None:
         """Put a recording into the queue.

@@ -2,7 +2,6 @@
 
 from io import BytesIO
 
-import numpy as np
 from numpy.typing import NDArray
 
 from espnet_diverse.audio.sources import open_audio
@@ -13,7 +12,7 @@ def samples_of(body: bytes, name: str, max_seconds: float, rate: int) -> NDArray
     """Samples (L,) float32 at `rate` of a recording in any format; its name is for messages alone.
 
     Raises:
-        DataError: The recording cannot be read, or is longer than `max_seconds`.
+        DataError: The recording cannot be read, is longer than `max_seconds`, or has no sample at `rate`.
     """
     upload = BytesIO(body)
     upload.name = name
@@ -23,4 +22,4 @@ def samples_of(body: bytes, name: str, max_seconds: float, rate: int) -> NDArray
                 f"{name} lasts {audio.duration:.1f} seconds; the limit is {max_seconds:g} seconds; cut it, or start "
                 "the server with a larger --max_seconds"
             )
-        return np.concatenate(list(audio.blocks()))
+        return audio.samples(least=1)

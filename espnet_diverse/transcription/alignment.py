@@ -62,14 +62,11 @@ def align_words(
         frames: Times of the frames, from the beginning of the segment.
         start, end: Begin and end of the segment in the recording, in seconds.
     """
-
-    def time_of(frame: int) -> float:
-        return min(max(start, start + frames.boundary(frame)), end)
-
     words = []
     for text, first, last in split_words(tokens):
         own = [span.score for span in spans[first:last]]
-        words.append(Word(text, time_of(spans[first].start), time_of(spans[last - 1].end), sum(own) / len(own)))
+        begin, after = (frames.boundary_within(at, start, end) for at in (spans[first].start, spans[last - 1].end))
+        words.append(Word(text, begin, after, sum(own) / len(own)))
     return tuple(_until_next(words))
 
 

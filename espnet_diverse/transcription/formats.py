@@ -19,14 +19,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from espnet_diverse.data.files.atomic_files import write_text
-from espnet_diverse.decoding.directory.results import rounded_score
+from espnet_diverse.decoding.directory.results import rounded_probability, rounded_score
 from espnet_diverse.transcription.cjk import CJK_LETTER
 from espnet_diverse.transcription.result import Segment, Transcript
 
 CUE_COLUMNS = 84  # two lines of 42
 CUE_PAUSE = 1.0  # seconds without a word that begin a new cue
 _ARROW = re.compile("--+>")  # what separates the times of a cue
-_DECIMALS = 4  # of a probability; those after them depend on the batch and the CPU in float32
 
 
 class _Cue(NamedTuple):
@@ -52,7 +51,7 @@ def as_json(transcript: Transcript, name: str) -> str:
         "language": transcript.language,
         "duration": transcript.duration,
         "conditions": transcript.conditions,
-        "language_probabilities": languages and {name: round(p, _DECIMALS) for name, p in languages.items()},
+        "language_probabilities": languages and {name: rounded_probability(p) for name, p in languages.items()},
         "segments": [{"id": index, **_fields(segment)} for index, segment in enumerate(transcript.segments)],
     }
     return json.dumps(content, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
@@ -217,17 +216,17 @@ def _fields(segment: Segment) -> dict:
         **({"speaker": segment.speaker} if segment.speaker else {}),
         "score": _score(segment.score),
         "tokens": segment.tokens,
-        "confidences": [round(p, _DECIMALS) for p in segment.confidences],
+        "confidences": [rounded_probability(p) for p in segment.confidences],
         "words": [
             {
                 "word": word.text,
                 "start": word.start,
                 "end": word.end,
-                "probability": round(word.confidence, _DECIMALS),
+                "probability": rounded_probability(word.confidence),
             }
             for word in segment.words
         ],
-        **({"ctc_support": round(segment.ctc_support, _DECIMALS)} if segment.ctc_support is not None else {}),
+        **({"ctc_support": rounded_probability(segment.ctc_support)} if segment.ctc_support is not None else {}),
         "alternatives": [{"text": one.text, "score": _score(one.score)} for one in segment.alternatives],
     }
 

@@ -5,11 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-import numpy as np
-
 from espnet_diverse.audio.sources import Source, open_audio
 from espnet_diverse.decoding.condition_ids import completed, indices_of, warn_of_unused
 from espnet_diverse.decoding.ctc_alignment import align
+from espnet_diverse.decoding.directory.results import rounded_probability
 from espnet_diverse.decoding.frame_times import frame_times
 from espnet_diverse.decoding.options import SAME_LANGUAGE_TASKS
 from espnet_diverse.decoding.predictor import Predictor
@@ -22,7 +21,6 @@ from espnet_diverse.upstream.layers import TooShortUttError
 
 LONGEST = 120.0
 """Seconds of a recording that are aligned at once."""
-_DECIMALS = 4  # of a probability
 
 
 @dataclass(frozen=True)
@@ -77,7 +75,7 @@ def align_text(
         name, duration = audio.name, audio.duration
         if duration > LONGEST:
             raise DataError(f"{name}: lasts {duration:.0f} s; at most {LONGEST:g} s are aligned at once: cut it")
-        samples = np.concatenate(list(audio.blocks()))
+        samples = audio.samples(least=1)
     try:
         log_probs = search.posteriors(search.features(samples), indices)
     except TooShortUttError as error:
@@ -86,13 +84,10 @@ def align_text(
     if spans is None:
         raise DataError(f"{name}: {len(ids)} tokens do not fit into its {len(log_probs)} frames; check the text")
     words = align_words(spans, tokens, frames, 0.0, duration)
-
-    def time_of(frame: int) -> float:
-        return min(max(0.0, frames.boundary(frame)), duration)
-
+    times = [[frames.boundary_within(at, 0.0, duration) for at in (span.start, span.end)] for span in spans]
     timed = [
-        Word(token.removeprefix(WORD_START), time_of(span.start), time_of(span.end), span.score)
-        for token, span in zip(tokens, spans, strict=True)
+        Word(token.removeprefix(WORD_START), *both, span.score)
+        for token, both, span in zip(tokens, times, spans, strict=True)
     ]
     return AlignedText(text, duration, words, tuple(_shown(tokens, timed, words)))
 
@@ -111,12 +106,13 @@ def _shown(tokens: Sequence[str], timed: Sequence[Word], words: Sequence[Word]) 
 def as_json(found: AlignedText, name: str) -> str:
     """Name, text, duration, and words and tokens with times and probabilities."""
 
-    def rows(units: Sequence[Word], key: str) -> list[dict]:
-        times = [(one.text, round(one.start, 3), round(one.end, 3), round(one.confidence, _DECIMALS)) for one in units]
-        return [dict(zip((key, "start", "end", "probability"), row, strict=True)) for row in times]
+    def row(one: Word, key: str) -> dict:
+        times = {"start": round(one.start, 3), "end": round(one.end, 3)}
+        return {key: one.text, **times, "probability": rounded_probability(one.confidence)}
 
     content = {"name": name, "text": found.text, "duration": found.duration}
-    content |= {"words": rows(found.words, "word"), "tokens": rows(found.tokens, "token")}
+    content |= {"words": [row(one, "word") for one in found.words]}
+    content |= {"tokens": [row(one, "token") for one in found.tokens]}
     return json.dumps(content, ensure_ascii=False, indent=1) + "\n"
 
 

@@ -14,7 +14,6 @@ from itertools import batched, chain, islice
 from math import ceil
 from typing import Any, NamedTuple
 
-import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -117,6 +116,11 @@ class _Recording:
             self.request.on_segments(sorted(self.segments[self.told :], key=lambda segment: segment.start))
         self.told = len(self.segments)
 
+    def handed_over(self) -> list[Segment]:
+        """The segments so far in the order of time, which are forgotten here."""
+        segments, self.segments, self.told = self.segments, [], 0
+        return sorted(segments, key=lambda segment: segment.start)
+
     def result(self) -> Transcript | Exception:
         if self.failure is not None:
             return self.failure
@@ -203,8 +207,7 @@ class Transcription:
                 self._decode(batch)
                 if recording.failure is not None:
                     raise recording.failure
-                yield from sorted(recording.segments, key=lambda segment: segment.start)
-                recording.segments.clear()
+                yield from recording.handed_over()
             recording.is_read = True
             recording.report()
 
@@ -263,8 +266,8 @@ class Transcription:
 
     def _segments(self, audio: Audio) -> Iterable[SpeechChunk]:
         if self.segmentation.whole:
-            blocks = list(audio.blocks())  # none of a sample that resampling drops
-            return [SpeechChunk(0.0, np.concatenate(blocks), self.search.rate)] if blocks else []
+            samples = audio.samples()
+            return [SpeechChunk(0.0, samples, self.search.rate)] if len(samples) else []
         return split_speech(audio.blocks(), self.segmentation, self.search.rate)
 
     def _is_long(self, chunk: _Chunk) -> bool:

@@ -9,7 +9,6 @@ s2t_ctc read overlapping windows, so they split long recordings only on request.
 import logging
 from functools import cache
 
-import numpy as np
 from numpy.typing import NDArray
 
 from espnet_diverse.audio.sources import Audio
@@ -64,7 +63,7 @@ def input_of_whole(search: Predictor, audio: Audio, segmentation: SegmentationOp
     if search.encoding.reads_windows:
         if not segmentation.whole and options.search != "greedy":
             _warn_of_windows(segmentation.max_seconds)
-        return np.concatenate(list(audio.blocks()))
+        return audio.samples()
     if audio.duration > _QUADRATIC_SECONDS and not search.encoding.is_linear:
         raise DataError(
             f"{audio.name}: {audio.duration:.0f} s are too long without segmentation: at most {_QUADRATIC_SECONDS} s "

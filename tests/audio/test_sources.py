@@ -75,6 +75,17 @@ def test_blocks_are_short_and_change_nothing(tmp_path, rate, suffix):
     np.testing.assert_array_equal(np.concatenate(blocks), resample(*read_audio(path)))
 
 
+def test_all_samples_are_the_blocks_joined_and_may_be_none(tmp_path):
+    with open_audio(write(tmp_path / "x.wav", 44_100, seconds=70)) as audio:
+        samples = audio.samples(least=16_000)
+        np.testing.assert_array_equal(samples, np.concatenate(list(audio.blocks())))
+        assert samples.dtype == np.float32
+    with open_audio(np.full(1, 0.1), 48_000) as audio:  # resampling drops it
+        assert audio.samples().shape == (0,) and audio.samples().dtype == np.float32
+        with pytest.raises(DataError, match="^audio array: has 0 samples at 16000 Hz; give a recording with at least"):
+            audio.samples(least=1)
+
+
 @pytest.mark.parametrize("target_rate", [8000, 22_050])
 @pytest.mark.parametrize("rate", [8000, 16_000, 44_100])
 def test_blocks_of_another_rate(tmp_path, rate, target_rate):

@@ -6,17 +6,19 @@ from pathlib import Path
 
 import pytest
 
+from espnet_diverse.contest import costs
 from espnet_diverse.contest.costs import Cost, measure, read_costs
 from espnet_diverse.contest.programs import Ended, Programs
 from espnet_diverse.contest.runs import RecipeRun
 from espnet_diverse.errors import ModelError, TrainingError
+from espnet_diverse.runs import checkpoint
 from espnet_diverse.runs.checkpoint import load_run
 
 SHARED = {"config": "{}", "metric": "cer", "sets": ["test"], "baseline": "old"}
 
 
-def run(folder, name="old"):
-    return RecipeRun("mine", SHARED, name, 0, {"fragments": name}, folder)
+def run(folder, name="old", ngpu=0):
+    return RecipeRun("mine", {**SHARED, "ngpu": ngpu}, name, 0, {"fragments": name}, folder)
 
 
 class Trials(Programs):
@@ -50,6 +52,40 @@ def test_a_trial_is_read_and_deleted_and_not_made_again(tiny_run, tmp_path):
     assert not (tmp_path / "exp" / "mine_old_trial").exists()
     assert measure([run(tmp_path)], programs, path, updates=5) == {"old": cost} == read_costs(path)
     assert len(programs.calls) == 2
+
+
+@pytest.mark.parametrize("changed", ["ngpu", "processor", "threads", "commit"])
+def test_costs_are_measured_again_where_they_would_be_others(tiny_run, tmp_path, monkeypatch, capsys, changed):
+    programs, path, ngpu = Trials(tiny_run.model_dir), tmp_path / "costs.json", 0
+    monkeypatch.setattr(costs, "cpu_model", lambda: "slow")
+    monkeypatch.setattr(costs, "gpu_model", lambda: "of 2024")
+    monkeypatch.setattr(costs, "commit_of_code", lambda path: "abc")
+    measure([run(tmp_path), run(tmp_path, "new")], programs, path, updates=5)
+    former = read_costs(path)
+    if changed == "ngpu":
+        ngpu = 1
+    elif changed == "threads":
+        monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    else:
+        monkeypatch.setattr(costs, {"processor": "cpu_model", "commit": "commit_of_code"}[changed], lambda *_: "fast")
+    programs.calls.clear()
+    methods = [run(tmp_path, name, ngpu) for name in ("old", "third")]
+    found = measure(methods, programs, path, updates=5)
+    assert len(programs.calls) == 4 and list(found) == ["old", "third"] == list(read_costs(path)) != list(former)
+    assert f"{path}: has the costs of another {changed}: " in capsys.readouterr().out
+    assert measure(methods, programs, path, updates=5) == found and len(programs.calls) == 4
+
+
+def test_the_memory_of_a_gpu_has_the_unit_of_that_of_a_process(tiny_run, tmp_path, monkeypatch):
+    def on_gpu(folder):
+        state, *others = load_run(folder)
+        for epoch in state["reporter"]["stats"].values():
+            epoch["train"]["gpu_max_cached_mem_GB"] = 3 * 10**9 / 2**30  # as ESPnet's reporter has it
+        return state, *others
+
+    monkeypatch.setattr(checkpoint, "load_run", on_gpu)
+    (cost,) = measure([run(tmp_path)], Trials(tiny_run.model_dir), tmp_path / "costs.json", updates=5).values()
+    assert cost.memory == pytest.approx(3)
 
 
 def test_a_trial_that_fails_is_named_with_its_log(tiny_run, tmp_path):

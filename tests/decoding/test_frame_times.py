@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from espnet_diverse.decoding.frame_times import frame_times, known_frame_times
+from espnet_diverse.decoding.frame_times import FrameTimes, frame_times, known_frame_times
 from espnet_diverse.errors import ModelError
 from espnet_diverse.nets.encoder import DiverseTransformerEncoder
 
@@ -26,6 +26,13 @@ def test_frames_lie_in_the_middle_of_what_they_see(layer):
         (gradient,) = torch.autograd.grad(embedded[0, frame].square().sum(), features, retain_graph=True)
         seen = gradient[0].abs().sum(1).nonzero().flatten()
         assert first + frame * step == pytest.approx(float(seen[0] + seen[-1]) / 2 * 128 / 16_000)
+
+
+def test_boundaries_lie_within_the_seconds_of_their_frames():
+    times = FrameTimes(0.02, 0.04)
+    assert [times.boundary(frame) for frame in (0, 1, 2)] == pytest.approx([0.0, 0.04, 0.08])
+    assert [times.boundary_within(frame, 1.0, 1.1) for frame in range(4)] == pytest.approx([1.0, 1.04, 1.08, 1.1])
+    assert times.boundary_within(-1, 1.0, 1.1) == 1.0
 
 
 def test_a_frontend_without_a_hop_is_refused():

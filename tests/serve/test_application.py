@@ -1,3 +1,5 @@
+import http.client
+import json
 import logging
 import socket
 import threading
@@ -6,6 +8,7 @@ import time
 import pytest
 from demo.test_routes import ask, serving
 
+from espnet_diverse.demo.routes import BODY
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.serve import application
 from espnet_diverse.serve.application import Server
@@ -64,3 +67,28 @@ def test_a_connection_that_sends_nothing_is_closed(monkeypatch, caplog):
             assert connection.recv(1) == b""
         assert ask(server, "GET", "/about")[0] == 200
     assert caplog.text == ""
+
+
+def test_a_connection_that_sends_no_second_request_is_closed(monkeypatch):
+    monkeypatch.setattr(application, "_SILENT_SECONDS", 0.5)
+    with serving(Limits()) as server:
+        request = f"GET /about HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n\r\n".encode()
+        with socket.create_connection(("127.0.0.1", server.port), timeout=5) as connection:
+            for _ in range(2):
+                connection.sendall(request)
+                while not connection.recv(10_000).endswith(b"}"):
+                    pass
+            connection.sendall(request[:1])
+            assert connection.recv(1) == b""
+
+
+def test_a_request_on_an_open_connection_may_take_longer_than_silence(monkeypatch):
+    monkeypatch.setattr(application, "_SILENT_SECONDS", 0.3)
+    with serving(Limits()) as server:
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+        for seconds in (0.0, 0.8):
+            server.service.may.clear()
+            threading.Timer(seconds, server.service.may.set).start()
+            connection.request("POST", "/run", b"x", {"Content-Type": BODY})
+            assert json.load(connection.getresponse())["length"] == 1
+        connection.close()

@@ -74,6 +74,32 @@ def test_what_gathers_during_a_search_is_searched_together(batches, transcriber)
         time.sleep(0.01)
 
 
+def test_a_queue_is_not_idle_while_a_group_leaves_it(transcriber):
+    class Slow(Batches):
+        """A queue whose groups take a moment from the list of what waits to that of what is searched."""
+
+        leaving = threading.Event()
+        count = 0
+
+        @property
+        def _running(self):
+            return self.count
+
+        @_running.setter
+        def _running(self, count):
+            if count:
+                self.leaving.set()
+                time.sleep(0.2)
+            self.count = count
+
+    batches = Slow(transcriber, Limits(), wait=0.0)
+    submitted(batches, "a")
+    assert batches.leaving.wait(20)
+    assert not batches.is_idle
+    batches.close()
+    transcriber.may.release()
+
+
 def test_the_first_waits_for_others_but_not_for_long(transcriber):
     transcriber.may.release(100)
     patient = Batches(transcriber, Limits(), most=3, wait=0.5)

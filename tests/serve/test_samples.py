@@ -1,7 +1,9 @@
+import io
 import tempfile
 
 import numpy as np
 import pytest
+import soundfile
 from references.tones import RATE, tones
 from serve.test_transcriptions import wav
 
@@ -23,3 +25,10 @@ def test_recordings_that_are_refused_are_named_and_leave_nothing(tmp_path, monke
     with pytest.raises(DataError, match=r"^/etc/passwd: "):
         samples_of(b"no audio", "/etc/passwd", 0.5, RATE)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_recording_of_no_sample_at_the_rate_of_the_model_is_refused():
+    body = io.BytesIO()
+    soundfile.write(body, np.full(1, 0.1), 48_000, format="WAV")
+    with pytest.raises(DataError, match=r"^a.wav: has 0 samples at 16000 Hz; give a recording with at least 1$"):
+        samples_of(body.getvalue(), "a.wav", 2.0, RATE)

@@ -62,6 +62,11 @@ def test_what_cannot_be_aligned_is_refused(recognizer, text, seconds, said):
         align_text(recognizer.search, np.zeros(int(seconds * RATE), np.float32), text, RATE)
 
 
+def test_a_recording_of_which_resampling_leaves_nothing_is_refused(recognizer):
+    with pytest.raises(DataError, match="audio array: has 0 samples at 16000 Hz; give a recording with at least 1"):
+        align_text(recognizer.search, np.zeros(1, np.float32), "a", 48_000)
+
+
 def test_without_ctc_there_are_no_times(recognizer, monkeypatch):
     monkeypatch.setattr(recognizer.search, "ctc", None)
     with pytest.raises(ConfigError, match="word_timestamps is not possible"):

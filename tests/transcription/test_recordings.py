@@ -209,6 +209,14 @@ def test_segments_come_as_they_are_decoded(recognizer, twelve):
     assert max(map(len, told.values())) > 1  # of a recording that is longer than a window
 
 
+def test_segments_of_one_recording_are_told_as_they_are_given(recognizer, twelve):
+    told = []
+    transcription = recordings.Transcription(recognizer.search, recognizer.segmentation)
+    given = list(transcription.segments(Request(twelve[5], on_segments=told.append)))
+    assert [one for segments in told for one in segments] == given
+    assert len(told) > 1 and all(told)
+
+
 @pytest.mark.parametrize("given_up", [2, 7])
 def test_a_recording_that_is_given_up_costs_no_more_searches_and_changes_no_other(
     recognizer, twelve, clean, given_up, monkeypatch

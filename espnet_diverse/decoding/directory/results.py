@@ -92,6 +92,11 @@ def rounded_score(score: float) -> float:
     return round(float(f"{score:.{_DIGITS}g}"), _DECIMALS) + 0.0  # not -0.0
 
 
+def rounded_probability(probability: float) -> float:
+    """A probability with the digits that do not depend on the batch or the CPU in float32."""
+    return round(probability, _DECIMALS)
+
+
 def summary(results: Iterable[Result], elapsed: float) -> dict[str, float]:
     """Compute the numbers of decode.json.
 

@@ -73,7 +73,7 @@ def test_a_contest_from_data_to_its_report_and_on_with_another_seed(here, tmp_pa
     ]
     scored = json.loads(Path("out/mine/runs/sma_seed1/joint_short/test/score.json").read_text())
     assert float(rows[-1]["score"]) == pytest.approx(scored["metrics"]["cer"]["overall"]["score"], abs=0.006)
-    costs = json.loads(Path("out/mine/costs.json").read_text())
+    costs = json.loads(Path("out/mine/costs.json").read_text())["methods"]
     assert costs["sma"]["parameters"] > costs["softmax"]["parameters"] and costs["softmax"]["memory"] == 1
     page, markdown = (Path(f"out/mine/contest.{suffix}").read_text() for suffix in ("html", "md"))
     for heading in ("Differences", "Score against costs", "Learning curves", "Redundancy of heads", "Settings"):

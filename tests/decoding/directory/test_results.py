@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from espnet_diverse.decoding.directory.results import Result, rounded_score, summary
+from espnet_diverse.decoding.directory.results import Result, rounded_probability, rounded_score, summary
 
 
 @pytest.mark.parametrize(
@@ -20,6 +20,11 @@ from espnet_diverse.decoding.directory.results import Result, rounded_score, sum
 def test_a_score_is_written_with_the_digits_that_are_certain(score, written):
     assert f"{rounded_score(score):g}" == written
     assert float(written) == rounded_score(score)
+
+
+@pytest.mark.parametrize(("probability", "written"), [(0.123456, 0.1235), (1e-7, 0.0), (1.0, 1.0)])
+def test_a_probability_is_written_with_four_decimals(probability, written):
+    assert rounded_probability(probability) == written
 
 
 RESULTS = [
