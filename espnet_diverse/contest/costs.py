@@ -117,7 +117,7 @@ def _kept(path: Path) -> tuple[dict, dict[str, Cost]]:
 
 
 def _settings(ngpu: int, path: Path) -> dict[str, int | str]:
-    """What costs depend on and may change in a contest, whose methods, budget and data stay; `path` is of the costs."""
+    """Settings that change the costs in `path` and that a contest may change; its methods, budget and data stay."""
     return {
         "ngpu": ngpu,
         "processor": gpu_model() if ngpu else cpu_model(),
