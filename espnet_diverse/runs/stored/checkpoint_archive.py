@@ -42,8 +42,13 @@ def _names(path: Path) -> Iterator[str]:
             _refuse(path, "compressed")
         if sum(member.file_size for member in members) > path.stat().st_size:
             _refuse(path, "larger than the file")
-        for member in members:
-            if member.filename.endswith(".pkl"):
+        found = [member.orig_filename.casefold() for member in members]  # PyTorch finds names in any case
+        if len(set(found)) < len(found):
+            raise ModelError(
+                f"{path}: two of its records have one name, or differ in case only; use another checkpoint"
+            )
+        for name, member in zip(found, members, strict=True):
+            if name.endswith(".pkl"):
                 with archive.open(member) as file:
                     yield from _names_in(file)
 
