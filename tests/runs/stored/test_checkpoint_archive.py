@@ -84,6 +84,49 @@ def test_a_record_is_found_whatever_other_name_it_says_to_have(tmp_path):
         check_archive(tmp_path / "odd.pth")
 
 
+def test_a_former_file_with_an_archive_at_its_end_is_read_as_pytorch_reads_it(tmp_path):
+    path = tmp_path / "odd.pth"
+    torch.save({"w": torch.zeros(2, 2).to_sparse()}, path, _use_new_zipfile_serialization=False)
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("x.txt", "x")
+    assert torch.load(path)["w"].is_sparse
+    with pytest.raises(ModelError, match=r"odd\.pth: .* not allowed in one: torch\._utils\._rebuild_sparse_tensor"):
+        check_archive(path)
+
+
+@pytest.mark.parametrize("large", [False, True], ids=["small", "large"])  # large: as torch.save writes it
+def test_an_archive_behind_another_is_refused(large, tmp_path):
+    """PyTorch reads the first one, and Python's zipfile the second, where the lists of records are at one place."""
+    first, second = tmp_path / "first.pth", tmp_path / "second.pth"
+    written(first, {"w": torch.zeros(2, 2).to_sparse(), "s": "x" * 500}, large)
+    written(second, {"w": torch.zeros(2), "v": torch.zeros(2), "s": ""}, large)
+    lack = place_of_list(first) - place_of_list(second)
+    for count in range(lack - 99, lack + 99):  # records begin at multiples of 64 bytes
+        written(second, {"w": torch.zeros(2), "v": torch.zeros(2), "s": "x" * count}, large)
+        if place_of_list(first) == place_of_list(second):
+            break
+    path = tmp_path / "odd.pth"
+    path.write_bytes(first.read_bytes() + second.read_bytes())
+    assert torch.load(path)["w"].is_sparse
+    with pytest.raises(ModelError, match=r"odd\.pth: is a zip archive that does not begin where the file does; use "):
+        check_archive(path)
+    check_archive(second)
+
+
+def written(path, state, large):
+    torch.save(state, path)
+    if not large:
+        members = members_of(path)
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, content in members.items():
+                archive.writestr(name, content)
+
+
+def place_of_list(path):
+    with zipfile.ZipFile(path) as archive:
+        return archive.start_dir
+
+
 def test_names_are_shown_without_control_characters(tmp_path):
     pickled(tmp_path / "w.pth", b"\x80\x02ca\x1b[2J\nb\n.")
     with pytest.raises(ModelError) as error:
