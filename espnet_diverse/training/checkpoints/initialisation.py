@@ -144,7 +144,7 @@ def _token_parameters(model: nn.Module, target: str) -> dict[str, bool]:
 def _of_other_tokens(
     given: Mapping[str, Tensor], has_tokens: Mapping[str, bool], trained: Mapping, config: Mapping
 ) -> dict[str, _Rows]:
-    """Those parameters of `_token_parameters` for which the vocabulary has other tokens, or in another order."""
+    """Parameters with a row for each token, where the vocabulary has others, or in another order."""
     found = {}
     for key, of_source in (("token_list", False), ("src_token_list", True)):
         old, new = trained.get(key), config.get(key)
