@@ -21,6 +21,7 @@ from espnet_diverse.packing.run_files import copy_file, make_vocabularies
 from espnet_diverse.runs.config import save
 from espnet_diverse.runs.model_files import INSIDE, NGRAM, check_exists, weights_name
 from espnet_diverse.stage_cache import digest
+from espnet_diverse.text.vocabulary import MODEL_FILES
 from espnet_diverse.untrusted.foreign_config import OF_THE_MACHINE, check_config, named_files, told_task
 from espnet_diverse.untrusted.foreign_yaml import read_yaml, shortened
 from espnet_diverse.untrusted.hub import fetched, name_of
@@ -42,7 +43,7 @@ NGRAM_FILE = "ngram_file"
 
 _LM = NAMES["lm"]
 _UNUSED = "unused.txt"  # what else an archive has, in the directory that it is unpacked to
-_LAYOUT = "6"  # version of the directories in the cache; increase it when unpacking changes
+_LAYOUT = "7"  # version of the directories in the cache; increase it when unpacking changes
 _FILES = 10_000
 _LONGEST_NAME = 1000  # of a member; file systems refuse longer ones
 _BYTES = 1 << 26  # unpacked size that is allowed for any archive
@@ -197,8 +198,14 @@ def _arrange_language_model(members: Members, config: Mapping, folder: Path) -> 
 
 
 def place(key: str, path: Path) -> str:
-    """Path of the file for `key` of config.yaml, in the directory of a run and in a packed model."""
-    return f"src_tokens/{path.name}" if key == "src_bpemodel" else path.name
+    """Path of the file for `key` of config.yaml, in the directory of a run and in a packed model.
+
+    It depends on `path` only in that a tokenizer in JSON keeps its kind.
+    """
+    if key == "stats_file":
+        return "feats_stats.npz"
+    name = MODEL_FILES["bert" if path.suffix == ".json" else "bpe"]
+    return f"src_tokens/{name}" if key == "src_bpemodel" else name
 
 
 def _arrange_vocabulary(members: Members, config: Mapping, folder: Path) -> None:

@@ -1,6 +1,7 @@
 """Comparison of two models by their outputs on random input."""
 
 from collections.abc import Mapping, Sequence
+from math import inf
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +17,8 @@ def largest_difference(
 ) -> float:
     """Largest absolute difference of the log-probabilities of two models, in evaluation, over all conditions.
 
-    Both are left in evaluation mode. The seed is fixed, and the random state of the caller stays as it is.
+    It is infinite if one of them gives NaN. Both are left in evaluation mode. The seed is fixed, and the random state
+    of the caller stays as it is.
 
     Args:
         first: A model.
@@ -34,7 +36,8 @@ def largest_difference(
                 torch.manual_seed(0)
                 with scope(ids, collect=False):
                     outputs.append(_log_probabilities(model.eval(), task, features))
-            largest = max(largest, float((outputs[0] - outputs[1]).abs().max()))
+            differences = (outputs[0] - outputs[1]).abs().nan_to_num(inf, inf)
+            largest = max(largest, float(differences.masked_fill(outputs[0] == outputs[1], 0).max()))
     return largest
 
 

@@ -25,6 +25,7 @@ from espnet_diverse.errors import ModelError
 SAFETENSORS = ".safetensors"
 _MARK = b"sha256="
 _COMMENT = len(_MARK) + 64
+_BEGINNING = b"PK\x03\x04"  # the first record of a zip archive
 _END = b"PK\x05\x06"  # the last record of a zip archive; the length of the comment is the last 2 of its 22 bytes
 _END_SIZE = 22
 _BLOCK = 1 << 20
@@ -61,6 +62,16 @@ def check_digest(path: Path) -> None:
         )
 
 
+def is_archive(path: Path) -> bool:
+    """Return whether a file begins as a zip archive; PyTorch reads any other as a pickle, whatever its end is.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
+    with path.open("rb") as file:
+        return file.read(len(_BEGINNING)) == _BEGINNING
+
+
 def _is_sound_archive(path: Path) -> bool:
     with path.open("rb") as file:
         size = file.seek(0, 2)
@@ -70,8 +81,8 @@ def _is_sound_archive(path: Path) -> bool:
         comment = tail[-_COMMENT:]
         if comment.startswith(_MARK):
             return _digest(file, size - _COMMENT).encode() == comment.removeprefix(_MARK)
-        if file.read(2) != _END[:2]:
-            return True  # not a zip archive, which `torch.load` judges
+    if not is_archive(path):
+        return True  # which `torch.load` judges
     if not tail[-_END_SIZE:].startswith(_END) or not tail.endswith(b"\0\0"):
         return False  # it had a comment, or is cut off
     try:

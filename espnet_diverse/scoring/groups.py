@@ -43,7 +43,7 @@ def groups(utterances: Sequence[str], tables: Mapping[str, Mapping[str, str]]) -
         tables: Tables from utterance id to value, by path; entries of other utterances are ignored.
 
     Raises:
-        DataError: An utterance is not in a table.
+        DataError: An utterance is not in a table, or different values give rows of one name.
     """
     stems = [path.rpartition("/")[2] for path in tables]
     for path, table in tables.items():
@@ -53,11 +53,16 @@ def groups(utterances: Sequence[str], tables: Mapping[str, Mapping[str, str]]) -
                 f"{nameless[0]!r}; add a line 'utterance value' for each"
             )
     found: dict[str, Group] = {}
+    values: dict[str, list[str]] = {}
     for index, utterance in enumerate(utterances if tables else ()):
         names = [table[utterance] for table in tables.values()]
+        name = "-".join(names)
+        if (before := values.setdefault(name, names)) != names:
+            both = f"{' and '.join(before)}, and {' and '.join(names)}"
+            raise DataError(f"{' '.join(tables)}: row {name!r} would have the utterances of {both}; rename a value")
         domain = names[stems.index(DOMAIN)] if DOMAIN in stems and len(stems) > 1 else ""
         direction = "-".join(name for stem, name in zip(stems, names, strict=True) if not domain or stem != DOMAIN)
-        found.setdefault("-".join(names), Group(direction, domain)).indices.append(index)
+        found.setdefault(name, Group(direction, domain)).indices.append(index)
     return dict(sorted(found.items()))
 
 

@@ -7,6 +7,7 @@ drawn with replacement, and the resampled corpus is scored. Resamples, intervals
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import nan
 
 import numpy as np
 
@@ -79,13 +80,16 @@ def p_value(system: np.ndarray, baseline: np.ndarray, difference: float) -> floa
     It is near .43, not 1, for systems that differ but have equal scores, and about that of a one-sided test, half of a
     two-sided one, for clear differences, as d has the sign of the difference in most resamples then.
 
-    Two systems with equal scores in every resample have p = 1, where sacrebleu gives the smallest possible p.
+    Two systems with equal scores in every resample have p = 1, where sacrebleu gives the smallest possible p. With a
+    score that is not finite, p is NaN.
 
     Args:
         system, baseline: Scores of the same resamples, (samples,).
         difference: Difference of the two scores on the whole corpus.
     """
     distances = np.abs(system - baseline)
+    if not np.isfinite(distances).all() or not np.isfinite(difference):
+        return nan
     if not distances.any():
         return 1.0
     return float(1 + np.sum(distances - distances.mean() > abs(difference))) / (1 + len(distances))

@@ -23,6 +23,7 @@ _MOST_OF_A_CORPUS = 1 << 26, 5_000_000
 """Bytes and values of a list of the utterances of a corpus; that of 100,000 has 12 MB and 1.3 million values."""
 _LONGEST_NUMBER = 100
 _NUMBER = re.compile(r"[-+0-9_:.]+")
+_NUMBER_TAGS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 _SHOWN = 200
 _FAST = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _MERGE = "tag:yaml.org,2002:merge"
@@ -177,7 +178,8 @@ def _check_shape(text: str | bytes, loader: type, most_values: int) -> None:
             count += 1
             if event.anchor:
                 sizes[event.anchor] = 1
-            if len(event.value) > _LONGEST_NUMBER and event.implicit[0] and _NUMBER.fullmatch(event.value):
+            is_number = event.tag in _NUMBER_TAGS or event.implicit[0] and _NUMBER.fullmatch(event.value)
+            if is_number and len(event.value) > _LONGEST_NUMBER:
                 raise ValueError(f"a number of {len(event.value)} digits; {_LONGEST_NUMBER} are allowed")
         elif isinstance(event, yaml.AliasEvent):
             if event.anchor not in sizes:

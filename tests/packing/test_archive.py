@@ -128,6 +128,19 @@ def archive_of(path, meta=META, config=CONFIG, **members):
     return path
 
 
+def test_a_file_has_its_usual_name_whatever_that_in_the_archive_is(tmp_path):
+    vocabulary = Vocabulary.train(["the cat sat on the mat"], "bpe", 20)
+    config = CONFIG | {"token_type": "bpe", "token_list": list(vocabulary.tokens), "bpemodel": "x/valid.acc.ave.pth"}
+    config |= {"src_bpemodel": "x/tokens.yaml", "normalize_conf": {"stats_file": "x/config.yaml"}}
+    members = {"x/valid.acc.ave.pth": vocabulary.model, "x/tokens.yaml": vocabulary.model, "x/config.yaml": b"stats"}
+    model_dir = unpacked(archive_of(tmp_path / "model.zip", config=config, **members))
+    found = yaml.safe_load((model_dir / "config.yaml").read_text())
+    named = [found["bpemodel"], found["src_bpemodel"], found["normalize_conf"]["stats_file"]]
+    assert named == ["bpe.model", "src_tokens/bpe.model", "feats_stats.npz"]
+    assert (model_dir / "feats_stats.npz").read_bytes() == b"stats"
+    assert (model_dir / "valid.acc.ave.pth").read_text() == "weights"
+
+
 def test_pieces_of_espnets_archive_make_a_vocabulary(tmp_path):
     vocabulary = Vocabulary.train(["the cat sat on the mat"], "bpe", 20)
     config = CONFIG | {"token_type": "bpe", "token_list": list(vocabulary.tokens), "bpemodel": "/data/en/bpe.model"}

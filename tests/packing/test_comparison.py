@@ -20,6 +20,9 @@ def test_a_model_differs_from_one_with_other_weights_alone(run, request):
     with torch.no_grad():
         other.decoder.output_layer.bias[3] += 0.5
     assert 0.1 < largest_difference(model, other, task, {}) <= 0.5
+    with torch.no_grad():
+        other.decoder.output_layer.bias[3] = float("nan")
+    assert largest_difference(model, other, task, {}) == largest_difference(other, other, task, {}) == float("inf")
 
 
 @pytest.mark.parametrize("kind", CLASSIFIERS)

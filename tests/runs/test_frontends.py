@@ -172,3 +172,27 @@ def test_a_fused_frontend_trains_and_decodes_without_the_folder(folder, tmp_path
     assert texts[0] == texts[1]
     after = checkpoint.load(run.model_dir / "2epoch.pth")
     assert all(torch.equal(value, after[f"frontend.frontends.1.encoder.{name}"]) for name, value in before.items())
+
+
+@pytest.mark.parametrize(
+    ("freeze", "unfreeze", "frozen"),
+    [
+        ("frontend", [], True),
+        (["frontend.encoder"], [], True),
+        (["frontend.*"], [], True),
+        (["encoder", "*"], None, True),
+        (["frontend.encoder.*"], ["encoder", "frontend.project*"], True),
+        (["frontend.encoder.layers"], [], False),
+        (["frontend.encoder.layers.*"], [], False),
+        (["*.weight"], [], False),
+        ([], [], False),
+        ("frontend", "frontend.encoder.layers.11", False),
+        (["frontend"], ["frontend.*"], False),
+        (["*"], ["*.bias"], False),
+        (["*"], ["encoder.*", "ctc"], True),
+    ],
+)
+def test_an_encoder_is_frozen_by_names_and_patterns_of_parameters(freeze, unfreeze, frozen):
+    config = {"frontend": "huggingface", "frontend_conf": {"architecture": {"model_type": "hubert"}}}
+    config |= {"freeze_param": freeze, "unfreeze_param": unfreeze}
+    assert [found for _, found in pretrained_encoders(config)] == [frozen]

@@ -63,6 +63,13 @@ def test_domains_have_averages_of_their_own():
     }
 
 
+def test_different_values_do_not_become_one_row():
+    tables = {"data/utt2lang": {"u1": "zh-HK", "u2": "zh"}, "data/utt2tgtlang": {"u1": "en", "u2": "HK-en"}}
+    said = "row 'zh-HK-en' would have the utterances of zh-HK and en, and zh and HK-en; rename a value$"
+    with pytest.raises(DataError, match=f"^data/utt2lang data/utt2tgtlang: {said}"):
+        groups(["u1", "u2"], tables)
+
+
 def test_a_row_without_a_size_and_a_row_named_like_an_average():
     with pytest.raises(DataError, match="^row 'fr' has no size of its training data; known sizes: es de$"):
         averages({"fr": Group("fr")}, sizes={"es": 1, "de": 2})

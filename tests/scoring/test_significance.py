@@ -99,3 +99,10 @@ def test_a_bootstrap_that_cannot_be(arguments, message):
     assert Bootstrap(100, seed=0).samples == 100
     with pytest.raises(ConfigError, match=message):
         Bootstrap(**arguments)
+
+
+@pytest.mark.parametrize("odd", [np.nan, np.inf])
+def test_there_is_no_p_value_with_a_score_that_is_not_finite(odd):
+    scores = np.random.default_rng(0).normal(size=100)
+    other = np.where(np.arange(100) == 3, odd, scores + 0.1)
+    assert np.isnan(p_value(other, scores, 0.1)) and np.isnan(p_value(scores + 0.1, scores, odd))

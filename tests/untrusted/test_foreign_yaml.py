@@ -45,6 +45,11 @@ def test_a_mapping_is_read(tmp_path):
         (b"a: [" + b"0," * 300_000 + b"]", r"is not valid YAML \(more than 200000 values"),
         (b"a: 1" + b":1" * 400_000, r"is not valid YAML \(a number of 800001 digits; 100 are allowed\)"),
         (b"a: " + b"1" * 900_000, r"is not valid YAML \(a number of 900000 digits"),
+        (b"a: !!int 1" + b":1" * 400_000, r"is not valid YAML \(a number of 800001 digits; 100 are allowed\)"),
+        (
+            b"a: !!float '1" + b": 1" * 300_000 + b"'",
+            r"is not valid YAML \(a number of 900001 digits; 100 are allowed\)",
+        ),
         (b"? [a, b]\n: 1", "is not valid YAML|contains"),
         (b"%YAML 9.9\n---\na: 1", "is not valid YAML"),
         (b"--- a\n--- b", "is not valid YAML"),

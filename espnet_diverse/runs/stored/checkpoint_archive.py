@@ -6,12 +6,14 @@ unpacks records to a thousand times their size. Training writes none of these.
 
 import pickletools
 import re
+import struct
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 from espnet_diverse.errors import ModelError
+from espnet_diverse.runs.file_digest import is_archive
 
 _ALLOWED = re.compile(
     r"collections (OrderedDict|Counter)|datetime timedelta|_codecs encode"
@@ -19,6 +21,9 @@ _ALLOWED = re.compile(
     r"|numpy(\._?core\.multiarray scalar| dtype)"
 )
 """Modules and names of plain containers, dense tensors, and the statistics of ESPnet's reporter."""
+_END = struct.Struct("<4s4H2LH")  # the last record of a zip archive; before it, in a large one, are these two
+_LOCATOR, _LARGE_END = struct.Struct("<4sLQL"), struct.Struct("<4sQ2H2L4Q")
+_UNSAID = 0xFFFFFFFF  # a place that only the record of a large archive has
 _PARTS = 5  # pickles of a file of PyTorch before version 1.6, which is no archive
 
 
@@ -26,10 +31,11 @@ def check_archive(path: Path) -> None:
     """Check the records of a file that `torch.save` wrote, and the names in its pickle.
 
     Raises:
-        ModelError: Records are compressed or share their bytes, or a name is not one of those that training writes.
+        ModelError: Records are compressed, share their bytes or names, or lie at other places than the archive says,
+            or a name in the pickle is not one of those that training writes.
         Exception: The file is damaged; of any class.
     """
-    names = _names(path) if zipfile.is_zipfile(path) else _names_of_former(path)
+    names = _names(path) if is_archive(path) else _names_of_former(path)
     if foreign := next((name for name in names if not _ALLOWED.fullmatch(name)), None):
         said = ascii(foreign.replace(" ", ".", 1))[1:-1][:100]
         raise ModelError(f"{path}: is not a checkpoint or holds objects that are not allowed in one: {said}")
@@ -38,14 +44,43 @@ def check_archive(path: Path) -> None:
 def _names(path: Path) -> Iterator[str]:
     with zipfile.ZipFile(path) as archive:
         members = archive.infolist()
+        if _is_moved(path, archive):
+            raise ModelError(
+                f"{path}: is a zip archive that does not begin where the file does; use another checkpoint"
+            )
         if any(member.compress_type != zipfile.ZIP_STORED for member in members):
             _refuse(path, "compressed")
         if sum(member.file_size for member in members) > path.stat().st_size:
             _refuse(path, "larger than the file")
-        for member in members:
-            if member.filename.endswith(".pkl"):
+        found = [member.orig_filename.casefold() for member in members]  # PyTorch finds names in any case
+        if len(set(found)) < len(found):
+            raise ModelError(
+                f"{path}: two of its records have one name, or differ in case only; use another checkpoint"
+            )
+        for name, member in zip(found, members, strict=True):
+            if name.endswith(".pkl"):
                 with archive.open(member) as file:
                     yield from _names_in(file)
+
+
+def _is_moved(path: Path, archive: zipfile.ZipFile) -> bool:
+    """Return whether the list of records is at another place than the archive says.
+
+    Python's zipfile finds the list by its end, and adds the difference to all places; PyTorch takes the places as they
+    are. So in a file of two archives the one reads the second, and the other the first.
+    """
+    with path.open("rb") as file:
+        end = file.seek(-_END.size - len(archive.comment), 2)
+        place = _END.unpack(file.read(_END.size))[-2]
+        places = {place, archive.start_dir}
+        file.seek(end - _LOCATOR.size)
+        mark, _, place_of_large_end, _ = _LOCATOR.unpack(file.read(_LOCATOR.size))
+        if mark == b"PK\x06\x07":
+            if place_of_large_end != end - _LOCATOR.size - _LARGE_END.size:
+                return True
+            file.seek(place_of_large_end)
+            places = (places - {_UNSAID}) | {_LARGE_END.unpack(file.read(_LARGE_END.size))[-1]}
+    return len(places) > 1
 
 
 def _names_of_former(path: Path) -> Iterator[str]:

@@ -4,7 +4,6 @@ Parameters of a language or domain are copied by its name: the trained model may
 """
 
 import logging
-import re
 from collections.abc import Iterator, Mapping
 from itertools import product
 from pathlib import Path
@@ -18,15 +17,16 @@ from espnet_diverse.attention.selection.head_selection import StaticSelection
 from espnet_diverse.attention.selection.learned_selection import LearnedSelection
 from espnet_diverse.errors import ModelError, abridged
 from espnet_diverse.nets.adapters.bottleneck import Adapters
-from espnet_diverse.nets.adapters.low_rank import LowRank
+from espnet_diverse.nets.adapters.low_rank import LowRank, LowRankEmbedding, LowRankLinear
+from espnet_diverse.nets.frontends.bert import BertFrontend
 from espnet_diverse.nets.start_tag import TaggedEmbedding
 from espnet_diverse.runs import checkpoint
 from espnet_diverse.runs.condition_names import names_of_conditions
 from espnet_diverse.runs.config import load
 
 Label = tuple[str, ...]
-# Parameters that have no row for each token, even where there are as many tokens as units: of encoders and layers.
-_WITHOUT_TOKENS = re.compile(r"(normalize|(pre|post)?encoder)\.|(.*\.)?(en|de)coders\.\d")
+_OUTPUT_LAYERS = (".ctc_lo", ".output_layer", "decoder.output", ".lin_out", ".lm_head", "lm.decoder")
+"""Ends of the names of linear maps to tokens: of CTC, decoders, transducers and language models."""
 _OF_SOURCE = ("frontend.", "src_", "extra_asr_decoder.")  # parameters of the source text, in translation
 
 
@@ -66,7 +66,7 @@ def initialise(
     trained = _trained_config(Path(path))
     given = checkpoint.with_present_parameters(_under(source, state, path), expected)
     given, faults = _by_condition(part, given, names_of_conditions(trained))
-    of_tokens = _of_other_tokens(given, target, trained, config)
+    of_tokens = _of_other_tokens(given, _token_parameters(model, target), trained, config)
     if config.get("init_known_tokens"):
         given |= _known_rows(given, expected, of_tokens)
     else:
@@ -121,7 +121,29 @@ class _Rows(NamedTuple):
     new: list[int]
 
 
-def _of_other_tokens(given: Mapping[str, Tensor], target: str, trained: Mapping, config: Mapping) -> dict[str, _Rows]:
+def _token_parameters(model: nn.Module, target: str) -> dict[str, bool]:
+    """Parameters below the name `target` with a row for each token, and whether it is a token of the source text."""
+    modules = dict(model.named_modules(remove_duplicate=False))
+    others: set[nn.Module] = set()  # embeddings of tags, and of the tokens that a pretrained encoder has
+    for module in modules.values():
+        if isinstance(module, TaggedEmbedding):
+            others.add(module.start)
+        elif isinstance(module, BertFrontend):
+            others.update(module.modules())
+    found = {}
+    for full, module in modules.items():
+        is_embedding = isinstance(module, nn.Embedding | LowRankEmbedding) and "position" not in full
+        is_output = isinstance(module, nn.Linear | LowRankLinear) and f".{full}".endswith(_OUTPUT_LAYERS)
+        if (is_embedding or is_output) and module not in others:
+            for name, _ in module.named_parameters(full, recurse=False):
+                if not target or name.startswith(f"{target}."):
+                    found[name.removeprefix(f"{target}.")] = name.startswith(_OF_SOURCE)
+    return found
+
+
+def _of_other_tokens(
+    given: Mapping[str, Tensor], has_tokens: Mapping[str, bool], trained: Mapping, config: Mapping
+) -> dict[str, _Rows]:
     """Parameters with a row for each token, where the vocabulary has others, or in another order."""
     found = {}
     for key, of_source in (("token_list", False), ("src_token_list", True)):
@@ -131,9 +153,7 @@ def _of_other_tokens(given: Mapping[str, Tensor], target: str, trained: Mapping,
         places = {str(token): row for row, token in enumerate(old)}
         known = [(places[str(token)], row) for row, token in enumerate(new) if str(token) in places]
         for name, value in given.items():
-            full = f"{target}.{name}" if target else name
-            has_tokens = value.dim() > 0 and len(value) == len(old) and not _WITHOUT_TOKENS.match(full)
-            if has_tokens and full.startswith(_OF_SOURCE) == of_source:
+            if has_tokens.get(name) == of_source and value.dim() > 0 and len(value) == len(old):
                 found[name] = _Rows([row for row, _ in known], [row for _, row in known])
     return found
 

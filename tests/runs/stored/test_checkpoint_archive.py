@@ -1,6 +1,8 @@
 """Files that PyTorch's reader would make large or odd objects of are refused before it reads them."""
 
+import struct
 import zipfile
+import zlib
 from collections import Counter, OrderedDict
 from datetime import timedelta
 
@@ -43,6 +45,88 @@ def test_an_array_of_any_size_is_not_made(tmp_path):
         checkpoint.load(tmp_path / "w.pth")
 
 
+def members_of(path):
+    with zipfile.ZipFile(path) as archive:
+        return {info.filename: archive.read(info) for info in archive.infolist()}
+
+
+@pytest.mark.parametrize("name", ["DATA.PKL", "Data.pkl"])
+def test_records_are_found_in_any_case_as_pytorch_finds_them(name, tmp_path):
+    torch.save({"w": torch.zeros(2, 2).to_sparse()}, tmp_path / "w.pth")
+    with zipfile.ZipFile(tmp_path / "odd.pth", "w") as archive:
+        for member, content in members_of(tmp_path / "w.pth").items():
+            archive.writestr(member.replace("data.pkl", name), content)
+    assert torch.load(tmp_path / "odd.pth")["w"].is_sparse
+    with pytest.raises(ModelError, match=r"odd\.pth: .* not allowed in one: torch\._utils\._rebuild_sparse_tensor"):
+        check_archive(tmp_path / "odd.pth")
+
+
+def test_records_whose_names_differ_in_case_only_are_refused(tmp_path):
+    torch.save({"w": torch.zeros(2)}, tmp_path / "w.pth")
+    with zipfile.ZipFile(tmp_path / "w.pth", "a") as archive:
+        archive.writestr("w/DATA/0", b"")
+    with pytest.raises(ModelError, match=r"w\.pth: two of its records have one name, or differ in case only; use "):
+        check_archive(tmp_path / "w.pth")
+
+
+def test_a_record_is_found_whatever_other_name_it_says_to_have(tmp_path):
+    """A field beside the name may hold another one, which Python's zipfile shows, and PyTorch does not know."""
+    torch.save({"w": torch.zeros(2, 2).to_sparse()}, tmp_path / "w.pth")
+    with zipfile.ZipFile(tmp_path / "odd.pth", "w") as archive:
+        for member, content in members_of(tmp_path / "w.pth").items():
+            info = zipfile.ZipInfo(member)
+            if member.endswith("data.pkl"):
+                said = b"\x01" + zlib.crc32(member.encode()).to_bytes(4, "little") + b"other"
+                info.extra = struct.pack("<HH", 0x7075, len(said)) + said
+            archive.writestr(info, content)
+    assert torch.load(tmp_path / "odd.pth")["w"].is_sparse
+    with pytest.raises(ModelError, match=r"odd\.pth: .* not allowed in one: torch\._utils\._rebuild_sparse_tensor"):
+        check_archive(tmp_path / "odd.pth")
+
+
+def test_a_former_file_with_an_archive_at_its_end_is_read_as_pytorch_reads_it(tmp_path):
+    path = tmp_path / "odd.pth"
+    torch.save({"w": torch.zeros(2, 2).to_sparse()}, path, _use_new_zipfile_serialization=False)
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("x.txt", "x")
+    assert torch.load(path)["w"].is_sparse
+    with pytest.raises(ModelError, match=r"odd\.pth: .* not allowed in one: torch\._utils\._rebuild_sparse_tensor"):
+        check_archive(path)
+
+
+@pytest.mark.parametrize("large", [False, True], ids=["small", "large"])  # large: as torch.save writes it
+def test_an_archive_behind_another_is_refused(large, tmp_path):
+    """PyTorch reads the first one, and Python's zipfile the second, where the lists of records are at one place."""
+    first, second = tmp_path / "first.pth", tmp_path / "second.pth"
+    written(first, {"w": torch.zeros(2, 2).to_sparse(), "s": "x" * 500}, large)
+    written(second, {"w": torch.zeros(2), "v": torch.zeros(2), "s": ""}, large)
+    lack = place_of_list(first) - place_of_list(second)
+    for count in range(lack - 99, lack + 99):  # records begin at multiples of 64 bytes
+        written(second, {"w": torch.zeros(2), "v": torch.zeros(2), "s": "x" * count}, large)
+        if place_of_list(first) == place_of_list(second):
+            break
+    path = tmp_path / "odd.pth"
+    path.write_bytes(first.read_bytes() + second.read_bytes())
+    assert torch.load(path)["w"].is_sparse
+    with pytest.raises(ModelError, match=r"odd\.pth: is a zip archive that does not begin where the file does; use "):
+        check_archive(path)
+    check_archive(second)
+
+
+def written(path, state, large):
+    torch.save(state, path)
+    if not large:
+        members = members_of(path)
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, content in members.items():
+                archive.writestr(name, content)
+
+
+def place_of_list(path):
+    with zipfile.ZipFile(path) as archive:
+        return archive.start_dir
+
+
 def test_names_are_shown_without_control_characters(tmp_path):
     pickled(tmp_path / "w.pth", b"\x80\x02ca\x1b[2J\nb\n.")
     with pytest.raises(ModelError) as error:
@@ -52,10 +136,8 @@ def test_names_are_shown_without_control_characters(tmp_path):
 
 def test_compressed_records_are_refused(tmp_path):
     checkpoint.save({"w": torch.zeros(100_000)}, tmp_path / "w.pth")
-    with zipfile.ZipFile(tmp_path / "w.pth") as archive:
-        members = {info.filename: archive.read(info) for info in archive.infolist()}
     with zipfile.ZipFile(tmp_path / "small.pth", "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in members.items():
+        for name, content in members_of(tmp_path / "w.pth").items():
             archive.writestr(name, content)
     with pytest.raises(ModelError, match=r"small\.pth: its records are compressed, and training stores them as they"):
         checkpoint.load(tmp_path / "small.pth")

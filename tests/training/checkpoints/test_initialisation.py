@@ -8,8 +8,11 @@ from espnet_diverse.errors import ModelError
 from espnet_diverse.nets.adapters.bottleneck import Adapters
 from espnet_diverse.nets.condition_rows import ConditionRows
 from espnet_diverse.runs import checkpoint
+from espnet_diverse.runs.tasks import TASKS
 from espnet_diverse.scope import scope
 from espnet_diverse.training.checkpoints.initialisation import initialise
+
+WB = ("weight", "bias")
 
 
 class Model(nn.Module):
@@ -172,3 +175,46 @@ def test_rows_of_known_tokens_are_taken_where_that_is_asked_for(tmp_path):
         assert torch.equal(after[name][[0, 2]], before[name][[0, 2]])
     with pytest.raises(ModelError, match=r"encoder.embed.weight|embed.weight \(3, 1, 1\) for \(4, 1, 1\)"):
         initialise(f"{path}:encoder:encoder", model, config=config)  # as many channels as tokens
+
+
+LAYER = {"attention_heads": 2, "num_blocks": 1, "linear_units": 8}
+AS_WIDE = {
+    "asr": {
+        "input_size": 8,
+        "encoder": "diverse_transformer",
+        "encoder_conf": LAYER | {"output_size": 16},
+        "decoder": "diverse_transformer",
+        "decoder_conf": LAYER,
+    },
+    "lm": {"lm": "transformer", "lm_conf": {"att_unit": 16, "embed_unit": 16, "head": 2, "layer": 1, "unit": 8}},
+}
+"""Models with a width of 16."""
+
+
+def as_wide_as_tokens(task: str, tokens: list[str]) -> nn.Module:
+    args = TASKS[task].get_parser().parse_args([])
+    vars(args).update({"frontend": None, "specaug": None, "normalize": None, "token_list": tokens}, **AS_WIDE[task])
+    model = TASKS[task].build_whole_model(args)
+    for parameter in model.parameters():
+        nn.init.normal_(parameter)
+    return model
+
+
+@pytest.mark.parametrize(
+    ("task", "rows"),
+    [
+        ("asr", {"decoder.embed.0.weight", *(f"{n}.{p}" for n in ("decoder.output_layer", "ctc.ctc_lo") for p in WB)}),
+        ("lm", {"lm.embed.weight", *(f"lm.decoder.{p}" for p in WB)}),
+    ],
+)
+def test_parameters_of_units_are_none_of_tokens_where_there_are_as_many(task, rows, tmp_path):
+    old = ["<blank>", "<unk>", *"abcdefghijklm", "<sos/eos>"]
+    new = ["<blank>", "<unk>", *"mlkjihgfedcba", "<sos/eos>"]
+    trained, model = as_wide_as_tokens(task, old), as_wide_as_tokens(task, new)
+    path = saved(trained, tmp_path)
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump({"task": task, "token_list": old}))
+    initialise(path, model, config={"token_list": new, "init_known_tokens": True})
+    given, after = trained.state_dict(), model.state_dict()
+    order = [old.index(token) for token in new]
+    assert {name for name in given if not torch.equal(after[name], given[name])} == rows
+    assert all(torch.equal(after[name], given[name][order]) for name in rows)
