@@ -234,7 +234,7 @@ def test_every_model_takes_every_attention(model, attention):
 
 
 def test_the_preset_for_text_is_softmax_with_windows():
-    assert merge(["attention/best_text"]) == merge(["attention/softmax", "modifiers/windows"])
+    assert merge(["attention/best_text"]) == merge(["attention/softmax", "modifiers/neighbours"])
 
 
 def test_noam_peak_is_that_of_factor_2_at_width_256():
