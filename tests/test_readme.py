@@ -97,7 +97,7 @@ def test_the_yaml_builds():
     config = yaml.safe_load(block)
     encoder = ENCODERS[config["encoder"]](80, **config["encoder_conf"])
     decoder = DECODERS[config["decoder"]](10, encoder.output_size(), **config["decoder_conf"])
-    assert len(encoder.encoders[0].self_attn.patterns.groups()) == 4
+    assert len(encoder.encoders[0].self_attn.patterns.groups()) == 3
     assert type(decoder.decoders[0].self_attn.core).__name__ == "SDMA"
     assert type(decoder.decoders[0].src_attn.core).__name__ == "SMA"
 
