@@ -27,7 +27,7 @@ from espnet_diverse.attention.multi_head import MultiHeadAttention
 from espnet_diverse.attention.registry import check_uses, core_class
 from espnet_diverse.attention.selection.learned_selection import build_selection
 from espnet_diverse.attention.selection.selection_options import selection_options
-from espnet_diverse.option_checks import OptionError, check_names, read
+from espnet_diverse.option_checks import OptionError, UnknownOptionError, read
 
 PARTS: Mapping[str, Callable[[Any], Any]] = {
     "selection": selection_options,
@@ -90,8 +90,9 @@ def core_options(core: str, given: Mapping[str, Any]) -> Core.Options:
         ValueError: As `build_core`.
     """
     kind = core_class(core).Options
-    known = [field.name for field in dataclasses.fields(kind)] + ["preset"] * bool(kind.PRESETS)
-    check_names(given, known, f"attention {core!r}")
+    own = [field.name for field in dataclasses.fields(kind)] + ["preset"] * bool(kind.PRESETS)
+    if unknown := [name for name in given if name not in own]:
+        raise UnknownOptionError(f"attention {core!r}", unknown[0], [*own, *PARTS])
     preset, explicit = given.get("preset"), {name: value for name, value in given.items() if name != "preset"}
     if preset is None:
         return kind(**explicit)

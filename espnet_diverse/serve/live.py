@@ -177,7 +177,7 @@ async def close_with(websocket: WebSocket, error: Exception) -> None:
     """Tell the client of an accepted websocket about an error, and close it."""
     refusal = as_refusal(error)
     with suppress(WebSocketDisconnect, RuntimeError):  # the client may be gone
-        await websocket.send_json(error_body(refusal))
+        await websocket.send_json({"type": "error", **error_body(refusal)})
         await websocket.close(_CLOSED.get(refusal.status, _POLICY_VIOLATION))
 
 

@@ -89,6 +89,10 @@ class Models:
         Raises:
             RefusedError: There is no such model.
         """
+        if not name:
+            raise RefusedError(
+                HTTPStatus.BAD_REQUEST, f"model is missing; give one of {' '.join(self.names)}", param="model"
+            )
         if name not in self.names:
             message = f"model {name!r} does not exist; known: {' '.join(self.names)}"
             raise RefusedError(HTTPStatus.NOT_FOUND, message, "model_not_found", "model")

@@ -20,6 +20,7 @@ from espnet_diverse.runs.config import merge
 
 EGS = Path(__file__).resolve().parents[2] / "egs"
 RUNS = yaml.safe_load((EGS / "reproduce.yaml").read_text(encoding="utf-8"))
+AGAIN = "; the same command goes on from there"
 RUN_SH = """#!/usr/bin/env bash
 set -euo pipefail
 trap true EXIT
@@ -178,7 +179,7 @@ def test_language_models_have_their_perplexity_and_no_scoring(walk):
 def test_nothing_is_started_after_the_time_and_what_was_begun_goes_on(walk, step):
     result = walk.run("--minutes", "0.03", takes={step: 60}, seeds=[0], baseline="old")
     left = 1 if step == "compare" else 2
-    assert (result.returncode, result.stdout.splitlines()[-1]) == (75, f"{2 - left} runs done, {left} left")
+    assert (result.returncode, result.stdout.splitlines()[-1]) == (75, f"{2 - left} runs done, {left} left{AGAIN}")
     run = "new" if step == "compare" else "old"
     assert walk.notes()[-3:] == [f"{run} {step} begins", f"{run} {step} SIGTERM", f"{run} {step} saved"]
     assert len(walk.rows() if walk.results.is_file() else []) == 2 * (2 - left)
@@ -192,7 +193,7 @@ def test_a_signal_is_handed_on_and_waits_for_what_is_saved(walk, number, code):
     walk.wait_for("old train begins", "new train begins")
     process.send_signal(number)
     out, _ = process.communicate(timeout=30)
-    assert process.returncode == code and out.endswith("0 runs done, 2 left\n")
+    assert process.returncode == code and out.endswith(f"0 runs done, 2 left{AGAIN}\n")
     said = [signal.Signals(number).name, "saved"]
     assert sorted(walk.notes()[4:]) == sorted(f"{run} train {what}" for run in ("new", "old") for what in said)
     assert walk.run("--jobs", "2", seeds=[0]).returncode == 0 and "old train goes on" in walk.notes()
@@ -202,7 +203,7 @@ def test_a_program_that_was_stopped_from_elsewhere_is_left_for_another_call(walk
     stopping = PROGRAM.replace("ends =", "os.kill(os.getpid(), signal.SIGTERM)\nends =")
     (walk.recipe / "program").write_text(stopping)
     result = walk.run("--only", "*/old/0")
-    assert result.returncode == 75 and result.stdout.endswith("0 runs done, 1 left\n")
+    assert result.returncode == 75 and result.stdout.endswith(f"0 runs done, 1 left{AGAIN}\n")
 
 
 def test_a_program_that_does_not_stop_is_killed(walk):

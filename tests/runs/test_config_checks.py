@@ -28,8 +28,9 @@ def test_the_shared_fragments_are_accepted():
         ("model_conf.ctc_wait=0.3", "did you mean 'ctc_weight'"),
         (
             "encoder_conf={attention: {core: softmax, clusters: 3}}",
-            "unknown option 'encoder_conf.attention.clusters'; attention 'softmax' has no options",
+            "unknown option 'encoder_conf.attention.clusters'; known: selection disagreement qk_norm head_patterns",
         ),
+        ("encoder_conf={attention: {core: softmax, head_pattern: [global]}}", "did you mean 'head_patterns'"),
         ("optim_conf.learning_rate=1", "unknown option 'optim_conf.learning_rate'; known: .*lr"),
         ("ctc_conf.dropout=1", "unknown option 'ctc_conf.dropout'; did you mean 'dropout_rate'"),
         ("encoder=diverse", "--set encoder=diverse: unknown encoder 'diverse'; known: .*diverse_transformer"),

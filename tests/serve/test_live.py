@@ -156,6 +156,7 @@ def test_streams_run_at_once_and_no_more_than_are_allowed(server, search):
             socket.send(PCM.tobytes())
             socket.recv(60)
         (refused,) = said(server, PCM[:0])
+        assert refused["type"] == "error"
         assert refused["error"]["message"] == "another recording is being transcribed; try again when it has ended"
         assert refused["error"]["code"] == "rate_limit_exceeded"
     wait_for_none(server.live)

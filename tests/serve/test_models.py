@@ -82,7 +82,9 @@ def test_a_model_in_use_is_not_dropped(models, loader):
 
 def test_names_that_are_unknown_or_missing(models, loader):
     async def run():
-        for name in ("d", "", "../a"):
+        with pytest.raises(RefusedError, match="^model is missing; give one of a b c damaged$"):
+            await name_of(models, "")
+        for name in ("d", "../a"):
             with pytest.raises(RefusedError, match="does not exist; known: a b c damaged"):
                 await name_of(models, name)
         assert await name_of(Models(["only"], loader, 1), "") == "only"

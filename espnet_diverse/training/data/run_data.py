@@ -198,8 +198,11 @@ def check_inputs(path: Path, task: str, features: bool = False, source: str = _S
         source: Table of the source text, see `source_table`.
 
     Raises:
-        DataError: The directory has no wav.scp, feats.scp or src_text, or an empty wav.scp or feats.scp.
+        DataError: There is no such directory, or it has no wav.scp, feats.scp or src_text, or an empty wav.scp or
+            feats.scp.
     """
+    if not path.is_dir():
+        raise DataError(f"{path}: there is no such directory; correct the path")
     if task == "mt" and not (path / source).exists():
         todo = "give a directory with source text, or --task asr, lm or cls for one without"
         raise DataError(f"{path}: has no src_text with the source text that --task mt reads; {todo}")
