@@ -23,7 +23,7 @@ from espnet_diverse.runs.model_files import INSIDE, NGRAM, check_exists, weights
 from espnet_diverse.stage_cache import digest
 from espnet_diverse.text.vocabulary import MODEL_FILES
 from espnet_diverse.untrusted.foreign_config import OF_THE_MACHINE, check_config, named_files, told_task
-from espnet_diverse.untrusted.foreign_yaml import read_yaml, shortened
+from espnet_diverse.untrusted.foreign_yaml import MOST_OF_A_RUN, read_yaml, shortened
 from espnet_diverse.untrusted.hub import fetched, name_of
 from espnet_diverse.untrusted.whole_files import read_text
 
@@ -163,7 +163,7 @@ class Members:
 
 def _arrange(members: Members, folder: Path) -> None:
     """Make the directory of a run in `folder`, and of its language model; file names never come from the archive."""
-    config = read_yaml(members.config(), f"{members.model}: config.yaml")
+    config = read_yaml(members.config(), f"{members.model}: config.yaml", most=MOST_OF_A_RUN)
     check_config(config, members.model)
     task = "s2t_ctc" if members.task == "s2t" and told_task(config) == "s2t_ctc" else members.task
     config |= {key: value for key, value in OF_THE_MACHINE.items() if key in config} | {"task": task}

@@ -27,7 +27,7 @@ from espnet_diverse.option_checks import (
     with_present_names,
 )
 from espnet_diverse.untrusted.foreign_config import told_task
-from espnet_diverse.untrusted.foreign_yaml import kind, parse_own, read_yaml, shortened
+from espnet_diverse.untrusted.foreign_yaml import MOST_OF_A_RUN, kind, parse_own, read_yaml, shortened
 
 
 def _conf_dir() -> Path:
@@ -172,7 +172,7 @@ def load(path: Path) -> dict:
         ModelError: The file cannot be read, is not a mapping in YAML, or is larger or deeper than a configuration; or
             the file of its tokens, which ESPnet3 names, is not found or not UTF-8.
     """
-    config = with_present_names(read_yaml(path, str(path), "copy the file again"))
+    config = with_present_names(read_yaml(path, str(path), "copy the file again", MOST_OF_A_RUN))
     if config.get("task") != _ESPNET3:
         return {"task": told_task(config)} | config
     tokens = config.get("token_list")

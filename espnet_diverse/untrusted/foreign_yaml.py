@@ -18,6 +18,8 @@ from espnet_diverse.untrusted.whole_files import read_bytes, read_text
 MOST_BYTES = 1 << 20
 MOST_VALUES = 200_000
 """Values of a document, those of an alias counted wherever it stands; a vocabulary of 50,000 tokens is 50,000."""
+MOST_OF_A_RUN = 1 << 24, 800_000
+"""Bytes and values of config.yaml, which may hold two vocabularies of 300,000 tokens."""
 MOST_DEPTH = 20
 _MOST_OF_A_CORPUS = 1 << 26, 5_000_000
 """Bytes and values of a list of the utterances of a corpus; that of 100,000 has 12 MB and 1.3 million values."""
@@ -69,19 +71,25 @@ def problem(error: Exception) -> str:
     return " ".join(str(getattr(error, "problem", None) or error).split())
 
 
-def read_yaml(path: Path, shown: str, todo: str = "download the file again") -> dict:
+def read_yaml(
+    path: Path,
+    shown: str,
+    todo: str = "download the file again",
+    most: tuple[int, int] = (MOST_BYTES, MOST_VALUES),
+) -> dict:
     """Read a YAML file with a mapping.
 
     Args:
         path: Path of the file.
         shown: Name of the file in messages.
         todo: What to do about a file that is no such mapping, in messages.
+        most: Numbers of bytes and values that are allowed.
 
     Raises:
         ModelError: The file cannot be read, is too large or too deep, or is not a mapping in YAML.
     """
     try:
-        text = read_text(path, MOST_BYTES)
+        text = read_text(path, most[0])
     except UnicodeDecodeError as error:
         raise ModelError(f"{shown} is not valid YAML (not UTF-8 at byte {error.start}); {todo}") from error
     except OSError as error:
@@ -89,7 +97,7 @@ def read_yaml(path: Path, shown: str, todo: str = "download the file again") -> 
             raise ModelError(f"{shown} {error.strerror}; check where the file is from") from error
         raise ModelError(f"{shown} cannot be read ({error.strerror}); give the directory of a trained model") from error
     try:
-        mapping = _load(text, _Loader)
+        mapping = _load(text, _Loader, most_values=most[1])
     except YAML_ERRORS as error:
         raise ModelError(f"{shown} is not valid YAML ({_reason(error)}); {todo}") from error
     if not isinstance(mapping, dict):

@@ -235,8 +235,11 @@ BOMB = "lol: &a [{}]\n" + "b: {<<: *a}\n"
             "hop_length of config.yaml is 1; allowed are 16",
         ),
         ({"config": "a: 1" + ":1" * 400_000}, "config.yaml is not valid YAML .a number of 800001 digits"),
-        ({"config": "a: [" + "0, " * 340_000 + "]"}, "config.yaml is not valid YAML .more than 200000 values"),
-        ({"config": " " * (1 << 20) + "a: 1"}, "config.yaml has more than 1048576 bytes; check where the file is from"),
+        ({"config": "a: [" + "0, " * 900_000 + "]"}, "config.yaml is not valid YAML .more than 800000 values"),
+        (
+            {"config": " " * (1 << 24) + "a: 1"},
+            "config.yaml has more than 16777216 bytes; check where the file is from",
+        ),
         (
             {"meta": META | {"files": {"asr_model_file": "m" * 10**5}}},
             r"asr_model_file is m{197}\.\.\., which",

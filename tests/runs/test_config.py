@@ -233,7 +233,7 @@ def test_every_model_takes_every_attention(model, attention):
     assert [core["core"] for core in cores] == [attention] * (1 + supports.causal + supports.cross_attention)
 
 
-def test_the_preset_for_text_is_softmax_with_windows():
+def test_the_preset_for_text_is_softmax_with_heads_of_neighbours():
     assert merge(["attention/best_text"]) == merge(["attention/softmax", "modifiers/neighbours"])
 
 
@@ -248,6 +248,13 @@ def test_every_folder_of_fragments_is_documented():
     for path in ("espnet_diverse/runs/config.py", "docs/architecture.md"):
         text = " ".join((ROOT / path).read_text(encoding="utf-8").split())
         assert ", ".join(folders[:-1]) in text and folders[-1] in text, path
+
+
+def test_a_run_with_the_largest_vocabularies_is_read(tmp_path):
+    tokens = [f"token{number}" for number in range(300_000)]
+    listed = "".join(f"- {token}\n" for token in tokens)
+    (tmp_path / "config.yaml").write_text(f"task: mt\ntoken_list:\n{listed}src_token_list:\n{listed}")
+    assert load(tmp_path / "config.yaml")["src_token_list"] == tokens
 
 
 def test_differences_name_each_value():
