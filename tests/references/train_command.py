@@ -30,14 +30,25 @@ class Killed(BaseException):
 
 
 def train_until_killed(step, *arguments):
-    """Train as `train` does, and end as after a kill in a step, counted from 1."""
-    steps, check = iter(range(1, 100)), NonFiniteBatches.check
+    """Train as `train` does, and end as after a kill after the update of a batch, counted from 1."""
 
-    def counted(*parts):
-        check(*parts)
-        if next(steps) == step:
-            raise Killed
+    def kill():
+        raise Killed
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(NonFiniteBatches, "check", counted)
+        call_after(step, kill, patch)
         train(*arguments)
+
+
+def call_after(step, function, patch):
+    """Call a function after the update of a batch of a training in this process, counted from 1, by `patch`."""
+    done, check = 0, NonFiniteBatches.check
+
+    def counted(self, group, *rest):
+        nonlocal done
+        check(self, group, *rest)
+        done += len(group)
+        if done - len(group) < step <= done:
+            function()
+
+    patch.setattr(NonFiniteBatches, "check", counted)
