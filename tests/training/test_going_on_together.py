@@ -118,7 +118,8 @@ def test_a_batch_that_is_not_finite_is_listed_once_and_whole(run, tmp_path, monk
     monkeypatch.setattr(non_finite, "SHARE", 1.0)
 
     def checked(bad, group, losses, *rest):
-        check(bad, group, [float("nan") if group[0].number == 1 else loss for loss in losses], *rest)
+        found = [float("nan") if batch.number == 1 else loss for batch, loss in zip(group, losses, strict=True)]
+        check(bad, group, found, *rest)
 
     monkeypatch.setattr(NonFiniteBatches, "check", checked)
     listed = []
