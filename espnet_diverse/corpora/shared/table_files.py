@@ -1,7 +1,7 @@
 """Tables that users write, with a header of column names: csv, tsv or jsonl, also as .gz.
 
 In csv, fields may be quoted, and commas or semicolons separate them, as in the header. In tsv, tabs separate them, and
-quotation marks are text. In jsonl, each line is an object. Byte order marks and CRLF are repaired with a notice.
+quotation marks are text. In jsonl, each line is an object. Byte order marks and CRLF are repaired.
 """
 
 import csv

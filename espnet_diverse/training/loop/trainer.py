@@ -214,7 +214,7 @@ class Loop:
                 results = self.updates.accumulate(group, epoch)
                 if group[0].number == 0:
                     self.check_criteria(expected_statistics(results[0].names))
-                losses = [result.stats["loss"] for result in results]
+                losses = [float(result.stats["loss"]) for result in results]
                 update = self.updates.make(statistics.get_total_count() + len(group), losses) if is_whole else None
                 for batch, result in zip(group, results, strict=True):
                     own = update if batch is group[-1] else None
@@ -224,7 +224,7 @@ class Loop:
                         start = time.perf_counter()
                     statistics.next()
                     self._log(statistics, batches.total)
-                bad.check(group, [float(loss) for loss in losses], update and update.norm, batches.total)
+                bad.check(group, losses, update and update.norm, batches.total)
                 if is_whole:
                     self._save_within_epoch(batches, batch.number + 1, statistics)
             self.updates.clear()  # gradients of batches after the last update

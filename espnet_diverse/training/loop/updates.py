@@ -116,12 +116,12 @@ class Updates:
         stats = {name: value.detach() for name, value in stats.items() if value is not None}
         return (stats, weight) if self.ranks.alone else recursive_average(stats, weight, distributed=True)
 
-    def make(self, iteration: int, losses: Sequence[Tensor] = ()) -> Update:
+    def make(self, iteration: int, losses: Sequence[float] = ()) -> Update:
         """Update the parameters by their gradients, if these and the losses are finite, and clear the gradients.
 
         Args:
             iteration: Number of batches of the training until here.
-            losses: Losses (1,) of the batches of the update, over all processes.
+            losses: Losses of the batches of the update, over all processes.
 
         Raises:
             TrainingError: Memory is too small for it.
@@ -133,7 +133,7 @@ class Updates:
         if self.repulsion:
             self.repulsion(iteration)
         norm = float(nn.utils.clip_grad_norm_(self.model.parameters(), options.grad_clip, options.grad_clip_type))
-        seconds, infinite = None, [value for value in map(float, losses) if not math.isfinite(value)]
+        seconds, infinite = None, [value for value in losses if not math.isfinite(value)]
         if math.isfinite(norm) and not infinite:
             start = time.perf_counter()
             self._step()

@@ -69,7 +69,7 @@ def test_a_loss_that_is_not_finite_makes_no_update_whatever_its_gradients_are(ca
     model = Model()
     updates = updates_of(model, accum_grad=2)
     updates.accumulate(group(1.0, 3.0), epoch=1)
-    update = updates.make(2, [torch.tensor([torch.inf]), torch.tensor([1.0])])
+    update = updates.make(2, [torch.inf, 1.0])
     assert update.norm == 2.0 and update.seconds is None and float(model.weight) == 2.0 and model.weight.grad is None
     assert "a loss is inf; no update is made" in caplog.text
 
