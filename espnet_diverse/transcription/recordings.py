@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import batched, chain, islice
-from math import ceil
+from math import ceil, inf
 from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
@@ -47,7 +47,8 @@ class Request:
         conditions: Known values by condition, such as {"lang": "es", "domain": "talks"}.
         on_progress: Called with the seconds of the recording that are done, and its length in seconds. What it raises
             becomes the result of the recording, and nothing more of it is decoded.
-        on_segments: Called with the next segments of the recording in the order of time, as soon as they are decoded.
+        on_segments: Called with the next segments of the recording in the order of time, as soon as they are decoded;
+            more than a batch of them are decoded apart from those of other recordings.
     """
 
     audio: Source
@@ -76,8 +77,8 @@ class _Chunk(NamedTuple):
 
 @dataclass
 class _Recording:
-    """The state of a recording; `waiting` counts chunks that were read and not yet decoded, `told` segments of which
-    `on_segments` was told."""
+    """The state of a recording; `waiting` has the beginnings of chunks that were read and not yet decoded, `told`
+    counts segments of which `on_segments` was told."""
 
     request: Request
     conditions: dict[str, str] = field(default_factory=dict)
@@ -87,7 +88,7 @@ class _Recording:
     segments: list[Segment] = field(default_factory=list)
     duration: float = 0.0
     covered: float = 0.0
-    waiting: int = 0
+    waiting: set[float] = field(default_factory=set)
     told: int = 0
     is_read: bool = False
     failure: Exception | None = None
@@ -111,20 +112,24 @@ class _Recording:
             self.request.on_progress(self.covered, self.duration)
 
     def tell(self) -> None:
-        """Call `on_segments` with the segments that are new; those of later windows come later."""
-        if self.request.on_segments is not None:
-            self.request.on_segments(sorted(self.segments[self.told :], key=lambda segment: segment.start))
-        self.told = len(self.segments)
+        """Call `on_segments` with the new segments that no chunk before them waits for."""
+        if self.request.on_segments is None or self.failure is not None:
+            return
+        first = min(self.waiting, default=inf)
+        before = [segment for segment in self.segments if segment.start < first]
+        if new := sorted(before, key=_start)[self.told :]:
+            self.told = len(before)
+            self.request.on_segments(new)
 
     def handed_over(self) -> list[Segment]:
         """The segments so far in the order of time, which are forgotten here."""
         segments, self.segments, self.told = self.segments, [], 0
-        return sorted(segments, key=lambda segment: segment.start)
+        return sorted(segments, key=_start)
 
     def result(self) -> Transcript | Exception:
         if self.failure is not None:
             return self.failure
-        segments = tuple(sorted(self.segments, key=lambda segment: segment.start))
+        segments = tuple(sorted(self.segments, key=_start))
         return Transcript(segments, self.duration, self.conditions, self.probabilities, self.language)
 
 
@@ -221,24 +226,25 @@ class Transcription:
     def _read(self, recording: _Recording, decode: Callable[[list[_Chunk]], None], detect: bool = True) -> list[_Chunk]:
         """Read a recording and return its chunks, to be decoded with those of others; detect its language if need be.
 
-        A recording longer than the window is given to `decode` here. It returns no chunks, nor does one that cannot be
+        A recording longer than its window is given to `decode` here. It returns no chunks, nor does one that cannot be
         read.
         """
         request = recording.request
+        window = self.window if request.on_segments is None else self.options.batch_size
         try:
             with open_audio(request.audio, request.rate, self.search.rate, complete=False) as audio:
                 recording.duration = audio.duration
                 recording.report()
                 chunks = self._chunks(recording, audio)
-                read = list(islice(chunks, self.window))
+                read = list(islice(chunks, window))
                 self._complete_conditions(recording, read, detect)
                 if any(map(self._is_long, read)):
                     decode(read)
                     read = []
-                while len(read) == self.window:
+                while len(read) == window:
                     decode(read)
-                    read = list(islice(chunks, self.window))
-                    if len(read) < self.window:
+                    read = list(islice(chunks, window))
+                    if len(read) < window:
                         decode(read)
                         read = []
                 recording.is_read = True
@@ -250,7 +256,7 @@ class Transcription:
 
     def _chunks(self, recording: _Recording, audio: Audio) -> Iterator[_Chunk]:
         if self.whole and audio.duration > self.segmentation.max_seconds:
-            recording.waiting += 1
+            recording.waiting.add(0.0)
             whole = input_of_whole(self.search, audio, self.segmentation, self.options)
             yield _Chunk(recording, 0.0, audio.duration, whole, audio.duration)
             return
@@ -260,7 +266,7 @@ class Transcription:
                 features = self.search.features(chunk.samples)
             except TooShortUttError:  # no word fits into it
                 continue
-            recording.waiting += 1
+            recording.waiting.add(chunk.start)
             yield _Chunk(recording, chunk.start, chunk.end, features, chunk.end - before)
             before = chunk.end
 
@@ -316,14 +322,12 @@ class Transcription:
             if all(chunk.recording.failure is not None for chunk in batch):
                 continue
             for chunk, found in zip(batch, each_result(self._search_batch, batch), strict=True):
-                chunk.recording.waiting -= 1
+                chunk.recording.waiting.remove(chunk.start)
                 with chunk.recording.keeping_faults():
                     chunk.recording.segments.append(self._segment(chunk, found))
                 with chunk.recording.keeping_faults():
                     chunk.recording.report(chunk.covered)
-        for recording in {id(chunk.recording): chunk.recording for chunk in chunks}.values():
-            with recording.keeping_faults():
-                recording.tell()
+                    chunk.recording.tell()
 
     def _search_batch(self, batch: Sequence[_Chunk]) -> list[Prediction]:
         conditions = [chunk.recording.indices for chunk in batch]
@@ -359,6 +363,10 @@ class Transcription:
             return fields
         words = align_words(spans, segment.tokens, self.frames, segment.start, segment.end)
         return fields | {"confidences": tuple(span.score for span in spans), "words": words}
+
+
+def _start(segment: Segment) -> float:
+    return segment.start
 
 
 def _first_seconds(chunks: Sequence[_Chunk]) -> list[NDArray]:

@@ -206,7 +206,19 @@ def test_segments_come_as_they_are_decoded(recognizer, twelve):
     found = list(recognizer.transcribe_all(requests))
     for path, transcript in zip(twelve, found, strict=True):
         assert [one for segments in told[path] for one in segments] == list(transcript.segments)
-    assert max(map(len, told.values())) > 1  # of a recording that is longer than a window
+    assert max(map(len, told.values())) > 1  # of a recording that is longer than a batch
+
+
+def test_segments_come_in_the_order_of_time_while_later_ones_are_decoded(recognizer, twelve, monkeypatch):
+    """The longest segments of a batch are searched first; no segment is told before those ahead of it."""
+    told, searched = [], []
+    transcription = recordings.Transcription(recognizer.search, recognizer.segmentation)
+    monkeypatch.setattr(transcription.search, "batch_frames", 1)  # a search for each segment
+    find = transcription.search.find
+    monkeypatch.setattr(transcription.search, "find", lambda *args: searched.append(len(told)) or find(*args))
+    (transcript,) = transcription([Request(twelve[5], on_segments=told.extend)])
+    assert told == list(transcript.segments)
+    assert any(0 < count < len(told) for count in searched)
 
 
 def test_segments_of_one_recording_are_told_as_they_are_given(recognizer, twelve):
