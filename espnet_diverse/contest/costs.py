@@ -140,8 +140,9 @@ def _tried(run: Run, programs: Programs, updates: int) -> tuple[Path, Ended]:
     if ended.code in FINISHED:
         ended = programs.run(command, run.place, log)
     if ended.code not in FINISHED and not programs.stopped:
-        last = log.read_text(encoding="utf-8", errors="replace").strip().rpartition("\n")[2]
-        raise TrainingError(f"the trial of {run.name} failed; its log, {log}, ends: {last}")
+        lines = log.read_text(encoding="utf-8", errors="replace").strip().split("\n")
+        said = next((line for line in reversed(lines) if ": error: " in line), lines[-1])
+        raise TrainingError(f"the trial of {run.name} failed; its log, {log}, says: {said}")
     return folder, ended
 
 

@@ -141,8 +141,12 @@ def located(config: Config, *section: str) -> Iterator[None]:
         yield
     except UnknownOptionError as error:
         keys = (*section, error.name)
+        where = config.origin(*keys)
+        core = config._origins.get((*section, "core"), where)
         message = f"unknown option {'.'.join(keys)!r}; {hint(error.name, error.known, error.owner)}"
-        raise ConfigError(f"{config.origin(*keys)}: {message}") from error
+        if core.rpartition(":")[0] != where.rpartition(":")[0]:  # of fragments of two attentions
+            message += f" (the core comes from {core})"
+        raise ConfigError(f"{where}: {message}") from error
     except (TypeError, ValueError) as error:
         keys = (*section, error.name) if isinstance(error, OptionError) else section
         where = [config.origin(*keys), *([".".join(section)] if section else [])]

@@ -91,10 +91,9 @@ def test_the_memory_of_a_gpu_has_the_unit_of_that_of_a_process(tiny_run, tmp_pat
 def test_a_trial_that_fails_is_named_with_its_log(tiny_run, tmp_path):
     log = tmp_path / "exp" / "mine_old_trial.log"
     log.parent.mkdir()
-    log.write_text("begins\nerror: there is no such key\n")
-    with pytest.raises(
-        TrainingError, match=f"the trial of old failed; its log, {log}, ends: error: there is no such key$"
-    ):
+    log.write_text("begins\nespnet-diverse train: error: there is no such key\nkilled\n")
+    said = f"the trial of old failed; its log, {log}, says: espnet-diverse train: error: there is no such key$"
+    with pytest.raises(TrainingError, match=said):
         measure([run(tmp_path)], Trials(tiny_run.model_dir, code=1), tmp_path / "costs.json", updates=5)
 
 

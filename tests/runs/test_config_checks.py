@@ -80,6 +80,12 @@ def test_a_nested_key_is_refused_with_file_and_line(tmp_path, section, text, lin
     assert key.endswith(f"; did you mean {said!r}?")
 
 
+def test_an_option_of_another_attention_is_refused_with_the_origins_of_both():
+    said = r"sdma.yaml:8: unknown option 'encoder_conf.attention.n_clusters_z'; .*core comes from .*window.yaml:4\)$"
+    with pytest.raises(ConfigError, match=said):
+        check(ASRTask, merge(["model/tiny", "attention/sdma", "attention/window"]))
+
+
 @pytest.mark.parametrize("part", ["adapter", "start_tag"])
 def test_head_selection_is_an_option_of_attention_alone(part):
     with pytest.raises(ConfigError, match=f"unknown option 'decoder_conf.{part}.selection'; known: by"):

@@ -11,6 +11,7 @@ _POSITIVE = Rule(float, above=0, below=math.inf)
 _LIMIT = Rule(float, above=0)  # inf: the largest gradient, or no clipping
 _NOT_NEGATIVE = Rule(float, least=0, below=math.inf)
 _SHARE = Rule(float, least=0, below=1)
+_RATE = Rule(float, least=0, most=1)
 _COUNT = Rule(int, least=1)
 _NUMBER = Rule(int, least=0)
 
@@ -39,21 +40,42 @@ _OF_OPTIMIZER: dict[str, Rule] = {
     "betas": _SHARE,
 }
 _OF_SCHEDULER: dict[str, Rule] = {"warmup_steps": _COUNT, "gamma": _POSITIVE, "lr_factor": _POSITIVE}
+_OF_MODEL: dict[str, Rule] = {"ctc_weight": _RATE, "lsm_weight": _SHARE}
+_OF_NET: dict[str, Rule] = {
+    **dict.fromkeys(("output_size", "attention_heads", "num_blocks", "linear_units"), _COUNT),
+    **{f"{of}dropout_rate": _RATE for of in ("", "positional_", "attention_", "self_attention_", "src_attention_")},
+}
+_NETS = ("encoder_conf", "decoder_conf")
 _OPTIONAL = ("patience", "num_iters_per_epoch", "valid_batch_size", "valid_batch_bins")
 _NONE = ("none", "null", "nil")  # words that ESPnet reads as no value of such keys, as in its recipes
 
 
 def check_numbers(config: Config) -> None:
-    """Check numbers of the trainer, its optimizers and schedulers; a number that is not set has ESPnet's default.
+    """Check numbers of the trainer, its optimizers and schedulers, and of ESPnet's models and nets, whose constructors
+    take nearly any; a number that is not set has ESPnet's default.
 
     Raises:
-        ConfigError: One is not a number, not finite, or too small; the message has its origin, value and what is
-            allowed.
+        ConfigError: One is not a number, not finite, or out of its range; the message has its origin, value and what
+            is allowed.
     """
     _check(config, config, _CHECKS)
     for suffix in ("", "2", "3"):
         _check(config, config.get(f"optim{suffix}_conf"), _OF_OPTIMIZER, f"optim{suffix}_conf")
         _check(config, config.get(f"scheduler{suffix}_conf"), _OF_SCHEDULER, f"scheduler{suffix}_conf")
+    _check(config, config.get("model_conf"), _OF_MODEL, "model_conf")
+    for section in _NETS:
+        _check(config, config.get(section), _OF_NET, section)
+    _check_heads(config)
+
+
+def _check_heads(config: Config) -> None:
+    """Check that heads divide the width of the encoder, which is that of the decoder too."""
+    width = (config.get("encoder_conf") or {}).get("output_size")
+    for section in _NETS if isinstance(width, int) else ():
+        heads = (config.get(section) or {}).get("attention_heads")
+        if isinstance(heads, int) and width % heads:
+            said = f"{section}.attention_heads must divide encoder_conf.output_size, {width}, but is {heads}"
+            raise ConfigError(f"{config.origin(section, 'attention_heads')}: {said}")
 
 
 def _check(config: Config, section: object, checks: Mapping[str, Rule], *keys: str) -> None:

@@ -28,16 +28,16 @@ BAD = [
     ),
     *("optim_conf.betas=[0.9, 1.0]", "optim_conf.betas=[.nan, 0.9]", "scheduler_conf.warmup_steps=0"),
     *("scheduler_conf.warmup_steps=-5", "scheduler_conf.gamma=0", "optim2_conf.lr=0"),
+    *(f"encoder_conf.dropout_rate={value}" for value in (".nan", "-1", "2")),
+    *(f"model_conf.ctc_weight={value}" for value in (".nan", "-1", "2")),
+    *(f"model_conf.lsm_weight={value}" for value in (".nan", "2")),
+    *("encoder_conf.output_size=0", "encoder_conf.num_blocks=0", "decoder_conf.attention_heads=0"),
 ]
 RUINOUS = [  # found where the model is built or first used, or by what an epoch has done to it
     *(f"optim_conf.lr={value}" for value in ("1e30", "1e10", "1e-30", "1e-300")),
     *("optim_conf.eps=0", "optim_conf.eps=1e30", "optim_conf.betas=[0, 0]"),
     *("grad_clip=1e-300", "grad_clip=1e-30", "accum_grad=1000", "max_epoch=1e9", "init=nan", "train_dtype=float16"),
-    *(f"encoder_conf.dropout_rate={value}" for value in (".nan", "-1", "2")),
-    *(f"model_conf.ctc_weight={value}" for value in (".nan", "-1", "2")),
-    *(f"model_conf.lsm_weight={value}" for value in (".nan", "2")),
     *(f"model_conf.auxiliary_factor={value}" for value in (".nan", ".inf", "-1")),
-    *("encoder_conf.output_size=0", "encoder_conf.attention_heads=3", "decoder_conf.attention_heads=0"),
     *(f"frontend_conf.{key}=0" for key in ("n_mels", "n_fft", "hop_length", "fs")),
     *("freeze_param=[encoder, decoder, ctc]", "no_forward_run=true", "exclude_weight_decay=maybe"),
     "allow_variable_data_keys=1",
@@ -76,6 +76,13 @@ def test_what_trains_badly_still_trains(change, tiny_run, tmp_path):
 @pytest.mark.parametrize("change", GOOD)
 def test_sense_passes(change):
     check_numbers(merge([], [change]))
+
+
+@pytest.mark.parametrize("section", ["encoder_conf", "decoder_conf"])
+def test_heads_that_do_not_divide_the_width_are_refused(section):
+    said = rf"^--set {section}.attention_heads=3: {section}.attention_heads must divide .*output_size, 64, but is 3$"
+    with pytest.raises(ConfigError, match=said):
+        check_numbers(merge([], ["encoder_conf.output_size=64", f"{section}.attention_heads=3"]))
 
 
 def test_the_fragments_pass():
