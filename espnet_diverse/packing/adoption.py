@@ -18,18 +18,16 @@ from espnet_diverse.attention.selection.learned_selection import LearnedSelectio
 from espnet_diverse.data.files.targets import check_prepared
 from espnet_diverse.decoding.options import MULTITASK
 from espnet_diverse.errors import ConfigError
-from espnet_diverse.nets import DECODERS, ENCODERS, LANGUAGE_MODELS, PROMPTED_ENCODERS
 from espnet_diverse.nets.start_tag import TaggedEmbedding
 from espnet_diverse.packing.comparison import largest_difference
 from espnet_diverse.packing.run_files import write_model
 from espnet_diverse.runs.condition_names import fill_in, names_of_conditions
 from espnet_diverse.runs.config import Config
-from espnet_diverse.runs.config_checks import check
+from espnet_diverse.runs.config_checks import NETS, check
 from espnet_diverse.runs.model_files import find_weights
 from espnet_diverse.runs.tasks import TASKS, TRAINED, load_model, read_config
 from espnet_diverse.runs.training_config import training_config
 
-_NETS = {"encoder": ENCODERS | PROMPTED_ENCODERS, "decoder": DECODERS, "lm": LANGUAGE_MODELS}
 _FIRST = 0.0, -2.302585092994046  # logits of the heads that a subset begins with, and of the others: log 1 and log 0.1
 
 
@@ -100,7 +98,7 @@ def adopted_config(before: dict, changes: Config, data_dir: Path | None = None) 
     _check_cores(before, changes)
     config, task = Config(), before.get("task", "asr")
     config.update(before | {"task": task, "model": "diverse"})
-    for part, nets in _NETS.items():
+    for part, nets in NETS.items():
         if (name := config.get(part)) is not None and name not in nets:
             if f"diverse_{name}" not in nets:
                 known = " ".join(each.removeprefix("diverse_") for each in nets)
@@ -111,7 +109,7 @@ def adopted_config(before: dict, changes: Config, data_dir: Path | None = None) 
         fill_in(config, data_dir, data_dir)
     changed = Config()
     changed.extend(changes)  # for the origins; the rest of a configuration of ESPnet may have keys of other versions
-    changed.update({key: config[key] for key in (*changes, *_NETS, "model") if key in config})
+    changed.update({key: config[key] for key in (*changes, *NETS, "model") if key in config})
     check(TASKS[task], changed)
     return config
 
@@ -125,7 +123,7 @@ def _check_conditions(task: str, config: Config) -> None:
 
 def _check_cores(before: dict, changes: Config) -> None:
     """Check that a trained attention other than softmax keeps its core, whose options and weights no other one has."""
-    for section, part in product((f"{net}_conf" for net in _NETS), ("attention", "cross_attention")):
+    for section, part in product((f"{net}_conf" for net in NETS), ("attention", "cross_attention")):
         old, new = ((config.get(section) or {}).get(part) or {} for config in (before, changes))
         trained = old.get("core", "softmax")
         if trained != "softmax" and new.get("core", trained) != trained:

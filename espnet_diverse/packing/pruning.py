@@ -18,19 +18,18 @@ from espnet_diverse.attention import MultiHeadAttention
 from espnet_diverse.conditions import CONDITIONS
 from espnet_diverse.data.files.targets import check_prepared
 from espnet_diverse.errors import ConfigError
-from espnet_diverse.nets import DECODERS, ENCODERS, LANGUAGE_MODELS, PROMPTED_ENCODERS
 from espnet_diverse.nets.adapters.low_rank import adapted, merge_low_rank
 from espnet_diverse.nets.condition_rows import ConditionRows
 from espnet_diverse.nets.start_tag import TaggedEmbedding
 from espnet_diverse.nets.subsampling import GATED
 from espnet_diverse.packing.run_files import write_model
 from espnet_diverse.runs.condition_names import names_of_conditions
+from espnet_diverse.runs.config_checks import NETS
 from espnet_diverse.runs.lora import without_adapter
 from espnet_diverse.runs.model_files import find_weights
 from espnet_diverse.runs.tasks import load_model, read_config
 from espnet_diverse.scope import scope
 
-_NETS = {"encoder": ENCODERS | PROMPTED_ENCODERS, "decoder": DECODERS, "lm": LANGUAGE_MODELS}
 _PLAIN_MODEL = {"asr": "espnet", "st": "espnet", "mt": "mt", "s2t": "espnet", "s2t_ctc": "espnet_ctc", "lm": "lm"}
 _SHARED = ("share_decoder_input_output_embed", "share_encoder_decoder_input_embed")  # weights of a decoder's embedding
 _UNUSED = (None, {}, {"core": "softmax"})  # values with which an option of this package has no effect
@@ -92,7 +91,7 @@ def prune_model(model: nn.Module, conditions: Mapping[str, str]) -> None:
 def pruned_config(config: Mapping, model: nn.Module) -> dict:
     """The configuration of a run after `prune_model`: without the options of head selection, tags and adapters."""
     config = copy.deepcopy(without_adapter(config))
-    for part, nets in _NETS.items():
+    for part, nets in NETS.items():
         section = config.get(f"{part}_conf") or {}
         for key in ("attention", "cross_attention"):
             (section.get(key) or {}).pop("selection", None)
@@ -121,7 +120,7 @@ def _rename_model(config: dict, model: nn.Module) -> None:
     options = dict(config.get("model_conf") or {})
     options.pop("conditions", None)
     names = {condition: values for condition, values in names_of_conditions(config).items() if condition in used}
-    if config["model"] in ("flow", "vae") or any(str(config.get(part)).startswith("diverse_") for part in _NETS):
+    if config["model"] in ("flow", "vae") or any(str(config.get(part)).startswith("diverse_") for part in NETS):
         config["model_conf"] = options | ({"conditions": names} if names else {})
         return
     task = config.get("task", "asr")

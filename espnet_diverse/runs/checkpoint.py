@@ -196,7 +196,7 @@ def check_fit(
     if faults := misfits(model, state.get("model", {})):
         raise ModelError(f"{source}: does not fit the model of this configuration; parameters {faults}")
     with _named(source):
-        checkpoint_schema.check_fit(state, model, optimizers, schedulers)
+        checkpoint_schema.check_fit(state, optimizers, schedulers)
 
 
 @contextmanager

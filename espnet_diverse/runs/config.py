@@ -228,6 +228,11 @@ def leaves(mapping: dict, *keys: str) -> Iterator[tuple[str, object]]:
             yield ".".join((*keys, str(key))), value
 
 
+def listed(value: object) -> object:
+    """A value with lists in place of tuples, as YAML has it."""
+    return [listed(each) for each in value] if isinstance(value, list | tuple) else value
+
+
 def _find_one(name: str, folders: list[Path]) -> Path:
     if not name.strip():
         raise ConfigError("a configuration fragment has an empty name; separate the names by single commas")

@@ -28,6 +28,9 @@ from espnet_diverse.runs.frontends import check_frontend
 from espnet_diverse.runs.lora import check_adapter
 from espnet_diverse.runs.tasks import TASKS, TRAINED
 
+NETS = {"encoder": ENCODERS | PROMPTED_ENCODERS, "decoder": DECODERS, "lm": LANGUAGE_MODELS}
+"""Our nets by part of a model and name."""
+
 
 def check(task: type[abs_task.AbsTask], config: Config) -> None:
     """Check the names of keys and classes, and the options of our parts of the nets, before anything is built.
@@ -77,7 +80,7 @@ def _check_owner(config: Config, name: str, chosen: type) -> None:
             here = f"{name} is {config[name]!r}" if name in config else f"no {name} is given"
             has = f"key {section}.{part} is for a net of this package, and {here}"
             ours = f"diverse_{str(config.get(name)).lower()}"
-            known = ours in _NETS.get(name, ())
+            known = ours in NETS.get(name, ())
             todo = f"give {name}: {ours}" if known else "put a fragment with such a net before it, such as model/small"
             raise ConfigError(f"{config.origin(section, part)}: {has}; {todo}")
 
@@ -86,7 +89,7 @@ def _check_model(config: Config, model: type | None) -> None:
     """Check that a model of ESPnet, if one is named, has no parts with losses, which it would leave out in silence."""
     if "model" not in config or model is None or model.__module__.startswith("espnet_diverse."):
         return
-    for net, part in product(_NETS, (*_ATTENTIONS, *_MEMORIES)):
+    for net, part in product(NETS, (*_ATTENTIONS, *_MEMORIES)):
         options = (config.get(f"{net}_conf") or {}).get(part)
         if options and _has_losses(part, options):
             has = f"model {config['model']!r} leaves out the losses of {net}_conf.{part}"
@@ -175,9 +178,6 @@ def _read_attention(options: dict) -> None:
 _NAMED = ("input_layer", "positionwise_layer_type", "selfattention_layer_type")
 _ATTENTIONS = ("attention", "cross_attention")
 _MEMORIES = ("memory", "cross_memory")
-
-
-_NETS = {"encoder": ENCODERS | PROMPTED_ENCODERS, "decoder": DECODERS, "lm": LANGUAGE_MODELS}
 
 
 _PARTS = {

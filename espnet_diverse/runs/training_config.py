@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from espnet_diverse.errors import ConfigError
+from espnet_diverse.runs.config import listed
 from espnet_diverse.runs.tasks import TASKS, TRAINED
 from espnet_diverse.untrusted.foreign_config import OF_THE_MACHINE
 
@@ -62,7 +63,7 @@ def training_config(config: Mapping[str, Any]) -> dict[str, Any]:
     for key, value in config.items():
         if key not in defaults or key in left or key.startswith(_OF_PLACE):
             continue
-        if key in parts or _plain(value) != _plain(defaults[key]):
+        if key in parts or listed(value) != listed(defaults[key]):
             kept[key] = _without_conditions(value) if key in _NETS else value
     if config.get("normalize") == "global_mvn":
         options = {key: value for key, value in _items(config.get("normalize_conf")) if key != "stats_file"}
@@ -80,7 +81,3 @@ def _without_conditions(value: Any) -> Any:
 
 def _items(section: object) -> Iterator[tuple[str, Any]]:
     yield from (section if isinstance(section, Mapping) else {}).items()
-
-
-def _plain(value: object) -> object:
-    return [_plain(each) for each in value] if isinstance(value, list | tuple) else value

@@ -130,12 +130,11 @@ def check_content(content: Mapping) -> None:
         )
 
 
-def check_fit(state: Mapping, model: nn.Module, optimizers: Sequence[Optimizer], schedulers: Sequence) -> None:
+def check_fit(state: Mapping, optimizers: Sequence[Optimizer], schedulers: Sequence) -> None:
     """Check that the state of a run fits its training; parameters are compared by `checkpoint.misfits`.
 
     Args:
         state: What `check_content` has passed.
-        model: The model.
         optimizers: Its optimizers.
         schedulers: Schedulers of their learning rates, or None for each.
 

@@ -9,7 +9,7 @@ from espnet2.tasks.abs_task import AbsTask
 from espnet2.utils.get_default_kwargs import get_default_kwargs
 
 from espnet_diverse.attention import CORES, PARTS, core_options
-from espnet_diverse.runs.config import Config, leaves
+from espnet_diverse.runs.config import Config, leaves, listed
 from espnet_diverse.runs.config_checks import check, chosen_classes
 from espnet_diverse.runs.training_config import FILLED_IN, NOT_HERE
 from espnet_diverse.training.espnet_command import arguments
@@ -53,9 +53,5 @@ def _of_attention(given: dict) -> dict:
 
 def _shown(value: object) -> str:
     """The value as YAML in one line, which --set reads back."""
-    text = yaml.safe_dump(_plain(value), default_flow_style=True, width=inf)
+    text = yaml.safe_dump(listed(value), default_flow_style=True, width=inf)
     return text.strip().removesuffix("...").strip()
-
-
-def _plain(value: object) -> object:
-    return [_plain(each) for each in value] if isinstance(value, list | tuple) else value
