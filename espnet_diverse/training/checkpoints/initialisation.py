@@ -27,7 +27,12 @@ from espnet_diverse.runs.config import load
 Label = tuple[str, ...]
 _OUTPUT_LAYERS = (".ctc_lo", ".output_layer", "decoder.output", ".lin_out", ".lm_head", "lm.decoder")
 """Ends of the names of linear maps to tokens: of CTC, decoders, transducers and language models."""
-_OF_SOURCE = ("frontend.", "src_", "extra_asr_decoder.")  # parameters of the source text, in translation
+_OF_SOURCE = ("frontend.", "src_", "extra_asr_decoder.", "ctc.")  # parameters of the source text, in translation
+_TOKEN_DIM: dict[type, dict[str, int]] = {
+    LowRankLinear: {"weight": 0, "bias": 0, "lora_B": -2, "lora_magnitude": -1},
+    LowRankEmbedding: {"weight": 0, "lora_A": -1},
+}
+"""Dimension of parameters that has a row or column for each token; adapters by condition have one more before it."""
 
 
 def initialise(
@@ -66,7 +71,7 @@ def initialise(
     trained = _trained_config(Path(path))
     given = checkpoint.with_present_parameters(_under(source, state, path), expected)
     given, faults = _by_condition(part, given, names_of_conditions(trained))
-    of_tokens = _of_other_tokens(given, _token_parameters(model, target), trained, config)
+    of_tokens = _of_other_tokens(given, _token_parameters(model, target), (source, trained), (target, config))
     if config.get("init_known_tokens"):
         given |= _known_rows(given, expected, of_tokens)
     else:
@@ -115,14 +120,16 @@ def _trained_config(path: Path) -> dict:
 
 
 class _Rows(NamedTuple):
-    """The rows of known tokens: their places in the trained model, and those in the model, both (N,)."""
+    """The rows of known tokens: their places in the trained model, and those in the model, both (N,); and their
+    dimension."""
 
     old: list[int]
     new: list[int]
+    dim: int
 
 
-def _token_parameters(model: nn.Module, target: str) -> dict[str, bool]:
-    """Parameters below the name `target` with a row for each token, and whether it is a token of the source text."""
+def _token_parameters(model: nn.Module, target: str) -> dict[str, int]:
+    """Parameters below the name `target` with a row for each token, and the dimension of these rows."""
     modules = dict(model.named_modules(remove_duplicate=False))
     others: set[nn.Module] = set()  # embeddings of tags, and of the tokens that a pretrained encoder has
     for module in modules.values():
@@ -135,27 +142,42 @@ def _token_parameters(model: nn.Module, target: str) -> dict[str, bool]:
         is_embedding = isinstance(module, nn.Embedding | LowRankEmbedding) and "position" not in full
         is_output = isinstance(module, nn.Linear | LowRankLinear) and f".{full}".endswith(_OUTPUT_LAYERS)
         if (is_embedding or is_output) and module not in others:
-            for name, _ in module.named_parameters(full, recurse=False):
-                if not target or name.startswith(f"{target}."):
-                    found[name.removeprefix(f"{target}.")] = name.startswith(_OF_SOURCE)
+            dims = _TOKEN_DIM.get(type(module), {"weight": 0, "bias": 0})
+            for name, _ in module.named_parameters(recurse=False):
+                if name in dims and (not target or full.startswith(f"{target}.") or full == target):
+                    found[f"{full}.{name}".removeprefix(f"{target}.")] = dims[name]
     return found
 
 
 def _of_other_tokens(
-    given: Mapping[str, Tensor], has_tokens: Mapping[str, bool], trained: Mapping, config: Mapping
+    given: Mapping[str, Tensor], dims: Mapping[str, int], trained: tuple[str, Mapping], made: tuple[str, Mapping]
 ) -> dict[str, _Rows]:
-    """Parameters with a row for each token, where the vocabulary has others, or in another order."""
+    """Parameters with a row for each token, where the vocabulary has others, or in another order.
+
+    Args:
+        given: Parameters of the trained model.
+        dims: Those with a row for each token, see `_token_parameters`.
+        trained: The name that `given` was below, and the configuration of the trained model.
+        made: The name that they are copied to, and the configuration of the model.
+    """
     found = {}
-    for key, of_source in (("token_list", False), ("src_token_list", True)):
-        old, new = trained.get(key), config.get(key)
-        if not isinstance(old, list) or not isinstance(new, list) or list(map(str, old)) == list(map(str, new)):
+    for name in (name for name in given if name in dims):
+        old, new = _tokens(name, *trained), _tokens(name, *made)
+        if old is None or new is None or old == new or given[name].dim() == 0:
             continue
-        places = {str(token): row for row, token in enumerate(old)}
-        known = [(places[str(token)], row) for row, token in enumerate(new) if str(token) in places]
-        for name, value in given.items():
-            if has_tokens.get(name) == of_source and value.dim() > 0 and len(value) == len(old):
-                found[name] = _Rows([row for row, _ in known], [row for _, row in known])
+        if given[name].shape[dims[name]] == len(old):
+            places = {token: row for row, token in enumerate(old)}
+            known = [(places[token], row) for row, token in enumerate(new) if token in places]
+            found[name] = _Rows([row for row, _ in known], [row for _, row in known], dims[name])
     return found
+
+
+def _tokens(name: str, prefix: str, config: Mapping) -> list[str] | None:
+    """The vocabulary of a parameter called `name` below `prefix`; None where the configuration has none."""
+    full = f"{prefix}.{name}" if prefix else name
+    of_source = full.startswith(_OF_SOURCE) and config.get("src_token_list") is not None
+    tokens = config.get("src_token_list" if of_source else "token_list")
+    return [str(token) for token in tokens] if isinstance(tokens, list) else None
 
 
 def _known_rows(
@@ -163,13 +185,14 @@ def _known_rows(
 ) -> dict[str, Tensor]:
     """Parameters of the model with the rows of known tokens; those that the model lacks are left out."""
     filled = {}
-    for name, (old, new) in rows.items():
-        if name in expected and expected[name].shape[1:] == given[name].shape[1:]:
-            filled[name] = expected[name].clone()
-            filled[name][new] = given[name][old].to(filled[name])
-            logging.info(
-                "%s: rows of %d of %d tokens are those of the trained model", name, len(new), len(filled[name])
-            )
+    for name, (old, new, dim) in rows.items():
+        if name not in expected or expected[name].dim() != given[name].dim():
+            continue
+        made, trained = expected[name].clone().movedim(dim, 0), given[name].movedim(dim, 0)
+        if made.shape[1:] == trained.shape[1:]:
+            made[new] = trained[old].to(made)
+            filled[name] = made.movedim(0, dim)
+            logging.info("%s: rows of %d of %d tokens are those of the trained model", name, len(new), len(made))
     return filled
 
 

@@ -5,6 +5,7 @@ from torch import nn
 
 from espnet_diverse.attention import build_selection
 from espnet_diverse.errors import ModelError
+from espnet_diverse.nets.adapters import low_rank
 from espnet_diverse.nets.adapters.bottleneck import Adapters
 from espnet_diverse.nets.condition_rows import ConditionRows
 from espnet_diverse.runs import checkpoint
@@ -132,11 +133,8 @@ class Writer(nn.Module):
 @pytest.mark.parametrize(
     ("key", "named"),
     [
-        (
-            "token_list",
-            "3 of 10 parameters do not fit the model: ctc.ctc_lo.weight (of other tokens), ctc.ctc_lo.bias ",
-        ),
-        ("src_token_list", "1 of 10 parameters do not fit the model: frontend.embed.weight (of other tokens); take "),
+        ("token_list", "1 of 10 parameters do not fit the model: decoder.embed.weight (of other tokens); take "),
+        ("src_token_list", "3 of 10 parameters do not fit the model: frontend.embed.weight (of other tokens), ctc.ctc"),
     ],
 )
 def test_rows_of_tokens_are_not_taken_for_those_of_others(tmp_path, caplog, key, named):
@@ -153,7 +151,7 @@ def test_rows_of_tokens_are_not_taken_for_those_of_others(tmp_path, caplog, key,
     before = {name: value.clone() for name, value in model.state_dict().items()}
     initialise(path, model, ignore_init_mismatch=True, config=other)
     kept = {name for name, value in model.state_dict().items() if torch.equal(value, before[name])}
-    assert kept >= {"frontend.embed.weight"} if key == "src_token_list" else kept >= {"ctc.ctc_lo.bias"}
+    assert kept >= ({"decoder.embed.weight"} if key == "token_list" else {"frontend.embed.weight", "ctc.ctc_lo.bias"})
     initialise(path, model, config=config)
     assert torch.equal(model.decoder.embed.weight, trained.decoder.embed.weight)
 
@@ -175,6 +173,36 @@ def test_rows_of_known_tokens_are_taken_where_that_is_asked_for(tmp_path):
         assert torch.equal(after[name][[0, 2]], before[name][[0, 2]])
     with pytest.raises(ModelError, match=r"encoder.embed.weight|embed.weight \(3, 1, 1\) for \(4, 1, 1\)"):
         initialise(f"{path}:encoder:encoder", model, config=config)  # as many channels as tokens
+
+
+def test_the_source_of_translation_has_the_tokens_of_recognition(tmp_path):
+    """CTC of a speech translation writes the source text, and the second decoder reads it."""
+    trained, model = Writer(), Writer()
+    path = saved(trained, tmp_path)
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump({"task": "asr", "token_list": ["a", "b", "c"]}))
+    config = {"token_list": ["x", "y", "z"], "src_token_list": ["a", "b", "c"]}
+    initialise(f"{path}:ctc:ctc", model, config=config)
+    assert torch.equal(model.ctc.ctc_lo.weight, trained.ctc.ctc_lo.weight)
+    with pytest.raises(ModelError, match=r"parameters do not fit the model: weight \(of other tokens\)"):
+        initialise(f"{path}:decoder.embed:decoder.embed", model, config=config)
+
+
+def test_adapters_of_embeddings_and_output_layers_follow_the_tokens(tmp_path):
+    """They have as many rows as columns."""
+    trained, model = Writer(), Writer()
+    for each in (trained, model):
+        low_rank.add_low_rank(each, low_rank.LowRankOptions(rank=3, target_modules=["ctc_lo", "decoder.embed"]))
+        for _, module in low_rank.adapted(each):
+            nn.init.normal_(module.lora_A)
+            nn.init.normal_(module.lora_B)
+    path = saved(trained, tmp_path)
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump({"token_list": ["a", "b", "c"]}))
+    initialise(path, model, config={"token_list": ["b", "c", "a"], "init_known_tokens": True})
+    given, after = trained.state_dict(), model.state_dict()
+    assert torch.equal(after["decoder.embed.lora_A"], given["decoder.embed.lora_A"][:, [1, 2, 0]])
+    assert torch.equal(after["ctc.ctc_lo.lora_B"], given["ctc.ctc_lo.lora_B"][[1, 2, 0]])
+    for name in ("decoder.embed.lora_B", "ctc.ctc_lo.lora_A"):
+        assert torch.equal(after[name], given[name])
 
 
 LAYER = {"attention_heads": 2, "num_blocks": 1, "linear_units": 8}
