@@ -24,6 +24,8 @@ from espnet_diverse.scoring.metric import Metric, lower_is_better
 from espnet_diverse.scoring.significance import Bootstrap, interval, p_value
 from espnet_diverse.scoring.texts import Corpus, system_of
 
+_UNLEARNED = {"cer": 90.0, "wer": 90.0, "ter": 90.0, "bleu": 2.0}  # scores that no model with some use has
+
 
 @dataclass(frozen=True)
 class Difference:
@@ -138,7 +140,7 @@ def seed_interval(differences: Sequence[float]) -> tuple[float, float] | None:
 
 
 def conclusion(differences: Sequence[Difference], metric: str, data_set: str) -> str:
-    """One sentence of what can be said of the methods on a set, and what cannot."""
+    """One sentence of what can be said of the methods on a set, and what cannot; another one where none has learned."""
     baseline, *others = differences
     counts = sorted({len(each.by_seed) for each in others})
     seeds = counts[-1]
@@ -158,7 +160,16 @@ def conclusion(differences: Sequence[Difference], metric: str, data_set: str) ->
         parts.append(_open_part(left, baseline.method, len(left) == len(others), metric))
     if few := [each.method for each in others if each.over_seeds is None]:
         parts.append(f"nothing can be said of {_joined(few)}, with fewer than two seeds")
-    return f"{begin}{'; '.join(parts)}."
+    return f"{begin}{'; '.join(parts)}.{_caution(differences, metric)}"
+
+
+def _caution(differences: Sequence[Difference], metric: str) -> str:
+    """A sentence for scores of models that have learned next to nothing."""
+    scores = [score for each in differences for score in each.scores.values()]
+    best = (min if lower_is_better(metric) else max)(scores)
+    if metric not in _UNLEARNED or (best < _UNLEARNED[metric]) == lower_is_better(metric):
+        return ""
+    return f" The best score is {best:.1f}: no model has learned the task, and a larger budget may change the order."
 
 
 def _shown_part(each: Difference, baseline: str, metric: str) -> str:

@@ -158,3 +158,16 @@ def test_one_sentence_says_what_can_be_said_and_what_cannot(others, metric, said
 def test_a_method_with_one_seed_is_named_beside_others_with_more():
     said = conclusion([BASE, BETTER, ALONE], "bleu", "test")
     assert said.endswith("by 0.8 to 3.6; nothing can be said of luna, with fewer than two seeds.")
+
+
+@pytest.mark.parametrize(("metric", "scores"), [("cer", (93.1, 96.0)), ("bleu", (0.4, 0.9))])
+def test_scores_of_models_that_have_not_learned_are_called_that(metric, scores):
+    best = min(scores) if metric == "cer" else max(scores)
+    base, other = Difference("softmax", dict.fromkeys((0, 1), scores[0])), dict.fromkeys((0, 1), scores[1])
+    changes = dict.fromkeys((0, 1), scores[1] - scores[0])
+    said = conclusion([base, Difference("sma", other, changes, (-3.0, 3.5))], metric, "test")
+    assert said.endswith(
+        f"The best score is {best}: no model has learned the task, and a larger budget may change the order."
+    )
+    learned = Difference("sma", {0: 40.0, 1: 40.0}, {0: 4.0, 1: 4.0}, (-3.0, 3.5))
+    assert "no model has learned" not in conclusion([base, learned], metric, "test")
