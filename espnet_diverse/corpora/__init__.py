@@ -174,7 +174,7 @@ def load_corpus(name: str) -> ModuleType:
     """
     if name not in CORPORA:
         known = hint(name, list(CORPORA), "prepare")
-        if name.rpartition(".")[2].lower() in ("csv", "tsv", "jsonl"):
+        if name.rpartition(".")[2].lower() in ("csv", "tsv", "jsonl", "json"):
             known = "a csv, tsv or jsonl file is prepared by: espnet-diverse prepare table FILE"
         raise ConfigError(f"unknown corpus {name!r}; {known}")
     return importlib.import_module(CORPORA[name])

@@ -1,4 +1,4 @@
-"""Tables that users write, with a header of column names: csv, tsv or jsonl, also as .gz.
+"""Tables that users write, with a header of column names: csv, tsv or jsonl (or json, as NeMo names it), also as .gz.
 
 In csv, fields may be quoted, and commas or semicolons separate them, as in the header. In tsv, tabs separate them, and
 quotation marks are text. In jsonl, each line is an object. Byte order marks and CRLF are repaired.
@@ -136,4 +136,4 @@ def json_objects(
             faults.append(Fault(str(path), number, what))
 
 
-_READERS = {".csv": _read_csv, ".tsv": _read_tsv, ".jsonl": _read_jsonl}
+_READERS = {".csv": _read_csv, ".tsv": _read_tsv, ".jsonl": _read_jsonl, ".json": _read_jsonl}

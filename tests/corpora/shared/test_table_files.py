@@ -48,7 +48,7 @@ def test_rows_without_any_value_are_left_out_as_blank_lines_are(tmp_path):
 
 
 def test_values_of_json_keep_their_kind(tmp_path):
-    table = read(tmp_path, "t.jsonl", b'{"audio": "a.wav", "start": 1.5}\n{"audio": null, "more": [1]}\n')
+    table = read(tmp_path, "manifest.json", b'{"audio": "a.wav", "start": 1.5}\n{"audio": null, "more": [1]}\n')
     assert table.columns == ["audio", "start", "more"]
     assert table.rows[1].values == {"audio": None, "more": [1]}
 
@@ -84,7 +84,7 @@ def test_faults_of_json(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "what"),
     [
-        ("t.xlsx", b"x", "t.xlsx: is no table: the name must end in .csv, .tsv, .jsonl or .gz"),
+        ("t.xlsx", b"x", "t.xlsx: is no table: the name must end in .csv, .tsv, .jsonl, .json or .gz"),
         ("t.csv", b"", "t.csv: is empty; the first line of a table has the names of its columns"),
         ("t.csv", b"audio,text,audio\n", "t.csv:1: has the column 'audio' twice; rename one"),
         ("t.csv", "audio,text\n".encode("utf-16"), "t.csv: is UTF-16 from byte offset 0; allowed is utf-8"),
