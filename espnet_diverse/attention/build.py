@@ -42,12 +42,11 @@ PARTS: Mapping[str, Callable[[Any], Any]] = {
 }
 """Parts of an attention that no core has to itself, and what reads their options."""
 
-_REGULARISERS = {"drop_heads": DropHeads, "relaxed": Relaxed}
 _NEEDS = {
     "qk_norm": ("dot_products",),
     "head_patterns": ("head_patterns",),
     "position": ("head_patterns", "dot_products"),
-    "relaxed": ("head_patterns",),
+    "relaxed": ("weighted_values",),
 }
 """Uses that a core must support for a part, keys of `supports.USES`."""
 
@@ -171,16 +170,17 @@ def attention_parts(
     of_another = cross and not needed_by  # the keys of a memory lie before the queries
     relative = "relative_position" in uses
     check_position(part["position"], core, size // heads, of_another, relative, selection is not None)
-    changes: list[nn.Module] = [kind(part[each]) for each, kind in _REGULARISERS.items() if part[each] is not None]
-    if part["routing"] is not None:
-        changes.insert(0, HeadRouting(part["routing"], size, heads))
-    if part["dex"] is not None:
-        changes.append(DifferentialExtension(part["dex"], size // heads))
+    changes: dict[str, Callable[..., nn.Module]] = {  # in this order: of the weights, then of whole heads
+        "relaxed": Relaxed,
+        "routing": partial(HeadRouting, size=size, heads=heads),
+        "drop_heads": DropHeads,
+        "dex": partial(DifferentialExtension, width=size // heads),
+    }
     return core, {
         "selection": selection,
         "disagreement": build_disagreement(raw["disagreement"], core),
         "qk_norm": part["qk_norm"],
         "position": part["position"] or ("relative" if relative else "absolute"),
         "patterns": part["head_patterns"] and build_head_patterns(part["head_patterns"], heads, cross, causal),
-        "changes": changes,
+        "changes": [make(part[name]) for name, make in changes.items() if part[name] is not None],
     }

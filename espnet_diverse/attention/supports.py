@@ -12,6 +12,7 @@ USES = {
     "head_selection": "head selection",
     "head_patterns": "patterns of heads",
     "dot_products": "normalised queries and keys",
+    "weighted_values": "relaxed weights",
 }
 """Uses that a net may make of a core, fields of `Supports`, with their names in messages."""
 
@@ -35,6 +36,7 @@ class Supports:
         head_selection: The heads may differ between the samples of a batch.
         head_patterns: Which keys a query attends to is `Heads.allowed()`, which may differ between heads.
         dot_products: The logits are `Heads.scores()`, the dot products of queries and keys.
+        weighted_values: The context is the mean of the values by the weights, of the keys in `Heads.allowed()`.
         half_precision: The core computes in the precision of its inputs. Otherwise it is given float32 when autocast or
             the model computes in half precision.
         max_length: The greatest number of queries or keys, or None for any number. A core whose limit depends on its
@@ -51,6 +53,7 @@ class Supports:
     head_selection: bool = False
     head_patterns: bool = False
     dot_products: bool = False
+    weighted_values: bool = False
     half_precision: bool = False
     max_length: int | None = None
 
@@ -85,6 +88,7 @@ EVERYTHING = Supports(
     head_selection=True,
     head_patterns=True,
     dot_products=True,
+    weighted_values=True,
     half_precision=True,
 )
 """Everything, at any length."""

@@ -44,7 +44,7 @@ class UpdateCounter(nn.Module):
 
     def forward(self, watched: Tensor) -> Tensor:
         """Return the number of updates (); in training, that of the scope, or one more if `watched` has changed."""
-        if not self.training:
+        if not self.training or in_backward():
             return self.count
         if (step := current().step) is not None:
             self.count = torch.full_like(self.count, step.updates)
@@ -93,6 +93,11 @@ class UpdateCounter(nn.Module):
         super()._load_from_state_dict(*args, **kwargs)
         self._seen, self._watched = _UNSEEN if self.count > 0 else None, None
         self._told = self.share is not None and bool(self.of_run > 0)
+
+
+def in_backward() -> bool:
+    """Return whether a backward pass computes a layer again (gradient checkpointing), as the forward pass did."""
+    return torch._C._current_graph_task_id() != -1
 
 
 def _counters(model: nn.Module) -> list[UpdateCounter]:

@@ -58,7 +58,7 @@ VARIANTS = {
     "sanm:mixed": {"head_patterns": ["forward", "next"], "position": "alibi"},
     "talking_heads:mixed": {"start": "drawn", "head_patterns": ["previous", {"window": 1}], "position": "alibi"},
     "differential:mixed": {"head_patterns": ["global", "previous"]},
-    "value_residual:mixed": {"head_patterns": ["global", "end"], "relaxed": {}},
+    "value_residual:mixed": {"head_patterns": ["global", "end"]},
     "differential:group": {"lambda_init": 0.2, "selection": GROUP},
     "value_residual:group": {"learned": True, "selection": GROUP},
     "linformer:group": {"compressed_length": 3, "max_length": 40, "selection": GROUP},

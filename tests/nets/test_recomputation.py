@@ -6,8 +6,10 @@ import torch
 from espnet_diverse.contrib.flowseq import FlowDecoder
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.nets import DECODERS, ENCODERS
-from espnet_diverse.scope import scope
+from espnet_diverse.nets.adapters.low_rank import LowRankOptions, add_low_rank
+from espnet_diverse.scope import Step, scope
 
+LENGTHS = torch.tensor([6, 4])
 NAMES = {"conditions": {"lang": ["ar", "de"]}}
 GROUP = {"strategy": "group", "pool": 4} | NAMES
 SIZES = {"attention_heads": 2, "linear_units": 8, "num_blocks": 2, "dropout_rate": 0.1}
@@ -46,6 +48,26 @@ def gradients(net):
 def test_gradients_are_those_of_layers_that_are_computed_once(attention):
     once, again = (gradients(decoder(layers, attention=attention)) for layers in ([], [1, 2]))
     torch.testing.assert_close(again, once)
+
+
+def test_schedules_stand_still_while_a_layer_is_computed_again():
+    nets = [decoder(layers, attention={"core": "softmax", "dex": {"steps": 10}}) for layers in ([], [1, 2])]
+    for net in nets:
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for updates in range(4):
+            torch.manual_seed(updates)
+            with scope(step=Step(updates, updates)):
+                out = net(*(torch.randn(2, 7, 8), torch.tensor([7, 5]), torch.randint(1, 9, (2, 6)), LENGTHS))[0]
+            optimizer.zero_grad()
+            out.square().mean().backward()
+            optimizer.step()
+    torch.testing.assert_close(*[list(net.state_dict().values()) for net in nets])
+
+
+def test_adapters_by_language_are_refused_in_layers_that_are_computed_again():
+    chosen = LowRankOptions(rank=2, target_modules=["linear_q"], by="lang", **NAMES)
+    with pytest.raises(ConfigError, match="layer 2 of gradient_checkpoint_layers cannot .* depends on the language"):
+        add_low_rank(decoder([2]), chosen)
 
 
 @pytest.mark.parametrize(("options", "said"), REFUSED)

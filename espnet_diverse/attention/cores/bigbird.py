@@ -54,7 +54,8 @@ class BigBird(Core):
 
     Options = BigBirdOptions
     options: BigBirdOptions
-    supports = replace(EVERYTHING, cross_attention=False)  # positions of two sequences are not near each other
+    # Positions of two sequences are not near each other.
+    supports = replace(EVERYTHING, cross_attention=False, weighted_values=False)
     linear = True
     SOFTMAX_EQUIVALENT = {"block_size": 2**20}
     position_in_parts = True

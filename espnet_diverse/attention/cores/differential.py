@@ -51,7 +51,7 @@ class Differential(Core):
 
     Options = DifferentialOptions
     options: DifferentialOptions
-    supports = replace(EVERYTHING, explicit_weights=False, dot_products=False)  # of halves
+    supports = replace(EVERYTHING, explicit_weights=False, dot_products=False, weighted_values=False)  # of halves
     position_in_parts = True
     halves: Tensor
 

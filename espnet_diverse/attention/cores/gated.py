@@ -17,7 +17,7 @@ Cost: softmax attention, by the fused kernel, and O(Tq M^2) time for gates of ch
 M^2 or M H parameters.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import Tensor, nn
 
@@ -47,7 +47,7 @@ class Gated(Core):
 
     Options = GatedOptions
     options: GatedOptions
-    supports = EVERYTHING
+    supports = replace(EVERYTHING, weighted_values=False)
     SOFTMAX_EQUIVALENT = {"start": "zero", "scale": 2.0}
 
     def __init__(

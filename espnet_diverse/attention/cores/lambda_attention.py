@@ -39,6 +39,7 @@ class LambdaAttention(Core):
         explicit_weights=False,
         half_precision=False,
         head_patterns=False,
+        weighted_values=False,
         dot_products=False,
     )
     linear = True

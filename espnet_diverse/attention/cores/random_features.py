@@ -28,6 +28,7 @@ from torch import Tensor
 
 from espnet_diverse.attention.core import Core, Heads, KVCache
 from espnet_diverse.attention.supports import EVERYTHING
+from espnet_diverse.attention.update_counter import in_backward
 from espnet_diverse.functional.features import (
     causal_feature_attention,
     feature_attention,
@@ -72,7 +73,12 @@ class RandomFeatures(Core):
     Options = RandomFeaturesOptions
     options: RandomFeaturesOptions
     supports = replace(
-        EVERYTHING, relative_position=False, explicit_weights=False, half_precision=False, head_patterns=False
+        EVERYTHING,
+        relative_position=False,
+        explicit_weights=False,
+        half_precision=False,
+        head_patterns=False,
+        weighted_values=False,
     )
     linear = True
     bits: Tensor
@@ -104,7 +110,7 @@ class RandomFeatures(Core):
 
     def forward(self, heads: Heads) -> tuple[Tensor, None]:
         """Compute the context (B, H, Tq, D)."""
-        if self.training and self.options.redraw_interval and not _in_backward():
+        if self.training and self.options.redraw_interval and not in_backward():
             self._count_batch()
         q, _ = self._features(heads.q)
         if heads.key_features is None:
@@ -153,8 +159,3 @@ class RandomFeatures(Core):
         option = self.options
         generator = torch.Generator().manual_seed(seed)
         return gaussian(option.n_features, self.width, option.orthogonal, generator).view(torch.int32)
-
-
-def _in_backward() -> bool:
-    """Return whether a backward pass computes a layer again (gradient checkpointing), with the W of the forward."""
-    return torch._C._current_graph_task_id() != -1

@@ -52,7 +52,7 @@ class SANM(Core):
 
     Options = SANMOptions
     options: SANMOptions
-    supports = replace(EVERYTHING, causal=False, cached_decoding=False, cross_attention=False)
+    supports = replace(EVERYTHING, causal=False, cached_decoding=False, cross_attention=False, weighted_values=False)
     SOFTMAX_EQUIVALENT = {"residual": False, "start": "zero"}
 
     def __init__(

@@ -18,7 +18,7 @@ Cost: softmax attention without the fused kernel, O(Tq Tk (D + H)) time for each
 J, L, W and U; 2 H^2 parameters.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
@@ -50,7 +50,7 @@ class TalkingHeads(Core):
 
     Options = TalkingHeadsOptions
     options: TalkingHeadsOptions
-    supports = EVERYTHING
+    supports = replace(EVERYTHING, weighted_values=False)
     SOFTMAX_EQUIVALENT = {"before": False, "after": False}
 
     def __init__(

@@ -54,7 +54,7 @@ class ValueResidual(Core):
 
     Options = ValueResidualOptions
     options: ValueResidualOptions
-    supports = replace(EVERYTHING, causal=False, cached_decoding=False, cross_attention=False)
+    supports = replace(EVERYTHING, causal=False, cached_decoding=False, cross_attention=False, weighted_values=False)
     SOFTMAX_EQUIVALENT = {"first": 0.0, "own": 1.0}
 
     def __init__(

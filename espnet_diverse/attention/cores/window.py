@@ -45,7 +45,8 @@ class Window(Core):
 
     Options = WindowOptions
     options: WindowOptions
-    supports = replace(EVERYTHING, cross_attention=False)  # positions of two sequences are not near each other
+    # Positions of two sequences are not near each other.
+    supports = replace(EVERYTHING, cross_attention=False, weighted_values=False)
     SOFTMAX_EQUIVALENT = {"window": 2**20, "dilation": 1}
     linear = position_in_parts = True
 

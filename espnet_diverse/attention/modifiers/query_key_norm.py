@@ -20,6 +20,8 @@ from torch import Tensor, nn
 from espnet_diverse.functional.precision import in_full_precision
 from espnet_diverse.option_checks import Options, number
 
+_SHORTEST = 0.01  # silence that SpecAugment or padding has made is 0; its gradient is multiplied by 1 / _SHORTEST
+
 
 @dataclass(frozen=True)
 class QueryKeyNormOptions(Options):
@@ -67,6 +69,8 @@ class ScaledQueries(nn.Module):
 
 
 def inverse_norm(x: Tensor) -> Tensor:
-    """Compute 1 / |x| over the last dimension, (..., D) -> (..., 1); with gradients a third of `F.normalize`'s time."""
-    squared = in_full_precision(x).square().sum(-1, keepdim=True)
-    return squared.clamp(min=torch.finfo(squared.dtype).tiny).rsqrt()
+    """Compute 1 / max(|x|, 0.01) over the last dimension, (..., D) -> (..., 1).
+
+    With gradients it takes a third of the time of `F.normalize`.
+    """
+    return in_full_precision(x).square().sum(-1, keepdim=True).clamp(min=_SHORTEST**2).rsqrt()

@@ -8,6 +8,7 @@ from torch import Tensor
 from espnet_diverse.attention.cores.value_residual import ValueResidual
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.functional.masks import lengths_to_mask
+from espnet_diverse.nets.no_position import remove_absolute_position
 from espnet_diverse.nets.replace_attention import replace_attention
 from espnet_diverse.scope import current
 
@@ -52,6 +53,7 @@ class ConditionedTransformer(TransformerDecoder):
         **options,
     ):
         super().__init__(size, width, use_output_layer=False, **options)
+        remove_absolute_position(self, attention)
         replace_attention(self.decoders, "self_attn", attention, net="FlowDecoder")
         replace_attention(self.decoders, "src_attn", cross_attention, net="FlowDecoder")
         if any(isinstance(layer.self_attn.core, ValueResidual) for layer in self.decoders):

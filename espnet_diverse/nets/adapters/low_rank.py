@@ -25,13 +25,19 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from espnet_diverse.attention import MultiHeadAttention
+from espnet_diverse.attention.modifiers.regularisers import DropHeads
 from espnet_diverse.attention.self_attentive_pooling import SelfAttentivePooling
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.functional.low_rank import low_rank, magnitude_scale
 from espnet_diverse.nets.condition_rows import ConditionRows
+from espnet_diverse.nets.memory.segments import MemoryAttention
+from espnet_diverse.nets.recomputation import check_recomputed
 from espnet_diverse.option_checks import Options, choice, flag, must_be, number
+from espnet_diverse.upstream.layers import ContextualBlockConformerLayer, ContextualBlockEncoderLayer
 
 _NAME = "adapter_conf"
+_IN_PARTS = (MemoryAttention, ContextualBlockEncoderLayer, ContextualBlockConformerLayer)
+"""Modules that put the segments or blocks of a sequence into the batch."""
 
 
 @dataclass(frozen=True)
@@ -221,7 +227,8 @@ def add_low_rank(model: nn.Module, options: LowRankOptions) -> None:
         options: Options of the adapters.
 
     Raises:
-        ConfigError: No module has such a name, or one of them takes no adapter.
+        ConfigError: No module has such a name, one of them takes no adapter, or its layer is computed again in the
+            backward pass and the adapter depends on conditions.
     """
     chosen = [name for name, _ in model.named_modules() if _is_named(name, options.target_modules)]
     if not chosen:
@@ -236,6 +243,9 @@ def add_low_rank(model: nn.Module, options: LowRankOptions) -> None:
             setattr(parent, own, LowRankEmbedding(module, options))
         else:
             setattr(parent, own, LowRankLinear(cast(nn.Linear, module), options))
+    for name, net in model.named_modules() if options.by is not None else ():
+        layers = getattr(net, "encoders", None) or getattr(net, "decoders", None) or ()
+        check_recomputed(layers, getattr(net, "gradient_checkpoint_layers", ()), name or type(net).__name__)
     model.eval()
 
 
@@ -281,8 +291,10 @@ def _fault(model: nn.Module, parent: nn.Module, name: str, options: LowRankOptio
     if isinstance(parent, MultiHeadAttention) and (parent.selection is not None or parent.core.tied):
         what = "with head selection" if parent.selection is not None else f"{parent.core.name!r} with tied values"
         return f"of an attention {what}, whose projections take no adapter"
-    if isinstance(parent, MultiHeadAttention) and parent.changes and own == "linear_out":
-        return "of an attention with relaxed weights or removed heads, which reads the weights of its output"
+    if isinstance(parent, MultiHeadAttention) and own == "linear_out" and any(map(_is_scheduled, parent.changes)):
+        return "of an attention with a schedule of removed heads, which counts the changes of its weight"
+    if isinstance(parent, MultiHeadAttention) and own != "linear_out" and _compares_parameters(parent):
+        return "of an attention whose disagreement compares the weights of its projections"
     if isinstance(parent, SelfAttentivePooling) or type(parent).__name__ == "WavLMAttention":
         return f"of a {type(parent).__name__}, which reads the weights of its maps"
     owners = [other for other, value in model.named_parameters(remove_duplicate=False) if value is module.weight]
@@ -290,6 +302,21 @@ def _fault(model: nn.Module, parent: nn.Module, name: str, options: LowRankOptio
         return f"a map that shares its weight with {next(o for o in owners if o != f'{name}.weight')}"
     if options.use_dora and isinstance(module, nn.Embedding):
         return "an Embedding, whose rows have no magnitudes (use_dora)"
-    if options.by is not None and (own == "linear_pos" or isinstance(module, nn.Embedding)):
+    if options.by is not None and (own in ("linear_pos", "linear_p") or isinstance(module, nn.Embedding)):
         return "a map of positions or tokens, which do not belong to samples, and cannot depend on conditions (by)"
+    if options.by is not None and any(isinstance(each, _IN_PARTS) for each in _enclosing(model, name)):
+        return "a map of segments or blocks, whose batch is not that of samples, and cannot depend on conditions (by)"
     return ""
+
+
+def _is_scheduled(change: nn.Module) -> bool:
+    return isinstance(change, DropHeads) and change.updates is not None
+
+
+def _compares_parameters(attention: MultiHeadAttention) -> bool:
+    return attention.disagreement is not None and attention.disagreement.options.of == "parameters"
+
+
+def _enclosing(model: nn.Module, name: str) -> Iterator[nn.Module]:
+    while name := name.rpartition(".")[0]:
+        yield model.get_submodule(name)

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from espnet_diverse.attention import build_attention
+from espnet_diverse.attention.modifiers.query_key_norm import QueryKeyNormOptions, ScaledQueries, UnitKeys
 from espnet_diverse.option_checks import OptionError
 
 SIZE, HEADS, TIME = 8, 2, 5
@@ -70,6 +71,19 @@ def test_selected_heads_are_normalised_too():
     torch.testing.assert_close(module(x, x, x, MASK), before)
     module.prune()
     torch.testing.assert_close(module(x, x, x, MASK), before)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_silence_has_ordinary_outputs_and_gradients(dtype):
+    """A map without bias makes vectors of 0 of frames that SpecAugment has masked, and of slots of a memory."""
+    x = torch.randn(1, 1, 5, 8, dtype=dtype)
+    x[..., 2:4, :] = 0
+    for norm in (UnitKeys(), ScaledQueries(1, QueryKeyNormOptions())):
+        given = x.clone().requires_grad_()
+        y = norm.to(dtype)(given)
+        y.sum().backward()
+        assert y.isfinite().all() and (y[..., 2:4, :] == 0).all()
+        assert given.grad.isfinite().all() and given.grad.abs().max() < 1e4
 
 
 def test_wrong_options_and_cores_are_refused():

@@ -2,8 +2,9 @@
 
 import pytest
 import torch
+from torch import nn
 
-from espnet_diverse.attention import build_attention, set_updates_of_run
+from espnet_diverse.attention import CORES, build_attention, set_updates_of_run
 from espnet_diverse.option_checks import OptionError
 from espnet_diverse.scope import Step, scope
 
@@ -95,5 +96,18 @@ def test_wrong_options_are_refused():
     ):
         with pytest.raises(OptionError, match=said):
             attention(**options)
-    with pytest.raises(ValueError, match="'luna' does not support patterns of heads, which relaxed needs"):
-        attention("luna", relaxed={})
+    for core in sorted(CORES.keys() - {"softmax", "sma", "sdma"}):
+        with pytest.raises(ValueError, match=f"'{core}' does not support relaxed weights, which relaxed needs"):
+            attention(core, relaxed={})
+
+
+@pytest.mark.parametrize("other", [{"drop_heads": {"rate": 0.9}}, {"routing": {"shared": 1, "active": 1}}], ids=str)
+def test_heads_without_weight_stay_so_with_relaxed_weights(other):
+    torch.manual_seed(0)
+    module = build_attention("softmax", 32, 8, relaxed={"gamma": 0.5}, **other).train()
+    x = torch.randn(2, TIME, 32)
+    module.linear_out = nn.Identity()
+    module.linear_out.weight = None
+    out = module(x, x, x, None).unflatten(-1, (8, -1))
+    is_zero = (out == 0).all(-1)
+    assert is_zero.any(-1).all() and not is_zero.all()

@@ -25,6 +25,13 @@ def test_without_a_mask_of_the_future_it_is_espnets_decoder(source, monkeypatch)
     torch.testing.assert_close(found[1], expected[1])
 
 
+@pytest.mark.parametrize("position", ["rotary", "alibi"])
+def test_positions_of_the_attention_are_the_only_ones(position):
+    net = ConditionedTransformer(6, 16, attention={"position": position}, **SIZE).eval()
+    embedded = net.embed(torch.zeros(1, 4, 6))
+    assert torch.equal(embedded[0, 0], embedded[0, 3])
+
+
 def test_every_position_reads_every_other_and_the_source(source, valid):
     torch.manual_seed(0)
     net = ConditionedTransformer(6, 16, **SIZE).eval().double()

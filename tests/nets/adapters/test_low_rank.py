@@ -251,11 +251,26 @@ def test_training_moves_the_matrices_of_the_languages_that_are_there():
             r"target_modules \[linear_x\]: the model has no such module; it .*w_1",
         ),
         ({"targets": ["norm1"]}, {}, "norm1 is a LayerNorm, and adapters are for Linear and Embedding; choose other"),
+        (
+            {},
+            {"attention": {"core": "softmax", "disagreement": {"of": "parameters"}}},
+            "self_attn.linear_q is of an attention whose disagreement compares the weights of its projections",
+        ),
+        (
+            LANGUAGES,
+            {"memory": {"kind": "xl"}},
+            "is a map of segments or blocks, whose batch",
+        ),
+        (
+            {"targets": ["linear_p"], **LANGUAGES},
+            {"attention": {"core": "luna", "length": 4}},
+            "linear_p is a map of positions or tokens, which do not belong to samples",
+        ),
         ({}, {"attention": {"core": "luna", "tied": True}}, "self_attn.linear_q is of an attention 'luna' with tied"),
         (
             {"targets": ["linear_out"]},
-            {"attention": {"core": "softmax", "relaxed": {}}},
-            "reads the weights of its",
+            {"attention": {"core": "softmax", "drop_heads": {"schedule": "linear"}}},
+            "of an attention with a schedule of removed heads, which counts the changes of its weight",
         ),
         (
             {},
