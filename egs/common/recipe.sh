@@ -78,6 +78,7 @@ parse_options() {
             set -- "$1" true "${@:2}" # --dry_run may have no value
         fi
         [[ $# -ge 2 && ($2 != --* || $name == *_options) ]] || die "option $1 has no value; write $1 VALUE; known: ${options[*]/#/--}"
+        [[ -n $2 || $name != @(corpus_dir|data_dir|test_sets) ]] || die "--$name is empty; give a value, or leave it out"
         [[ $name != config || -z $config ]] || set -- "$1" "$config,$2" "${@:3}" # given twice: merged in order
         printf -v "$name" '%s' "$2"
         [[ $name != set ]] || sets+=("$2")

@@ -23,8 +23,8 @@ class Segment(NamedTuple):
     channel: int | None = None
 
     def length(self, seconds: float) -> float:
-        """Seconds of this part of a recording of so many `seconds`."""
-        return (seconds if self.end == inf else self.end) - self.start
+        """Seconds of this part that a recording of so many `seconds` has."""
+        return min(self.end, seconds) - self.start
 
 
 def segment_fault(segment: Segment, seconds: float, channels: int, is_converted: bool = False) -> str | None:

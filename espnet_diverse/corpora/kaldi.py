@@ -28,7 +28,8 @@ from espnet_diverse.corpora import EVERYTHING, Selection
 from espnet_diverse.corpora.shared.converted import converted_folder
 from espnet_diverse.corpora.shared.pipes import parse_pipe, run_pipe
 from espnet_diverse.corpora.shared.splits import SETS, SPLITS, connected, draw_sets
-from espnet_diverse.data.checks.faults import Fault, refuse
+from espnet_diverse.data.checks.faults import Fault, decisive, refuse
+from espnet_diverse.data.checks.validate import find_faults
 from espnet_diverse.data.files.atomic_files import staged_directory
 from espnet_diverse.data.kaldi import DataTables, keep_utterances, leave_out, scan_tables
 from espnet_diverse.data.table_views import Joined, Mapped, lacking
@@ -234,7 +235,12 @@ def _complete(data: DataTables) -> DataTables:
 
 
 def _drawn(data: DataTables, selection: Selection) -> dict[str, DataTables]:
-    """Sets that share no speaker and no recording."""
+    """Sets that share no speaker and no recording.
+
+    Raises:
+        DataError: A table has a line of another utterance, which no set would have.
+    """
+    refuse(decisive(find_faults(data, read_audio=False)))
     utterances = data.utterances()
 
     def keys(utterance: str) -> list[str]:
@@ -247,5 +253,5 @@ def _drawn(data: DataTables, selection: Selection) -> dict[str, DataTables]:
     sets: dict[str, DataTables] = {}
     for name in selection.wanted(SETS):
         kept = {utterance for utterance, group in zip(utterances, groups, strict=True) if drawn[group] == name}
-        sets[name] = keep_utterances(replace(data, dropped=data.dropped if name == "train" else {}), kept)
+        sets[name] = keep_utterances(replace(data, dropped=data.dropped if not sets else {}), kept)
     return sets

@@ -18,7 +18,11 @@ LONGEST_ID = 240
 _LONG = 10_000  # characters of a text, few enough to be composed in quadratic time
 
 _SPACES = "\t\v\f\r\x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
-_INVISIBLE = "\xad\ufeff" + "".join(map(chr, [*range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x2060, 0x2070)]))
+_INVISIBLE = "\xad\u061c\u180e\ufeff\ufff9\ufffa\ufffb" + "".join(
+    chr(code)
+    for block in (range(0x200B, 0x2010), range(0x202A, 0x202F), range(0x2060, 0x2070), range(0xE0000, 0xE0080))
+    for code in block
+)
 _JOINERS = "\u200c\u200d"
 # Letters and marks of the Arabic blocks, and of those from Devanagari to Sinhala.
 _JOINABLE = "".join(

@@ -14,7 +14,11 @@ from espnet_diverse.data.characters import clean_text
 
 # Languages in which the capital of "i" has a dot.
 DOTTED_I = frozenset({"tr", "az"})
-_APOSTROPHES = str.maketrans("\u2019\uff07\u2010\u2011", "''--")
+_SPELLED: dict[int, str | None] = {
+    **dict.fromkeys(map(ord, "\u2018\u2019\uff07`\u00b4\u2032"), "'"),
+    **dict.fromkeys(map(ord, "\u2010\u2011"), "-"),
+    **dict.fromkeys([*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)]),  # variants of a glyph, as of an emoji
+}
 _NOTES = re.compile(r"\([^()]*\)|\[[^\[\]]*\]")
 _IN_NUMBERS, _IN_WORDS = frozenset(".,\u066b\u066c"), frozenset("'-")
 
@@ -28,11 +32,15 @@ def for_wer(text: str, language: str = "") -> str:
 
     Returns:
         The text in lower case and composed form (NFC), with one space between words. Punctuation and symbols (Unicode
-        categories P and S) are removed except ' and - between letters or digits, and . and , between digits.
+        categories P and S) are removed, with the marks on them, except ' and - between letters or digits, and . and ,
+        between digits. Variation selectors are removed.
     """
     text, _ = clean_text(text)
-    text = text.translate(_APOSTROPHES)
-    kept = (mark if _stays(text, place) else " " for place, mark in enumerate(text))
+    text = text.translate(_SPELLED)
+    kept: list[str] = []
+    for place, mark in enumerate(text):
+        is_on_removed = unicodedata.category(mark)[0] == "M" and kept[-1:] == [" "] and text[place - 1] != " "
+        kept.append(mark if _stays(text, place) and not is_on_removed else " ")
     words = " ".join("".join(kept).split())
     if base_language(language) in DOTTED_I:
         words = words.replace("I", "ı").replace("İ", "i")
@@ -47,8 +55,9 @@ def without_notes(text: str) -> str:
 def _stays(text: str, place: int) -> bool:
     """Return whether the character at `place` is no punctuation or symbol, or is one inside a word or number."""
     mark = text[place]
-    if unicodedata.category(mark)[0] not in "PS":
-        return True
+    category = unicodedata.category(mark)
+    if category[0] not in "PS":
+        return category != "Me"  # a key cap or circle around a character
     around = text[place - 1 : place] + text[place + 1 : place + 2]
     if len(around) < 2:
         return False

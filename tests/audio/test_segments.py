@@ -21,3 +21,4 @@ def test_a_segment_may_end_half_a_second_after_its_recording(start, end, is_faul
     fault = segment_fault(Segment("x", start, end), 2.0, 1)
     past = f"segment from {start} to {end} s lies past the end of the audio at 2.000 s"
     assert fault == (past if is_fault else None)
+    assert is_fault or Segment("x", start, end).length(2.0) == 2.0 - start

@@ -92,6 +92,20 @@ def test_one_directory_is_the_set_that_is_named_or_sets_are_drawn(folder):
     assert len(kaldi.prepare(place, Selection(split_by="audio"))["train"].wav_scp) == 4
 
 
+def test_faults_are_found_before_sets_are_drawn_or_utterances_left_out(folder, capsys):
+    """A line without audio would be in no set, and be lost."""
+    place = Path("data/tr")
+    (place / "wav.scp").write_text("".join(f"u{n} data/tr/audio/a.wav\n" for n in range(6)))
+    (place / "text").write_text("".join(f"u{n} word\n" for n in range(7)))
+    with pytest.raises(DataError, match="text: u6: transcript without audio"):
+        kaldi.prepare(place)
+    some = ["--sets", "train", "--train_utterances", "3", "--output_dir", "out"]
+    assert main(["prepare", "kaldi", "data/tr", *some]) == 1
+    assert "u6: transcript without audio" in capsys.readouterr().err
+    sets = kaldi.prepare(place, Selection(on_missing="drop", sets=("dev", "test")))
+    assert [data.dropped for data in sets.values()] == [{"u6": "has no audio in wav.scp or segments"}, {}]
+
+
 def test_utterances_that_lack_something_are_dropped_on_request(folder):
     place = Path("data/test")
     (place / "wav.scp").open("a").write(f"test-c {'g' * 300}\ntest-d gone.ark:3\ntest-e data/test/audio/a.wav\n")

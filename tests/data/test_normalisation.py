@@ -22,6 +22,10 @@ from espnet_diverse.data.normalisation import for_wer, without_notes
         ("IRMAK", "en", "irmak"),
         ("Cafe\u0301\u00a0bar", "fr", "café bar"),
         ("...", "en", ""),
+        ("I \u2764\ufe0f you \u263a\ufe0f", "en", "i you"),
+        ("press 1\ufe0f\u20e3 and #\ufe0f\u20e3", "en", "press 1 and"),
+        ("a \u2248\u0338 b", "en", "a b"),
+        ("don\u2018t l`eau O\u00b4Neil \u2018so\u2019", "en", "don't l'eau o'neil so"),
     ],
 )
 def test_lower_case_without_punctuation(text, language, expected):

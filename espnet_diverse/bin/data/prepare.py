@@ -193,7 +193,8 @@ def check(args: argparse.Namespace, before: Mapping[str, argparse.Namespace]) ->
 def run(args: argparse.Namespace) -> int:
     """Prepare every set of the corpus and print a summary."""
     from espnet_diverse.corpora import check_options, load_corpus
-    from espnet_diverse.data.checks.faults import FaultsError
+    from espnet_diverse.data.checks.faults import FaultsError, decisive, refuse
+    from espnet_diverse.data.checks.validate import find_faults
     from espnet_diverse.data.files.atomic_files import write_text
     from espnet_diverse.data.kaldi import evenly_spaced
     from espnet_diverse.data.writing.format_options import FormatOptions
@@ -215,6 +216,7 @@ def run(args: argparse.Namespace) -> int:
         if args.train_utterances is not None and "train" not in sets:
             raise ConfigError(f"--train_utterances is for the set train, and --sets has only {' '.join(sets)}")
         if args.train_utterances is not None:
+            refuse(decisive(find_faults(sets["train"], read_audio=False)))  # of rows that would be left out too
             sets["train"] = evenly_spaced(sets["train"], args.train_utterances)
         audio = not all(data.is_text for data in sets.values())
         with workers(args, dict, ()) if audio else nullcontext() as pool:  # workers have nothing to load

@@ -83,6 +83,8 @@ def _csv_records(table: Table, lines: Iterable[str], delimiter: str) -> Iterator
         except csv.Error as error:
             what = f"is no csv ({error}); write a quotation mark in a quoted field twice, and close what is opened"
             table.faults.append(Fault(str(table.path), line, what))
+            read = f"was read as a part of line {line}, which is no csv"
+            table.faults += [Fault(str(table.path), other, read) for other in range(line + 1, reader.line_num + 1)]
             continue
         yield line, fields
 

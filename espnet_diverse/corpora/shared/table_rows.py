@@ -1,5 +1,6 @@
 """The rows of a table of recordings, checked and normalised."""
 
+import logging
 import math
 import os
 import re
@@ -17,6 +18,7 @@ from espnet_diverse.data.normalisation import for_wer
 
 TODO = "or leave such rows out with --on_missing drop"
 _TABLES = {"language": "utt2lang", "target_language": "utt2tgtlang", "domain": "utt2domain"}
+log = logging.getLogger(__name__)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -61,12 +63,14 @@ class RowReader:
         columns: The table's names of its columns, from `find_columns`.
         selection: Options.
         faults: The faults found so far.
+        speakers: Names of speakers in the table by name in the data.
     """
 
     table: Table
     columns: dict[str, str]
     selection: Selection
     faults: list[Fault] = field(default_factory=list)
+    speakers: dict[str, str] = field(default_factory=dict)
 
     def read(self) -> list[Entry]:
         """The rows of the wanted sets that have no fault, each with an id of its own."""
@@ -105,7 +109,7 @@ class RowReader:
             utterance=self._utterance(row, cells, recording, (start, end), conditions.get("utt2tgtlang", "")),
             recording=recording,
             audio=audio,
-            speaker=safe_name(cells.get("speaker", "")),
+            speaker=self._speaker(cells.get("speaker", "")),
             set=name,
             transcript=transcript,
             translation=self._text(row, cells, "translation") if self.selection.task == "st" else "",
@@ -115,6 +119,16 @@ class RowReader:
             dropped=self._missing(row, cells, audio) or ("" if transcript else f"no words in transcript {text!r}"),
         )
         return entry if len(self.faults) == before else None
+
+    def _speaker(self, name: str) -> str:
+        """The name of a speaker in the data; a notice tells of names that only differ in characters that ids lack."""
+        safe = safe_name(name)
+        if (first := self.speakers.setdefault(safe, name)) != name:
+            log.warning(
+                "%s: speakers %r and %r are both %s in the data; rename one", self.table.path, first, name, safe
+            )
+            self.speakers[safe] = name
+        return safe
 
     def _fault(self, row: Row, column: str, what: str) -> None:
         value = row.values.get(self.columns[column])

@@ -212,8 +212,8 @@ def _audio_faults(
             past = segment_fault(segment, whole, count, is_converted=not count)
         if past:
             faults.append(Fault(f"{folder}segments", utterance, past, "audio"))
-        length = segment.length(whole or 0.0)
-        parts.append(length if whole is not None and length > 0 else nan)  # the others are faults of the table
+        length = nan if whole is None else segment.length(whole)
+        parts.append(length if length > 0 else nan)  # the others are faults of the table
     return faults, column(data.segments, parts)
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from espnet_diverse.audio.reading import inspect_audio
 from espnet_diverse.audio.segments import Segment
-from espnet_diverse.data.checks.faults import refuse
+from espnet_diverse.data.checks.faults import decisive, refuse
+from espnet_diverse.data.checks.validate import find_faults
 from espnet_diverse.data.files.atomic_files import scratch_directory
 from espnet_diverse.data.kaldi import DataTables, column, scan_tables
 from espnet_diverse.data.table_views import in_order, items_in_order
@@ -36,7 +37,7 @@ def export(data_dir: Path, output_dir: Path, nj: int = 4) -> list[Path]:
     """
     library = optional_package("lhotse", "export lhotse", "lhotse")
     data, faults = scan_tables(data_dir)
-    refuse(faults)
+    refuse(faults or decisive(find_faults(data, decode=False, nj=nj)))
     kinds = (library.RecordingSet, library.Recording), (library.SupervisionSet, library.SupervisionSegment)
     paths = manifest_paths(data_dir, output_dir)
     recordings, supervisions = manifests(data, nj)
@@ -100,7 +101,7 @@ def _supervision(data: DataTables, utterance: str, segment: Segment, seconds: fl
         "id": utterance,
         "recording_id": segment.recording,
         "start": segment.start,
-        "duration": round(min(segment.end, seconds) - segment.start, 6),
+        "duration": round(segment.length(seconds), 6),
         "channel": segment.channel or 0 if channels == 1 or segment.channel is not None else list(range(channels)),
         "text": (data.src_text or data.text)[utterance],
         "speaker": data.utt2spk.get(utterance, utterance),

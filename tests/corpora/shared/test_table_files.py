@@ -54,7 +54,7 @@ def test_values_of_json_keep_their_kind(tmp_path):
 
 
 def test_all_faults_of_rows_are_found_and_the_others_read(tmp_path):
-    content = b'audio,text\na.wav,x,y\nb.wav,"a" b\nc.wav,ok\nd.wav,\xff\ne.wav,"open\n'
+    content = b'audio,text\na.wav,x,y\nb.wav,"a" b\nc.wav,ok\nd.wav,\xff\ne.wav,"open\nf.wav,good\n'
     table = read(tmp_path, "t.csv", content)
     assert [row.values["audio"] for row in table.rows] == ["c.wav", "d.wav"]
     path = tmp_path / "t.csv"
@@ -64,6 +64,7 @@ def test_all_faults_of_rows_are_found_and_the_others_read(tmp_path):
         f"{path}:3: is no csv (',' expected after '\"'); {todo}",
         f"{path}:5: not utf-8 at byte offset 48 (its encoding is unknown); convert the file with iconv",
         f"{path}:6: is no csv (unexpected end of data); {todo}",
+        f"{path}:7: was read as a part of line 6, which is no csv",
     ]
 
 

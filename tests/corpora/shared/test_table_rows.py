@@ -5,6 +5,7 @@ import pytest
 from espnet_diverse.corpora import Selection
 from espnet_diverse.corpora.shared.table_files import Row, Table
 from espnet_diverse.corpora.shared.table_rows import RowReader
+from espnet_diverse.data.characters import safe_name
 
 TODO = "or leave such rows out with --on_missing drop"
 
@@ -83,6 +84,13 @@ def test_texts_and_speakers(read):
     assert entry.transcript == "IŞIK, dedi."
     (entry,), faults = read([{"audio": "one.wav", "text": "..."}])
     assert (entry.dropped, faults) == ("no words in transcript '...'", [])
+
+
+def test_speakers_with_one_name_in_the_data_are_told(read, caplog):
+    rows = [{"audio": "one.wav", "text": "a", "speaker": name, "id": name[-1]} for name in ("C+", "C#", "C#")]
+    entries, _ = read([row | {"id": f"u{n}"} for n, row in enumerate(rows)])
+    assert {entry.speaker for entry in entries} == {safe_name("C#")}
+    assert len([record for record in caplog.records if "speakers 'C+' and 'C#' are both" in record.getMessage()]) == 1
 
 
 FAULTY = {

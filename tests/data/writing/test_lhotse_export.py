@@ -53,6 +53,9 @@ def test_errors(data, data_dir, tmp_path, monkeypatch):
     joined.write_bytes(encoded() + encoded())
     with pytest.raises(DataError, match="two.mp3: is .*; write the data with espnet-diverse prepare first$"):
         list(manifests(DataDir({"a": str(joined)}, {"a": "b"}, {"a": "b"}))[0])
+    (data_dir / "text").write_text("".join((data_dir / "text").read_text().splitlines(keepends=True)[1:]))
+    with pytest.raises(DataError, match="without transcript|no line in text|has no"):
+        export(data_dir, tmp_path / "out")
     monkeypatch.setitem(sys.modules, "lhotse", None)
     with pytest.raises(
         ConfigError, match="^export lhotse needs lhotse; run: pip install 'espnet_diverse\\[lhotse\\]'$"
