@@ -96,6 +96,8 @@ def _decoded(
         if text.endswith("\r"):
             repairs["CRLF line end"] += 1
             text, line = text.removesuffix("\r"), line[:-1]
+        if "\r" in text:  # the line ends of an old Mac would make one line of many
+            repairs["carriage return within a line"] += 1
         yield number, text, start if as_written else -1, len(line)
     if undecodable > 1:
         faults.append(Fault(str(path), None, f"{undecodable - 1} more lines are not utf-8"))

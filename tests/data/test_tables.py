@@ -37,6 +37,13 @@ def test_repairs_are_made_and_told(tmp_path, caplog, content, notice):
     assert notice in record.getMessage()
 
 
+def test_line_ends_of_an_old_mac_are_told(tmp_path, caplog):
+    file = tmp_path / "text"
+    file.write_bytes(b"a one\rb two\r")
+    assert read_table(file) == {"a": "one b two"}
+    assert "carriage return within a line (1)" in caplog.text
+
+
 def test_decomposed_text_and_ids_are_composed(tmp_path):
     file = tmp_path / "text"
     file.write_text("u\u0308 cafe\u0301\n", encoding="utf-8")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from espnet_diverse.corpora import split_pair
 from espnet_diverse.corpora.shared.bitext import Files
+from espnet_diverse.data.characters import clean_text
 from espnet_diverse.errors import DataError
 
 _SEGMENT = re.compile(r"""\s*<seg id=["']?[^"'>]+["']?>(.*)</seg>\s*""", re.IGNORECASE)
@@ -14,7 +15,7 @@ _SEGMENT = re.compile(r"""\s*<seg id=["']?[^"'>]+["']?>(.*)</seg>\s*""", re.IGNO
 def segment(line: str) -> str | None:
     """The sentence of a line; None if the line has none."""
     found = _SEGMENT.fullmatch(line)
-    return html.unescape(found[1]) if found else None
+    return clean_text(html.unescape(found[1]))[0] if found else None
 
 
 def find_segments(root: Path, names: tuple[str, str], direction: str) -> Files:

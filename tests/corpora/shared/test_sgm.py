@@ -10,7 +10,8 @@ NAMES = ("test-src.{}.sgm", "test-ref.{}.sgm")
 
 
 def test_segments():
-    assert segment('<seg id="12"> a &lt;b&gt; </seg>') == " a <b> "
+    assert segment('<seg id="12"> a &lt;b&gt; </seg>') == "a <b>"
+    assert segment('<seg id="12">hello&#160;world &#8203;x</seg>') == "hello world x"
     assert segment("<SEG ID=3>x</SEG>") == "x"
     assert segment("  <seg id='1'></seg>\n") == ""
     assert [segment(line) for line in ("</doc>", "plain", "", "<seg id=1>x", "<seg>x</seg>")] == [None] * 5
