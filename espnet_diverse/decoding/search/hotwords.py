@@ -39,13 +39,17 @@ class HotwordScorer:
         tree = _Tree(phrases)
         self.vocabulary = vocabulary
         moves = [tree.moves(node) for node in range(len(tree.children))]
-        width = max(map(len, moves))
+        counts = torch.tensor([0, *map(len, moves)], device=device)
+        self._begins, self._width = counts.cumsum(0), int(counts.max())
         spare = (vocabulary, 0, 0.0)  # a token that does not exist fills rows of fewer moves
-        rows = [[*((token, *to) for token, to in row.items()), *[spare] * (width - len(row))] for row in moves]
-        table = torch.tensor(rows, dtype=torch.float64, device=device).unbind(-1)
+        rows = [(token, *to) for row in moves for token, to in row.items()]
+        table = torch.tensor([*rows, spare], dtype=torch.float64, device=device).unbind(-1)
         self._tokens, self._targets, self._gains = table[0].long(), table[1].long(), table[2].float()
-        self.greatest = float(self._gains.max())
+        self.greatest = max(1.0, float(self._gains.max()))
         self._pending = torch.tensor(tree.pending, device=device)
+        # Where no move is found a token leads to what it leads to from the root, which no node repeats.
+        self._root = torch.zeros(vocabulary + 1, dtype=torch.long, device=device)
+        self._root[list(tree.children[0])] = torch.tensor(list(tree.children[0].values()), device=device)
 
     def begin(self, source: Tensor, mask: Tensor | None) -> None:
         """Start a new batch with the utterances of `source` (B, T, M), whose content is not used."""
@@ -58,12 +62,14 @@ class HotwordScorer:
 
     def move(self, states: Tensor, tokens: Tensor) -> Tensor:
         """The states (B, W) after one more token (B, W) each; 0 is the state of an empty text."""
-        found = self._tokens[states] == tokens.unsqueeze(-1)  # (B, W, moves)
-        return (self._targets[states] * found).sum(-1)  # the root where nothing is found
+        moves = self._moves(states)
+        found = self._tokens[moves] == tokens.unsqueeze(-1)  # (B, W, moves)
+        return torch.where(found.any(-1), (self._targets[moves] * found).sum(-1), self._root[tokens])
 
     def gains(self, states: Tensor) -> Tensor:
         """Bonus (B, W, V) of the next token in the states (B, W)."""
-        return self._by_token(states, -self._pending[states], self._gains[states])
+        moves = self._moves(states)
+        return self._by_token(moves, -self._pending[states], self._gains[moves], (self._root > 0).float())
 
     def pending(self, states: Tensor) -> Tensor:
         """The bonus of an unfinished phrase in the states (B, W), which the end of a text takes back."""
@@ -71,8 +77,10 @@ class HotwordScorer:
 
     def unfinished(self) -> Tensor:
         """The bonus of an unfinished phrase after each next token, (B, W, V), for the tokens of the last `score`."""
-        after = self._pending[self._targets[self._states]]
-        return self._by_token(self._states, after.new_zeros(self._states.shape), after)
+        moves = self._moves(self._states)
+        after = self._pending[self._targets[moves]]
+        none = after.new_zeros(self._states.shape)
+        return self._by_token(moves, none, after, self._pending[self._root])
 
     def extend(self, parents: Tensor) -> None:
         """Replace the hypotheses by extensions of the hypotheses `parents` (B, W)."""
@@ -82,10 +90,16 @@ class HotwordScorer:
         """Keep only the utterances `rows`."""
         self._states = self._states[rows]
 
-    def _by_token(self, states: Tensor, others: Tensor, moves: Tensor) -> Tensor:
-        """(B, W, V) from a value for each of the moves (B, W, moves), and one for all other tokens (B, W)."""
-        values = others.unsqueeze(-1).repeat(1, 1, self.vocabulary + 1)
-        return values.scatter_(2, self._tokens[states], moves)[..., : self.vocabulary]
+    def _moves(self, states: Tensor) -> Tensor:
+        """Places (B, W, moves) of the moves of the states (B, W) in the tables; the last place is no move."""
+        begins, ends = self._begins[states].unsqueeze(-1), self._begins[states + 1].unsqueeze(-1)
+        places = begins + torch.arange(self._width, device=states.device)
+        return places.masked_fill(places >= ends, len(self._tokens) - 1)
+
+    def _by_token(self, moves: Tensor, others: Tensor, values: Tensor, first: Tensor) -> Tensor:
+        """(B, W, V) from values of moves (B, W, moves), and of other tokens the sum of (B, W) and `first` (V + 1,)."""
+        sums = others.unsqueeze(-1) + first
+        return sums.scatter_(2, self._tokens[moves], values)[..., : self.vocabulary]
 
 
 class _Tree:
@@ -111,13 +125,14 @@ class _Tree:
         self._failure, self.pending = self._link(ends)
 
     def moves(self, node: int) -> dict[int, tuple[int, float]]:
-        """Tokens that do not lead to the root: the node that each leads to, and what it gains."""
-        found = {token: (child, 1.0) for token, child in self.children[node].items()}
+        """Tokens that lead to a node deeper than the root's children: the node, and what the token gains."""
+        found: dict[int, tuple[int, float]] = {}
         other = node
         while other:
-            other = self._failure[other]
+            gain = 1.0 + self.pending[other] - self.pending[node]  # what is unfinished of `other` counts again
             for token, child in self.children[other].items():
-                found.setdefault(token, (child, self.depth[child] - self.pending[node]))
+                found.setdefault(token, (child, gain))
+            other = self._failure[other]
         return found
 
     def _link(self, ends: set[int]) -> tuple[list[int], list[float]]:
