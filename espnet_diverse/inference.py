@@ -334,6 +334,8 @@ class Translator(_Pretrained):
     ) -> Translation | list[Translation]:
         """Translate a text, or several. A text of white space alone gives an empty translation with score 0.
 
+        Where no translation is found within the lengths of the options, it is empty, with score -inf.
+
         Args:
             text: A sentence in the form of the training data, or several.
             language: Language of the text.
@@ -343,12 +345,14 @@ class Translator(_Pretrained):
 
         Raises:
             ConfigError: A search option is not possible with this model.
-            DataError: A language or domain is unknown or missing.
+            DataError: A text is of another type, or a language or domain is unknown or missing.
         """
         names = values_by_condition({"language": language, "target_language": target_language, "domain": domain})
-        if isinstance(text, str):
-            return self._translate([text], names, options)[0]
-        return self._translate(text, names, options)
+        texts = list(text) if isinstance(text, Iterable) and not isinstance(text, str | bytes) else [text]
+        if strange := [type(one).__name__ for one in texts if not isinstance(one, str)]:
+            raise DataError(f"a text is a {strange[0]}; give a text as str, or a list of them")
+        found = self._translate(texts, names, options)
+        return found[0] if isinstance(text, str) else found
 
     __call__ = translate
 
@@ -364,6 +368,8 @@ class Translator(_Pretrained):
                 if best:
                     others = tuple(Alternative(each.text, each.score) for each in best)
                     found[place] = Translation(best[0].text, best[0].score, others, tuple(best[0].tokens))
+                else:
+                    found[place] = Translation("", float("-inf"))
         return found
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import soundfile
 import soxr
+import torch
 from references.streaming import tones as spoken
 from references.streaming import write_run
 from references.tones import tones
@@ -295,6 +296,24 @@ def test_hotwords_are_phrases_or_a_file_and_those_of_a_call(tiny_run, recognizer
     assert of_constructor(samples, RATE) == found
     with pytest.raises(DataError, match="hotwords:1: the model's vocabulary lacks a character of 'Ж'"):
         recognizer(samples, RATE, hotwords=["Ж"])
+
+
+def test_arguments_of_another_type_are_refused(recognizer, tiny_translation):
+    samples = torch.from_numpy(tones(1, seed=0))
+    for tensor in (samples.clone().requires_grad_(), samples.bfloat16()):
+        with pytest.raises(DataError, match="audio array: cannot be read as an array .*; give an array of NumPy"):
+            recognizer(tensor, RATE)
+    with pytest.raises(DataError, match="a source is empty; give a file, a folder or -"):
+        recognizer("")
+    translator = Translator(tiny_translation.model_dir, options=Options(beam_size=1))
+    for text, kind in ((None, "NoneType"), ([None], "NoneType"), (b"abc", "bytes"), (5, "int")):
+        with pytest.raises(DataError, match=f"a text is a {kind}; give a text as str, or a list of them"):
+            translator.translate(text)
+
+
+def test_no_translation_within_the_lengths_is_not_certain(tiny_translation):
+    translator = Translator(tiny_translation.model_dir, options=Options(minlenratio=-50, maxlenratio=0.1))
+    assert translator.translate(["abc", " "]) == [("", float("-inf"), (), ()), ("", 0.0, (), ())]
 
 
 def test_options_are_a_mapping(tiny_run, recognizer):

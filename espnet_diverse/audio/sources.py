@@ -94,8 +94,8 @@ def open_audio(
         DataError: The source cannot be read, is damaged, truncated, empty, no audio, or holds NaN or infinite samples,
             or the rate is missing or impossible. The message begins with the name of the source.
     """
-    if hasattr(source, "__array__"):
-        yield _from_array(np.asarray(source), rate, target_rate)
+    if hasattr(source, "__array__") and not isinstance(source, str | bytes):  # a string of NumPy is one of Python
+        yield _from_array(_array(source, "audio array"), rate, target_rate)
         return
     source = io.BytesIO(source) if isinstance(source, bytes) else source
     name = _name(source)
@@ -141,6 +141,8 @@ def _opened(
 
 def _name(source: Source) -> str:
     if isinstance(source, str | Path):
+        if source == "":
+            raise DataError("a source is empty; give a file, a folder or -")
         return str(source)
     if hasattr(source, "read"):
         name = getattr(source, "name", None)
@@ -163,6 +165,17 @@ def _on_disk(source: str | Path | BinaryIO, name: str, stack: ExitStack) -> Path
         what = f"cannot be read as a binary file ({error})"
         raise DataError(f"{name}: {what}; open the file with mode 'rb' and leave it open") from error
     return path
+
+
+def _array(samples: object, name: str) -> NDArray:
+    """The NumPy array of samples, such as those of a tensor."""
+    try:
+        return np.asarray(samples)
+    except (RuntimeError, TypeError, ValueError) as error:  # as of a tensor with a gradient, or of bfloat16
+        what = f"cannot be read as an array ({str(error).splitlines()[0]})"
+        raise DataError(
+            f"{name}: {what}; give an array of NumPy, such as tensor.detach().float().cpu().numpy()"
+        ) from error
 
 
 def _from_array(samples: NDArray, rate: int | None, target_rate: int) -> Audio:
@@ -195,7 +208,7 @@ def live_blocks(blocks: Iterable[NDArray], rate: float | None, target_rate: int)
     """
     rate = target_rate if rate is None else rate
     _check_rate(rate, "stream")
-    checked = (part for block in blocks for part in _checked_blocks(np.asarray(block), "stream"))
+    checked = (part for block in blocks for part in _checked_blocks(_array(block, "stream"), "stream"))
     return resample_blocks(checked, rate, target_rate)
 
 

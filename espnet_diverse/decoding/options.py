@@ -90,8 +90,10 @@ class Options(option_checks.Options):
     nbest: int = _number(1, least=1, help="number of hypotheses returned for each utterance")
     search: str = choice(*SEARCHES, help="search algorithm")
     batch_size: int = _number(8, least=1, help="maximum number of utterances decoded together")
-    length_penalty: float = _number(0.0, least=0, help="power of the number of tokens by which scores are divided")
-    temperature: float = _number(1.0, above=0, help="temperature of --search sampling")
+    length_penalty: float = _number(
+        0.0, least=0, most=10, help="power of the number of tokens by which scores are divided"
+    )
+    temperature: float = _number(1.0, least=1e-6, help="temperature of --search sampling")
     top_k: int = _number(
         0, least=0, help="number of most probable tokens that --search sampling draws from", shown="0, all"
     )
@@ -103,6 +105,10 @@ class Options(option_checks.Options):
             raise conflict(self, "length_penalty", f"search={self.search}; set search=batched or length_penalty=0")
         if self.search == "sampling" and self.ctc_weight:
             raise conflict(self, "ctc_weight", "search=sampling; set ctc_weight=0")
+        fixed = self.minlenratio < 0 and self.maxlenratio < 0
+        if fixed and self.least(0) > self.greatest(0, of_text=False):
+            other = f"maxlenratio={self.maxlenratio}, which is fewer tokens; set no more of them"
+            raise conflict(self, "minlenratio", other)
 
     def least(self, frames: int, ratio: float | None = None) -> int:
         """Minimum number of tokens for an utterance.
@@ -127,9 +133,10 @@ class Options(option_checks.Options):
             return max(1, _bound(self.maxlenratio, frames))
         return 2 * (frames - 1) + 10 if of_text else frames  # the encoder reads <sos/eos> as well
 
-    def for_espnet(self) -> dict:
-        """The options that ESPnet's search also has."""
-        return {name: value for name, value in asdict(self).items() if name not in _OURS}
+    def for_espnet(self, vocabulary: int) -> dict:
+        """The options that ESPnet's search also has; with more hypotheses than tokens, its `vocabulary`, it fails."""
+        options = replace(self, beam_size=min(self.beam_size, vocabulary))
+        return {name: value for name, value in asdict(options).items() if name not in _OURS}
 
     def resolved(self, has_ctc: bool, has_lm: bool = False, usual_weight: float = _WITH_CTC) -> "Options":
         """These options with `ctc_weight` and `lm_weight` as numbers.

@@ -30,7 +30,8 @@ from espnet_diverse.decoding.search.hotwords import Hotwords, HotwordScorer, loa
 from espnet_diverse.decoding.search.ngram import NgramScorer
 from espnet_diverse.decoding.search.sampling import SamplingSearch
 from espnet_diverse.decoding.token_text import TokenText
-from espnet_diverse.errors import ConfigError
+from espnet_diverse.errors import ConfigError, ModelError
+from espnet_diverse.functional.masks import lengths_to_mask
 from espnet_diverse.nets.adapters.low_rank import merge_low_rank
 from espnet_diverse.runs.audio_rate import audio_rate, required_rate
 from espnet_diverse.runs.compilation import compile_layers
@@ -226,10 +227,12 @@ class Predictor:
 
         Raises:
             ConfigError: The options are not possible with this model, see `resolve`.
+            ModelError: The output of the encoder is not finite.
         """
         options = self.resolve(options)
         with self._lock, torch.inference_mode():
             source, lengths, ids = self.encode(sources, conditions)
+            _check_finite(source, lengths)
             with scope(ids, collect=False):
                 found = self._search(source, lengths, options, sources, hotwords)
             log_probs = self.ctc.log_softmax(source).cpu() if posteriors else [None] * len(found)
@@ -285,6 +288,14 @@ class Predictor:
         if isinstance(self.search, BeamSearch | TransducerSearch):
             return self.search(source, lengths, options, hotwords)
         return self.search(source, lengths, options)
+
+
+def _check_finite(source: Tensor, lengths: Tensor) -> None:
+    """Refuse encoder output (B, T, M) of which a frame before the end of its utterance is not finite."""
+    finite = source.isfinite().all(-1) | ~lengths_to_mask(lengths, source.size(1))
+    if not bool(finite.all()):  # or the texts would be empty, as those of silence
+        what = "the weights are damaged, or training diverged"
+        raise ModelError(f"the encoder's output is not finite: {what}; use another checkpoint")
 
 
 def load_predictor(

@@ -51,6 +51,11 @@ def has_word_times(search: Predictor) -> bool:
     return True
 
 
+def word_pieces(search: Predictor, tokens: Sequence[str]) -> Sequence[str]:
+    """Tokens as pieces that `align_words` takes: each begins a word where the vocabulary has words."""
+    return [WORD_START + token for token in tokens] if getattr(search.args, "token_type", None) == "word" else tokens
+
+
 def align_words(
     spans: Sequence[TokenSpan], tokens: Sequence[str], frames: FrameTimes, start: float, end: float
 ) -> tuple[Word, ...]:

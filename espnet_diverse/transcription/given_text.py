@@ -15,7 +15,7 @@ from espnet_diverse.decoding.predictor import Predictor
 from espnet_diverse.decoding.token_text import UNKNOWN
 from espnet_diverse.errors import DataError, abridged
 from espnet_diverse.text.vocabulary import SPACE, normalise
-from espnet_diverse.transcription.alignment import WORD_START, align_words, check_ctc, split_words
+from espnet_diverse.transcription.alignment import WORD_START, align_words, check_ctc, split_words, word_pieces
 from espnet_diverse.transcription.result import Word
 from espnet_diverse.upstream.layers import TooShortUttError
 
@@ -59,6 +59,8 @@ def align_text(
         ModelError: The model's frontend has no hop length.
     """
     check_ctc(search.ctc)
+    if not isinstance(text, str):
+        raise DataError(f"the text to align is a {type(text).__name__}; give what is said as str")
     frames = frame_times(search.encoding.model, search.rate, "align with another model")
     known, given, same = search.conditions, conditions or {}, search.task in SAME_LANGUAGE_TASKS
     warn_of_unused(known, given, same)
@@ -83,6 +85,7 @@ def align_text(
     spans = align(log_probs, ids)
     if spans is None:
         raise DataError(f"{name}: {len(ids)} tokens do not fit into its {len(log_probs)} frames; check the text")
+    tokens = list(word_pieces(search, tokens))
     words = align_words(spans, tokens, frames, 0.0, duration)
     times = [[frames.boundary_within(at, 0.0, duration) for at in (span.start, span.end)] for span in spans]
     timed = [

@@ -76,7 +76,7 @@ def find_recordings(sources: Sequence[str], listed: Path | None = None) -> list[
             same file.
 
     Raises:
-        DataError: No recording is named, or the list is faulty.
+        DataError: No recording is named, a source is empty, or the list is faulty.
     """
     found = [one for source in sources for one in _of_source(source)]
     with_ids: list[Recording] = []
@@ -106,6 +106,8 @@ def printable(text: str) -> str:
 
 
 def _of_source(source: str) -> Iterator[Recording]:
+    if not source:  # such as a variable of the shell that is not set; Path("") is the current folder
+        raise DataError("a source is empty; give a file, a folder or -")
     if source == STDIN:
         yield Recording(source, "stdin", {})
     elif _is_folder(Path(source)):

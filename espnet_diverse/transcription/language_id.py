@@ -59,7 +59,8 @@ def identify_language(
     candidates = [
         {**conditions, **{condition: names[condition].index(name) for condition in unknown}} for name in languages
     ]
-    plain = replace(options or search.options, length_penalty=0.0)  # which divides scores by n as well
+    # One divides scores by n as well, and the other adds to each token.
+    plain = replace(options or search.options, length_penalty=0.0, penalty=0.0)
     scores, tokens = sum(_scores(search, segment, candidates, plain) for segment in features).unbind()
     found = (scores / (_TEMPERATURE * tokens)).softmax(0).tolist()
     return dict(sorted(zip(languages, found, strict=True), key=lambda one: -one[1]))

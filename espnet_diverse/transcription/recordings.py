@@ -25,7 +25,7 @@ from espnet_diverse.decoding.frame_times import frame_times
 from espnet_diverse.decoding.options import MULTITASK, SAME_LANGUAGE_TASKS, Options
 from espnet_diverse.decoding.predictor import Prediction, Predictor
 from espnet_diverse.decoding.search.hotwords import Hotwords
-from espnet_diverse.transcription.alignment import align_words, check_ctc
+from espnet_diverse.transcription.alignment import align_words, check_ctc, word_pieces
 from espnet_diverse.transcription.language_id import identify_language, spoken_conditions
 from espnet_diverse.transcription.result import Alternative, Segment, Transcript
 from espnet_diverse.transcription.segmentation import SpeechChunk, split_speech
@@ -206,8 +206,7 @@ class Transcription:
             recording.duration = audio.duration
             recording.report()
             chunks = self._chunks(recording, audio)
-            beginning = list(islice(chunks, self.window))
-            self._complete_conditions(recording, beginning, detect=True)
+            beginning = self._begin(recording, chunks, self.window, detect=True)
             for batch in batched(chain(beginning, chunks), self.options.batch_size):
                 self._decode(batch)
                 if recording.failure is not None:
@@ -236,14 +235,13 @@ class Transcription:
                 recording.duration = audio.duration
                 recording.report()
                 chunks = self._chunks(recording, audio)
-                read = list(islice(chunks, window))
-                self._complete_conditions(recording, read, detect)
+                read = self._begin(recording, chunks, window, detect)
                 if any(map(self._is_long, read)):
                     decode(read)
                     read = []
-                while len(read) == window:
+                while len(read) >= window:
                     decode(read)
-                    read = list(islice(chunks, window))
+                    read = list(islice(chunks, window if recording.failure is None else 0))
                     if len(read) < window:
                         decode(read)
                         read = []
@@ -280,8 +278,12 @@ class Transcription:
         """Return whether a chunk is a long recording that was not split."""
         return self.whole and chunk.end - chunk.start > self.segmentation.max_seconds
 
-    def _complete_conditions(self, recording: _Recording, beginning: Sequence[_Chunk], detect: bool) -> None:
-        """Complete the conditions of a recording, with its language detected from its beginning if `detect`."""
+    def _begin(self, recording: _Recording, chunks: Iterator[_Chunk], window: int, detect: bool) -> list[_Chunk]:
+        """Read the first window of a recording and complete its conditions, with its language detected if `detect`.
+
+        Where the language is unknown, more is read if the window has less speech than a language is detected from.
+        """
+        beginning = list(islice(chunks, window))
         known, given = self.search.conditions, recording.request.conditions
         new = {condition: name for condition, name in given.items() if self.warned.get(condition) != name}
         self.warned |= new
@@ -290,20 +292,25 @@ class Transcription:
         recording.conditions = completed(known, given, same)
         recording.language = self._spoken(recording.conditions, same) or self._spoken(given, same)
         if not beginning:
-            return
+            return beginning
         spoken = spoken_conditions(self.search)
         if any(condition not in recording.conditions for condition in spoken):
             others = KnownConditions(
                 {condition: names for condition, names in known.names.items() if condition not in spoken}
             )
             indices = indices_of(others, recording.conditions)  # raises before time is spent on detection
+            heard = sum(chunk.end - chunk.start for chunk in beginning)
+            while heard < _LANGUAGE_SECONDS and (more := next(chunks, None)) is not None:
+                beginning.append(more)
+                heard += more.end - more.start
             if not detect:
-                return
+                return beginning
             recording.probabilities = identify_language(self.search, _first_seconds(beginning), indices, self.options)
             language = dict.fromkeys(spoken, next(iter(recording.probabilities)))
             recording.conditions = completed(known, language | dict(given), same)
             recording.language = self._spoken(recording.conditions, same)
         recording.indices = indices_of(known, recording.conditions)
+        return beginning
 
     def _has_same_language(self, given: Mapping[str, str]) -> bool:
         """Return whether the text is in the spoken language; a multitask model translates into a target language."""
@@ -361,7 +368,8 @@ class Transcription:
                 *(len(segment.tokens), len(log_probs), segment.start),
             )
             return fields
-        words = align_words(spans, segment.tokens, self.frames, segment.start, segment.end)
+        pieces = word_pieces(self.search, segment.tokens)
+        words = align_words(spans, pieces, self.frames, segment.start, segment.end)
         return fields | {"confidences": tuple(span.score for span in spans), "words": words}
 
 

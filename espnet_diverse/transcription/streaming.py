@@ -67,16 +67,17 @@ def transcribe_stream(
     source = _Source(blocks)
     search.reset()
     waiting: list[NDArray] = []
-    text = ""
+    text, had = "", False
     for part in utterances(source, segmentation or SegmentationOptions(), search.rate):
         waiting.append(part.samples)
         if not part.last and sum(map(len, waiting)) < seconds * search.rate:
             continue
         result = _result(search, np.concatenate(waiting), part)
         waiting.clear()
-        if result.text != text or part.last and text:
+        had = had or bool(result.text)
+        if result.text != text or part.last and had:
             yield result
-        text = "" if part.last else result.text
+        text, had = ("", False) if part.last else (result.text, had)
     if source.fault is not None:
         raise source.fault
 

@@ -154,6 +154,11 @@ def test_streams_of_text_and_closed_ones_are_refused(tmp_path):
         read(file)
 
 
+def test_a_string_of_numpy_is_a_path(tmp_path):
+    path = write(tmp_path / "a.wav")
+    assert read(np.str_(path))[:2] == read(path)[:2]
+
+
 def test_things_that_are_no_source_are_refused(tmp_path):
     with pytest.raises(DataError, match="^audio is a list; give a path, a binary file object, bytes of a file, or an"):
         read([0.1, 0.2], 16_000)

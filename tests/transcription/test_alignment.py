@@ -1,6 +1,7 @@
 """Word times of posteriors with known times."""
 
 import random
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from torch import nn
 from espnet_diverse.decoding.ctc_alignment import align
 from espnet_diverse.decoding.frame_times import FrameTimes
 from espnet_diverse.errors import ConfigError
-from espnet_diverse.transcription.alignment import align_words, check_ctc, split_words
+from espnet_diverse.transcription.alignment import align_words, check_ctc, split_words, word_pieces
 
 FRAMES = FrameTimes(0.02, 0.04)  # as if the first frame began with the recording
 
@@ -80,6 +81,12 @@ def test_words_of_characters_and_of_pieces(tokens, words):
     assert [text for text, _, _ in found] == words
     for text, first, last in found:
         assert "".join(tokens[first:last]).replace("▁", "").replace("<space>", "") == text
+
+
+@pytest.mark.parametrize(("kind", "words"), [("word", ["ab", "c"]), ("char", ["abc"])])
+def test_each_token_of_a_vocabulary_of_words_is_a_word(kind, words):
+    search = SimpleNamespace(args=SimpleNamespace(token_type=kind))
+    assert [text for text, _, _ in split_words(word_pieces(search, ["ab", "c"]))] == words
 
 
 def test_a_model_without_ctc_over_its_text_is_refused():

@@ -56,6 +56,12 @@ def test_nothing_named(here):
         find_recordings([])
 
 
+def test_an_empty_source_is_not_the_current_folder(here):
+    touch("a.wav")
+    with pytest.raises(DataError, match="a source is empty; give a file, a folder or -"):
+        find_recordings(["a.wav", ""])
+
+
 def test_no_two_outputs_share_a_name(here):
     sources = ["x/a.wav", "x/a.mp3", "y/a.wav", "b.wav", "y/A.WAV", "a.wav.flac", "failures.wav", "c/stdin.wav", "-"]
     found = find_recordings(sources)

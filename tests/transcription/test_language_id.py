@@ -138,6 +138,7 @@ def test_the_language_whose_text_is_heard_is_found(bilingual, heard, next_best):
     found = identify_language(search, features, {})
     assert list(found)[:2] == [heard, next_best] and found[heard] > 0.5
     assert identify_language(search, features, {}, Options(beam_size=4, ctc_weight=0.5, length_penalty=2.0)) == found
+    assert identify_language(search, features, {}, Options(beam_size=4, ctc_weight=0.5, penalty=3.0)) == found
     for language, word in WORDS.items():
         assert (
             search.batch(features[:1], [{"lang": search.conditions.names["lang"].index(language)}])[0][0].text == word

@@ -154,6 +154,23 @@ def test_a_language_is_found_from_so_many_seconds_of_speech(recognizer, asked, m
     assert [len(features) * hop for features in seen] == pytest.approx(used, abs=2 * hop)
 
 
+@pytest.mark.parametrize("on_segments", [None, lambda segments: None])
+def test_so_many_seconds_are_heard_where_a_window_has_less(recognizer, asked, monkeypatch, on_segments):
+    seen = []
+    monkeypatch.setattr(recordings, "identify_language", lambda _, some, *others: seen.append(len(some)) or {"de": 1})
+    monkeypatch.setattr(recordings, "_LANGUAGE_SECONDS", 8.0)
+    transcription = recordings.Transcription(recognizer.search, WHOLE, options=replace(OPTIONS, batch_size=1))
+    for seconds, windows in ((7, False), (20, True)):
+        request = Request(tones(seconds, seed=0), RATE, on_segments=on_segments)
+        (transcript,) = transcription([request])
+        ends = [segment.end for segment in transcript.segments]
+        assert ends[-1] == pytest.approx(seconds) and len(set(ends)) == len(ends) > transcription.window
+        assert list(transcription.segments(request)) == list(transcript.segments)
+        assert seen == [seen[0]] * 2 and seen[0] == sum(end < 8 for end in ends) + windows
+        assert transcription.count(request) == 0
+        seen.clear()
+
+
 @pytest.mark.parametrize(
     ("task", "names", "given", "language"),
     [
@@ -251,6 +268,20 @@ def test_a_recording_that_is_given_up_costs_no_more_searches_and_changes_no_othe
     assert isinstance(found.pop(given_up), GivenUpError)
     assert [repr(one) for one in found] == [one for index, one in enumerate(clean) if index != given_up]
     assert sum(searched) < before if given_up == 7 else sum(searched) <= before
+
+
+def test_nothing_more_is_read_of_a_recording_that_is_given_up(recognizer, twelve, monkeypatch):
+    read, split = [], recordings.split_speech
+
+    def listening(*args):
+        for chunk in split(*args):
+            read.append(chunk.start)
+            yield chunk
+
+    monkeypatch.setattr(recordings, "split_speech", listening)
+    window = recordings.Transcription(recognizer.search, WHOLE).window
+    (found,) = recognizer.transcribe_all([Request(twelve[7], on_progress=lambda done, length: done and 1 / 0)])
+    assert isinstance(found, ZeroDivisionError) and len(read) == window
 
 
 def test_an_unknown_name_is_refused(recognizer, asked):

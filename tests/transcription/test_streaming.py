@@ -8,6 +8,7 @@ import pytest
 import torch
 from references.streaming import RATE, tones
 
+from espnet_diverse.decoding.directory.results import Text
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.decoding.streaming.block_search import load_block_search
 from espnet_diverse.errors import DataError
@@ -52,6 +53,20 @@ def test_partial_results_come_when_the_text_changes(results):
     for one, other in pairwise(first[:-1]):
         assert one.text != other.text and one.heard < other.heard
     assert first[0].heard < first[-1].end - 0.5  # while it was spoken
+
+
+def test_a_text_that_is_withdrawn_has_a_final_result():
+    class Withdrawn:
+        rate, texts = RATE, iter(["a", *[""] * 99])
+
+        def reset(self):
+            pass
+
+        def add(self, samples, last=False):
+            return Text(next(self.texts), [], 0.0)
+
+    found = list(transcribe_stream(Withdrawn(), in_blocks(tones(1.5, 1)), ENERGY))
+    assert [(each.text, each.is_final) for each in found] == [("a", False), ("", False), ("", True)]
 
 
 def test_silence_gives_no_result(search):

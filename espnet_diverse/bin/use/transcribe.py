@@ -10,6 +10,7 @@ import argparse
 import logging
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
@@ -190,10 +191,13 @@ def transcribe(recognizer: "Recognizer", recordings: Sequence["Recording"], args
     _check(recognizer, args, given)
     turns = _turns(args.turns, recordings) if args.turns else {}
     failures: list[tuple[str, str]] = []
+    named = Counter(printable(recording.path) for recording in recordings)
     for recording, result in _results(recognizer, recordings, args, given):
         shown = printable(recording.path)
         if isinstance(result, Exception):
-            failures.append((shown, _reason(shown, result, args.debug)))
+            # Ids of a list may share a file.
+            key = shown if named[shown] == 1 else recording.name
+            failures.append((key, _reason(shown, result, args.debug)))
             if recordings[1:]:
                 print(f"espnet-diverse transcribe: skipped {failures[-1][1]}", file=sys.stderr, flush=True)
             _report_earlier(recording, args)

@@ -21,7 +21,6 @@ from espnet_diverse.decoding.directory.results import rounded_score, write_json
 from espnet_diverse.decoding.encoder.precision import check_device
 from espnet_diverse.decoding.search.fusion import language_model_files
 from espnet_diverse.decoding.token_text import TokenText
-from espnet_diverse.errors import DataError
 from espnet_diverse.progress import progress
 from espnet_diverse.runs.tasks import load_model
 from espnet_diverse.scope import scope
@@ -81,8 +80,6 @@ def perplexity(scorer: Scorer, data_dir: Path, output_dir: Path, conditions: Map
             directory.
     """
     texts = read_table(data_dir / "text")
-    if not texts:
-        raise DataError(f"{data_dir / 'text'}: is empty; give a data directory with text")
     indices = condition_indices(scorer.conditions, data_dir, texts, conditions or {})
     encoded = {name: scorer.vocabulary.encode(text) for name, text in texts.items()}
     scores: dict[str, float] = {}

@@ -102,7 +102,7 @@ class ESPnetBeamSearch:
         search = BeamSearch(
             scorers=self.parts,
             weights={**dict.fromkeys(self.parts, 1.0), **weights},
-            beam_size=options.beam_size,
+            beam_size=min(options.beam_size, len(self.model.token_list)),  # ESPnet takes as many tokens at first
             vocab_size=len(self.model.token_list),
             sos=self.model.sos,
             eos=self.model.eos,

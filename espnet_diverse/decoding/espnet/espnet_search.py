@@ -24,11 +24,13 @@ from espnet_diverse.decoding.options import Options, check_search, has_ctc, text
 from espnet_diverse.decoding.search.fusion import Fusion, language_model_files, language_model_of, used_language_model
 from espnet_diverse.decoding.search.ngram import NgramScorer, is_ngram
 from espnet_diverse.errors import ConfigError
+from espnet_diverse.nets.frontends.speech_frontend import least_samples
 from espnet_diverse.registration import constructed
 from espnet_diverse.runs.audio_rate import audio_rate, required_rate
 from espnet_diverse.runs.model_files import find_weights
 from espnet_diverse.runs.tasks import TASKS, read_config, source_table
 from espnet_diverse.scope import scope
+from espnet_diverse.upstream.layers import TooShortUttError
 
 _CLASSES = {"asr": asr_inference.Speech2Text, "st": st_inference.Speech2Text, "mt": mt_inference.Text2Text}
 
@@ -48,6 +50,7 @@ class Search:
         batch_frames: 0.
         nbest: Number of hypotheses that are asked for.
         fused: Path and weight of the language model, see `used_language_model`.
+        least: Number of samples that the model needs.
     """
 
     table = "wav.scp"
@@ -58,6 +61,7 @@ class Search:
         self.conditions, self.rate = conditions, rate
         self.device, self.nbest = speech2text.device, speech2text.nbest
         self.fused: dict[str, str | float] = {}
+        self.least = 0
 
     def __call__(self, source: NDArray, conditions: Mapping[str, int]) -> list[tuple]:
         """Decode one utterance.
@@ -79,8 +83,16 @@ class Search:
         return [[Text(text, tokens, float(hyp.score)) for text, tokens, _, hyp in best] for best in found]
 
     def read(self, value: str, segment: Segment | None = None) -> tuple[NDArray, float]:
-        """Read an audio file or a segment: samples (T,) float32 at the model's rate, and the duration in seconds."""
-        return read_at(Path(value), self.rate, segment)
+        """Read an audio file or a segment: samples (T,) float32 at the model's rate, and the duration in seconds.
+
+        Raises:
+            DataError: The file cannot be read.
+            TooShortUttError: There are too few samples for the frontend.
+        """
+        samples, seconds = read_at(Path(value), self.rate, segment)
+        if (count := len(samples)) < self.least:
+            raise TooShortUttError(f"{count} samples are too short; the frontend needs {self.least}", count, self.least)
+        return samples, seconds
 
 
 class FeatureSearch(Search):
@@ -154,14 +166,18 @@ def load_search(
     has = has_ctc(config, task), folder is not None, usual_ctc_weight(config, task)
     options = (options or Options()).resolved(*has)
     check_search(config, options)
-    given = options.for_espnet() | ({"ngram_weight": options.lm_weight} if "ngram_file" in lm else {})
+    given = options.for_espnet(len(config["token_list"])) | (
+        {"ngram_weight": options.lm_weight} if "ngram_file" in lm else {}
+    )
     cls = _CLASSES[task]
     ours = {f"{task.upper()}Task": TASKS[task], "LMTask": TASKS["lm"]}
     speech2text = constructed(cls, ours, config_file, weights, device=device, **lm, **given)
-    conditions = known_conditions(getattr(speech2text, f"{task}_model"))
+    model = getattr(speech2text, f"{task}_model")
+    conditions = known_conditions(model)
     if task == "mt":
         search: Search = TextSearch(speech2text, conditions)
     else:
         search = (FeatureSearch if rate is None else Search)(speech2text, conditions, rate)
     search.fused = used_language_model(folder, fusion, options.lm_weight)
+    search.least = least_samples(getattr(model, "frontend", None))
     return search

@@ -186,7 +186,12 @@ def read_hotwords(hotwords: Hotwords, encode: Callable[[str], list[int]], unknow
     if isinstance(hotwords, str | Path):
         path, (lines, faults) = str(hotwords), scan_lines(Path(hotwords))
     else:
-        path, lines, faults = "hotwords", [clean_text(phrase)[0] for phrase in hotwords], []
+        path, given = "hotwords", list(hotwords)
+        lines = [clean_text(phrase)[0] if isinstance(phrase, str) else "" for phrase in given]
+        kinds = [
+            (number, type(phrase).__name__) for number, phrase in enumerate(given, 1) if not isinstance(phrase, str)
+        ]
+        faults = [Fault(path, number, f"is a {kind}; write each phrase as str") for number, kind in kinds]
     phrases = []
     for number, line in enumerate(lines, start=1):
         tokens = encode(line) if line else []

@@ -77,7 +77,7 @@ def speech2text(
     tasks = {"ASRTask": _Loaded(model, args), "LMTask": _Loaded(Namespace(lm=language_model), None)}
     lm = None if language_model is None else ""  # without a name there is none
     ours = {**tasks, "ContextualBlockTransformerEncoder": AbsEncoder}
-    how = {"device": device, "lm_train_config": lm, **options.for_espnet()}
+    how = {"device": device, "lm_train_config": lm, **options.for_espnet(len(args.token_list))}
     made = constructed(asr_inference_streaming.Speech2TextStreaming, ours, "", **how)
     made.beam_search.__class__ = OnlineSearch  # ESPnet selects its batched search in the same way
     made.beam_search.disable_repetition_detection = True

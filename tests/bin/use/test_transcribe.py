@@ -243,9 +243,17 @@ def test_what_failed_takes_no_transcript_along(tiny_run, tmp_path, capsys):
     assert json.loads((tmp_path / "failures.json").read_text()) == {"gone.wav": reason}
 
 
+def test_ids_of_one_file_that_failed_are_all_listed(tiny_run, tmp_path):
+    (tmp_path / "wav.scp").write_text("u1 gone.wav\nu2 gone.wav\nu3 other.wav\n")
+    arguments = (tiny_run.test_dir / "test-00.wav", "--list", tmp_path / "wav.scp", *HOW, "--output_dir", tmp_path)
+    assert call(tiny_run.model_dir, *arguments) == 2
+    assert set(json.loads((tmp_path / "failures.json").read_text())) == {"u1", "u2", "other.wav"}
+
+
 @pytest.mark.parametrize(
     ("arguments", "what"),
     [
+        ([""], "a source is empty; give a file, a folder or -"),
         ([], "no recording is named; give files, folders, - for standard input, or --list"),
         (["gone.wav"], "gone.wav: no such audio file; correct the path or get the file"),
         (["a.wav", "b.wav"], "none of 2 recordings could be transcribed; first a.wav: no such audio file"),

@@ -65,6 +65,15 @@ def test_options_of_a_call_hold_for_that_call(models):
     assert alone[0].text == first[0].text and alone[0].score == pytest.approx(first[0].score, abs=1e-4)
 
 
+def test_a_beam_may_be_larger_than_the_vocabulary(models):
+    predictor = load_predictor(models["rnn"], options=SHORT)
+    features, count = [predictor.features(tones(1, 0))], len(predictor.tokens)
+    wide, all_of_them = (
+        predictor.batch(features, [{}], dataclasses.replace(SHORT, beam_size=size)) for size in (3 * count, count)
+    )
+    assert wide == all_of_them
+
+
 def test_a_transducer_is_searched_in_full_precision(models):
     with pytest.raises(ConfigError, match="precision int8 is not possible with a transducer; set float32"):
         load_predictor(models["transducer"], precision="int8")

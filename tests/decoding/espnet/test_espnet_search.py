@@ -1,6 +1,7 @@
 import json
 import shutil
 
+import numpy as np
 import pytest
 import soundfile
 import torch
@@ -14,6 +15,7 @@ from espnet_diverse.decoding.options import Options
 from espnet_diverse.errors import ConfigError, DataError, ModelError
 from espnet_diverse.runs import checkpoint
 from espnet_diverse.scope import current
+from espnet_diverse.upstream.layers import TooShortUttError
 
 OPTIONS = Options(beam_size=3, ctc_weight=0.4, penalty=0.1)
 
@@ -59,6 +61,18 @@ def test_weights_are_checked(tiny_run, tmp_path):
     torch.save(state, tmp_path / "bad.pth")
     with pytest.raises(ModelError, match=r"bad\.pth does not fit .* 1 missing: ctc\.ctc_lo\.bias"):
         load_search(tiny_run.model_dir, tmp_path / "bad.pth")
+
+
+def test_a_beam_may_be_larger_than_the_vocabulary(tiny_run):
+    search = load_search(tiny_run.model_dir, options=Options(beam_size=100, maxlenratio=-3))
+    assert search.batch([search.read(str(tiny_run.test_dir / "test-00.wav"))[0]], [{}])[0]
+
+
+@pytest.mark.parametrize("count", [1, 10])
+def test_audio_that_is_too_short_for_the_frontend_is_refused(search, tmp_path, count):
+    soundfile.write(tmp_path / "short.wav", np.zeros(count), 16_000)
+    with pytest.raises(TooShortUttError, match=f"{count} samples are too short; the frontend needs "):
+        search.read(str(tmp_path / "short.wav"))
 
 
 class Listening:

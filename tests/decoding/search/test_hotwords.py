@@ -53,6 +53,8 @@ def test_complete_phrases_keep_their_bonus_and_others_lose_it(phrases):
         ([[1, 2, 3], [2]], [1, 2, 4], 1),  # a phrase inside of one that is left
         ([[1, 2, 3], [2]], [1, 2], 1),
         ([[1, 2, 3]], [1, 2], 0),
+        ([[1, 2, 3, 4], [2, 3, 5], [3]], [2, 3, 5], 3),
+        ([[1, 2, 3, 4], [2, 3, 5], [3]], [1, 2, 3, 5], 3),  # the 3 is left in one phrase and counts in another
     ],
 )
 def test_phrases_that_share_tokens(phrases, tokens, expected):
@@ -68,6 +70,29 @@ def test_without_an_end_an_unfinished_phrase_is_taken_back_with_the_last_token(t
         gained += float(scorer.score(torch.tensor([[last]]))[0, 0, token])
         scorer.extend(torch.tensor([[0]]))
     assert gained - float(scorer.unfinished()[0, 0, tokens[-1]]) == total(phrases, tokens)
+
+
+def outermost(phrases, tokens):
+    """Number of tokens of the occurrences of phrases that lie in no other occurrence."""
+    places = {(i, i + len(p)) for p in phrases for i in range(len(tokens)) if tokens[i : i + len(p)] == p}
+    inside = {one for one, other in itertools.permutations(places, 2) if other[0] <= one[0] and one[1] <= other[1]}
+    return sum(end - start for start, end in places - inside)
+
+
+@pytest.mark.parametrize(
+    "phrases", [[[1, 2, 3, 4], [2, 3, 5], [3]], [[1, 2, 3], [2, 3, 4]], [[1, 2, 1], [2], [2, 2, 3]]]
+)
+def test_the_bonus_is_that_of_the_occurrences_in_no_other(phrases):
+    for tokens in itertools.product(range(1, 6), repeat=5):
+        assert total(phrases, list(tokens)) == outermost(phrases, list(tokens)), tokens
+
+
+def test_thousands_of_phrases_take_the_room_of_their_nodes():
+    generator = torch.Generator().manual_seed(0)
+    for first in ([], [7]):  # all begin alike, or not
+        drawn = torch.randint(2, 4000, (2000, 4), generator=generator).tolist()
+        scorer = HotwordScorer([[*first, *phrase] for phrase in drawn], 4000)
+        assert len(scorer._tokens) < 3 * 2000 * 4
 
 
 def test_no_unfinished_sequence_owes_anything():
@@ -140,6 +165,11 @@ def test_a_file_without_phrases_or_with_unknown_characters_is_refused(tmp_path, 
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(DataError, match="gone.txt: cannot be read"):
         read_hotwords(tmp_path / "gone.txt", encode, 1)
+
+
+def test_phrases_that_are_no_text_are_refused():
+    with pytest.raises(DataError, match="hotwords:2: is a NoneType; write each phrase as str"):
+        read_hotwords(["a", None], encode, 0)
 
 
 @pytest.mark.parametrize("ctc_weight", [0.3, 1.0])

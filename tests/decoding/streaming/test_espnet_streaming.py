@@ -2,6 +2,7 @@
 
 import json
 import logging
+from dataclasses import replace
 
 import pytest
 import torch
@@ -50,6 +51,15 @@ def test_hypotheses_as_long_as_the_audio_do_not_stop_the_stream(tmp_path):
     found = heard(search, tones(1.0, 0), 1600)
     lengths = [len(each.tokens) for each in found]
     assert lengths == sorted(lengths) and lengths[-1] == 24
+
+
+def test_a_beam_may_be_larger_than_the_vocabulary(streaming_run):
+    """ESPnet stops a block where a hypothesis ends, so that a beam of all tokens finds little; it must not fail."""
+    wide, all_of_them = (
+        heard(load_block_search(streaming_run, options=replace(ESPNET, beam_size=size)), tones(1.0, 0), 1600)
+        for size in (100, 29)
+    )
+    assert wide == all_of_them
 
 
 def test_nothing_is_logged_for_a_block(search, caplog):
