@@ -26,7 +26,7 @@ def write_page(
     if differences is not None:
         page.heading("Differences")
         for each in differences.found:
-            page.paragraph(verdict(each, systems[0].name, metric))
+            page.paragraph(verdict(each, systems[0].name, metric, len(differences.references)))
         page.picture(
             pictures["differences"],
             f"Above: {metric} of each system minus that of {systems[0].name}, with 95 % intervals of the paired "
@@ -50,9 +50,12 @@ def write_page(
     page.write(path)
 
 
-def verdict(found: Difference, first: str, metric: str) -> str:
+def verdict(found: Difference, first: str, metric: str, utterances: int) -> str:
     """Say in a sentence how a system differs from the first one, and whether that is certain."""
     low, high = found.interval
+    if utterances < 2:
+        said = "one utterance has no interval and says nothing of others"
+        return f"{found.name} has {found.difference:+.1f} {metric} against {first}; {said}."
     certain = "certain" if low > 0 or high < 0 else "not certain: the interval holds 0"
     return (
         f"{found.name} has {found.difference:+.1f} {metric} against {first} (95 % interval {low:+.1f} to {high:+.1f}, "
@@ -68,4 +71,4 @@ def _utterances(page: Page, differences: Differences, found: Difference, metric:
         return
     page.heading(f"Utterances that differ most: {found.name} and {first}")
     header = ("utterance", metric, "reference", first, found.name)
-    page.table(header, [(name, f"{size:+.0f}", *texts) for name, size, *texts in largest])
+    page.table(header, [(name, f"{size:+.1f}", *texts) for name, size, *texts in largest])

@@ -43,6 +43,14 @@ class Survey:
     clusters: dict[tuple[str, str], ClusterUse] = field(default_factory=lambda: defaultdict(ClusterUse))
     queries: dict[str, QuerySample] = field(default_factory=dict)
 
+    def leave_out(self, kind: str) -> None:
+        """Forget a kind of attention, such as one whose weights were kept for some utterances alone."""
+        self.redundancy.pop(kind)
+        self.queries.pop(kind)
+        for table in (self.distances, self.clusters):
+            for key in [key for key in table if key[0] == kind]:
+                del table[key]
+
 
 def choose_utterances(data: DataDir, count: int | None) -> list[str]:
     """Choose utterances, evenly spread over the sorted ids, so that as many speakers as possible are included.
@@ -138,6 +146,9 @@ def survey(
             for clustered, posteriors in observation.posteriors.items():
                 result.clusters[kind, clustered].add(posteriors)
             result.queries.setdefault(kind, QuerySample(len(conditions))).add(observation.queries)
+    for kind in [kind for kind, each in result.redundancy.items() if len(each.heads) < len(result.utterances)]:
+        logging.warning("%s attention is left out: some utterances have no weights of it", kind)
+        result.leave_out(kind)
     if not result.utterances:
         utterance, reason = next(iter(result.skipped.items()))
         raise DataError(f"none of {len(conditions)} utterances could be analysed; first {utterance}: {reason}")

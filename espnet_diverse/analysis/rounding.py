@@ -27,7 +27,7 @@ def certain(values: ArrayLike) -> str:
     mean, half = float(np.mean(values)), half_interval(values)
     if math.isnan(mean):
         return "–"
-    if math.isnan(half) or half == 0:
+    if math.isnan(half) or half < 1e-12 * max(1.0, abs(mean)):
         return f"{mean:.{_DIGITS}f}"
     digits = min(_MOST, max(0, -math.floor(math.log10(half))))
     return f"{mean:.{digits}f} ± {half:.{digits}f}"

@@ -60,7 +60,7 @@ def carry_out(contest: Contest, conduct: Conduct, metric: Metric | None, only: s
     with folder_lock(contest.output_dir):
         contest.keep()
         if only == "report":
-            return _report(contest, runs, metric, [])
+            return _report(contest, runs, metric, _dropped(contest, conduct, runs))
         programs = Programs()
         with programs.stopping(conduct.minutes):
             code = _time(contest, conduct, runs, programs)

@@ -67,7 +67,7 @@ def compare(
 
     Args:
         runs: The runs of the contest, one or more.
-        results: Scores of those that are done.
+        results: Scores of those that are done; infinite ones, such as of a perplexity by word, are left out.
         data_set: Name of the set.
         metric: The metric, for the bootstrap over sentences; None leaves it out.
 
@@ -79,8 +79,9 @@ def compare(
     known = {(run.experiment, run.name, str(run.seed)): run for run in runs}
     for row in results:
         run = known.get((row["experiment"], row["run"], row["seed"]))
-        if run is not None and row["set"] == data_set and row["metric"] == run.metric:
-            scored[run.name][run.seed] = float(row["score"])
+        score = float(row["score"])
+        if run and row["set"] == data_set and row["metric"] == run.metric and math.isfinite(score):
+            scored[run.name][run.seed] = score
     resampled = _resampling(runs, data_set, metric)
     return [
         Difference(name, scores) if name == baseline else _difference(name, scores, baseline, scored, resampled)

@@ -1,5 +1,6 @@
 """The report of a contest, contest.html and contest.md, made of what is there: runs that are missing are named."""
 
+import math
 import platform
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
@@ -15,6 +16,7 @@ from espnet_diverse.contest.runs import Run
 from espnet_diverse.contest.scores import mean_cell, missing
 from espnet_diverse.contest.settings import Contest
 from espnet_diverse.cpu.machine import cpu_model
+from espnet_diverse.data.characters import safe_name
 from espnet_diverse.data.files.atomic_files import staged_directory
 from espnet_diverse.data.files.targets import check_prepared, mark_prepared
 from espnet_diverse.scoring.metric import Metric, lower_is_better
@@ -75,6 +77,9 @@ def write_report(
     if waiting:
         labels = ", ".join(f"{run.name} with seed {run.seed}" for run in waiting)
         document.paragraph(f"Without scores so far: {labels}.")
+    infinite = {f"{row['run']} with seed {row['seed']}" for row in results if not math.isfinite(float(row["score"]))}
+    if infinite:
+        document.paragraph(f"Without a finite score on a set, and left out there: {', '.join(sorted(infinite))}.")
     for note in notes:
         document.paragraph(note)
     with staged_directory(contest.output_dir / PICTURES) as folder:
@@ -94,7 +99,7 @@ def _difference_section(
     document.heading("Differences")
     better = "lower" if lower_is_better(metric) else "higher"
     for name, differences in compared.items():
-        path = folder / f"forest_{name}.png"
+        path = folder / f"forest_{safe_name(name)}.png"
         draw_differences(differences, metric, name, path)
         document.picture(
             path,

@@ -70,7 +70,7 @@ class Run(ABC):
     @property
     def config(self) -> str:
         """Fragments of the configuration, joined by commas."""
-        return self.shared["config"].format(self.settings["fragments"])
+        return self.shared["config"].replace("{}", self.settings["fragments"])
 
     def changes(self, *more: str) -> list[str]:
         """Options --set: the changes of this run, then others."""

@@ -1,6 +1,7 @@
 """The file of scores: a table with tabs, a row for each run and data set, which is also the list of what is done."""
 
 import csv
+import math
 import statistics
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -128,6 +129,6 @@ def markdown(runs: Sequence[Run], results: Sequence[Mapping[str, str]]) -> Itera
 
 def mean_cell(values: Sequence[float]) -> str:
     """Mean and standard deviation of the scores of some seeds, as a cell of a table."""
-    if len(values) < 2:
-        return f"{values[0]:.1f}" if values else ""
+    if len(values) < 2 or not all(map(math.isfinite, values)):
+        return f"{statistics.mean(values):.1f}" if values else ""
     return f"{statistics.mean(values):.1f} ± {statistics.stdev(values):.1f}"

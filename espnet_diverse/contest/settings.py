@@ -108,10 +108,23 @@ def methods(given: Sequence[str], file: Path | None, common: Sequence[str]) -> d
             if not isinstance(settings, Mapping) or not isinstance(settings.get("fragments"), str):
                 raise ConfigError(f"{file}: {name} has no fragments; write {{fragments: attention/sdma}}")
             check_keys(settings, RUN_KEYS, f"{file}: {name}")
+            _check_settings(settings, f"{file}: {name}")
             _add(found, str(name), dict(settings), f"{file}: {name}")
     if len(found) < 2:
         raise ConfigError(f"a contest needs two methods or more, the first as the baseline; given: {len(found)}")
     return {name: {**each, "set": [*common, *each.get("set", ())]} for name, each in found.items()}
+
+
+def _check_settings(settings: Mapping[str, Any], where: str) -> None:
+    """Check the values of a method in a YAML file."""
+    changes, seeds = settings.get("set", []), settings.get("seeds", [0])
+    if not isinstance(changes, list) or not all(isinstance(each, str) for each in changes):
+        raise ConfigError(f"{where}: set must be a list of changes such as [max_epoch=3], but is {changes!r}")
+    numbers = isinstance(seeds, list) and all(type(seed) is int and seed >= 0 for seed in seeds)
+    if not numbers or not seeds or len(set(seeds)) < len(seeds):
+        raise ConfigError(f"{where}: seeds must be a list of different whole numbers such as [0, 1], but is {seeds!r}")
+    if not isinstance(settings.get("init_param", ""), str):
+        raise ConfigError(f"{where}: init_param must be a path, but is {settings['init_param']!r}")
 
 
 def _add(found: dict[str, dict[str, Any]], name: str, settings: dict[str, Any], where: str) -> None:
@@ -168,7 +181,7 @@ class Contest:
         config = self._config()
         search = [self.recipe or Path(), CONF_DIR]
         found = {
-            name: merge(config.format(each["fragments"]).split(","), each["set"], search)
+            name: merge(config.replace("{}", each["fragments"]).split(","), each["set"], search)
             for name, each in self.methods.items()
         }
         first, baseline = next(iter(found.items()))

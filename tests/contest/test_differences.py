@@ -160,6 +160,19 @@ def test_a_method_with_one_seed_is_named_beside_others_with_more():
     assert said.endswith("by 0.8 to 3.6; nothing can be said of luna, with fewer than two seeds.")
 
 
+def test_infinite_scores_are_left_out(tmp_path):
+    made = runs(tmp_path)
+    names = list(dict.fromkeys(run.name for run in made))
+    rows = [
+        {"experiment": "mine", "run": run.name, "seed": str(run.seed), "set": "test", "metric": "cer", "score": "20.0"}
+        for run in made
+    ]
+    rows[-1]["score"] = "inf"
+    found = compare(made, rows, "test", None)
+    assert [len(each.scores) for each in found] == [2, 1] and found[1].over_seeds is None
+    assert [each.method for each in found] == names
+
+
 @pytest.mark.parametrize(("metric", "scores"), [("cer", (93.1, 96.0)), ("bleu", (0.4, 0.9))])
 def test_scores_of_models_that_have_not_learned_are_called_that(metric, scores):
     best = min(scores) if metric == "cer" else max(scores)

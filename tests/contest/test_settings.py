@@ -55,6 +55,11 @@ def test_methods_have_the_names_of_their_fragments_or_their_own(tmp_path):
         (["x"], "y: {fragmets: z}", "runs.yaml: y has no fragments; write {fragments: attention/sdma}"),
         (["x"], "y: {fragments: z, seed: 1}", "runs.yaml: y has an unknown key 'seed'; known: expected fragments"),
         (["x"], "y: attention/sma", "runs.yaml: y has no fragments"),
+        (["x"], "y: {fragments: z, seeds: 3}", "runs.yaml: y: seeds must be a list of different whole numbers"),
+        (["x"], "y: {fragments: z, seeds: [0, 0]}", "seeds must be a list of different whole numbers such as"),
+        (["x"], "y: {fragments: z, seeds: []}", "seeds must be a list of different whole numbers such as"),
+        (["x"], "y: {fragments: z, set: a=1}", "runs.yaml: y: set must be a list of changes such as"),
+        (["x"], "y: {fragments: z, init_param: 1}", "runs.yaml: y: init_param must be a path, but is 1"),
     ],
 )
 def test_methods_that_cannot_be_are_refused(given, table, text, tmp_path):

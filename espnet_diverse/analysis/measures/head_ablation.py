@@ -60,8 +60,14 @@ class HeadAblation:
     intervals: Mapping[str, NDArray]
 
     def certain(self) -> dict[str, NDArray]:
-        """Return 1 where the interval of a drop is above 0, -1 where it is below, and 0 elsewhere, (N, P) by kind."""
-        return {kind: np.sign(each).sum(-1).astype(int) // 2 for kind, each in self.intervals.items()}
+        """Return 1 where the interval of a drop is above 0, -1 where it is below, and 0 elsewhere, (N, P) by kind.
+
+        The interval of one utterance has no width and says nothing, so it is 0.
+        """
+        known = self.utterances > 1
+        return {
+            kind: known * ((each > 0).all(-1).astype(int) - (each < 0).all(-1)) for kind, each in self.intervals.items()
+        }
 
     def drops(self) -> dict[str, NDArray]:
         """Return how much worse the score is without each head, (N, P) by kind; negative where it is better."""

@@ -72,13 +72,15 @@ def run(args: argparse.Namespace) -> int:
     with logged(out / "compare.log"):
         systems = [read_system(run, args.decoded, metric, name) for run, name in zip(args.runs, names, strict=True)]
         differences, said = None, ""
+        if len({system.name for system in systems}) < len(systems):
+            raise ConfigError("two runs have the same name; tell them apart by --names")
+        pictures["differences"].unlink(missing_ok=True)
         if args.reference:
-            if len({system.name for system in systems}) < len(systems):
-                raise ConfigError("two runs have the same name; tell them apart by --names")
             files = {system.name: run / args.decoded / "text" for system, run in zip(systems, args.runs, strict=True)}
             scores = [system.scores[OVERALL] for system in systems]
             differences = measure_differences(args.reference, files, metric, scores)
-            said = "".join(f"\n{verdict(each, systems[0].name, metric.upper())}\n" for each in differences.found)
+            first, count = systems[0].name, len(differences.references)
+            said = "".join(f"\n{verdict(each, first, metric.upper(), count)}\n" for each in differences.found)
             draw_differences(differences, metric.upper(), pictures["differences"])
         draw_comparison(systems, metric.upper(), pictures["scores"])
         markdown = table(systems, metric.upper()) + said

@@ -11,7 +11,7 @@ import logging
 from pathlib import Path
 
 from espnet_diverse.bin.options import options
-from espnet_diverse.errors import ConfigError
+from espnet_diverse.errors import ConfigError, DataError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -78,6 +78,7 @@ def _of_utterance(args: argparse.Namespace) -> list[Path]:
     from espnet_diverse.decoding.encoder.precision import check_device
     from espnet_diverse.decoding.frame_times import known_frame_times
     from espnet_diverse.runs.logs import logged
+    from espnet_diverse.upstream.layers import TooShortUttError
 
     check_device(device)
     with logged(args.output_dir / "figure.log"):
@@ -85,7 +86,10 @@ def _of_utterance(args: argparse.Namespace) -> list[Path]:
         vocabulary, of_source = target_vocabulary(args.model_dir), source_vocabulary(args.model_dir)
         source = read_source(data, utterance, rate, of_source)
         conditions = condition_indices(known_conditions(model), args.data_dir, [utterance], options.conditions(args))
-        maps = head_maps(model, source, vocabulary.encode(data.text[utterance]), conditions[utterance])
+        try:
+            maps = head_maps(model, source, vocabulary.encode(data.text[utterance]), conditions[utterance])
+        except TooShortUttError as error:
+            raise DataError(f"{args.data_dir}: {utterance}: {error}; give another --utterance") from error
         tokens = [*vocabulary.tokenise(data.text[utterance]), "<eos>"]
         read = ["<sos>", *of_source.tokenise(data.src_text[utterance])] if of_source else None
         paths = {net: args.output_dir / f"{utterance}.{net}.png" for net in maps}

@@ -128,7 +128,7 @@ def _contest(args: argparse.Namespace) -> "Contest":
         raise ConfigError("give the configuration that all methods share, --config model/small,mine.yaml")
     if len(set(args.seeds)) < len(args.seeds):
         raise ConfigError(f"--seeds {' '.join(map(str, args.seeds))}: a seed is given twice; give each once")
-    task, words = args.task or "asr", shlex.split(args.recipe_options)
+    task, words = args.task or "asr", _words(args.recipe_options, "--recipe_options")
     if args.recipe is not None:
         _refuse_of_data(args)
         task = args.recipe.resolve().name.rstrip("0123456789")
@@ -197,6 +197,13 @@ def _check_configurations(contest: "Contest") -> None:
                 raise ConfigError(f"method {name}: {error}") from error
 
 
+def _words(text: str, option: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise ConfigError(f"{option} {text}: {error}; close what is opened") from error
+
+
 def _metric(contest: "Contest") -> "Metric | None":
     """The metric with the options of scoring; None where decoding measures it."""
     from espnet_diverse.bin.report import score
@@ -210,10 +217,12 @@ def _metric(contest: "Contest") -> "Metric | None":
     score.add_arguments(parser)
     words = ["--reference", "", "--hypothesis", "", "--output_dir", "", "--metric", name]
     try:
-        args, unknown = parser.parse_known_args([*words, *shlex.split(contest.shared.get("score_options", ""))])
+        words += _words(contest.shared.get("score_options", ""), "--score_options")
+        args, unknown = parser.parse_known_args(words)
     except argparse.ArgumentError as error:
         raise ConfigError(f"--score_options: {error}; espnet-diverse score --help lists them") from error
     if unknown:
         raise ConfigError(f"--score_options: unknown {unknown[0]}; espnet-diverse score --help lists them")
     score.check(args, {})
-    return build_metrics([name], args.count_spaces, args.normalise, args.tokenize, score.embedder(args))[name]
+    how = args.count_spaces, args.normalise, args.tokenize, score.embedder(args), args.spelling
+    return build_metrics([name], *how)[name]

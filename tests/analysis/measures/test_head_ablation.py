@@ -1,6 +1,7 @@
 """Masking heads one at a time: what is found where the importance of each head is known."""
 
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -57,13 +58,16 @@ def test_accuracy_and_scores_of_decoded_text(recognition, tiny_run, metric):
 
 def test_a_drop_is_positive_where_the_score_is_worse():
     scores = {"encoder": np.array([[30.0, 20.0]]), "cross": np.array([[25.0, 40.0]])}
-    errors, points = (ablation(metric, 1, 25.0, scores) for metric in ("wer", "bleu"))
+    errors, points = (ablation(metric, 2, 25.0, scores) for metric in ("wer", "bleu"))
     np.testing.assert_array_equal(errors.drops()["encoder"], [[5.0, -5.0]])
     np.testing.assert_array_equal(points.drops()["cross"], [[0.0, -15.0]])
     lines = [line.split("\t") for line in errors.tsv().splitlines()]
     assert tuple(lines[0]) == HEADER and len(lines) == 5
     assert lines[4] == ["decoder cross-attention", "1", "2", "40.0000", "15.0000", "14.5000", "15.5000"]
     assert errors.certain()["encoder"].tolist() == [[1, -1]] and errors.certain()["cross"].tolist() == [[0, 1]]
+    touching = replace(errors, intervals={"encoder": np.array([[[-1.0, 0.0], [0.0, 1.0], [0.5, 1.0]]])})
+    assert touching.certain()["encoder"].tolist() == [[0, 0, 1]]
+    assert replace(touching, utterances=1).certain()["encoder"].tolist() == [[0, 0, 0]]
     assert errors.summary()["drops"]["encoder"] == [[5.0, -5.0]]
     np.testing.assert_array_equal(errors.arrays()["cross_wer_drop"], [[0.0, 15.0]])
 

@@ -44,7 +44,7 @@ def test_texts_are_compared_by_their_references(scored_run, tmp_path, capfd):
     page = (tmp_path / "out/compare.html").read_text()
     assert page.index("<figure>") < page.index("<table>") and page.count("<img") == 2
     texts = "".join(f'<td class="words">{text}</td>' for text in ("a b c d", "a b c d", "a x c y"))
-    row = f"<td>u2</td><td>+50</td>{texts}"
+    row = f"<td>u2</td><td>+50.0</td>{texts}"
     assert row in page and "<td>u1</td>" not in page
 
 

@@ -128,6 +128,8 @@ def test_there_is_no_report_of_nothing(here, capsys):
         ("--metric blue", "unknown metric 'blue'; choose from cer, wer"),
         ("--score_options '--tokenise 13a'", "--score_options: unknown --tokenise; espnet-diverse score --help lists"),
         ("--score_options '--tokenize 13a'", "--tokenize 13a is for bleu and compound_bleu, and the metrics are cer"),
+        ("--recipe_options \\'", "--recipe_options ': No closing quotation; close what is opened"),
+        ("--score_options \\'", "--score_options ': No closing quotation; close what is opened"),
         ("--score_options '--samples x'", "--score_options: argument --samples: invalid int value: 'x'"),
     ],
 )
