@@ -38,6 +38,22 @@ def test_all_utterances_count(model, vocabulary, tiny_run):
     assert result.queries["cross"].queries().shape == (2, 12, 8)
 
 
+def test_attention_without_weights_for_some_utterances_is_left_out(model, vocabulary, tiny_run, monkeypatch, caplog):
+    """An encoder that attends in blocks keeps the weights of utterances of one block."""
+
+    def observed(model, vocabulary, data, utterance, *rest):
+        seen = observe_utterance(model, vocabulary, data, utterance, *rest)
+        return {kind: each for kind, each in seen.items() if kind != "encoder" or utterance != "test-01"}
+
+    monkeypatch.setattr(surveying, "observe_utterance", observed)
+    data = read_data_dir(tiny_run.test_dir)
+    result = survey(model, vocabulary, data, dict.fromkeys(data.text, {}))
+    assert set(result.redundancy) == set(result.queries) == {"decoder", "cross"}
+    assert {kind for kind, _ in result.distances} == {"decoder"}
+    assert "encoder" not in {kind for kind, _ in result.clusters}
+    assert "encoder attention is left out: some utterances have no weights of it" in caplog.text
+
+
 def test_sentences_are_measured_as_utterances_are(tiny_translation):
     model = load_model(tiny_translation.model_dir, task="mt")[0].eval()
     data, source = read_data_dir(tiny_translation.test_dir), Vocabulary.load(tiny_translation.model_dir / "src_tokens")

@@ -28,6 +28,18 @@ def test_figure_draws_the_named_utterance(tiny_run, tmp_path, capfd, parse):
     assert "utterance 'test-99' is not in text and wav.scp; text has 'test-00'" in capfd.readouterr().err
 
 
+def test_an_utterance_that_is_too_short_is_named(tiny_run, tmp_path, capfd):
+    data = tmp_path / "data"
+    data.mkdir()
+    soundfile.write(data / "a.wav", np.full(800, 0.1), 16_000)
+    (data / "wav.scp").write_text(f"a {data / 'a.wav'}\n")
+    (data / "text").write_text("a a\n")
+    arguments = [str(tiny_run.model_dir), "--data_dir", str(data), "--output_dir", str(tmp_path / "figures")]
+    assert main(["figure", *arguments]) == 1
+    said = capfd.readouterr().err
+    assert f"error: {data}: a: has " in said and "Traceback" not in said
+
+
 @pytest.mark.parametrize(
     ("command", "listener"), [("figure", "figures.heads.head_maps"), ("analyse", "measurements.observe")]
 )
