@@ -18,6 +18,7 @@ _SPELLED: dict[int, str | None] = {
     **dict.fromkeys(map(ord, "\u2018\u2019\uff07`\u00b4\u2032"), "'"),
     **dict.fromkeys(map(ord, "\u2010\u2011"), "-"),
     **dict.fromkeys([*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)]),  # variants of a glyph, as of an emoji
+    **dict.fromkeys([*range(0x20DD, 0x20E1), *range(0x20E2, 0x20E5), *range(0xA670, 0xA673), 0x488, 0x489, 0x1ABE]),
 }
 _NOTES = re.compile(r"\([^()]*\)|\[[^\[\]]*\]")
 _IN_NUMBERS, _IN_WORDS = frozenset(".,\u066b\u066c"), frozenset("'-")
@@ -33,15 +34,14 @@ def for_wer(text: str, language: str = "") -> str:
     Returns:
         The text in lower case and composed form (NFC), with one space between words. Punctuation and symbols (Unicode
         categories P and S) are removed, with the marks on them, except ' and - between letters or digits, and . and ,
-        between digits. Variation selectors are removed.
+        between digits. Variation selectors and marks that enclose a character, such as a key cap, are removed.
     """
     text, _ = clean_text(text)
     text = text.translate(_SPELLED)
-    kept: list[str] = []
+    kept = ""
     for place, mark in enumerate(text):
-        is_on_removed = unicodedata.category(mark)[0] == "M" and kept[-1:] == [" "] and text[place - 1] != " "
-        kept.append(mark if _stays(text, place) and not is_on_removed else " ")
-    words = " ".join("".join(kept).split())
+        kept += mark if mark.isalnum() or _stays(text, place, kept) else " "
+    words = " ".join(kept.split())
     if base_language(language) in DOTTED_I:
         words = words.replace("I", "ı").replace("İ", "i")
     return unicodedata.normalize("NFC", words.lower())
@@ -52,13 +52,18 @@ def without_notes(text: str) -> str:
     return " ".join(_NOTES.sub(" ", text).split())
 
 
-def _stays(text: str, place: int) -> bool:
-    """Return whether the character at `place` is no punctuation or symbol, or is one inside a word or number."""
+def _stays(text: str, place: int, before: str) -> bool:
+    """Return whether the character at `place` is no punctuation or symbol, or is one inside a word or number.
+
+    A mark goes with the character that it is on; `before` has what was kept before it.
+    """
     mark = text[place]
     category = unicodedata.category(mark)
+    if category[0] == "M":
+        return before[-1:] != " " or text[place - 1] == " "
     if category[0] not in "PS":
-        return category != "Me"  # a key cap or circle around a character
-    around = text[place - 1 : place] + text[place + 1 : place + 2]
+        return True
+    around = before[-1:] + text[place + 1 : place + 2]
     if len(around) < 2:
         return False
     if mark in _IN_NUMBERS:

@@ -1,4 +1,5 @@
 import unicodedata
+from random import Random
 
 import pytest
 
@@ -49,3 +50,10 @@ def test_words_are_those_of_the_13a_tokeniser_on_ascii_text(text):
 def test_notes_in_brackets():
     assert without_notes("(Aplausos) Hola [Música] a (risas)todos.") == "Hola a todos."
     assert without_notes("eins (zwei") == "eins (zwei"
+
+
+def test_normalising_again_changes_nothing():
+    random = Random(0)
+    for _ in range(3000):
+        text = "".join(random.choices("ab1 .,'-!€\u0301\u20e3\ufe0f\u2764\u093f\u0915", k=random.randint(0, 9)))
+        assert for_wer(for_wer(text)) == for_wer(text), text
