@@ -26,7 +26,7 @@ def write_page(
     if differences is not None:
         page.heading("Differences")
         for each in differences.found:
-            page.paragraph(verdict(each, systems[0].name, metric, len(differences.references)))
+            page.paragraph(verdict(each, systems[0].name, metric))
         page.picture(
             pictures["differences"],
             f"Above: {metric} of each system minus that of {systems[0].name}, with 95 % intervals of the paired "
@@ -50,10 +50,10 @@ def write_page(
     page.write(path)
 
 
-def verdict(found: Difference, first: str, metric: str, utterances: int) -> str:
+def verdict(found: Difference, first: str, metric: str) -> str:
     """Say in a sentence how a system differs from the first one, and whether that is certain."""
     low, high = found.interval
-    if utterances < 2:
+    if len(found.by_utterance) < 2:
         said = "one utterance has no interval and says nothing of others"
         return f"{found.name} has {found.difference:+.1f} {metric} against {first}; {said}."
     certain = "certain" if low > 0 or high < 0 else "not certain: the interval holds 0"

@@ -152,4 +152,6 @@ def survey(
     if not result.utterances:
         utterance, reason = next(iter(result.skipped.items()))
         raise DataError(f"none of {len(conditions)} utterances could be analysed; first {utterance}: {reason}")
+    if not result.redundancy:
+        raise ModelError("no attention keeps its weights for all utterances; give utterances of similar length")
     return result

@@ -18,6 +18,7 @@ from espnet_diverse.contest.data_runs import DataRun
 from espnet_diverse.contest.runs import RUN_KEYS, RecipeRun, Run, check_keys
 from espnet_diverse.data.files.atomic_files import write_text
 from espnet_diverse.errors import ConfigError, DataError
+from espnet_diverse.option_checks import OptionError, Rule
 from espnet_diverse.runs.config import CONF_DIR, Config, differences, merge
 from espnet_diverse.runs.criteria import preferred_metrics
 from espnet_diverse.stage_cache import is_data_directory
@@ -118,11 +119,14 @@ def methods(given: Sequence[str], file: Path | None, common: Sequence[str]) -> d
 def _check_settings(settings: Mapping[str, Any], where: str) -> None:
     """Check the values of a method in a YAML file."""
     changes, seeds = settings.get("set", []), settings.get("seeds", [0])
+    try:
+        _SEEDS.check("seeds", seeds)
+    except OptionError as error:
+        raise ConfigError(f"{where}: {error}") from error
+    if len(set(seeds)) < len(seeds):
+        raise ConfigError(f"{where}: seeds {seeds}: a seed is given twice; give each once")
     if not isinstance(changes, list) or not all(isinstance(each, str) for each in changes):
         raise ConfigError(f"{where}: set must be a list of changes such as [max_epoch=3], but is {changes!r}")
-    numbers = isinstance(seeds, list) and all(type(seed) is int and seed >= 0 for seed in seeds)
-    if not numbers or not seeds or len(set(seeds)) < len(seeds):
-        raise ConfigError(f"{where}: seeds must be a list of different whole numbers such as [0, 1], but is {seeds!r}")
     if not isinstance(settings.get("init_param", ""), str):
         raise ConfigError(f"{where}: init_param must be a path, but is {settings['init_param']!r}")
 
@@ -265,6 +269,7 @@ class Contest:
         write_text(path, yaml.safe_dump(record, sort_keys=False, allow_unicode=True))
 
 
+_SEEDS = Rule(list, least=1, of=Rule(int, least=0))
 _ANEW = "delete it, if the contest is to begin anew"
 _RESOURCES = ("nj", "ngpu", "cluster", "sets")
 

@@ -107,8 +107,7 @@ class Options(option_checks.Options):
             raise conflict(self, "ctc_weight", "search=sampling; set ctc_weight=0")
         fixed = self.minlenratio < 0 and self.maxlenratio < 0
         if fixed and self.least(0) > self.greatest(0, of_text=False):
-            other = f"maxlenratio={self.maxlenratio}, which is fewer tokens; set no more of them"
-            raise conflict(self, "minlenratio", other)
+            raise conflict(self, "minlenratio", f"maxlenratio={self.maxlenratio}, which allows fewer tokens")
 
     def least(self, frames: int, ratio: float | None = None) -> int:
         """Minimum number of tokens for an utterance.

@@ -74,14 +74,14 @@ def run(args: argparse.Namespace) -> int:
         differences, said = None, ""
         if len({system.name for system in systems}) < len(systems):
             raise ConfigError("two runs have the same name; tell them apart by --names")
-        pictures["differences"].unlink(missing_ok=True)
         if args.reference:
             files = {system.name: run / args.decoded / "text" for system, run in zip(systems, args.runs, strict=True)}
             scores = [system.scores[OVERALL] for system in systems]
             differences = measure_differences(args.reference, files, metric, scores)
-            first, count = systems[0].name, len(differences.references)
-            said = "".join(f"\n{verdict(each, first, metric.upper(), count)}\n" for each in differences.found)
+            said = "".join(f"\n{verdict(each, systems[0].name, metric.upper())}\n" for each in differences.found)
             draw_differences(differences, metric.upper(), pictures["differences"])
+        else:
+            pictures["differences"].unlink(missing_ok=True)  # of a former call
         draw_comparison(systems, metric.upper(), pictures["scores"])
         markdown = table(systems, metric.upper()) + said
         write_text(out / "compare.md", markdown)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from espnet_diverse.audio.reading import inspect_audio
-from espnet_diverse.audio.segments import Segment
+from espnet_diverse.audio.segments import Segment, segment_fault
 from espnet_diverse.data.checks.faults import decisive, refuse
 from espnet_diverse.data.checks.validate import find_faults
 from espnet_diverse.data.files.atomic_files import scratch_directory
@@ -37,7 +37,7 @@ def export(data_dir: Path, output_dir: Path, nj: int = 4) -> list[Path]:
     """
     library = optional_package("lhotse", "export lhotse", "lhotse")
     data, faults = scan_tables(data_dir)
-    refuse(faults or decisive(find_faults(data, decode=False, nj=nj)))
+    refuse(faults or decisive(find_faults(data, read_audio=False)))
     kinds = (library.RecordingSet, library.Recording), (library.SupervisionSet, library.SupervisionSegment)
     paths = manifest_paths(data_dir, output_dir)
     recordings, supervisions = manifests(data, nj)
@@ -59,7 +59,8 @@ def manifests(data: DataTables, nj: int = 4) -> tuple[Iterator[dict], Iterator[d
     A translation and its language are custom fields of a supervision, whose text is the transcript.
 
     Raises:
-        DataError: The data has no audio, or audio needs a conversion, which is found as recordings are read.
+        DataError: The data has no audio; or audio needs a conversion, or ends before a segment, which is found as rows
+            are read.
     """
     if data.is_text:
         raise DataError("the data directory is text alone; lhotse's manifests are of recordings")
@@ -76,7 +77,10 @@ def manifests(data: DataTables, nj: int = 4) -> tuple[Iterator[dict], Iterator[d
         lengths, counts = column(data.wav_scp, seconds), column(data.wav_scp, channels)
         for utterance in in_order(data.by_utterance()):
             segment = data.segments.get(utterance) or Segment(utterance, 0.0, lengths[utterance])
-            yield _supervision(data, utterance, segment, lengths[segment.recording], int(counts[segment.recording]))
+            whole, count = lengths[segment.recording], int(counts[segment.recording])
+            if past := segment_fault(segment, whole, count):
+                raise DataError(f"{utterance}: {past}")
+            yield _supervision(data, utterance, segment, whole, count)
 
     return recordings(), supervisions()
 

@@ -24,7 +24,7 @@ from espnet_diverse.decoding.encoder.long_audio import features_in_parts, is_lon
 from espnet_diverse.decoding.espnet.quiet import quiet
 from espnet_diverse.errors import NoBatchedSearchError
 from espnet_diverse.functional.masks import lengths_to_mask
-from espnet_diverse.nets.frontends.speech_frontend import least_samples
+from espnet_diverse.nets.frontends.speech_frontend import check_samples
 from espnet_diverse.scope import scope
 from espnet_diverse.upstream.layers import (
     Conv2dSubsamplingWOPosEnc,
@@ -86,9 +86,7 @@ class Encoding:
         Raises:
             TooShortUttError: There are too few samples for the frontend, or too few frames for the encoder.
         """
-        least = least_samples(getattr(self.model, "frontend", None))
-        if (count := len(data)) < least:
-            raise TooShortUttError(f"{count} samples are too short; the frontend needs {least}", count, least)
+        check_samples(getattr(self.model, "frontend", None), len(data))
         if is_long(self.model, data):
             return features_in_parts(self.model, data, self.device)
         data, lengths = self._one(torch.tensor(data))

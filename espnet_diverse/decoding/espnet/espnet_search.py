@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
+from espnet2.asr.frontend.abs_frontend import AbsFrontend
 from espnet2.bin import asr_inference, mt_inference, st_inference
 from numpy.typing import NDArray
 
@@ -24,13 +25,12 @@ from espnet_diverse.decoding.options import Options, check_search, has_ctc, text
 from espnet_diverse.decoding.search.fusion import Fusion, language_model_files, language_model_of, used_language_model
 from espnet_diverse.decoding.search.ngram import NgramScorer, is_ngram
 from espnet_diverse.errors import ConfigError
-from espnet_diverse.nets.frontends.speech_frontend import least_samples
+from espnet_diverse.nets.frontends.speech_frontend import check_samples
 from espnet_diverse.registration import constructed
 from espnet_diverse.runs.audio_rate import audio_rate, required_rate
 from espnet_diverse.runs.model_files import find_weights
 from espnet_diverse.runs.tasks import TASKS, read_config, source_table
 from espnet_diverse.scope import scope
-from espnet_diverse.upstream.layers import TooShortUttError
 
 _CLASSES = {"asr": asr_inference.Speech2Text, "st": st_inference.Speech2Text, "mt": mt_inference.Text2Text}
 
@@ -50,7 +50,7 @@ class Search:
         batch_frames: 0.
         nbest: Number of hypotheses that are asked for.
         fused: Path and weight of the language model, see `used_language_model`.
-        least: Number of samples that the model needs.
+        frontend: The frontend of the model, if it has one.
     """
 
     table = "wav.scp"
@@ -61,7 +61,7 @@ class Search:
         self.conditions, self.rate = conditions, rate
         self.device, self.nbest = speech2text.device, speech2text.nbest
         self.fused: dict[str, str | float] = {}
-        self.least = 0
+        self.frontend: AbsFrontend | None = None  # which `load_search` sets
 
     def __call__(self, source: NDArray, conditions: Mapping[str, int]) -> list[tuple]:
         """Decode one utterance.
@@ -90,8 +90,7 @@ class Search:
             TooShortUttError: There are too few samples for the frontend.
         """
         samples, seconds = read_at(Path(value), self.rate, segment)
-        if (count := len(samples)) < self.least:
-            raise TooShortUttError(f"{count} samples are too short; the frontend needs {self.least}", count, self.least)
+        check_samples(self.frontend, len(samples))
         return samples, seconds
 
 
@@ -179,5 +178,5 @@ def load_search(
     else:
         search = (FeatureSearch if rate is None else Search)(speech2text, conditions, rate)
     search.fused = used_language_model(folder, fusion, options.lm_weight)
-    search.least = least_samples(getattr(model, "frontend", None))
+    search.frontend = getattr(model, "frontend", None)
     return search

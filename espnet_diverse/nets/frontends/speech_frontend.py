@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.nets.frontends import pretrained_speech
+from espnet_diverse.upstream.layers import TooShortUttError
 
 _HOP = 160  # samples, of the features of w2v-BERT
 _WINDOW = 400
@@ -179,6 +180,16 @@ def least_samples(frontend: AbsFrontend | None) -> int:
     if transform is None:
         return 0
     return transform.n_fft // 2 + 1 if transform.center else transform.n_fft  # what the padding by reflection needs
+
+
+def check_samples(frontend: AbsFrontend | None, count: int) -> None:
+    """Check that there are enough samples for a frame of a frontend.
+
+    Raises:
+        TooShortUttError: There are too few.
+    """
+    if count < (least := least_samples(frontend)):
+        raise TooShortUttError(f"{count} samples are too short; the frontend needs {least}", count, least)
 
 
 def _has(architecture: dict, name: str) -> bool:

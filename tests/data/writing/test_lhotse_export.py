@@ -41,6 +41,15 @@ def test_a_segment_to_the_end_of_one_channel(tmp_path, write_wav):
     assert (supervision["start"], supervision["duration"], supervision["channel"]) == (0.5, 1.5, 1)
 
 
+def test_a_segment_past_the_end_of_its_recording_is_refused(tmp_path, write_wav):
+    path = str(write_wav(tmp_path / "a.wav", seconds=1.0))
+    data = DataDir({"a": path}, {"u": "b"}, {"u": "u"}, {"u": Segment("a", 3.0, 4.0)})
+    recordings, supervisions = manifests(data)
+    assert len(list(recordings)) == 1
+    with pytest.raises(DataError, match="^u: segment from 3.0 to 4.0 s lies past the end of the audio at 1.000 s$"):
+        list(supervisions)
+
+
 def test_names_are_those_of_the_sets(tmp_path):
     names = [path.name for path in manifest_paths(tmp_path / "train", tmp_path)]
     assert names == ["recordings_train.jsonl.gz", "supervisions_train.jsonl.gz"]
