@@ -18,7 +18,6 @@ that are no such tables, with a notice.
 import logging
 import shutil
 from collections import Counter
-from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -31,17 +30,14 @@ from espnet_diverse.corpora.shared.splits import SETS, SPLITS, connected, draw_s
 from espnet_diverse.data.checks.faults import Fault, decisive, refuse
 from espnet_diverse.data.checks.validate import find_faults
 from espnet_diverse.data.files.atomic_files import staged_directory
-from espnet_diverse.data.kaldi import DataTables, keep_utterances, leave_out, scan_tables
-from espnet_diverse.data.table_views import Joined, Mapped, lacking
-from espnet_diverse.data.tables import COLUMNS, EMPTY_TRANSCRIPT, scan_packed, scan_table, write_table
+from espnet_diverse.data.kaldi import DataTables, keep_utterances, leave_out, scan_extra, scan_tables, text_files
+from espnet_diverse.data.table_views import Joined, Mapped
+from espnet_diverse.data.tables import EMPTY_TRANSCRIPT, scan_table, write_table
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.progress import progress
 
 OPTIONS = ("on_bad", "allow_pipes", "split_by", "split_shares", "split_seed")
 NO_DOWNLOAD = "a data directory has no download; give its path: prepare kaldi DIR"
-_OF_AUDIO = ("feats.scp", "cmvn.scp", "vad.scp", "utt2dur", "utt2num_frames", "utt2num_samples", "reco2dur")
-_DERIVED = ("spk2utt", "dropped.tsv", "frame_shift", "reco2file_and_channel")
-
 log = logging.getLogger(__name__)
 
 
@@ -104,7 +100,7 @@ def convert(source: Path, target_dir: Path, selection: Selection = EVERYTHING) -
         for name, folder in folders.items():
             final = target / folder.relative_to(source)
             copy = stack.enter_context(staged_directory(final))  # the files of other sets may be in use
-            for table in _texts(folder):
+            for table in text_files(folder):
                 shutil.copyfile(table, copy / table.name)
             if commands[name]:
                 files = _run(commands[name], folder / "wav.scp", copy, final)
@@ -183,36 +179,8 @@ def _read(folder: Path, selection: Selection, faults: list[Fault]) -> DataTables
     drop = selection.on_missing == "drop"
     faults += [fault for fault in found if not (drop and fault.what == EMPTY_TRANSCRIPT)]
     data.wav_scp = Mapped(data.wav_scp, lambda path: str(Path(path).absolute()))
-    data.extra = _extra(folder, data)
+    data.extra = scan_extra(folder, data)
     return _complete(data) if drop else data
-
-
-def _texts(folder: Path) -> list[Path]:
-    """The files of a directory that may be tables: no hidden ones, and no audio or arks, which hold bytes of 0."""
-
-    def is_text(path: Path) -> bool:
-        with path.open("rb") as file:
-            return b"\0" not in file.read(4096)
-
-    files = (path for path in sorted(folder.iterdir()) if path.is_file() and not path.name.startswith("."))
-    return [path for path in files if is_text(path)]
-
-
-def _extra(folder: Path, data: DataTables) -> dict[str, Mapping[str, str]]:
-    """Other tables with a value for utterances or speakers."""
-    extra, left_out = {}, []
-    for path in _texts(folder):
-        if path.name in (*COLUMNS, *_OF_AUDIO, *_DERIVED):
-            continue
-        table, faults = scan_packed(path)
-        ids = data.by_utterance, data.spk2utt
-        if not faults and any(sum(1 for _ in lacking(some(), table)) < len(table) for some in ids):
-            extra[path.name] = table
-        else:
-            left_out.append(path.name)
-    if left_out:
-        log.warning("notice: %s: left out, for they are no tables of utterances: %s", folder, " ".join(left_out))
-    return extra
 
 
 def _complete(data: DataTables) -> DataTables:

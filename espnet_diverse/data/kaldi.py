@@ -16,6 +16,7 @@ Tables are utf-8, composed (NFC), sorted by id in byte order (`LC_ALL=C sort`), 
 utt2spk when writing and never read.
 """
 
+import logging
 from array import array
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -39,6 +40,10 @@ SOURCES = ("wav.scp", "feats.scp")
 """Tables of what a model reads: audio or features."""
 DROPPED = "utterance\treason\n"
 """First line of dropped.tsv."""
+_OF_AUDIO = ("feats.scp", "cmvn.scp", "vad.scp", "utt2dur", "utt2num_frames", "utt2num_samples", "reco2dur")
+_DERIVED = ("spk2utt", "dropped.tsv", "frame_shift", "reco2file_and_channel")
+
+log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -156,7 +161,10 @@ def keep_utterances(data: DataTables, kept: Collection[str]) -> DataDir:
         src_text=of_kept(data.src_text),
         conditions={name: of_kept(table) for name, table in data.conditions.items()},
         dropped=dict(data.dropped),
-        extra={name: dict(table.items()) for name, table in data.extra.items()},
+        extra={
+            name: {key: value for key, value in table.items() if key in kept or key not in data.by_utterance()}
+            for name, table in data.extra.items()
+        },
     )
 
 
@@ -186,7 +194,7 @@ def leave_out(data: DataTables, reasons: Mapping[str, str]) -> DataTables:
         src_text=kept(data.src_text),
         conditions={name: kept(table) for name, table in data.conditions.items()},
         dropped=reasons,
-        extra=data.extra,
+        extra={name: Without(table, left_out) for name, table in data.extra.items()},
     )
 
 
@@ -226,6 +234,42 @@ def scan_tables(path: Path, source: str = "wav.scp") -> tuple[DataTables, list[F
     return DataTables(
         wav_scp, text, utt2spk, Mapped(tables.get("segments", {}), parse_segment), src_text, conditions
     ), faults
+
+
+def scan_extra(path: Path, data: DataTables) -> dict[str, Mapping[str, str]]:
+    """Read the other tables of a data directory that have a value for utterances or speakers, such as spk2gender.
+
+    Tables that describe features or the length of the audio are left out, because the audio may change; so are files
+    that are no such tables, with a notice.
+
+    Args:
+        path: The data directory.
+        data: Its tables, from `scan_tables`.
+    """
+    extra, left_out = {}, []
+    for file in text_files(path):
+        if file.name in (*COLUMNS, *_OF_AUDIO, *_DERIVED):
+            continue
+        table, faults = scan_packed(file)
+        ids = data.by_utterance, data.spk2utt
+        if not faults and any(sum(1 for _ in lacking(some(), table)) < len(table) for some in ids):
+            extra[file.name] = table
+        else:
+            left_out.append(file.name)
+    if left_out:
+        log.warning("notice: %s: left out, for they are no tables of utterances: %s", path, " ".join(left_out))
+    return extra
+
+
+def text_files(path: Path) -> list[Path]:
+    """The files of a folder that may be tables: no hidden ones, and no audio or arks, which hold bytes of 0."""
+
+    def is_text(file: Path) -> bool:
+        with file.open("rb") as start:
+            return b"\0" not in start.read(4096)
+
+    files = (file for file in sorted(path.iterdir()) if file.is_file() and not file.name.startswith("."))
+    return [file for file in files if is_text(file)]
 
 
 def scan_data_dir(path: Path, source: str = "wav.scp") -> tuple[DataDir, list[Fault]]:

@@ -9,7 +9,7 @@ from espnet_diverse.data.checks.faults import ACTIONS, Fault, refuse
 from espnet_diverse.data.checks.repetitions import in_both
 from espnet_diverse.data.files.atomic_files import staged_directory
 from espnet_diverse.data.files.targets import check_prepared, check_target, check_unread, mark_prepared
-from espnet_diverse.data.kaldi import DataTables, leave_out, scan_tables, source_of, write_data_dir
+from espnet_diverse.data.kaldi import DataTables, leave_out, scan_extra, scan_tables, source_of, write_data_dir
 from espnet_diverse.data.table_views import Without, lacking
 from espnet_diverse.data.tables import pack_table
 from espnet_diverse.errors import DataError, abridged
@@ -27,7 +27,8 @@ def write_fixed(
 
     Args:
         source: A data directory with audio, features or text.
-        target: Directory to write; audio is not copied, and files that are no tables of `DataDir` are left out.
+        target: Directory to write; audio is not copied, and files that are no tables of utterances or speakers are left
+            out.
         faults: What `find_faults` found in `source`.
         actions: What is done about each kind.
 
@@ -44,6 +45,7 @@ def write_fixed(
     refuse([f for f in faults if actions[f.kind] == "refuse"] + [f for f in dropped if not isinstance(f.where, str)])
     scp = source_of(source)
     data, _ = scan_tables(source, scp)
+    data.extra = scan_extra(source, data)
     fixed = leave_out(data, _reasons(data, dropped))
     if not fixed.text:
         raise DataError(f"{source}: no utterance is left of {len(data.by_utterance())}; see the list of faults")

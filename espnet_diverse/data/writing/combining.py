@@ -1,5 +1,7 @@
 """Combination of data directories into one, as Kaldi's combine_data.sh does, with a domain for each."""
 
+import logging
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from heapq import merge
 from itertools import pairwise
@@ -13,11 +15,13 @@ from espnet_diverse.data.checks.faults import Fault, decisive, refuse
 from espnet_diverse.data.checks.validate import find_faults
 from espnet_diverse.data.files.atomic_files import staged_directory
 from espnet_diverse.data.files.targets import check_prepared, check_target, check_unread, mark_prepared
-from espnet_diverse.data.kaldi import DataTables, scan_tables, source_of, write_data_dir
+from espnet_diverse.data.kaldi import DataTables, scan_extra, scan_tables, source_of, write_data_dir
 from espnet_diverse.data.table_views import Joined, Same
 from espnet_diverse.errors import ConfigError, DataError
 
 DOMAINS = "utt2domain"
+
+log = logging.getLogger(__name__)
 
 
 class Part(NamedTuple):
@@ -60,6 +64,7 @@ def combine(parts: Sequence[Part], fill: Mapping[str, str] | None = None) -> Dat
             raise DataError(f"{path}: is given twice; give each data directory once")
         sets[path], faults = scan_tables(path, source_of(path))
         refuse(faults)
+        sets[path].extra = scan_extra(path, sets[path])
         _name(sets[path], {DOMAINS: domain} if domain else {})
         _name(sets[path], {table: name for table, name in fill.items() if not sets[path].conditions.get(table)})
     refuse(_clashes(sets) + _gaps(sets))
@@ -77,7 +82,16 @@ def _joined(sets: Sequence[DataTables]) -> DataTables:
         segments=Joined([data.segments for data in sets]),
         src_text=Joined([data.src_text for data in sets]),
         conditions={name: Joined(tables) for name, tables in conditions.items() if any(tables)},
+        extra={name: Joined([data.extra[name] for data in sets]) for name in _in_all(sets)},
     )
+
+
+def _in_all(sets: Sequence[DataTables]) -> list[str]:
+    """The extra tables that all sets have; those that only some have are left out, as Kaldi does."""
+    counts = Counter(name for data in sets for name in data.extra)
+    if some := sorted(name for name, count in counts.items() if count < len(sets)):
+        log.warning("notice: left out, for only some directories have them: %s", " ".join(some))
+    return sorted(counts.keys() - some)
 
 
 def write_combined(parts: Sequence[Part], output_dir: Path, fill: Mapping[str, str] | None = None) -> DataTables:
@@ -102,7 +116,7 @@ def _name(data: DataTables, names: Mapping[str, str]) -> None:
 
 
 def _clashes(sets: Mapping[Path, DataTables]) -> list[Fault]:
-    """Utterances that are in two sets, and recordings with two different files; by set, then by id."""
+    """Utterances that are in two sets, and recordings or speakers with two different values; by set, then by id."""
     paths, faults = list(sets), []
     for (before, _, first), (utterance, _, number) in pairwise(
         _merged([data.by_utterance() for data in sets.values()])
@@ -110,11 +124,12 @@ def _clashes(sets: Mapping[Path, DataTables]) -> list[Fault]:
         if utterance == before:
             what = f"is also in {paths[first]}; an id may be in one directory only: prepare one of them again"
             faults.append((number, Fault(str(paths[number]), utterance, what)))
-    if any(data.segments for data in sets.values()):
-        for (before, other, _), (recording, wav, number) in pairwise(_merged([data.wav_scp for data in sets.values()])):
-            if recording == before and wav != other and sets[paths[number]].segments:
-                file = str(paths[number] / "wav.scp")
-                faults.append((number, Fault(file, recording, f"is {other} in another directory")))
+    shared = {"wav.scp"} if any(data.segments for data in sets.values()) else set()
+    for name in sorted(shared.union(*(data.extra for data in sets.values()))):
+        tables = [data.tables().get(name, {}) for data in sets.values()]
+        for (before, other, _), (key, value, number) in pairwise(_merged(tables)):
+            if key == before and value != other:
+                faults.append((number, Fault(str(paths[number] / name), key, f"is {other} in another directory")))
     return [fault for _, fault in sorted(faults, key=lambda one: one[0])]
 
 

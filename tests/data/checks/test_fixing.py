@@ -13,7 +13,7 @@ from espnet_diverse.data.checks.fixing import left_out, shared, write_fixed
 from espnet_diverse.data.checks.validate import find_faults, validate
 from espnet_diverse.data.files.targets import MARK
 from espnet_diverse.data.kaldi import DataDir, keep_utterances, read_data_dir, scan_data_dir, write_data_dir
-from espnet_diverse.data.tables import write_table
+from espnet_diverse.data.tables import read_table, write_table
 from espnet_diverse.errors import DataError
 
 
@@ -27,12 +27,16 @@ def test_tables_become_plain_and_sorted(data, data_dir, tmp_path):
 def test_utterances_are_dropped_with_a_list(data, data_dir, tmp_path):
     soundfile.write(data.wav_scp["a1"], np.zeros(8000, np.int16), 16000)
     write_table(data_dir / "text", data.text | {"b1": "x" * 300})
+    write_table(data_dir / "spk2gender", {"a": "f", "b": "m"})
+    write_table(data_dir / "utt2note", {"a1": "silent", "a2": "-"})
     assert write_fixed(data_dir, tmp_path / "fixed", find_faults(data_dir)) == (1, 2)
     fixed = read_data_dir(tmp_path / "fixed")
     assert fixed.utterances() == ["a2"] and fixed.utt2spk == {"a2": "a"}
     rows = (tmp_path / "fixed" / "dropped.tsv").read_text().splitlines()
     assert rows[1].startswith("a1\t") and "is silent" in rows[1] and rows[2].startswith("b1\tthe transcript has 300 ")
     validate(tmp_path / "fixed")
+    assert read_table(tmp_path / "fixed" / "spk2gender") == {"a": "f", "b": "m"}
+    assert read_table(tmp_path / "fixed" / "utt2note") == {"a2": "-"}
 
 
 def test_a_silent_recording_takes_its_segments_along(data, tmp_path):

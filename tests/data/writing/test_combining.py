@@ -7,6 +7,7 @@ from espnet_diverse.data.checks.faults import FaultsError
 from espnet_diverse.data.checks.validate import validate
 from espnet_diverse.data.files.targets import MARK
 from espnet_diverse.data.kaldi import DataDir, Segment, read_data_dir, write_data_dir
+from espnet_diverse.data.tables import read_table, write_table
 from espnet_diverse.data.writing.combining import Part, combine, parse_part, write_combined
 from espnet_diverse.errors import ConfigError, DataError
 
@@ -54,6 +55,20 @@ def test_tables_are_joined_sorted_and_the_domain_noted(tmp_path, part):
     }
     write_combined(parts[:1], tmp_path / "all")
     assert list(read_data_dir(tmp_path / "all").text) == ["u1", "u3"]
+
+
+def test_other_tables_are_joined_if_all_directories_have_them(tmp_path, part, caplog):
+    parts = [Part("", part("a", "u1")), Part("", part("b", "u2"))]
+    for (_, path), sex in zip(parts, "fm", strict=True):
+        write_table(path / "spk2gender", {f"{path.name}spk": sex, "both": "f"})
+    write_table(parts[0].path / "utt2note", {"u1": "loud"})
+    write_combined(parts, tmp_path / "all")
+    assert read_table(tmp_path / "all" / "spk2gender") == {"aspk": "f", "both": "f", "bspk": "m"}
+    assert not (tmp_path / "all" / "utt2note").exists()
+    assert "left out, for only some directories have them: utt2note" in caplog.text
+    write_table(parts[1].path / "spk2gender", {"bspk": "m", "both": "m"})
+    with pytest.raises(DataError, match="b/spk2gender: both: is f in another directory"):
+        combine(parts)
 
 
 def test_a_domain_given_replaces_the_table(part):
