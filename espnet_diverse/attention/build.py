@@ -162,6 +162,7 @@ def attention_parts(
     raw = {part: options.pop(part, None) for part in PARTS}
     part = {each: None if value is None else PARTS[each](value) for each, value in raw.items() if each != "selection"}
     selection = build_selection(raw["selection"], heads)
+    pool = selection.pool if selection else heads
     core = build_core_of(name, size, heads, options, cross, causal)
     check_uses(name, core.supports, [*uses, *["head_selection"] * (selection is not None)], needed_by)
     for each, needs in _NEEDS.items():
@@ -181,6 +182,6 @@ def attention_parts(
         "disagreement": build_disagreement(raw["disagreement"], core),
         "qk_norm": part["qk_norm"],
         "position": part["position"] or ("relative" if relative else "absolute"),
-        "patterns": part["head_patterns"] and build_head_patterns(part["head_patterns"], heads, cross, causal),
+        "patterns": part["head_patterns"] and build_head_patterns(part["head_patterns"], pool, cross, causal),
         "changes": [make(part[name]) for name, make in changes.items() if part[name] is not None],
     }

@@ -11,12 +11,11 @@ from torch import Tensor
 
 from espnet_diverse import option_checks
 from espnet_diverse.attention.inspection import Inspection, Monitored
-from espnet_diverse.attention.modifiers.head_patterns import HeadPatterns, key_lengths
+from espnet_diverse.attention.modifiers.head_patterns import HeadPatterns, SelectedPatterns, key_lengths
 from espnet_diverse.attention.relative_position import PositionTerm
 from espnet_diverse.attention.supports import Supports
 from espnet_diverse.functional.precision import in_full_precision
 from espnet_diverse.functional.running_sums import Sums
-from espnet_diverse.scope import current
 
 
 class Inputs(NamedTuple):
@@ -118,7 +117,7 @@ class Heads:
     key_features: Tensor | None = None
     stream: Stream | None = None
     position_term: PositionTerm | None = None
-    patterns: HeadPatterns | None = None
+    patterns: HeadPatterns | SelectedPatterns | None = None
     sums: Sums | None = None
 
     def scores(self) -> Tensor:
@@ -168,7 +167,7 @@ class Heads:
         if self.patterns is None:
             return self.mask
         if self.same_positions() and self.mask is not None and self.mask.size(-1) == self.k.size(2):
-            return current().once(self.patterns, self.mask)  # one for all layers
+            return self.patterns.shared(self.mask)
         return self.patterns.allowed(self.mask, *self.positions(self.patterns.causal), self.lengths())
 
     def in_full_precision(self) -> "Heads":

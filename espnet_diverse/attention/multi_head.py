@@ -63,7 +63,7 @@ class MultiHeadAttention(Uncompiled):
             H heads.
         disagreement: A `Disagreement`, which adds a loss of heads that are alike, or None.
         qk_norm: Options of normalised queries and keys, or None to attend with them as they are projected.
-        patterns: Pattern of allowed keys of each head, or None.
+        patterns: Pattern of allowed keys of each head of the pool, or None.
         changes: Modules that change the outputs of heads, see `modifiers/regularisers.py` and `head_routing.py`.
 
     Attributes:
@@ -165,7 +165,7 @@ class MultiHeadAttention(Uncompiled):
         selected = self._select(len(query))
         once = expand_kv and selected.alike
         projected = Inputs(inputs.query, inputs.key[:1], inputs.value[:1]) if once else inputs
-        heads = Heads(query, key, value, query, key, query, inputs, allowed, stream=stream, patterns=self.patterns)
+        heads = Heads(query, key, value, query, key, query, inputs, allowed, stream=stream)
         unselected = [self._unselected(other, copy.copy(heads), inputs, pos_emb) for other in selected.rest]
         self._project(heads, selected, projected, pos_emb)
         heads.dropout = self.dropout_rate if self.training else 0.0
@@ -226,7 +226,9 @@ class MultiHeadAttention(Uncompiled):
         self.check_length(*((q.size(2), cache.k.size(2)) if length is None else (length,)))
         allowed = None if mask is None else _bool_mask(mask)
         heads = Heads(q, cache.k, cache.v, query, query, q, None, allowed, key_features=cache.features)
-        heads.patterns, heads.sums = self.patterns, cache.sums
+        heads.sums = cache.sums
+        if self.patterns is not None:
+            heads.patterns = self._select(len(query)).patterns(self.patterns)
         context, self.attn = self._attend(heads)
         return self._merge(self._changed(heads, context))
 
@@ -279,6 +281,8 @@ class MultiHeadAttention(Uncompiled):
             setattr(self, name, nn.Parameter(selected.rows(getattr(self, name))[0].detach()))
         if self.head_mask is not None:
             self.head_mask = selected.rows(self.head_mask.to(selected.picks.device))[0]
+        if self.patterns is not None:
+            self.patterns = self.patterns.of(selected.picks[0])
         self.selection = None
 
     def pruned(self) -> "MultiHeadAttention":
@@ -322,7 +326,8 @@ class MultiHeadAttention(Uncompiled):
     def _project(
         self, heads: Heads, selected: AllHeads, inputs: Inputs, pos_emb: Tensor | Stream | None, values: bool = True
     ) -> None:
-        """Set queries, keys, values and position term of the heads."""
+        """Set queries, keys, values, patterns and position term of the heads."""
+        heads.patterns = selected.patterns(self.patterns)
         q, k, v = selected.project((self.linear_q, self.linear_k, self.linear_v), inputs, values=values)
         q, k = self.q_norm(q), self.k_norm(k)
         heads.k, heads.v = (x.expand(heads.query.size(0), -1, -1, -1) for x in (k, v))

@@ -9,12 +9,15 @@ ESPnet's own, so that the model loads without this package.
 import copy
 import inspect
 from collections.abc import Mapping
+from itertools import cycle
+from operator import eq
 from pathlib import Path
 
 import torch
 from torch import nn
 
 from espnet_diverse.attention import MultiHeadAttention
+from espnet_diverse.attention.modifiers.head_patterns import HeadPatterns
 from espnet_diverse.conditions import CONDITIONS
 from espnet_diverse.data.files.targets import check_prepared
 from espnet_diverse.errors import ConfigError
@@ -75,17 +78,32 @@ def prune_model(model: nn.Module, conditions: Mapping[str, str]) -> None:
         conditions: Values by condition.
 
     Raises:
-        ConfigError: A value is unknown or missing, or nothing of the model can be pruned.
+        ConfigError: A value is unknown or missing, nothing of the model can be pruned, or its layers keep different
+            patterns of heads, which no configuration can describe.
     """
     ids = {condition: torch.tensor([index]) for condition, index in _indices(model, conditions).items()}
     model.eval()
     with scope(ids, collect=False), torch.no_grad():
         for module in list(model.modules()):
             if isinstance(module, MultiHeadAttention):
+                of_pool = module.patterns
                 module.prune()
+                _check_patterns(of_pool, module.patterns)
             elif isinstance(module, nn.Sequential) and len(module) and isinstance(module[0], TaggedEmbedding):
                 module[0] = _untagged(module[0], model.sos)
         merge_low_rank(model)
+
+
+def _check_patterns(pool: HeadPatterns | None, kept: HeadPatterns | None) -> None:
+    """Refuse patterns of the heads of a pool that are not those that the configuration gives without selection."""
+    if pool is None or kept is None:
+        return
+    number, alike = len(kept.patterns), all(map(eq, pool.patterns, cycle(kept.patterns)))
+    if not alike and number < len(pool.patterns):
+        raise ConfigError(
+            "a model whose attentions have learned the patterns of their heads cannot be pruned, because its layers "
+            "differ; pack it for all conditions"
+        )
 
 
 def pruned_config(config: Mapping, model: nn.Module) -> dict:
@@ -94,7 +112,12 @@ def pruned_config(config: Mapping, model: nn.Module) -> dict:
     for part, nets in NETS.items():
         section = config.get(f"{part}_conf") or {}
         for key in ("attention", "cross_attention"):
-            (section.get(key) or {}).pop("selection", None)
+            attention = section.get(key) or {}
+            attention.pop("selection", None)
+            if patterns := attention.get("head_patterns"):  # for the pool, whose size another number need not divide
+                attention["head_patterns"] = next(
+                    patterns[:n] for n in range(1, len(patterns) + 1) if all(map(eq, patterns, cycle(patterns[:n])))
+                )
         if section.pop("start_tag", None) is not None:  # now the embedding of <sos/eos>, of the decoder's input alone
             config["model_conf"] = {k: v for k, v in (config.get("model_conf") or {}).items() if k not in _SHARED}
         if config.get(part) in nets and (plain := _espnets_options(section, nets[config[part]])) is not None:

@@ -29,7 +29,11 @@ VARIANTS = {
     "softmax:mixed": {"head_patterns": ["global", {"window": 1}, "previous", "start"]},
     "softmax:directed": {"head_patterns": ["forward", "backward", "next", "end"]},
     "softmax:factorised": {"head_patterns": [{"window": 2}, {"strided": 3}, {"block": 3}, {"ends": 2}]},
-    "softmax:mixed-group": {"head_patterns": ["global", {"window": 1}], "selection": GROUP, "qk_norm": {}},
+    "softmax:mixed-group": {
+        "head_patterns": [*["global"] * 4, *[{"window": 1}] * 4],
+        "selection": GROUP,
+        "qk_norm": {},
+    },
     "softmax:drop_heads": {"drop_heads": {"rate": 0.5}},
     "softmax:relaxed": {"relaxed": {}},
     "softmax:routed": {"routing": {}},

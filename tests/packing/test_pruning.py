@@ -122,6 +122,24 @@ def test_what_else_is_ours_stays(tmp_path):
     torch.testing.assert_close(logits(pruned, indices(domain="talk")), expected, atol=1e-10, rtol=1e-10)
 
 
+@pytest.mark.parametrize(
+    "patterns", ["[global,previous]", "[global,previous,global,previous]"], ids=["for a layer", "for the pool"]
+)
+def test_heads_keep_their_patterns(tmp_path, patterns):
+    overrides = [*POOL, f"encoder_conf.attention.head_patterns={patterns}"]
+    model_dir = write_model(tmp_path / "exp", ["heads/group"], overrides)
+    expected = logits(load_model(model_dir)[0], indices(lang="de", tgtlang="de"))
+    prune(model_dir, tmp_path / "pruned", {"lang": "de"})
+    torch.testing.assert_close(logits(load_model(tmp_path / "pruned")[0], {}), expected, atol=1e-10, rtol=1e-10)
+
+
+def test_learned_patterns_cannot_be_pruned(tmp_path):
+    overrides = [*POOL, "encoder_conf.attention.head_patterns=[global,global,previous,next]"]
+    model_dir = write_model(tmp_path / "exp", ["heads/group"], overrides)
+    with pytest.raises(ConfigError, match="attentions have learned the patterns of their heads cannot be pruned"):
+        prune(model_dir, tmp_path / "pruned", {"lang": "de"})
+
+
 def test_the_command_copies_what_loading_takes(tmp_path, capsys):
     np.savez(tmp_path / "stats.npz", count=2.0, sum=np.zeros(20), sum_square=np.ones(20))
     stats = ["normalize=global_mvn", f"normalize_conf.stats_file={tmp_path}/stats.npz"]

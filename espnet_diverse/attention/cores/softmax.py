@@ -46,7 +46,7 @@ def softmax_attention(heads: Heads) -> tuple[Tensor, Tensor | None]:
     if heads.need_weights:
         weights = masked_softmax(heads.scores(), heads.allowed())
         return F.dropout(weights, heads.dropout) @ heads.v, weights
-    if heads.patterns is not None and _pattern_by_pattern(heads, heads.patterns):
+    if isinstance(heads.patterns, HeadPatterns) and _pattern_by_pattern(heads, heads.patterns):
         return _by_pattern(heads, heads.patterns), None
     bias, allowed = heads.scaled_position(), heads.allowed()
     if bias is None:

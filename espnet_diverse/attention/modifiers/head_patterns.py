@@ -2,10 +2,11 @@
 
     attention: {core: softmax, head_patterns: [global, window: 2, forward, backward]}
 
-With H heads and fewer patterns, the list is repeated. Equations and papers are in `functional/head_patterns.py`. The
-patterns need no parameters; a mask of pairs comes to the mask of padding. Softmax over long sequences computes each
-pattern by itself: `window`, `block`, `strided` and `ends` with the products that they need, `forward` and `backward`
-with half of all products, and heads with one key for each query without any.
+With H heads and fewer patterns, the list is repeated. With head selection it is repeated over the pool, and a selected
+head keeps its pattern, so that each attention learns which of its heads have which pattern. Equations and papers are in
+`functional/head_patterns.py`. The patterns need no parameters; a mask of pairs comes to the mask of padding. Softmax
+over long sequences computes each pattern by itself: `window`, `block`, `strided` and `ends` with the products that they
+need, `forward` and `backward` with half of all products, and heads with one key for each query without any.
 
 Softmax-equivalent setting: `head_patterns: [global]`.
 Cost: that of the core with a mask of all pairs of positions.
@@ -20,6 +21,7 @@ from torch import Tensor
 
 from espnet_diverse.functional.head_patterns import ONE_KEY, SOME_KEYS, WITH_WIDTH, allowed_pairs
 from espnet_diverse.option_checks import OptionError, hint, must_be
+from espnet_diverse.scope import current
 
 #: Patterns by name; those that a query of causal attention can have look only at keys before it.
 NAMES = (*SOME_KEYS, *WITH_WIDTH, *ONE_KEY)
@@ -78,9 +80,48 @@ class HeadPatterns:
         pairs = torch.cat(torch.broadcast_tensors(*(different[each] for each in self.patterns)), dim=1)
         return pairs if mask is None else pairs & mask
 
+    def shared(self, mask: Tensor) -> Tensor:
+        """Return `self(mask)`, in training the same object for all layers."""
+        return current().once(self, mask)
+
+    def of(self, heads: Tensor) -> "HeadPatterns":
+        """Return the patterns of some heads, (H,) int64."""
+        return HeadPatterns(tuple(self.patterns[head] for head in heads.tolist()), self.causal)
+
     def groups(self) -> dict[HeadPattern, list[int]]:
         """Return the heads of each pattern."""
         return {each: [h for h, other in enumerate(self.patterns) if other == each] for each in self.patterns}
+
+
+@dataclass(frozen=True, eq=False)
+class SelectedPatterns:
+    """Patterns of the heads of each sample; see `HeadPatterns`, which has the same methods.
+
+    Attributes:
+        pool: The patterns of all heads of the pool.
+        heads: The selected heads of each sample (B, H), int64.
+    """
+
+    pool: HeadPatterns
+    heads: Tensor
+
+    @property
+    def causal(self) -> bool:
+        """Whether the mask excludes keys after a query."""
+        return self.pool.causal
+
+    def allowed(self, mask: Tensor | None, query: Tensor, key: Tensor, length: Tensor) -> Tensor:
+        """Compute the keys that each query of each head may attend to, bool (B, H, Tq, Tk)."""
+        return self._gather(self.pool.allowed(mask, query, key, length))
+
+    def shared(self, mask: Tensor) -> Tensor:
+        """Add the patterns to a mask of the self-attention of whole sequences (B, 1, 1 or T, T) -> (B, H, T, T)."""
+        return self._gather(self.pool.shared(mask))
+
+    def _gather(self, pairs: Tensor) -> Tensor:
+        """(B or 1, P, Tq, Tk) -> (B, H, Tq, Tk)."""
+        samples = torch.arange(len(self.heads), device=pairs.device).unsqueeze(-1)
+        return pairs.expand(len(self.heads), -1, -1, -1)[samples, self.heads]
 
 
 def key_lengths(mask: Tensor) -> Tensor:
@@ -96,7 +137,7 @@ def build_head_patterns(
 
     Args:
         patterns: The patterns, which are repeated.
-        heads: Number of heads H, a multiple of their number.
+        heads: Number of heads, a multiple of their number; with head selection that of the pool.
         cross: Whether keys have other positions than queries, as in cross-attention and with a memory.
         causal: Whether the patterns are for causal self-attention.
 

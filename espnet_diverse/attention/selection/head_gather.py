@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from espnet_diverse.attention.modifiers.head_patterns import HeadPatterns, SelectedPatterns
 from espnet_diverse.functional.pool_linear import Product, pool_linear, pool_products
 from espnet_diverse.functional.selection import weigh
 
@@ -52,6 +53,10 @@ class AllHeads:
     def rows(self, parameter: Tensor) -> Tensor:
         """Gather the heads' rows of a tensor that has one row for each head, (P, ...) -> (1 or B, H, ...)."""
         return parameter.unsqueeze(0)
+
+    def patterns(self, pool: HeadPatterns | None) -> HeadPatterns | SelectedPatterns | None:
+        """Return the patterns of the heads, of those of the pool."""
+        return pool
 
     def _split(self, x: Tensor, linear: nn.Linear) -> Tensor:
         return split_heads(x, self.heads, linear.out_features // self.pool)
@@ -117,6 +122,12 @@ class SelectedHeads(AllHeads):
     def rows(self, parameter: Tensor) -> Tensor:
         """Gather the rows of each sample's heads of a tensor (P, ...) -> (1 or B, H, ...)."""
         return parameter[self._of_samples()]
+
+    def patterns(self, pool: HeadPatterns | None) -> HeadPatterns | SelectedPatterns | None:
+        """Return the patterns of each sample's heads, of those of the pool."""
+        if pool is None or self.alike:
+            return pool and pool.of(self.picks[0])
+        return SelectedPatterns(pool, self._of_samples())
 
     def pruned(self, linear: nn.Linear) -> nn.Linear:
         """Return a linear map with the rows of the heads that all samples attend with."""

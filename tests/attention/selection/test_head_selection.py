@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from espnet_diverse.attention import CORES, build_attention, build_selection
+from espnet_diverse.attention.modifiers.head_patterns import HeadPatterns
 from espnet_diverse.attention.selection import head_gather, learned_selection
 from espnet_diverse.attention.selection.selection_options import SelectionOptions
 from espnet_diverse.functional.masks import lengths_to_mask
@@ -31,11 +32,13 @@ each_core = pytest.mark.parametrize("core", [c for c in CORES if CORES[c].suppor
 each_position = pytest.mark.parametrize("relative", [False, True], ids=["absolute", "relative"])
 
 
-def build(core, strategy, seed=3, relative=False, **options):
+def build(core, strategy, seed=3, relative=False, patterns=None, causal=False, **options):
     """An attention by language in double precision, for evaluation, with a mixing rate that is not 0."""
     torch.manual_seed(seed)
     selection = {"conditions": {"lang": LANGUAGES}} | STRATEGIES[strategy] | options
-    module = build_attention(core, SIZE, HEADS, relative=relative, selection=selection).double().eval()
+    given = {"head_patterns": patterns} if patterns else {}
+    module = build_attention(core, SIZE, HEADS, relative=relative, causal=causal, selection=selection, **given)
+    module.double().eval()
     for name, buffer in module.core.named_buffers():
         if name.endswith("updates.count"):
             buffer.fill_(2000.0)
@@ -255,8 +258,11 @@ def test_what_has_one_input_is_projected_in_one_call(monkeypatch):
 # Gradients of all candidates
 
 
-def summed_over_candidates(module, x, ids, mask):
-    """Output of softmax attention by (8) in loops over samples and heads, all of which have gradients."""
+def summed_over_candidates(module, x, ids, mask, seen=None):
+    """Output of softmax attention by (8) in loops over samples and heads, all of which have gradients.
+
+    Head p sees the pairs seen[p] (T, T), or all.
+    """
     selection, width = module.selection, SIZE // HEADS
     phi, out = selection.logits("lang"), []
     y = torch.sigmoid((phi + NOISE) / selection.options.tau)
@@ -266,7 +272,8 @@ def summed_over_candidates(module, x, ids, mask):
         chosen = selection._pick(phi + NOISE)[language].tolist()
         slots = [x.new_zeros(x.size(1), width) for _ in range(HEADS)]
         for p in range(selection.pool):
-            logits = (q[:, p] @ k[:, p].T / width**0.5).masked_fill(~mask[b], -torch.inf)
+            allowed = mask[b] if seen is None else mask[b] & seen[p]
+            logits = (q[:, p] @ k[:, p].T / width**0.5).masked_fill(~allowed, -torch.inf)
             z = float(p in chosen) + y[language, p] - y[language, p].detach()
             slots[places[p]] = slots[places[p]] + z * (logits.softmax(-1) @ v[:, p])
         out.append(module.linear_out(torch.cat(slots, -1)))
@@ -297,6 +304,61 @@ def test_logits_get_the_gradients_of_all_candidates(layout, ids, monkeypatch):
     off = build("softmax", "group", group_layout=layout).train()
     with languages(*ids):
         assert torch.equal(off(x, x, x, mask), out)
+
+
+# Patterns of the heads of the pool
+
+CAUSAL = ["global", {"window": 1}, {"window": 2}, "global", "previous", "start", {"window": 3}, {"block": 2}]
+
+
+@pytest.mark.parametrize("ids", [(1, 1), (0, 1, 2)], ids=str)
+def test_a_selected_head_keeps_its_pattern(ids, monkeypatch):
+    monkeypatch.setattr(learned_selection, "logistic_noise", lambda phi: NOISE[list(dict.fromkeys(ids))])
+    module = build("softmax", "group", patterns=CAUSAL, all_candidates=True).train()
+    (x, _), mask = inputs(len(ids)), torch.ones(len(ids), 1, 7, dtype=torch.bool)
+    i, j = torch.arange(7).unsqueeze(-1), torch.arange(7)
+    near, everything = (i - j).abs(), torch.ones(7, 7, dtype=torch.bool)
+    seen = [everything, near <= 1, near <= 2, everything, j == (i - 1).clamp(min=0), j + 0 * i == 0, near <= 3]
+    seen += [i // 2 == j // 2]
+    slope = torch.randn_like(x)
+    with languages(*ids):
+        out = module(x, x, x, mask)
+    expected = summed_over_candidates(module, x, ids, mask, seen)
+    torch.testing.assert_close(out, expected)
+    found, wanted = (torch.autograd.grad(y, list(module.parameters()), slope) for y in (out, expected))
+    for ours, theirs in zip(found, wanted, strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("core", ["softmax", "sdma", "window"])
+@pytest.mark.parametrize("strategy", ["group", "subset"])
+def test_patterns_of_a_mixed_batch_are_those_of_its_samples_alone_pruned_and_cached(core, strategy):
+    patterns = CAUSAL if strategy == "group" else CAUSAL[:7]
+    module = build(core, strategy, patterns=patterns, causal=True)
+    (x, _), causal = inputs(3), torch.ones(1, 7, 7, dtype=torch.bool).tril()
+    with languages(2, 0, 1):
+        mixed = module(x, x, x, causal)
+        torch.testing.assert_close(
+            module.attend_cached(module.project_query(x), x, module.cache_kv(x), causal.expand(3, -1, -1)), mixed
+        )
+    for sample, language in zip(range(3), (2, 0, 1), strict=True):
+        one = x[sample : sample + 1]
+        with languages(language):
+            torch.testing.assert_close(module(one, one, one, causal), mixed[sample : sample + 1])
+            pruned = module.pruned()
+        assert len(module.patterns.patterns) == module.pool
+        torch.testing.assert_close(pruned(one, one, one, causal), mixed[sample : sample + 1])
+
+
+def test_layers_share_the_patterns_of_the_pool(monkeypatch):
+    first, second = (build("softmax", "group", seed=seed, patterns=CAUSAL) for seed in (1, 2))
+    (x, _), made = inputs(2), []
+    whole = HeadPatterns.__call__
+    monkeypatch.setattr(HeadPatterns, "__call__", lambda self, mask: made.append(self) or whole(self, mask))
+    mask = torch.ones(2, 1, 7, dtype=torch.bool)
+    with languages(0, 2):
+        first(x, x, x, mask), second(x, x, x, mask)
+    assert len(made) == 1
 
 
 @each_core
