@@ -103,6 +103,22 @@ def test_a_stop_ends_the_trials(tiny_run, tmp_path):
     assert len(programs.calls) <= 2 and not (tmp_path / "costs.json").exists()
 
 
+def test_a_trial_whose_log_lacks_the_batches_is_refused(tiny_run, tmp_path):
+    trained = tmp_path / "trained"
+    shutil.copytree(tiny_run.model_dir, trained)
+    (trained / "train.log").write_text("begins\n")
+    with pytest.raises(TrainingError, match="mine_old_trial/train.log does not tell the number of batches; give --tim"):
+        measure([run(tmp_path)], Trials(trained), tmp_path / "costs.json", updates=5)
+
+
+def test_the_gpu_is_asked_for_in_a_process_of_its_own(tmp_path, monkeypatch):
+    python = tmp_path / "python"
+    python.write_text('#!/bin/sh\necho "asked: $2"; echo "No GPU" >&2; exit 1\n')
+    python.chmod(0o755)
+    monkeypatch.setattr("sys.executable", str(python))
+    assert costs.gpu_model() == "asked: import torch; print(torch.cuda.get_device_name())"
+
+
 def test_damaged_costs_are_refused(tmp_path):
     path = tmp_path / "costs.json"
     path.write_text(json.dumps({"old": {"step": 1}}))

@@ -1,6 +1,7 @@
 """Differences of methods: intervals by hand and by naive loops, and what is said of them."""
 
 import math
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -76,6 +77,13 @@ def test_without_a_metric_there_is_no_interval_over_sentences(tmp_path):
     made, rows = decoded(tmp_path, WRONG)
     new = compare(made, rows, "test", None)[1]
     assert new.over_sentences is None and new.p_value is None and new.over_seeds is not None
+
+
+def test_one_sentence_has_no_interval(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys.modules[__name__], "REFERENCES", REFERENCES[:1])
+    made, rows = decoded(tmp_path, dict.fromkeys(WRONG, ()))
+    new = compare(made, rows, "test", build_metrics(["cer"])["cer"])[1]
+    assert new.over_sentences is None and new.p_value is None
 
 
 def test_a_seed_that_the_baseline_lacks_is_not_compared(tmp_path):

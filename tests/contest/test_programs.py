@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import nullcontext
 
 import pytest
 from references.recipes import PROGRAM
@@ -83,6 +84,13 @@ def test_recipes_find_the_program_of_this_python(tmp_path, monkeypatch):
 def test_nothing_starts_after_a_stop(tmp_path):
     programs = Programs()
     programs.stop()
+    assert programs.run(python("open('made', 'w')"), tmp_path, tmp_path / "log").code == STOPPED
+    assert not (tmp_path / "made").exists()
+
+
+def test_nothing_starts_if_the_stop_comes_while_the_log_is_locked(tmp_path, monkeypatch):
+    programs = Programs()
+    monkeypatch.setattr("espnet_diverse.contest.programs.lock", lambda *_: programs.stop() or nullcontext(0))
     assert programs.run(python("open('made', 'w')"), tmp_path, tmp_path / "log").code == STOPPED
     assert not (tmp_path / "made").exists()
 

@@ -128,20 +128,49 @@ def test_the_baseline_is_compared_with_only_where_it_was_decoded(tmp_path):
     text.touch()
     (words,) = run.comparisons()
     assert value(words, "--score_options").strip() == "--baseline exp/mine_softmax_seed3/decode/test/text"
-    assert recipe_run(tmp_path, "softmax").comparisons() == []
+    assert recipe_run(tmp_path, "softmax").comparisons() == data_run(tmp_path).comparisons() == []
 
 
-def test_a_table_of_runs_has_all_runs_of_a_seed_together(tmp_path):
+@pytest.fixture
+def table(tmp_path):
+    """table(settings of the experiment) -> the runs of a table with two methods of a recipe."""
     (tmp_path / "a" / "mt1").mkdir(parents=True)
     (tmp_path / "a" / "mt1" / "run.sh").touch()
-    shared = {**SHARED, "recipe": "a/mt1", "corpus": "texts", "seeds": [1, 0]}
-    runs = {"softmax": {"fragments": "x"}, "sdma": {"fragments": "y", "seeds": [0]}}
-    table = tmp_path / "table.yaml"
-    table.write_text(yaml.safe_dump({"mine": {**shared, "runs": runs}}, sort_keys=False))
-    read = read_runs(table, tmp_path, {"texts": "/t"}, ["--ngpu", "1"])
-    assert [run.label for run in read] == ["mine/softmax/0", "mine/sdma/0", "mine/softmax/1"]
-    assert read[0].command()[1:5] == ["--corpus_dir", "/t", "--data_dir", "data/mine"]
-    assert read[0].command()[-2:] == ["--ngpu", "1"]
-    table.write_text(yaml.safe_dump({"mine": {**shared, "runs": runs, "baseline": "sma"}}))
-    with pytest.raises(ConfigError, match=r"mine has no run 'sma', which is its baseline"):
-        read_runs(table, tmp_path, {})
+
+    def read(options=(), **changes):
+        runs = {"softmax": {"fragments": "x"}, "sdma": {"fragments": "y", "seeds": [0]}}
+        shared = {**SHARED, "recipe": "a/mt1", "corpus": "texts", "seeds": [1, 0], "runs": runs}
+        (tmp_path / "table.yaml").write_text(yaml.safe_dump({"mine": {**shared, **changes}}, sort_keys=False))
+        return read_runs(tmp_path / "table.yaml", tmp_path, {"texts": "/t"}, options)
+
+    return read
+
+
+def test_a_table_of_runs_has_all_runs_of_a_seed_together(table):
+    runs = table(["--ngpu", "1"])
+    assert [run.label for run in runs] == ["mine/softmax/0", "mine/sdma/0", "mine/softmax/1"]
+    assert runs[0].command()[-2:] == ["--ngpu", "1"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "source"),
+    [
+        ({}, ["--corpus_dir", "/t", "--data_dir", "data/mine"]),
+        ({"prepared": True}, ["--data_dir", "/t", "--stage", "tokens"]),
+        ({"corpus": "synthetic"}, ["--corpus", "synthetic", "--data_dir", "data/mine"]),
+    ],
+)
+def test_the_data_of_a_table_are_those_of_a_corpus_prepared_or_generated(table, changes, source):
+    assert table(**changes)[0].command()[1:5] == source
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"baseline": "sma"}, "mine has no run 'sma', which is its baseline"),
+        ({"recipe": "a/mt2"}, "table.yaml: mine has the recipe a/mt2, and .* no such recipe"),
+    ],
+)
+def test_a_wrong_table_is_refused(table, changes, text):
+    with pytest.raises(ConfigError, match=text):
+        table(**changes)

@@ -1,6 +1,7 @@
 """The file of scores, and what is known of metrics; `tests/recipes/test_reproduce.py` has how it is kept."""
 
 import json
+from importlib.metadata import version
 
 import pytest
 
@@ -8,6 +9,7 @@ from espnet_diverse.contest.runs import NOT_SCORED, RecipeRun
 from espnet_diverse.contest.scores import (
     COLUMNS,
     MEASURED_BY_DECODING,
+    commit_of_code,
     keep_results,
     markdown,
     mean_cell,
@@ -73,6 +75,11 @@ def test_the_score_of_a_run_is_read_from_what_was_written(tmp_path):
     assert all(tuple(each) == COLUMNS for each in found)
     with pytest.raises(FileNotFoundError):
         list(scores(runs(tmp_path)[1], "abc"))
+
+
+def test_without_git_the_version_stands_for_the_commit(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert commit_of_code(tmp_path / "contest.tsv") == version("espnet_diverse")
 
 
 def test_tables_have_mean_and_deviation():

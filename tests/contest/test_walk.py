@@ -3,8 +3,10 @@
 import json
 import threading
 import time
+from collections.abc import Mapping
+from types import MappingProxyType
 
-from espnet_diverse.contest.programs import Ended, Programs
+from espnet_diverse.contest.programs import STOPPED, Ended, Programs
 from espnet_diverse.contest.runs import RecipeRun
 from espnet_diverse.contest.scores import read_results
 from espnet_diverse.contest.walk import Walk
@@ -15,20 +17,27 @@ SHARED = {"config": "{}", "metric": "cer", "sets": ["test"], "baseline": "old"}
 class Trainings(Programs):
     """Programs that write a score, after a while for one of them, and tell when each run began and ended."""
 
-    def __init__(self, slow: str = ""):
+    def __init__(self, slow: str = "", codes: Mapping[str, int] = MappingProxyType({})):
         super().__init__()
-        self.slow, self.events, self.guard = slow, [], threading.Lock()
+        self.slow, self.codes, self.events, self.guard = slow, codes, [], threading.Lock()
 
     def run(self, command, folder, log):
         tag = command[command.index("--tag") + 1]
         if "--stop_stage" in command:
             self.note("begins", tag)
             return Ended(0)
+        if "--stage" in command:
+            self.note("compares", tag, command[-1].strip())
+            return Ended(0)
+        if code := self.codes.get(tag):
+            self.stopped = code == STOPPED
+            return Ended(code)
         time.sleep(0.3 if tag == self.slow else 0)
         place = folder / "exp" / tag / "decode" / "test"
         place.mkdir(parents=True)
         score = {"metrics": {"cer": {"overall": {"score": 10}}}}
         (place / "score.json").write_text(json.dumps(score))
+        (place / "text").touch()
         self.note("ends", tag)
         return Ended(0)
 
@@ -63,3 +72,32 @@ def test_without_a_judge_a_free_job_begins_with_the_next_seed(tmp_path):
     programs = Trainings(slow="mine_new_seed0")
     assert Walk(runs(tmp_path), tmp_path / "contest.tsv", programs, jobs=2).work() == 0
     assert programs.events.index(("begins", "mine_old_seed1")) < programs.events.index(("ends", "mine_new_seed0"))
+
+
+def test_runs_that_fail_or_leave_no_scores_are_named_and_the_others_go_on(tmp_path, capsys):
+    programs, results, made = Trainings(codes={"mine_old_seed0": 1}), tmp_path / "contest.tsv", runs(tmp_path)
+    broken = RecipeRun("mine", {**SHARED, "metric": "wer"}, "new", 0, {"fragments": "new"}, tmp_path)
+    assert Walk([made[0], broken, *made[2:]], results, programs).work() == 1
+    printed, said = capsys.readouterr()
+    assert said.splitlines() == [
+        f"error: mine/old/0 failed; its log is {made[0].log}",
+        "mine/new/0: KeyError: 'wer'",
+        f"error: mine/new/0 failed; its log is {broken.log}",
+    ]
+    assert printed.endswith("2 runs done, 2 left\n") and {row["seed"] for row in read_results(results)} == {"1"}
+
+
+def test_after_a_stop_no_other_run_begins(tmp_path, capsys):
+    programs = Trainings(codes={"mine_new_seed0": STOPPED})
+    assert Walk(runs(tmp_path), tmp_path / "contest.tsv", programs).work() == STOPPED
+    assert [event for event in programs.events if event[1].endswith("seed1")] == []
+    printed, said = capsys.readouterr()
+    assert printed.endswith("1 runs done, 3 left; the same command goes on from there\n") and said == ""
+
+
+def test_a_run_is_scored_once_more_against_the_baseline_of_its_seed(tmp_path):
+    programs = Trainings()
+    assert Walk(runs(tmp_path), tmp_path / "contest.tsv", programs, compares=True).work() == 0
+    assert [event for event in programs.events if event[0] == "compares"] == [
+        ("compares", f"mine_new_seed{seed}", f"--baseline exp/mine_old_seed{seed}/decode/test/text") for seed in (0, 1)
+    ]

@@ -13,11 +13,8 @@ import yaml
 
 from espnet_diverse.bin.main import main
 from espnet_diverse.contest import programs
-from espnet_diverse.contest.contest import Conduct, behind
 from espnet_diverse.contest.programs import Ended
-from espnet_diverse.contest.runs import RecipeRun
 from espnet_diverse.contest.scores import read_results
-from espnet_diverse.errors import ConfigError
 from espnet_diverse.runs.config import merge
 
 CONTEST_PAGE = Path(__file__).parents[3] / "docs" / "contest.md"
@@ -159,31 +156,3 @@ def test_two_calls_do_not_carry_out_the_same_contest(here, capsys):
     with folder_lock(Path("out/mine")):
         assert contest("--dry_run") == 1
     assert "out/mine: process " in capsys.readouterr().err
-
-
-def row(run, seed, score, data_set="dev"):
-    return {"run": run, "seed": str(seed), "set": data_set, "score": str(score)}
-
-
-@pytest.mark.parametrize(
-    ("metric", "scores", "reason"),
-    [
-        ("bleu", {"old": [20, 21], "new": [18, 18]}, "2.5 points behind old on dev with 2 seeds, and 2 were allowed"),
-        ("bleu", {"old": [20, 21], "new": [18, 19]}, None),
-        ("cer", {"old": [20], "new": [17]}, None),
-        ("cer", {"old": [20], "new": [23]}, "3.0 points behind old on dev with 1 seed, and 2 were allowed"),
-        ("cer", {"old": [], "new": [23]}, None),
-    ],
-)
-def test_a_method_is_left_out_only_where_it_is_behind_on_the_seeds_before(metric, scores, reason):
-    shared = {"config": "{}", "metric": metric, "sets": ["dev", "test"], "baseline": "old"}
-    runs = [RecipeRun("mine", shared, "old", 0, {"fragments": "x"}, Path())]
-    done = [row(name, seed, each) for name, found in scores.items() for seed, each in enumerate(found)]
-    done += [row("new", 7, 99 if metric == "cer" else 0), row("old", 7, 20), row("new", 0, 50, "test")]
-    assert behind(runs, done, "new", 5, 2) == reason
-    assert behind(runs, done, "new", 5, None) is None and behind(runs, done, "old", 5, 2) is None
-
-
-def test_the_conduct_is_checked():
-    with pytest.raises(ConfigError, match="drop_behind must be above 0"):
-        Conduct(drop_behind=-1.0)
