@@ -1,9 +1,10 @@
-import subprocess
-import sys
+import runpy
+
+import pytest
 
 
-def test_the_package_is_the_command():
-    done = subprocess.run(
-        [sys.executable, "-m", "espnet_diverse", "--version"], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.startswith("espnet-diverse ")
+def test_the_package_is_the_command(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["espnet_diverse", "--version"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module("espnet_diverse", run_name="__main__")
+    assert not ended.value.code and capsys.readouterr().out.startswith("espnet-diverse ")

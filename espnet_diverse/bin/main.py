@@ -224,7 +224,3 @@ def main(arguments: list[str] | None = None) -> int:
     keep_freed_memory()  # here and not above, so that an import of this module changes nothing of the process
     fast_start()
     return run_command(args.command, args.arguments)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

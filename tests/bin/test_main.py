@@ -75,6 +75,7 @@ def test_an_error_of_usage_is_no_skipped_item(capsys, argv, said):
         (DataError("a.wav is empty; leave it out"), 1, "error: a.wav is empty; leave it out"),
         (FileNotFoundError(2, "No such file or directory", "a.wav"), 1, "error: a.wav: No such file or directory"),
         (OSError("disk full"), 1, "error: disk full"),
+        (BrokenPipeError(32, "Broken pipe"), 1, "error: Broken pipe"),  # of a program, where stdout is no pipe
         (InterruptedRunError("SIGTERM: saved"), 75, "SIGTERM: saved"),
         (KeyboardInterrupt(), 130, "interrupted"),
     ],
@@ -124,10 +125,33 @@ def test_output_that_nobody_reads_any_more_is_no_error(arguments, code):
     assert done.stderr == "" and done.returncode in code
 
 
+def test_only_a_pipe_without_a_reader_ends_a_command_quietly(fake, monkeypatch, capsys):
+    def fail():
+        raise BrokenPipeError(32, "Broken pipe")
+
+    reader, writer = os.pipe()
+    fake.action = fail
+    with os.fdopen(writer, "w") as pipe:
+        monkeypatch.setattr("sys.stdout", pipe)
+        assert main(["fake", *COPY]) == 1
+        assert capsys.readouterr().err == "espnet-diverse fake: error: Broken pipe\n"
+        os.close(reader)
+        fake.action = lambda: print("unread", flush=True)
+        assert main(["fake", *COPY]) == 141 and capsys.readouterr().err == ""
+        print("unread", flush=True)  # as Python does at its end
+
+
+def test_closed_standard_output_is_no_error(fake, monkeypatch):
+    monkeypatch.setattr("sys.stdout", None)  # as after `>&-`
+    fake.action = lambda: print("unread", flush=True)
+    assert main(["fake", *COPY]) == 0
+    sys.stdout.close()
+
+
 def test_output_is_utf8_in_every_locale(tmp_path):
     for name, text in {"text": "a 好", "utt2lang": "a 中文"}.items():
         (tmp_path / name).write_text(f"{text}\n", "utf-8")
-    command = [sys.executable, "-m", "espnet_diverse.bin.main", "score", "--metric", "cer", "--by", "utt2lang"]
+    command = [sys.executable, "-m", "espnet_diverse", "score", "--metric", "cer", "--by", "utt2lang"]
     files = ["--reference", tmp_path / "text", "--hypothesis", tmp_path / "text", "--output_dir", tmp_path / "out"]
     done = subprocess.run([*command, *files], capture_output=True, env=os.environ | {"PYTHONIOENCODING": "latin-1"})
     assert done.returncode == 0 and "中文" in done.stdout.decode("utf-8")

@@ -6,8 +6,10 @@ import sys
 import urllib.request
 
 import pytest
+from starlette.testclient import TestClient
 
 from espnet_diverse.bin.main import main
+from espnet_diverse.serve.application import Server
 
 
 def test_it_serves_until_interrupted(tiny_run, tmp_path):
@@ -28,6 +30,23 @@ def test_it_serves_until_interrupted(tiny_run, tmp_path):
             process.kill()
         assert "Traceback" not in process.stderr.read()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_page_is_opened_and_has_the_examples(tiny_run, monkeypatch, capsys):
+    opened, about = [], []
+
+    def run(self, app):
+        with TestClient(app) as client:
+            about.append(client.get("/about").json())
+        raise KeyboardInterrupt  # Ctrl+C
+
+    monkeypatch.setattr(Server, "run", run)
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    options = ["--vad", "energy", "--open", "--examples", str(tiny_run.test_dir / "test-00.wav")]
+    assert main(["demo", str(tiny_run.model_dir), "--port", "0", *options]) == 0
+    url, _, said = capsys.readouterr().out.partition(" ")
+    assert said == f"serves {tiny_run.model_dir.name}; press Ctrl+C to stop\n" and opened == [url]
+    assert (about[0]["task"], [each["name"] for each in about[0]["examples"]]) == ("asr", ["test-00.wav"])
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,11 @@ import urllib.error
 import urllib.request
 
 import pytest
+from starlette.testclient import TestClient
 
 from espnet_diverse.bin.main import main
-from espnet_diverse.serve.application import KEY_VARIABLE
+from espnet_diverse.serve import models
+from espnet_diverse.serve.application import KEY_VARIABLE, Server
 
 
 def test_it_serves_until_interrupted(tiny_run, tmp_path):
@@ -36,6 +38,30 @@ def test_it_serves_until_interrupted(tiny_run, tmp_path):
         log = process.stderr.read()
     assert "Traceback" not in log and "http /v1/models 401" in log and "http /v1/models 200" in log
     assert list(tmp_path.iterdir()) == []
+
+
+def test_each_model_is_loaded_by_its_name_and_dropped_for_another(tiny_run, monkeypatch, capsys):
+    answers, loaded, load_model = [], [], models.load_model
+
+    def load(*args, **how):
+        loaded.append(load_model(*args, **how))
+        return loaded[-1]
+
+    def run(self, app):
+        with TestClient(app) as client, (tiny_run.test_dir / "test-00.wav").open("rb") as audio:
+            for name in ("a", "b"):
+                form = {"data": {"model": name}, "files": {"file": audio}}
+                answers.append(client.post("/v1/audio/transcriptions", **form).json())
+                audio.seek(0)
+        raise KeyboardInterrupt  # Ctrl+C
+
+    monkeypatch.setattr(models, "load_model", load)
+    monkeypatch.setattr(Server, "run", run)
+    named = [word for name in "ab" for word in ("--model", f"{name}={tiny_run.model_dir}")]
+    assert main(["serve", *named, "--port", "0", "--vad", "energy", "--max_models", "1"]) == 0
+    assert capsys.readouterr().out.endswith("/ serves a b; press Ctrl+C to stop\n")
+    assert answers[0] == answers[1] and "text" in answers[0] and len(loaded) == 2
+    loaded[1].batches.close()  # or its thread would be there when later tests fork
 
 
 @pytest.mark.parametrize(

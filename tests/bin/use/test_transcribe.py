@@ -31,7 +31,7 @@ def call(model, *arguments):
 
 
 def start(*arguments, **how):
-    command = [sys.executable, "-m", "espnet_diverse.bin.main", "transcribe", *map(str, arguments)]
+    command = [sys.executable, "-m", "espnet_diverse", "transcribe", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, check=False, **how)
 
 
@@ -95,7 +95,7 @@ def test_one_long_recording_shows_how_far_it_is_on_a_terminal(tiny_run, beeps):
     terminal, stderr = pty.openpty()
     fcntl.ioctl(stderr, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 120, 0, 0))
     arguments = [str(tiny_run.model_dir), "--vad", "energy", "--batch_size", "1", str(beeps)]
-    command = [sys.executable, "-m", "espnet_diverse.bin.main", "transcribe", *arguments]
+    command = [sys.executable, "-m", "espnet_diverse", "transcribe", *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True) as process:
         os.close(stderr)
         said = b""

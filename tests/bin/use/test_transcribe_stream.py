@@ -32,7 +32,7 @@ SUMMARY = (
 
 
 def command(*arguments):
-    return [sys.executable, "-m", "espnet_diverse.bin.main", "transcribe", *map(str, arguments)]
+    return [sys.executable, "-m", "espnet_diverse", "transcribe", *map(str, arguments)]
 
 
 def call(*arguments):
