@@ -155,8 +155,6 @@ def _collect(task: type[AbsTask], args: Namespace, collect: Callable[..., None])
     model = None
     if (args.model_conf or {}).get("extract_feats_in_collect_stats", True):
         model = _built(task, args, "cuda" if args.ngpu else "cpu")[0]
-    if not getattr(model, "extract_feats_in_collect_stats", True):
-        model = None
     _save_config(args)
     if args.valid_batch_size is None:
         args.valid_batch_size = args.batch_size

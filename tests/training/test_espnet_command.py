@@ -1,12 +1,12 @@
 import sys
 from argparse import Namespace
-from types import ModuleType, SimpleNamespace
 
 import pytest
 import torch
 from references.killed_steps import DONE, with_room
+from references.wandb import Wandb
 
-from espnet_diverse.errors import ConfigError
+from espnet_diverse.errors import ConfigError, TrainingError
 from espnet_diverse.runs.config import load
 from espnet_diverse.runs.tasks import ASRTask
 from espnet_diverse.training import espnet_command
@@ -26,6 +26,23 @@ def test_half_precision_and_tf32_exclude_each_other(tiny_run, tmp_path):
         espnet_command.run(TASKS["asr"], config)
 
 
+@pytest.mark.parametrize(
+    ("others", "error", "text"),
+    [
+        (False, TrainingError, "training failed with ZeroDivisionError: division by zero; look for a value of the con"),
+        (True, ZeroDivisionError, "^division by zero$"),
+    ],
+)
+def test_an_error_in_one_of_several_processes_is_left_to_what_starts_them(
+    tiny_run, tmp_path, monkeypatch, others, error, text
+):
+    config = load(tiny_run.model_dir / "config.yaml") | {"output_dir": str(tmp_path)}
+    monkeypatch.setattr(espnet_command, "_train", lambda *_: 1 / 0)
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: others)
+    with pytest.raises(error, match=text):
+        espnet_command.run(TASKS["asr"], config)
+
+
 def test_a_full_disk_leaves_the_former_configuration(tmp_path):
     args = Namespace(output_dir=str(tmp_path), token_list=[f"token{number}" for number in range(2000)])
     espnet_command._save_config(args)
@@ -33,23 +50,6 @@ def test_a_full_disk_leaves_the_former_configuration(tmp_path):
     args.token_list.append("another")
     assert with_room(lambda: espnet_command._save_config(args), 8192) not in (0, DONE)
     assert (tmp_path / "config.yaml").read_text() == former
-
-
-class Wandb(ModuleType):
-    """The functions of the package that are called; `calls` has what they were given."""
-
-    def __init__(self, logged_in):
-        super().__init__("wandb")
-        self.logged_in, self.calls = logged_in, {}
-        self.errors = SimpleNamespace(UsageError=type("UsageError", (Exception,), {}))
-        self.config = SimpleNamespace(update=lambda values, **options: self.calls.update(config=values))
-
-    def login(self):
-        if not self.logged_in:
-            raise self.errors.UsageError
-
-    def init(self, **options):
-        self.calls["init"] = options
 
 
 @pytest.mark.parametrize("logged_in", [True, False])

@@ -2,6 +2,7 @@ import logging
 import os
 import shutil
 import signal
+import sys
 import time
 from types import SimpleNamespace
 
@@ -11,6 +12,7 @@ import soundfile
 import torch
 from espnet2.train.reporter import Reporter
 from references.train_command import train
+from references.wandb import Wandb
 from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
 from espnet_diverse.errors import TrainingError
@@ -19,6 +21,7 @@ from espnet_diverse.runs import checkpoint
 from espnet_diverse.training.checkpoints.run_state import RunState, check_finite
 from espnet_diverse.training.data.data_workers import LoaderBatches
 from espnet_diverse.training.loop import non_finite, stopping, trainer
+from espnet_diverse.training.loop.updates import Updates
 
 
 @pytest.fixture
@@ -233,3 +236,68 @@ def test_buffers_must_be_finite_too():
     model.running_var[0] = torch.inf
     with pytest.raises(TrainingError, match="epoch 4: running_var is no longer finite"):
         check_finite(model, 4)
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "options", "rate"),
+    [
+        ("exponentiallr", "{gamma: 0.5}", 2.5e-4),
+        ("reducelronplateau", "{mode: max, patience: 0, factor: 0.1}", 1e-4),  # the loss falls, so it is no maximum
+    ],
+)
+def test_schedulers_of_epochs_change_the_rate_after_each(tiny_run, tmp_path, scheduler, options, rate):
+    settings = [f"scheduler={scheduler}", f"scheduler_conf={options}", "val_scheduler_criterion=[valid, loss]"]
+    assert train(tiny_run, tmp_path / "exp", *settings) == 0
+    ((group,),) = (each["param_groups"] for each in checkpoint.load_run(tmp_path / "exp")[0]["optimizers"])
+    assert group["lr"] == pytest.approx(rate)
+
+
+def test_pictures_and_averages_are_made_after_an_epoch_if_asked_for(tiny_run, tmp_path, monkeypatch):
+    """ESPnet draws the pictures, which takes 10 seconds."""
+    drawn, exp = [], tmp_path / "exp"
+
+    def plot(model, output_dir, writer, iterator, reporter, options):
+        drawn.append((output_dir, [names for names, _ in iterator], reporter.get_epoch()))
+
+    monkeypatch.setattr(trainer.Trainer, "plot_attention", plot)
+    monkeypatch.setattr(Reporter, "matplotlib_plot", lambda self, folder: drawn.append(folder))
+    pictures = ["use_matplotlib=true", "num_att_plot=2"]
+    assert train(tiny_run, exp, "nbest_averaging_interval=2", *pictures) == 0
+    named = [["valid-00"], ["valid-01"]]
+    assert drawn == [each for epoch in (1, 2) for each in ((exp / "att_ws", named, epoch), exp / "images")]
+    averages = {path.name for path in exp.glob("valid.acc.ave.*pth")}
+    assert averages == {"valid.acc.ave.pth", "valid.acc.ave.till2epoch.pth"}
+
+
+def test_statistics_are_sent_every_log_interval_and_after_the_epoch(tiny_run, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "wandb", wandb := Wandb(logged_in=True))
+    assert train(tiny_run, tmp_path / "exp", "max_epoch=1", "use_wandb=true", "log_interval=1") == 0
+    assert [set(each) & {"iteration", "epoch"} for each in wandb.sent] == [{"iteration"}, {"iteration"}, {"epoch"}]
+    assert all(np.isfinite(each["metrics/loss"]) for each in wandb.sent[:2])
+    assert np.isfinite(wandb.sent[2]["valid/valid_loss_epoch"]) and wandb.is_finished
+
+
+def test_an_epoch_without_a_finite_batch_made_no_update(tiny_run, tmp_path, capfd, poisoned, monkeypatch):
+    monkeypatch.setattr(non_finite, "SHARE", 1.0)
+    bad = poisoned(tiny_run.train_dir, "train-03")
+    assert train(tiny_run, tmp_path / "exp", "batch_size=12", train_dir=bad) == 1
+    error = capfd.readouterr().err.splitlines()[-1]
+    assert "error: epoch 1: no update was made; the loss is not finite, first of utterances train-" in error
+
+
+def test_a_stop_while_validating_saves_the_end_of_the_epoch(tiny_run, tmp_path, capfd, monkeypatch):
+    forward = Updates.forward
+
+    def stopping_in_validation(self, batch, *rest):
+        if not self.model.training:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return forward(self, batch, *rest)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Updates, "forward", stopping_in_validation)
+        assert train(tiny_run, tmp_path / "exp", "max_epoch=1") == 75
+    said = capfd.readouterr().err.splitlines()[-1]
+    assert said.startswith("espnet-diverse train: SIGTERM: saved in epoch 1 after 2 batches; the same command goes on")
+    assert train(tiny_run, tmp_path / "exp", "max_epoch=1") == 0
+    stopped, straight = (checkpoint.load(folder / "1epoch.pth") for folder in (tmp_path / "exp", tiny_run.model_dir))
+    assert all(torch.equal(stopped[name], straight[name]) for name in straight)
