@@ -25,6 +25,7 @@ _CHECKS: dict[str, Rule] = {
     "num_iters_per_epoch": _COUNT,
     "patience": _NUMBER,
     "keep_nbest_models": _COUNT,
+    "nbest_averaging_interval": _NUMBER,
     "log_interval": _COUNT,
     "save_interval_steps": _NUMBER,
     "num_workers": _NUMBER,
@@ -32,21 +33,19 @@ _CHECKS: dict[str, Rule] = {
     "grad_clip": _LIMIT,
     "grad_clip_type": _LIMIT,
 }
-_OF_OPTIMIZER: dict[str, Rule] = {
-    "lr": _POSITIVE,
-    "weight_decay": _SHARE,
-    "eps": _NOT_NEGATIVE,
-    "momentum": _SHARE,
-    "betas": _SHARE,
-}
-_OF_SCHEDULER: dict[str, Rule] = {"warmup_steps": _COUNT, "gamma": _POSITIVE, "lr_factor": _POSITIVE}
-_OF_MODEL: dict[str, Rule] = {"ctc_weight": _RATE, "lsm_weight": _SHARE}
 _OF_NET: dict[str, Rule] = {
     **dict.fromkeys(("output_size", "attention_heads", "num_blocks", "linear_units"), _COUNT),
     **{f"{of}dropout_rate": _RATE for of in ("", "positional_", "attention_", "self_attention_", "src_attention_")},
 }
 _NETS = ("encoder_conf", "decoder_conf")
+_SECTIONS: dict[str, dict[str, Rule]] = {
+    "optim_conf": {"lr": _POSITIVE, "weight_decay": _SHARE, "eps": _NOT_NEGATIVE, "momentum": _SHARE, "betas": _SHARE},
+    "scheduler_conf": {"warmup_steps": _COUNT, "gamma": _POSITIVE, "lr_factor": _POSITIVE},
+    "model_conf": {"ctc_weight": _RATE, "lsm_weight": _SHARE},
+    **dict.fromkeys(_NETS, _OF_NET),
+}
 _OPTIONAL = ("patience", "num_iters_per_epoch", "valid_batch_size", "valid_batch_bins")
+_UNSET = (*_OPTIONAL, "log_interval")  # the keys of the trainer that may be null
 _NONE = ("none", "null", "nil")  # words that ESPnet reads as no value of such keys, as in its recipes
 
 
@@ -59,12 +58,8 @@ def check_numbers(config: Config) -> None:
             is allowed.
     """
     _check(config, config, _CHECKS)
-    for suffix in ("", "2", "3"):
-        _check(config, config.get(f"optim{suffix}_conf"), _OF_OPTIMIZER, f"optim{suffix}_conf")
-        _check(config, config.get(f"scheduler{suffix}_conf"), _OF_SCHEDULER, f"scheduler{suffix}_conf")
-    _check(config, config.get("model_conf"), _OF_MODEL, "model_conf")
-    for section in _NETS:
-        _check(config, config.get(section), _OF_NET, section)
+    for section, checks in _SECTIONS.items():
+        _check(config, config.get(section), checks, section)
     _check_heads(config)
 
 
@@ -79,12 +74,16 @@ def _check_heads(config: Config) -> None:
 
 
 def _check(config: Config, section: object, checks: Mapping[str, Rule], *keys: str) -> None:
-    for name, rule in checks.items() if isinstance(section, Mapping) else ():
-        values = section.get(name)
-        for value in values if isinstance(values, list | tuple) else [values]:
-            if value is None or name in _OPTIONAL and isinstance(value, str) and value.strip().lower() in _NONE:
-                continue
+    given = section if isinstance(section, Mapping) else {}
+    for name, rule in checks.items():
+        value = given.get(name)
+        if value is None and (keys or name in _UNSET or name not in given):
+            continue
+        if name in _OPTIONAL and isinstance(value, str) and value.strip().lower() in _NONE:
+            continue
+        may_be_list = keys or name == "keep_nbest_models"
+        for each in value if may_be_list and isinstance(value, list | tuple) else [value]:
             try:
-                rule.check(".".join((*keys, name)), value)
+                rule.check(".".join((*keys, name)), each)
             except OptionError as error:
                 raise ConfigError(f"{config.origin(*keys, name)}: {error}") from error

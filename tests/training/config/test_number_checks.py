@@ -26,8 +26,10 @@ BAD = [
         "optim_conf.eps=-1",
         "optim_conf.momentum=1",
     ),
+    *("max_epoch=[2]", "accum_grad=[2]", "max_epoch=null", "accum_grad=null", "keep_nbest_models=null"),
+    *("keep_nbest_models=[null]", "nbest_averaging_interval=-1"),
     *("optim_conf.betas=[0.9, 1.0]", "optim_conf.betas=[.nan, 0.9]", "scheduler_conf.warmup_steps=0"),
-    *("scheduler_conf.warmup_steps=-5", "scheduler_conf.gamma=0", "optim2_conf.lr=0"),
+    *("scheduler_conf.warmup_steps=-5", "scheduler_conf.gamma=0"),
     *(f"encoder_conf.dropout_rate={value}" for value in (".nan", "-1", "2")),
     *(f"model_conf.ctc_weight={value}" for value in (".nan", "-1", "2")),
     *(f"model_conf.lsm_weight={value}" for value in (".nan", "2")),
@@ -43,6 +45,7 @@ RUINOUS = [  # found where the model is built or first used, or by what an epoch
     "allow_variable_data_keys=1",
 ]
 GOOD = ["max_epoch=1", "grad_clip=.inf", "grad_clip_type=.inf", "patience=null", "optim_conf.lr=1e-12", "patience=0"]
+GOOD += ["keep_nbest_models=[1, 2]", "log_interval=null"]
 GOOD += ["patience=none", "patience=None", "num_iters_per_epoch=nil", "valid_batch_bins=none", "valid_batch_size=none"]
 
 
