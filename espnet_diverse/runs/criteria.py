@@ -1,13 +1,16 @@
 """Checks of `best_model_criterion`, `early_stopping_criterion` and `val_scheduler_criterion`."""
 
+import logging
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TypeGuard
 
 from espnet_diverse.errors import ConfigError, TrainingError
+from espnet_diverse.option_checks import hint
 from espnet_diverse.runs.config import Config
 
-_OF_EPOCHS = {"epoch": 1, "total_count": 1}  # statistics of validation that no batch has
+_OF_UPDATES = ("grad_norm", "clip", "optim_step_time")  # which an update has only if it is finite
+_OF_DEFAULTS = ("loss", "acc")
 _WITHOUT_ACCURACY = ("lm", "s2t_ctc")  # tasks whose models report none
 _PARTS = "with PHASE train or valid, NAME that of a statistic"
 
@@ -69,47 +72,36 @@ def _is_list(given: object) -> TypeGuard[Sequence]:
     return isinstance(given, list | tuple)
 
 
-def check_criteria(
-    stats: Mapping[str, Mapping[str, float]], best: Sequence[Sequence[str]], stopping: Sequence[str] | None = None
-) -> None:
-    """Check that at least one criterion can choose the best epochs, without which no weights would be averaged.
+def check_criteria(stats: Mapping[str, Collection[str]], criteria: Mapping[str, Sequence[Sequence[str]]]) -> None:
+    """Check that of the criteria of each option at least one is measured; a warning names the others.
 
     Args:
-        stats: Statistics of an epoch by phase ("train", "valid") and name.
-        best: `best_model_criterion`: phase, name and mode of each; those of ESPnet's defaults may be missing.
-        stopping: `early_stopping_criterion`, if training may end early.
+        stats: Names of the statistics of an epoch by phase ("train", "valid").
+        criteria: Phase, name and perhaps mode of each criterion, by option. Without one of `best_model_criterion` no
+            weights would be averaged; those of ESPnet's defaults, loss and acc, may be missing beside others.
 
     Raises:
-        TrainingError: None of `best`, or not `stopping`, is among the statistics.
+        TrainingError: No criterion of an option is among the statistics.
     """
-
-    def known(criterion: Sequence[str]) -> bool:
-        return criterion[1] in stats.get(criterion[0], {})
-
-    for option, criteria in (
-        ("best_model_criterion", best),
-        ("early_stopping_criterion", [stopping] if stopping else []),
-    ):
-        if criteria and not any(map(known, criteria)):
-            named = " ".join(f"{criterion[0]}.{criterion[1]}" for criterion in criteria)
-            there = " ".join(f"{phase}.{name}" for phase in sorted(stats, reverse=True) for name in stats[phase])
-            raise TrainingError(f"{option}: an epoch has no {named}; it has {there}")
+    known = [f"{phase}.{name}" for phase in sorted(stats, reverse=True) for name in stats[phase]]
+    for option, given in criteria.items():
+        named = {f"{criterion[0]}.{criterion[1]}": criterion[1] for criterion in given}
+        missing = [metric for metric in named if metric not in known]
+        if missing and len(missing) == len(named):
+            raise TrainingError(f"{option}: an epoch has no {' '.join(missing)}; {hint(missing[0], known, 'an epoch')}")
+        for metric in missing:
+            if named[metric] not in _OF_DEFAULTS:
+                logging.warning("%s: an epoch has no %s; %s", option, metric, hint(metric, known, "an epoch"))
 
 
-def expected_statistics(names: Iterable[str]) -> dict[str, Mapping]:
-    """The statistics of an epoch that those of a batch let expect, for `check_criteria` before an epoch is trained.
+def expected_statistics(names: Iterable[str], registered: Iterable[str]) -> dict[str, Collection[str]]:
+    """The statistics of an epoch that those of its first update let expect, for `check_criteria`.
 
     Models give the same names in training and in validation, with None for what they measure in one of them alone.
-    Those of training may be of anything, such as learning rates.
 
     Args:
         names: Names of the statistics of a batch.
+        registered: Names of what is known of the update, such as learning rates.
     """
-    return {"train": _Any(), "valid": {**dict.fromkeys(names), **_OF_EPOCHS}}
-
-
-class _Any(dict):
-    """Statistics that are not known yet: any name may be among them."""
-
-    def __contains__(self, name: object) -> bool:
-        return True
+    of_batch = [*names, "total_count"]
+    return {"train": dict.fromkeys([*of_batch, *registered, *_OF_UPDATES]), "valid": [*of_batch, "epoch"]}

@@ -1,6 +1,9 @@
-"""Criteria of a wrong form are refused before training; those that no statistic meets end it after the first epoch."""
+"""Criteria of a wrong form are refused before training; those that no statistic meets end it at the first update."""
+
+import re
 
 import pytest
+from references.train_command import train, train_until_killed
 
 from espnet_diverse.bin.main import main
 from espnet_diverse.errors import ConfigError, TrainingError
@@ -10,26 +13,26 @@ from espnet_diverse.runs.criteria import check_criteria, check_forms, expected_s
 STATS = {"train": {"loss": 2.0}, "valid": {"loss": 3.0, "acc": 0.5}}
 
 
-def test_one_of_several_is_enough():
-    check_criteria(STATS, [("train", "acc", "max"), ("valid", "acc", "max")], ("valid", "loss", "min"))
-    check_criteria(STATS, [])
+def test_one_of_several_is_enough_and_others_are_named_unless_they_are_espnets(caplog):
+    best = [("train", "acc", "max"), ("valid", "acc", "max"), ("valid", "accc", "max")]
+    check_criteria(STATS, {"best_model_criterion": best[:2], "early_stopping_criterion": [("valid", "loss", "min")]})
+    check_criteria(STATS, {"best_model_criterion": []})
+    assert not caplog.records
+    check_criteria(STATS, {"best_model_criterion": best})
+    assert caplog.messages == ["best_model_criterion: an epoch has no valid.accc; did you mean 'valid.acc'?"]
 
 
 @pytest.mark.parametrize(
-    ("best", "stopping", "said"),
+    ("option", "given", "said"),
     [
-        (
-            [("valid", "wer", "min"), ("test", "loss", "min")],
-            None,
-            "best_model_criterion: an epoch has no valid.wer test.l",
-        ),
-        ([("valid", "acc", "max")], ("train", "acc", "max"), "early_stopping_criterion: an epoch has no train.acc;"),
+        ("best_model_criterion", [("valid", "wer", "min"), ("test", "loss", "min")], "no valid.wer test.loss; "),
+        ("early_stopping_criterion", [("train", "acc", "max")], "no train.acc; did you mean 'valid.acc'?"),
+        ("val_scheduler_criterion", [("valid", "lss")], "no valid.lss; did you mean 'valid.loss'?"),
     ],
 )
-def test_what_is_not_there_is_named(best, stopping, said):
-    with pytest.raises(TrainingError, match="^" + said) as error:
-        check_criteria(STATS, best, stopping)
-    assert str(error.value).endswith("; it has valid.loss valid.acc train.loss")
+def test_what_is_not_there_is_named(option, given, said):
+    with pytest.raises(TrainingError, match=f"^{option}: an epoch has {re.escape(said)}"):
+        check_criteria(STATS, {option: given})
 
 
 PARTS = "with PHASE train or valid, NAME that of a statistic"
@@ -77,23 +80,42 @@ def test_training_does_not_begin_with_a_wrong_criterion(tiny_run, tmp_path, capf
     assert not (tmp_path / "exp").exists()
 
 
-def test_a_wrong_criterion_is_found_at_the_first_batch(tiny_run, tmp_path, capfd):
-    data = ["--stats_dir", str(tiny_run.stats_dir), "--output_dir", str(tmp_path / "exp")]
-    change = "--set=best_model_criterion=[[valid, accuracy, max]]"
-    assert main(["train", *tiny_run.config, *tiny_run.data(), *data, change]) == 1
-    said = capfd.readouterr().err
-    assert "best_model_criterion: an epoch has no valid.accuracy; it has valid." in said.splitlines()[-1]
-    assert "valid.acc " in said and "valid.cer " in said  # which are measured in validation alone, too
-    assert "valid epoch 1" not in said and "2 steps" not in said
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (["best_model_criterion=[[valid, accuracy, max]]"], "no valid.accuracy; did you mean 'valid.acc'?"),
+        (["best_model_criterion=[[train, los, min]]"], "no train.los; did you mean 'train.loss'?"),
+        (["patience=1", "early_stopping_criterion=[valid, lss, min]"], "no valid.lss; did you mean 'valid.loss'?"),
+        (["scheduler=reducelronplateau", "val_scheduler_criterion=[train, lss]"], "no train.lss; did you mean"),
+    ],
+)
+def test_a_wrong_criterion_is_found_at_the_first_update(changes, said, tiny_run, tmp_path, capfd):
+    assert train(tiny_run, tmp_path / "exp", "batch_size=2", *changes) == 1
+    error = capfd.readouterr().err
+    option = changes[-1].partition("=")[0]
+    assert error.splitlines()[-1].startswith(f"espnet-diverse train: error: {option}: an epoch has {said}")
+    assert "valid epoch 1" not in error and "2/6 steps" not in error
+
+
+def test_a_run_that_goes_on_within_an_epoch_checks_its_criteria_too(tiny_run, tmp_path, capfd):
+    settings = ["batch_size=2", "save_interval_steps=2"]
+    train_until_killed(3, tiny_run, tmp_path / "exp", *settings)
+    changed = "best_model_criterion=[[valid, lss, min]]"
+    assert train(tiny_run, tmp_path / "exp", *settings, changed, allow=["best_model_criterion"]) == 1
+    error = capfd.readouterr().err
+    assert "an epoch has no valid.lss; did you mean 'valid.loss'?" in error and "valid epoch 1" not in error
 
 
 @pytest.mark.parametrize(
-    "criterion", [("valid", "cer"), ("valid", "epoch"), ("train", "optim0_lr0"), ("valid", "loss")]
+    "criterion", [("valid", "cer"), ("valid", "epoch"), ("train", "optim0_lr0"), ("train", "clip"), ("valid", "loss")]
 )
-def test_what_may_be_there_after_an_epoch_is_not_refused_at_the_first_batch(criterion):
-    check_criteria(expected_statistics({"loss": 1.0, "cer": None}), [(*criterion, "min")])
+def test_what_may_be_there_after_an_epoch_is_not_refused_at_the_first_update(criterion):
+    expected = expected_statistics({"loss": 1.0, "cer": None}, ["optim0_lr0"])
+    check_criteria(expected, {"best_model_criterion": [(*criterion, "min")]})
 
 
-def test_what_the_first_batch_lacks_is_refused():
-    with pytest.raises(TrainingError, match=r"no valid\.wer; it has valid\.loss valid\.cer valid\.epoch"):
-        check_criteria(expected_statistics({"loss": 1.0, "cer": None}), [("valid", "wer", "min")])
+@pytest.mark.parametrize("criterion", [("valid", "wer"), ("valid", "optim0_lr0"), ("train", "epoch")])
+def test_what_the_first_update_lacks_is_refused(criterion):
+    expected = expected_statistics({"loss": 1.0, "cer": None}, ["optim0_lr0"])
+    with pytest.raises(TrainingError, match=f"no {'.'.join(criterion)}"):
+        check_criteria(expected, {"best_model_criterion": [(*criterion, "min")]})

@@ -9,6 +9,7 @@ import time
 import pytest
 import torch
 from references.train_command import call_after, train, train_until_killed
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from espnet_diverse.runs import checkpoint
 from espnet_diverse.training.checkpoints.run_state import RunState
@@ -113,6 +114,24 @@ def test_saves_within_an_epoch_come_where_the_update_ends_that_the_interval_fall
         assert train(tiny_run, tmp_path / str(interval), *changes, f"save_interval_steps={interval}") == 0
         assert places == expected, interval
         places.clear()
+
+
+def steps_shown(folder):
+    """The numbers of batches of the points that TensorBoard shows of a statistic that batches alone have."""
+    events = EventAccumulator(str(folder / "tensorboard" / "train"))
+    return [event.step for event in events.Reload().Scalars("iter_time") if event.step % 6]  # an epoch has one too
+
+
+def test_tensorboard_shows_each_batch_once_after_a_kill_and_after_a_restart(tiny_run, tmp_path):
+    logging_all = ["batch_size=2", "save_interval_steps=2", "use_tensorboard=true", "log_interval=1"]
+    for kill in (1, 5, 5):  # before anything is saved, after the save of batch 4, and after that of batch 8
+        train_until_killed(kill, tiny_run, tmp_path / "exp", *logging_all)
+    assert train(tiny_run, tmp_path / "exp", *logging_all) == 0
+    assert steps_shown(tmp_path / "exp") == [1, 2, 3, 4, 5, 7, 8, 9, 10, 11]
+    for path in (tmp_path / "exp").glob("*.pth"):
+        path.unlink()
+    assert train(tiny_run, tmp_path / "exp", *logging_all, "max_epoch=1") == 0
+    assert steps_shown(tmp_path / "exp") == [1, 2, 3, 4, 5]
 
 
 def test_an_epoch_of_other_batches_is_trained_again(tiny_run, tmp_path, signalled, caplog):

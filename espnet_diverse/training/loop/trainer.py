@@ -149,8 +149,12 @@ class Loop:
         self.model, self.optimizers, self.schedulers, self.options = model, optimizers, schedulers, options
         self.ranks, self.stop = ranks or Ranks(), stop or StopRequest()
         self.output_dir, best = Path(options.output_dir), options.best_model_criterion
-        stopping = None if options.patience is None else options.early_stopping_criterion
-        self.check_criteria = partial(check_criteria, best=best, stopping=stopping)
+        criteria = {"best_model_criterion": best}
+        if options.patience is not None:
+            criteria["early_stopping_criterion"] = [options.early_stopping_criterion]
+        if any(isinstance(scheduler, AbsValEpochStepScheduler) for scheduler in schedulers):
+            criteria["val_scheduler_criterion"] = [options.val_scheduler_criterion]
+        self.check_criteria = partial(check_criteria, criteria=criteria)
         self.reporter = EpochTable(monitored_parts(model), options.max_epoch, self.check_criteria)
         self.updates = Updates(model, optimizers, schedulers, options, self.ranks)
         self.state = RunState(self.output_dir, self.updates, self.reporter, best)
@@ -174,7 +178,7 @@ class Loop:
         elif self.ranks.own == 0:
             print(trained_share(self.model), flush=True)
         if options.use_tensorboard and self.ranks.own == 0:
-            self._open_writers()
+            self._open_writers(position)
         while not ended(options, reporter):
             epoch = reporter.get_epoch() + 1
             set_all_random_seed(options.seed + epoch)  # of iterators without seeds of their own
@@ -205,15 +209,13 @@ class Loop:
             tell_length_of_run(self.model, batches.total, options)
             if sample and self.ranks.own == 0:
                 warn_of_warmup(self.schedulers, batches.total, options)
-            self.saved = batches.done
+            self.saved = first = batches.done
             if batches.position:
                 restore_statistics(statistics, batches.position.statistics)
             start = time.perf_counter()
             for group in batches.groups(options.accum_grad):
                 is_whole = len(group) == options.accum_grad
                 results = self.updates.accumulate(group, epoch)
-                if group[0].number == 0:
-                    self.check_criteria(expected_statistics(results[0].names))
                 losses = [float(result.stats["loss"]) for result in results]
                 update = self.updates.make(statistics.get_total_count() + len(group), losses) if is_whole else None
                 for batch, result in zip(group, results, strict=True):
@@ -224,6 +226,8 @@ class Loop:
                         start = time.perf_counter()
                     statistics.next()
                     self._log(statistics, batches.total)
+                if group[0].number == first:
+                    self.check_criteria(expected_statistics(results[0].names, statistics.stats))
                 bad.check(group, losses, update and update.norm, batches.total)
                 if is_whole:
                     self._save_within_epoch(batches, batch.number + 1, statistics)
@@ -315,12 +319,14 @@ class Loop:
         if self.options.use_wandb and self.ranks.own == 0:
             statistics.wandb_log(-interval)
 
-    def _open_writers(self) -> None:
+    def _open_writers(self, position: Position | None) -> None:
+        """Open the writers of TensorBoard, which shows none of the batches that a run trains again."""
         from torch.utils.tensorboard import SummaryWriter  # takes a second
 
-        self.writers = {
-            phase: SummaryWriter(str(self.output_dir / "tensorboard" / phase)) for phase in ("train", "valid")
-        }
+        before = self.reporter.stats.get(self.reporter.get_epoch(), {}).get("train", {})
+        done = (position.statistics if position else before).get("total_count", 0)
+        folder = self.output_dir / "tensorboard"
+        self.writers = {phase: SummaryWriter(folder / phase, purge_step=done + 1) for phase in ("train", "valid")}
 
     def _save_within_epoch(self, batches: EpochBatches, done: int, statistics: SubReporter) -> None:
         """Save after an update if that is due, and end training if that was asked for."""
