@@ -47,9 +47,10 @@ def draw_classes(
         each for name in names for each in _pooled(classifier, encoded[name], _title(name, found[name], references))
     ]
     draw_pooling(drawn, paths["pooling"])
-    domains = {data_dir.name: found}
+    domain = data_dir.resolve().name
+    domains = {domain: found}
     if out_of_domain is not None:
-        domains[f"{out_of_domain.name} (out of domain)"] = classifier.predict(classifier.read(out_of_domain))
+        domains[f"{out_of_domain.resolve().name} (out of domain)"] = classifier.predict(classifier.read(out_of_domain))
     entropies = {name: torch.tensor([each.entropy() for each in texts.values()]) for name, texts in domains.items()}
     draw_entropy_cdf(entropies, paths["entropy"], "text")
     known = [(each.confidence, each.label == references[name]) for name, each in found.items() if name in references]
@@ -57,7 +58,7 @@ def draw_classes(
         return [paths["pooling"], paths["entropy"]]
     confidence, correct = zip(*known, strict=True)
     sure = torch.tensor(confidence, dtype=torch.double), torch.tensor(correct)
-    draw_reliability({data_dir.name: sure}, paths["reliability"], "text")
+    draw_reliability({domain: sure}, paths["reliability"], "text")
     return list(paths.values())
 
 

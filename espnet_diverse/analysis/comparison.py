@@ -4,6 +4,7 @@ Gong et al. 2021, "Pay Better Attention to Attention: Head Selection in Multilin
 Modeling", Tables 1 to 4 and Fig. 2.
 """
 
+import re
 from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -15,10 +16,11 @@ from espnet_diverse.analysis.collect import attentions
 from espnet_diverse.analysis.differences import Differences
 from espnet_diverse.errors import ConfigError, DataError, ModelError
 from espnet_diverse.runs.tasks import TASKS, read_config
+from espnet_diverse.scoring.groups import OVERALL
 from espnet_diverse.scoring.score_file import read_metrics, rows_of
 from espnet_diverse.untrusted.whole_files import read_json
 
-OVERALL = "all"
+_RESAMPLES = re.compile(r"\|(bs|seed):\d+")
 HEADER = ("system", "attention", "heads", "strategy", "pool", "parameters", "tokens/s")
 
 
@@ -37,6 +39,7 @@ class System:
         scores: Scores by row, the average last; if there are no rows, the score of the whole corpus as "all".
         intervals: 95 % intervals of the scores by row, where score.json has them.
         attention: Core of the self-attention of the encoder.
+        signature: How the scores were computed; "" if score.json does not say it.
     """
 
     name: str
@@ -48,6 +51,7 @@ class System:
     scores: dict[str, float] = field(default_factory=dict)
     intervals: dict[str, tuple[float, float]] = field(default_factory=dict)
     attention: str = "softmax"
+    signature: str = ""
 
     def score(self) -> float:
         """Return the score to compare by: the average over rows, or that of the whole corpus if there are no rows."""
@@ -76,7 +80,22 @@ def read_system(run: Path, decoded: str, metric: str, name: str | None = None) -
     scores = {row: each["score"] for row, each in rows.items()}
     intervals = {row: tuple(each["interval"]) for row, each in rows.items() if each.get("interval")}
     measured = {"tokens_per_second": _tokens_per_second(run / decoded / "decode.json"), "scores": scores}
-    return System(name or run.resolve().name, **_size(run), **measured, intervals=intervals)
+    signature = rows[OVERALL].get("signature", "")
+    return System(name or run.resolve().name, **_size(run), **measured, intervals=intervals, signature=signature)
+
+
+def check_signatures(systems: Sequence[System]) -> None:
+    """Check that scores were computed alike, apart from the resamples of their intervals.
+
+    Raises:
+        ConfigError: Two signatures differ.
+    """
+    known = [system for system in systems if system.signature]
+    for other in known[1:]:
+        ours, theirs = (_RESAMPLES.sub("", each.signature) for each in (known[0], other))
+        if ours != theirs:
+            said = f"{known[0].name} ({ours}) and {other.name} ({theirs})"
+            raise ConfigError(f"scores of {said} are not comparable; score both with the same options and versions")
 
 
 def _tokens_per_second(path: Path) -> float | None:
@@ -153,7 +172,8 @@ def table(systems: Sequence[System], metric: str) -> str:
     """Return a Markdown table with a row for each system and a column for each language, direction or domain."""
     names = columns(systems)
     header = [*HEADER, *(f"{metric} {name}" for name in names)]
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in [header, ["---"] * len(header), *rows(systems, names)])
+    lines = [header, ["---"] * len(header), *rows(systems, names)]
+    return "".join(f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |\n" for cells in lines)
 
 
 def to_dict(systems: Sequence[System], metric: str, differences: Differences | None = None) -> dict:

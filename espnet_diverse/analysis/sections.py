@@ -203,11 +203,10 @@ def draw_entropy_cdf(entropies: Mapping[str, Tensor], path: Path, of: str = "tok
     figure = Figure(figsize=(5.4, 4.2), layout="constrained")
     axes = figure.subplots()
     at = torch.linspace(0, max(each.max().item() for each in entropies.values()), _POINTS, dtype=torch.double)
-    for name, each in entropies.items():
-        axes.plot(at, entropy_cdf(each, at), label=name)
+    lines = [axes.plot(at, entropy_cdf(each, at), label=name)[0] for name, each in entropies.items()]
     axes.set(xlim=(0, None), ylim=(0, 1.02), xlabel="entropy of the predictive distribution (nats)")
     axes.set(ylabel=f"share of {of}s up to this entropy", title="Cumulative distribution of entropy")
-    axes.legend(fontsize="small", loc="lower right")
+    axes.legend(handles=lines, fontsize="small", loc="lower right")  # named one by one: names may begin with "_"
     save_figure(figure, path)
 
 

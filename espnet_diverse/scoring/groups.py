@@ -7,6 +7,8 @@ the scores of rows, as in the tables of papers:
     AVG      all rows; if utt2domain is one of several tables, also the rows of each domain ("mtedx AVG")
     AVG-T    directions with training data        AVG-Z    zero-shot directions
     High     more training data than a limit      Low      at most that limit
+
+No row has the name of an average, or "all", which is that of the whole corpus in pictures and comparisons.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -18,6 +20,8 @@ from espnet_diverse.data.tables import read_table
 from espnet_diverse.errors import DataError
 
 DOMAIN = "utt2domain"
+OVERALL = "all"
+"""Name of the whole corpus."""
 
 
 @dataclass
@@ -81,7 +85,7 @@ def averages(
         above: Limit of `sizes` above which a row counts as High.
 
     Raises:
-        DataError: A row is missing in `sizes`, or has the name of an average.
+        DataError: A row is missing in `sizes`, or has the name of an average or of the whole corpus.
     """
     found: dict[str, list[str]] = {}
     for domain in ["", *sorted({group.domain for group in rows.values()} - {""})]:
@@ -94,8 +98,8 @@ def averages(
             kind = "High" if _size(name, group, sizes) > above else "Low"
             kinds.setdefault(kind, []).append(name)
         found |= {f"{domain} {kind}".strip(): kinds[kind] for kind in sorted(kinds)}
-    if taken := found.keys() & rows.keys():
-        raise DataError(f"row {min(taken)!r} has the name of an average; rename it in its table")
+    if taken := {*found, OVERALL} & rows.keys():
+        raise DataError(f"row {min(taken)!r} has the name of an average or of the whole corpus; rename it in its table")
     return found if rows else {}
 
 

@@ -1,7 +1,7 @@
 import pytest
 import yaml
 
-from espnet_diverse.analysis.comparison import System, read_system, table, to_dict
+from espnet_diverse.analysis.comparison import System, check_signatures, read_system, table, to_dict
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.runs.tasks import load_model
 
@@ -48,6 +48,21 @@ def test_the_table_has_a_column_for_each_row():
         "| b | sdma | 4 | group | 8 | 35.00 M | 100 | 8.0 | – | 7.3 |",
     ]
     assert to_dict([one], "wer")["systems"][0]["parameters"] == 31_400_000
+
+
+def test_a_name_with_a_bar_stays_in_its_cell():
+    assert r"| a&#124;b | softmax |" in table([System("a|b", "none", 4, 4, 1, None, {"all": 9.0})], "WER")
+
+
+def test_scores_that_were_computed_otherwise_are_refused():
+    def system(name, signature):
+        return System(name, "none", 4, 4, 1, None, {"all": 9.0}, signature=signature)
+
+    lower = system("b", "WER|case:lc|bs:1000|seed:1|jiwer:4")
+    check_signatures([system("a", "WER|case:lc|bs:200|seed:9|jiwer:4"), lower, system("old", "")])
+    said = r"^scores of a \(WER\|case:mixed\|jiwer:4\) and b \(WER\|case:lc\|jiwer:4\) are not comparable; score both"
+    with pytest.raises(ConfigError, match=said):
+        check_signatures([system("a", "WER|case:mixed|bs:1000|seed:1|jiwer:4"), system("old", ""), lower])
 
 
 def test_what_is_not_there_is_named(scored_run):

@@ -73,8 +73,9 @@ def test_different_values_do_not_become_one_row():
 def test_a_row_without_a_size_and_a_row_named_like_an_average():
     with pytest.raises(DataError, match="^row 'fr' has no size of its training data; known sizes: es de$"):
         averages({"fr": Group("fr")}, sizes={"es": 1, "de": 2})
-    with pytest.raises(DataError, match="^row 'AVG' has the name of an average; rename it in its table$"):
-        averages({"AVG": Group("AVG")})
+    for name in ("AVG", "all"):
+        with pytest.raises(DataError, match=f"^row '{name}' has the name of an average or of the whole corpus; rename"):
+            averages({name: Group(name)})
 
 
 def test_sizes_are_read(tmp_path):

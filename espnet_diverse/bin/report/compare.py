@@ -59,11 +59,12 @@ def run(args: argparse.Namespace) -> int:
         )
     if args.reference and len(args.runs) < 2:
         raise ConfigError(f"--reference {args.reference} compares runs, and there is one; name two or more")
-    from espnet_diverse.analysis.comparison import OVERALL, read_system, table, to_dict
+    from espnet_diverse.analysis.comparison import check_signatures, read_system, table, to_dict
     from espnet_diverse.analysis.comparison_page import verdict, write_page
     from espnet_diverse.analysis.differences import measure_differences
     from espnet_diverse.analysis.figures.comparison_plot import draw_comparison, draw_differences
     from espnet_diverse.runs.logs import logged
+    from espnet_diverse.scoring.groups import OVERALL
     from espnet_diverse.scoring.score_file import read_metrics
 
     metric = args.metric or next(iter(read_metrics(args.runs[0] / args.decoded / "score.json")))
@@ -71,6 +72,7 @@ def run(args: argparse.Namespace) -> int:
     pictures = {"scores": out / "compare.png", "differences": out / "compare.differences.png"}
     with logged(out / "compare.log"):
         systems = [read_system(run, args.decoded, metric, name) for run, name in zip(args.runs, names, strict=True)]
+        check_signatures(systems)
         differences, said = None, ""
         if len({system.name for system in systems}) < len(systems):
             raise ConfigError("two runs have the same name; tell them apart by --names")

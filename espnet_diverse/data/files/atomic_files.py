@@ -30,11 +30,21 @@ def write_parts(path: Path, parts: Iterable[str], durable: bool = False) -> None
 def save_figure(figure: Any, path: Path, dpi: int = 110) -> None:
     """Write a figure of matplotlib as `write_text` does a text.
 
+    A "$" is drawn as it is, because labels are names and tokens of data; only powers of ten are set as mathematics.
+
     Args:
         figure: The figure.
         path: File to write, whose suffix says the format.
         dpi: Pixels per inch.
     """
+    from matplotlib.text import Text
+    from matplotlib.ticker import LogFormatter
+
+    axes = (axis for each in figure.axes for axis in (each.xaxis, each.yaxis))
+    scales = [axis for axis in axes if isinstance(axis.get_major_formatter(), LogFormatter)]
+    powers = {label for axis in scales for label in axis.get_ticklabels(which="both")}
+    for text in figure.findobj(Text):
+        text.set_parse_math(text in powers)
     with staged_file(path) as partial:
         figure.savefig(partial, dpi=dpi)
 

@@ -4,10 +4,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from espnet_diverse.scoring.evaluate import Compared, Row
+from espnet_diverse.scoring.groups import OVERALL
 from espnet_diverse.scoring.table import read_results
 from espnet_diverse.scoring.texts import Corpus
-
-_ALL = "all"
 
 
 def draw_scores(rows: Mapping[str, Row], corpus: Corpus, label: str, path: Path) -> None:
@@ -24,12 +23,12 @@ def draw_scores(rows: Mapping[str, Row], corpus: Corpus, label: str, path: Path)
         return
     from espnet_diverse.scoring.figures.forest_plot import Series, save_forest  # here: matplotlib takes half a second
 
-    named = {name or _ALL: row for name, row in rows.items()}
+    named = {name or OVERALL: row for name, row in rows.items()}
     series = [Series(corpus.system.name, *_points(named), "C0", "o")]
     if corpus.baseline:
         compared = {name: row.baseline for name, row in named.items() if row.baseline}
         series.append(Series(f"baseline: {corpus.baseline.name}", *_points(compared), "C1", "D"))
-    save_forest(list(named), series, label, corpus.system.name, path, named[_ALL].score)
+    save_forest(list(named), series, label, corpus.system.name, path, named[OVERALL].score)
 
 
 def draw_results(results: Path, heading: str, column: str, label: str, path: Path) -> None:

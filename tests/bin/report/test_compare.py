@@ -48,6 +48,16 @@ def test_texts_are_compared_by_their_references(scored_run, tmp_path, capfd):
     assert row in page and "<td>u1</td>" not in page
 
 
+def test_scores_by_other_rules_are_refused(scored_run, tmp_path, capfd):
+    (tmp_path / "text").write_text("u1 A b\n")
+    other = shutil.copytree(scored_run, tmp_path / "other")
+    for run, options in ((scored_run, []), (other, ["--normalise", "wer"])):
+        texts = ["--reference", str(tmp_path / "text"), "--hypothesis", str(tmp_path / "text")]
+        assert main(["score", *texts, "--metric", "wer", *options, "--output_dir", str(run / "decode/test")]) == 0
+    assert main(["compare", str(scored_run), str(other), "--output_dir", str(tmp_path / "out")]) == 1
+    assert "scores of group4 (WER|case:mixed|norm:NFC|" in capfd.readouterr().err
+
+
 def test_what_cannot_be_compared_is_refused(scored_run, tmp_path, capfd):
     (tmp_path / "text").write_text("u1 a b\n")
     (scored_run / "decode/test/text").write_text("u1 a b\n")
