@@ -3,6 +3,7 @@
 A view is sorted by id, like the tables that it is made of.
 """
 
+from abc import abstractmethod
 from collections.abc import Callable, Collection, ItemsView, Iterable, Iterator, Mapping, Sequence, ValuesView
 from heapq import merge
 from itertools import groupby, pairwise
@@ -13,9 +14,9 @@ from typing import Any
 class TableView[Value](Mapping[str, Value]):
     """A table that yields its rows one by one, in the order of their ids."""
 
+    @abstractmethod
     def pairs(self) -> Iterator[tuple[str, Value]]:
         """Ids and values."""
-        raise NotImplementedError
 
     def __iter__(self) -> Iterator[str]:
         return (key for key, _ in self.pairs())

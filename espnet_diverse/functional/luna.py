@@ -141,13 +141,6 @@ def causal_sum(x: Tensor, y: Tensor, z: Tensor, block: int = BLOCK) -> Tensor:
     return torch.cat(sums, dim=-2)
 
 
-def sinusoids(length: int, size: int) -> Tensor:
-    """Return the positional encodings of Vaswani et al. 2017, section 3.5, (length, size) float32."""
-    rates = 10000.0 ** (-torch.arange(0, size, 2) / size)
-    angles = torch.arange(length).unsqueeze(-1) * rates
-    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)[:, :size]
-
-
 def _attend(q: Tensor, k: Tensor, v: Tensor, w: Tensor, total: Total, count: Tensor, dropout: float) -> Tensor:
     """Equations (4) and (5); `count` (..., n, 1) is t, and a query without keys, 0, gets 0."""
     t = count.clamp(min=1)

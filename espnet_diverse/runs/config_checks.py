@@ -127,8 +127,6 @@ def chosen_classes(task: type[abs_task.AbsTask], config: Config) -> dict[str, ty
 
 
 def _check_section(config: Config, section: str, cls: type) -> None:
-    if not isinstance(config.get(section, {}), dict | None):
-        raise ConfigError(f"{config.origin(section)}: {section} is {config[section]!r}; give a mapping of options")
     parameters = inspect.signature(cls).parameters
     if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
         check_keys(config, parameters, section)

@@ -1,6 +1,7 @@
 import pytest
 
 from espnet_diverse.errors import ConfigError
+from espnet_diverse.runs import config_checks
 from espnet_diverse.runs.config import merge
 from espnet_diverse.runs.config_checks import check
 from espnet_diverse.runs.tasks import ASRTask, LMTask
@@ -47,6 +48,13 @@ def test_the_shared_fragments_are_accepted():
 def test_what_the_user_cannot_have_meant_is_refused(override, said):
     with pytest.raises(ConfigError, match=said):
         checked(override)
+
+
+def test_what_sends_to_wandb_needs_its_package(monkeypatch):
+    monkeypatch.setattr(config_checks, "find_spec", lambda name: None)
+    said = r"^--set use_wandb=true: use_wandb needs the package wandb: pip install 'espnet_diverse\[wandb\]'$"
+    with pytest.raises(ConfigError, match=said):
+        checked("use_wandb=true")
 
 
 def test_a_key_in_a_file_is_refused_with_file_and_line(tmp_path):

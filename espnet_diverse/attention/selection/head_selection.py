@@ -15,6 +15,7 @@ Cost: that of standard attention with H heads for any P, because only selected h
 which are the same for all samples, are projected for all P heads if a batch mixes languages.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 import torch
@@ -26,7 +27,7 @@ from espnet_diverse.attention.selection.selection_options import SelectionOption
 from espnet_diverse.scope import current
 
 
-class HeadSelection(Monitored):
+class HeadSelection(Monitored, ABC):
     """Selects H heads of a pool for each sample.
 
     Args:
@@ -54,6 +55,7 @@ class HeadSelection(Monitored):
         picks, weights, rest = self._choose(values, members)
         return SelectedHeads(picks, self.pool, weights, members, rest)
 
+    @abstractmethod
     def picks(self, condition: str | None = None) -> Tensor:
         """Return the heads of every value in evaluation, (N, H) int64, or (N1, N2, H) for pairs of two conditions.
 
@@ -61,12 +63,12 @@ class HeadSelection(Monitored):
             condition: If heads are selected by several conditions, one of them, whose logits then select alone: the
                 result is (N, H).
         """
-        raise NotImplementedError
 
     def places(self) -> Tensor:
         """Return the place in the context, 0 to H - 1, that each head of the pool would first be selected for, (P,)."""
         return torch.arange(self.pool) % self.heads
 
+    @abstractmethod
     def _choose(
         self, values: Sequence[tuple[int, ...]], members: Sequence[int]
     ) -> tuple[Tensor, Tensor | None, Sequence[SelectedHeads]]:
@@ -76,7 +78,6 @@ class HeadSelection(Monitored):
             values: Index of the value of each condition, a tuple for each group.
             members: Index of the group of each sample.
         """
-        raise NotImplementedError
 
     def _groups(self, batch: int) -> tuple[list[tuple[int, ...]], list[int]]:
         """Return the distinct tuples of values among `batch` samples, and the index of its tuple for each sample."""

@@ -8,6 +8,7 @@ the utterances, and nodes that several hypotheses share are read once. Nodes tha
 from time to time.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 
 import torch
@@ -101,7 +102,7 @@ class _Nodes:
         self.sums = self.store.sums
 
 
-class PrefixScorer:
+class PrefixScorer(ABC):
     """log p(token | hypothesis) by a transformer for W hypotheses of each of B utterances.
 
     Args:
@@ -214,14 +215,17 @@ class PrefixScorer:
     def _visible(self, own: Tensor, tokens: Tensor) -> Tensor:
         return own
 
+    @abstractmethod
     def _embed(self, tokens: Tensor) -> Tensor:
-        raise NotImplementedError
+        """Inputs (B, W, M) of the first layer for the last token of each hypothesis (B, W)."""
 
+    @abstractmethod
     def _layer(self, layer: nn.Module, index: int, x: Tensor) -> Tensor:
-        raise NotImplementedError
+        """Output (B, W, M) of a layer for the last tokens."""
 
+    @abstractmethod
     def _output(self, x: Tensor) -> Tensor:
-        raise NotImplementedError
+        """Scores (B, W, V) of the next token, which need not be normalised."""
 
     def _self_attention(self, index: int) -> Callable[[Tensor], Tensor]:
         def attend(x: Tensor) -> Tensor:

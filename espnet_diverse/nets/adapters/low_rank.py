@@ -14,6 +14,7 @@ in evaluation mode when its weights are saved or loaded. Pairs by condition, and
 stay apart from it in both modes.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -75,7 +76,7 @@ class LowRankOptions(Options):
             raise must_be("target_modules", "a list of names of modules, such as [linear_q, linear_v]", names)
 
 
-class LowRank(nn.Module):
+class LowRank(nn.Module, ABC):
     """Base class of a map with a weight and its adapter.
 
     Args:
@@ -123,9 +124,9 @@ class LowRank(nn.Module):
         """Return the weight with its update, which then needs no adapter; see `update`."""
         return nn.Parameter(self.weight.clone() if self.merged else self.weight + self.update())
 
+    @abstractmethod
     def plain(self) -> nn.Module:
         """Return a map without an adapter that computes the same, by the condition in the open scope."""
-        raise NotImplementedError
 
 
 class LowRankLinear(LowRank):

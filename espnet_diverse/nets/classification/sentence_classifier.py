@@ -9,6 +9,7 @@ Matching", section 3.2). Lin et al. multiply a projection of each head instead; 
 not say how they join them.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -35,7 +36,7 @@ class Classified(NamedTuple):
     heads: Tensor
 
 
-class PooledClassifier(nn.Module):
+class PooledClassifier(nn.Module, ABC):
     """Base of classifiers of text whose heads pool the hidden states of the tokens.
 
     Args:
@@ -64,9 +65,9 @@ class PooledClassifier(nn.Module):
         """Tokens (B, T) with their numbers (B,), 1 or more each -> weight of each token in each head (B, H, T)."""
         return self.pooling.weights(*self._states(text, lengths))
 
+    @abstractmethod
     def _states(self, text: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """Hidden states (B, T, M) and the mask of valid positions (B, 1, T)."""
-        raise NotImplementedError
 
 
 class SelfAttentiveClassifier(PooledClassifier):

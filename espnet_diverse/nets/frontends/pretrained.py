@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn.utils.rnn import pad_sequence
 
-from espnet_diverse.errors import ConfigError, UserError
+from espnet_diverse.errors import ConfigError, UserError, optional_package
 from espnet_diverse.functional.masks import lengths_to_mask
 from espnet_diverse.nets.frontends.pretrained_config import OPTIONS, checked
 from espnet_diverse.text.pretrained_tokenizer import PretrainedTokenizer, read_tokenizer
@@ -81,10 +81,9 @@ def load(model: str | Path) -> Any:
 
 def positions(encoder: Any) -> int:
     """Return the greatest number of tokens that an encoder reads, including the special tokens around a text."""
-    table = getattr(getattr(encoder, "embeddings", None), "position_embeddings", None)
-    if isinstance(table, nn.Embedding):  # positions of RoBERTa begin after padding
-        return table.num_embeddings - (0 if table.padding_idx is None else table.padding_idx + 1)
-    return encoder.config.max_position_embeddings
+    table = encoder.embeddings.position_embeddings
+    # Positions of RoBERTa begin after padding.
+    return table.num_embeddings - (0 if table.padding_idx is None else table.padding_idx + 1)
 
 
 class Embedder:
@@ -162,14 +161,10 @@ def reading(model: str | Path | None, extra: str = "bert", needed: str = _NEEDED
         extra: Extra of this package that has transformers, for messages.
         needed: What a folder must have, for messages.
     """
-    try:
-        import transformers
-        from huggingface_hub.errors import StrictDataclassError
-        from safetensors import SafetensorError
-    except ImportError as error:
-        raise ConfigError(
-            f"a pretrained encoder needs the package transformers; install espnet_diverse[{extra}]"
-        ) from error
+    transformers = optional_package("transformers", "a pretrained encoder", extra)
+    from huggingface_hub.errors import StrictDataclassError
+    from safetensors import SafetensorError
+
     try:
         yield transformers
     except (KeyError, OSError, RuntimeError, SafetensorError, StrictDataclassError, ValueError) as error:

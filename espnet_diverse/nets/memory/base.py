@@ -8,6 +8,7 @@ A memory depends on the input of its layer alone, not on H_t. All memories of a 
 and attention then works on all segments side by side.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -63,7 +64,7 @@ class Slots(NamedTuple):
         return Slots(self.values[:, begin:end], self.valid[:, begin:end])
 
 
-class Memory(Monitored):
+class Memory(Monitored, ABC):
     """Base class of memories. A subclass defines `begin`, `slots`, `update` and perhaps `losses`.
 
     Args:
@@ -78,18 +79,19 @@ class Memory(Monitored):
         super().__init__()
         self.size, self.options = size, options
 
+    @abstractmethod
     def begin(self, batch: int, like: Tensor) -> State:
         """Return the empty memory of `batch` sequences, of the type and on the device of `like`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def slots(self, state: State) -> Slots:
         """Return what attention reads from a state: vectors (B, N, M) and which are filled (B, N)."""
-        raise NotImplementedError
 
     def encode(self, frames: Tensor) -> Sequence[Tensor]:
         """Return what `update` and `losses` read of inputs of the layer (..., M): these, and further ones (..., M)."""
         return (frames,)
 
+    @abstractmethod
     def update(self, state: State, code: Sequence[Tensor], valid: Tensor) -> State:
         """Return the state after a segment.
 
@@ -98,7 +100,6 @@ class Memory(Monitored):
             code: `encode` of the inputs of the layer, each (B, L, M).
             valid: Which frames are not padding, (B, L).
         """
-        raise NotImplementedError
 
     def carried(self, state: State, segments: int) -> State:
         """Return what the next segment gets of the state after so many segments; by default without gradients."""

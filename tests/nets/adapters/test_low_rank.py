@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from espnet_diverse.attention.self_attentive_pooling import SelfAttentivePooling
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.nets import DECODERS, ENCODERS
 from espnet_diverse.nets.adapters.low_rank import (
@@ -293,6 +294,18 @@ def test_positions_have_no_language():
     with pytest.raises(ConfigError, match="linear_pos is a map of positions or tokens, .* cannot depend on conditions"):
         encoder("diverse_conformer", options(["linear_pos"], **LANGUAGES))
     assert isinstance(encoder("diverse_conformer", options(["linear_pos"])).encoders[0].self_attn.linear_pos, LowRank)
+
+
+@pytest.mark.parametrize(
+    ("name", "module", "said"),
+    [
+        ("linear_w", SelfAttentivePooling(4, 3, 2), "pool.linear_w is of a SelfAttentivePooling, which reads"),
+        ("pool", nn.Embedding(5, 4), "pool is an Embedding, whose rows have no magnitudes .use_dora."),
+    ],
+)
+def test_maps_whose_weight_is_read_or_has_no_magnitudes_are_named(name, module, said):
+    with pytest.raises(ConfigError, match=said):
+        add_low_rank(nn.ModuleDict({"pool": module}), options([name], use_dora=True))
 
 
 def test_a_map_that_shares_its_weight_is_named():

@@ -1,6 +1,7 @@
 """Pretrained encoders: what is read from a folder, and what is refused."""
 
 import shutil
+import sys
 
 import numpy as np
 import pytest
@@ -44,6 +45,13 @@ def test_what_is_no_encoder_is_refused_in_one_line(tiny_bert, tmp_path):
         pretrained.read_config(tmp_path / "t5")
 
 
+def test_without_transformers_the_error_says_what_to_install(tiny_bert, monkeypatch):
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    said = r"^a pretrained encoder needs transformers; run: pip install 'espnet_diverse\[bert\]'$"
+    with pytest.raises(ConfigError, match=said):
+        pretrained.load(tiny_bert)
+
+
 def test_missing_parameters_are_refused(tiny_bert, tmp_path):
     small = transformers.BertModel.from_pretrained(tiny_bert)
     small.encoder.layer = small.encoder.layer[:1]
@@ -85,9 +93,11 @@ def test_every_type_is_built_and_embeds(kind):
 
 
 def test_positions_include_the_special_tokens():
-    for model_type, padding, count in (("bert", 0, 20), ("roberta", 1, 18)):
-        config = {**SIZES, "model_type": model_type, "max_position_embeddings": 20, "pad_token_id": padding}
-        assert pretrained.positions(pretrained.build(config)) == count
+    for model_type in TYPES:
+        sizes = DISTILLED if model_type == "distilbert" else SIZES
+        padded = model_type in ("camembert", "roberta", "xlm-roberta")
+        config = {**sizes, "model_type": model_type, "max_position_embeddings": 20, "pad_token_id": int(padded)}
+        assert pretrained.positions(pretrained.build(config)) == (18 if padded else 20)
 
 
 def test_embeddings_have_unit_length_and_do_not_depend_on_the_batch(tiny_bert, monkeypatch):

@@ -50,6 +50,7 @@ class Fixed(Memory):
     """A memory of given slots."""
 
     given: Slots
+    begin = slots = update = None  # which `read` of the base class calls
 
     def read(self, segments, valid, attention, state):
         return Slots(self.given.values.unsqueeze(1), self.given.valid.unsqueeze(1)), None
