@@ -1,4 +1,7 @@
-"""Progress of long operations on a stderr that is not a terminal."""
+"""Progress of long operations on a terminal, and as lines elsewhere."""
+
+import io
+import sys
 
 import pytest
 
@@ -25,6 +28,13 @@ def test_the_plural_of_a_batch(capfd):
     list(progress([1], "calibration", unit="batch"))
     said = capfd.readouterr().err
     assert said.startswith("calibration: 1/1 batches, ") and " batches/s" in said
+
+
+def test_a_terminal_shows_a_bar(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", shown := io.StringIO())
+    monkeypatch.setattr(shown, "isatty", lambda: True)
+    assert list(progress([1, 2], "decode", total=4, unit="step", done=1)) == [1, 2]
+    assert "decode:  25%|" in shown.getvalue() and " 1/4 [" in shown.getvalue()
 
 
 @pytest.mark.parametrize(("every", "lines"), [(0.0, 3), (100.0, 1)])

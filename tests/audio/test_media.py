@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from references.converted_audio import encoded, level, run_ffmpeg
 
+from espnet_diverse.audio import media
 from espnet_diverse.audio.reading import read_audio
 from espnet_diverse.audio.resampling import RATE
 from espnet_diverse.audio.sources import open_audio
@@ -70,6 +71,12 @@ def test_ffmpeg_of_the_system_comes_first(tmp_path, monkeypatch):
     (tmp_path / "x.m4a").write_bytes(b"\0\0\0\x20ftypM4A ")
     with pytest.raises(DataError, match=r"x\.m4a: ffmpeg cannot read it as MPEG-4 .* \(out of order\); get it"):
         read_audio(tmp_path / "x.m4a")
+
+
+def test_a_program_that_takes_too_long_is_ended(recordings, monkeypatch):
+    monkeypatch.setattr(media, "MOST_SECONDS", 1e-6)
+    with pytest.raises(DataError, match=r"x\.m4a: ffmpeg has not read it in 0 s; convert it: ffmpeg -i X Y\.wav$"):
+        read_audio(recordings / "x.m4a")
 
 
 def test_an_hour_of_silence_in_a_small_file_is_refused(tmp_path, ffmpeg, monkeypatch):

@@ -1,9 +1,11 @@
 """Clusters of each kind, as far as they go without a batch system or other machines."""
 
+import dataclasses
 import ssl
 import stat
 import sys
 from contextlib import ExitStack
+from types import SimpleNamespace
 
 import pytest
 
@@ -96,6 +98,35 @@ def test_a_class_of_dask_gets_its_options_and_private_keys(tmp_path, monkeypatch
         assert client.scheduler.address.startswith("tls://") and asked == [{"minimum": 3, "maximum": 3}]
         assert "#PBS -q long" in client.cluster.job_script().splitlines()
         check_keys(client.cluster, tmp_path / "keys", sys.executable)
+
+
+def test_jobs_of_slurm_that_end_are_replaced(slurm, monkeypatch, tmp_path):
+    import dask_jobqueue
+
+    asked = []
+    (tmp_path / "sbatch").touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(dask_jobqueue.SLURMCluster, "adapt", lambda _, **limits: asked.append(limits))
+    with started(dataclasses.replace(slurm, workers=3)) as client:
+        assert client.scheduler.address.startswith("tls://")
+    assert asked == [{"minimum_jobs": 3, "maximum_jobs": 3}]
+
+
+def test_other_clusters_are_asked_for_their_workers(monkeypatch):
+    from distributed import LocalCluster
+
+    class KubeCluster(LocalCluster):
+        def __init__(self, name):
+            self.asked = name
+            super().__init__(n_workers=0, processes=False, dashboard_address="127.0.0.1:0")
+
+        def scale(self, n):
+            self.asked = f"{self.asked}: {n}"
+
+    monkeypatch.setitem(sys.modules, "dask_kubernetes", SimpleNamespace())
+    monkeypatch.setitem(sys.modules, "dask_kubernetes.operator", SimpleNamespace(KubeCluster=KubeCluster))
+    with started(DaskOptions(kind="KubeCluster", workers=3, options={"name": "mine"})) as client:
+        assert client.cluster.asked == "mine: 3"
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,9 @@
 """Pieces on workers of this machine: in order, none lost, none twice; killed workers; errors in one line."""
 
 import threading
+from concurrent.futures import Future
 from functools import partial
+from types import SimpleNamespace
 
 import distributed
 import pytest
@@ -75,6 +77,47 @@ def test_a_worker_that_dies_while_a_pool_is_made_does_no_harm(client, tmp_path, 
     monkeypatch.setattr(client, "register_plugin", lost)
     pool = Pool(client, OPTIONS, Setup(partial(load, tmp_path)))
     assert list(pool.map_pieces(double, [[1], [2]])) == [[2], [4]]
+
+
+class Here:
+    """A client whose work is done at once in this process, or ends with an error."""
+
+    def __init__(self, error=None):
+        self.error = error
+
+    def register_plugin(self, plugin):
+        pass
+
+    def submit(self, work, **how):
+        future = Future()
+        if self.error:
+            future.set_exception(self.error)
+        else:
+            future.set_result(work.function("loaded", work.items))
+        return future
+
+    def cancel(self, futures):
+        pass
+
+
+def test_what_was_asked_or_mapped_is_called_with_what_is_loaded_or_an_item(tmp_path):
+    pool = Pool(Here(), OPTIONS, Setup(partial(load, tmp_path)))
+    assert pool.ask(str.upper) == "LOADED" and list(pool.map(str, range(3))) == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (
+            distributed.KilledWorker("task", SimpleNamespace(address="tls://a"), 1),
+            r"^its worker was killed 2 times \(tls://a\); see its log$",
+        ),
+        (ImportError("No module named 'x'"), "^a worker cannot import what it needs: No module named 'x'; check its "),
+    ],
+)
+def test_an_answer_that_no_worker_can_give_is_an_error(tmp_path, error, text):
+    with pytest.raises(ClusterError, match=text):
+        Pool(Here(error), OPTIONS, Setup(partial(load, tmp_path))).ask(process)
 
 
 @pytest.mark.slow

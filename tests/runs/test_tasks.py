@@ -1,6 +1,7 @@
 import shutil
 from argparse import Namespace
 
+import numpy as np
 import pytest
 import torch
 import yaml
@@ -37,6 +38,20 @@ def test_paths_relative_to_where_espnet_was_started_are_found(copied, tmp_path):
     config["normalize_conf"]["stats_file"] = "other.npz"
     (copied / "config.yaml").write_text(yaml.safe_dump(config))
     assert read_config(copied / "config.yaml")["normalize_conf"]["stats_file"] == str(tmp_path / "other.npz")
+
+
+def test_statistics_that_are_too_large_are_not_read(copied):
+    np.savez_compressed(copied / "feats_stats.npz", sum=np.zeros(1 << 24, np.float32), count=1)
+    said = r"feats_stats\.npz: unpacks to more than 67108864 bytes; copy the statistics of the model again$"
+    with pytest.raises(ModelError, match=said):
+        read_config(copied / "config.yaml")
+
+
+def test_damaged_statistics_are_named(copied):
+    content = (copied / "feats_stats.npz").read_bytes()
+    (copied / "feats_stats.npz").write_bytes(content[:30] + content[-22:])  # without the list of its files
+    with pytest.raises(ModelError, match=r"feats_stats\.npz: damaged; copy the statistics of the model again$"):
+        read_config(copied / "config.yaml")
 
 
 def test_a_file_that_the_configuration_names_is_missing(copied):

@@ -11,8 +11,8 @@ import pytest
 import sentencepiece
 from references.limited import limited
 
-from espnet_diverse.errors import DataError
-from espnet_diverse.text.foreign_sentencepiece import check_model
+from espnet_diverse.errors import DataError, ModelError
+from espnet_diverse.text.foreign_sentencepiece import check_file, check_model, read_model
 
 RULES = ("identity", "nfkc", "nmt_nfkc", "nfkc_cf", "nmt_nfkc_cf")
 TEXTS = (
@@ -151,10 +151,24 @@ def test_what_is_no_model_or_too_large_is_refused(sound, more, said):
         check_model(sound + more)
 
 
-@pytest.mark.parametrize("content", [b"", b"garbage" * 9, b"\x00"])
+@pytest.mark.parametrize("content", [b"", b"garbage" * 9, b"\x00", b"\xff" * 11])
 def test_what_has_no_piece_is_refused(content):
     with pytest.raises(DataError, match="not a sentencepiece model"):
         check_model(content)
+
+
+def test_a_model_that_the_library_refuses_is_none(tmp_path):
+    with pytest.raises(DataError, match="^bpe.model is not a sentencepiece model; make the vocabulary again$"):
+        read_model(field(1, field(1, b"a")))  # without <unk>
+
+
+@pytest.mark.parametrize(("content", "said"), [(None, "cannot be read .No such file"), (b"", "is not a sentencepiece")])
+def test_errors_of_a_file_have_its_path(tmp_path, content, said):
+    path = tmp_path / "bpe.model"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ModelError, match=f"^{path}: .*{said}"):
+        check_file(path)
 
 
 def use_all(models: list[bytes]) -> None:

@@ -11,7 +11,7 @@ from torch import nn
 from espnet_diverse.decoding.ctc_alignment import align
 from espnet_diverse.decoding.frame_times import FrameTimes
 from espnet_diverse.errors import ConfigError
-from espnet_diverse.transcription.alignment import align_words, check_ctc, split_words, word_pieces
+from espnet_diverse.transcription.alignment import align_words, check_ctc, has_word_times, split_words, word_pieces
 
 FRAMES = FrameTimes(0.02, 0.04)  # as if the first frame began with the recording
 
@@ -93,6 +93,10 @@ def test_a_model_without_ctc_over_its_text_is_refused():
     check_ctc(nn.Identity())
     with pytest.raises(ConfigError, match="not possible: the model has no CTC over its output text alone; turn it off"):
         check_ctc(None)
+
+
+def test_a_model_without_ctc_has_no_word_times():
+    assert not has_word_times(SimpleNamespace(ctc=None))
 
 
 def test_characters_last_until_the_next_one_or_half_a_second():

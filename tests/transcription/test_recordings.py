@@ -95,6 +95,23 @@ def test_what_breaks_the_search_fails_alone(recognizer, monkeypatch):
     assert isinstance(found[1], MemoryError) and found[0].segments and found[2].segments
 
 
+def test_what_breaks_the_search_ends_the_segments_of_a_recording(recognizer, monkeypatch):
+    def fail(*_):
+        raise MemoryError("no room")
+
+    monkeypatch.setattr(recognizer.search, "find", fail)
+    with pytest.raises(MemoryError, match="no room"):
+        list(recordings.Transcription(recognizer.search, WHOLE).segments(Request(tones(1, seed=1), RATE)))
+
+
+def test_words_of_a_text_that_cannot_be_aligned_have_no_times(recognizer, monkeypatch, caplog):
+    monkeypatch.setattr(recordings, "align", lambda *_: None)  # as with more tokens than frames
+    (segment,) = recognizer(tones(1, seed=0), RATE, word_timestamps=True).segments
+    assert segment.text and segment.words == () == segment.confidences and segment.ctc_support == 0
+    assert f"{len(segment.tokens)} tokens cannot be aligned to " in caplog.text
+    assert "frames from 0.00 s on; their words get no times" in caplog.text
+
+
 @pytest.fixture
 def asked(recognizer, monkeypatch):
     """What a model that knows conditions is asked for."""

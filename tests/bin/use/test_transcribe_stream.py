@@ -96,6 +96,14 @@ def test_a_file_as_if_it_were_live(streaming_run, expected, recording, capsys):
     assert shown.out.splitlines() == expected and re.fullmatch(SUMMARY, shown.err.strip())
 
 
+def test_lines_of_json_tell_partial_and_final_texts_with_their_times(streaming_run, expected, recording, capsys):
+    assert call(streaming_run, *HOW, "--output_format", "json", recording) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["text"] for line in lines if line["type"] == "final"] == expected
+    assert {line["type"] for line in lines} == {"partial", "final"}
+    assert all(line["start"] < line["end"] <= line["heard"] == round(line["heard"], 3) for line in lines)
+
+
 @contextmanager
 def terminal_of(columns):
     """A terminal to write to, and what was written when it is closed."""

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import sys
 from types import SimpleNamespace
 
@@ -132,6 +133,30 @@ def test_a_line_that_cannot_be_translated_costs_no_other(translate, tmp_path, mo
     reason = "attention 'linformer' supports at most 5 positions; shorten the input"
     assert json.loads((tmp_path / "out" / "failures.json").read_text()) == {f"{tmp_path / 'a.txt'}:2": reason}
     assert f"espnet-diverse translate: {tmp_path / 'a.txt'}:2 was skipped: {reason}\n" in capsys.readouterr().err
+
+
+class Screen(io.StringIO):
+    """A terminal."""
+
+    def isatty(self):
+        return True
+
+
+def test_a_terminal_shows_the_lines_as_they_are_translated(translate, decoded, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdout", shown := Screen())
+    assert translate("--text", decoded[0][0], "--text", decoded[1][0]) == 0
+    assert shown.getvalue().splitlines() == [text for _, text, _ in decoded[:2]]
+    assert "translate: " not in capsys.readouterr().err
+
+
+def test_a_pipe_without_a_reader_skips_no_file(translate, tmp_path, monkeypatch, capsys):
+    (tmp_path / "a.txt").write_text("ab\n")
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w", buffering=1) as pipe:
+        monkeypatch.setattr(sys, "stdout", pipe)
+        assert translate(tmp_path / "a.txt") == 141
+    assert "skipped" not in capsys.readouterr().err
 
 
 def test_two_inputs_do_not_share_an_output(translate, tmp_path, capsys):

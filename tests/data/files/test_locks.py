@@ -11,7 +11,8 @@ from multiprocessing import get_context
 
 import pytest
 
-from espnet_diverse.data.files.locks import file_lock, folder_lock, lock, sign
+from espnet_diverse.data.files import locks
+from espnet_diverse.data.files.locks import claim, file_lock, folder_lock, give_up, is_at, lock, sign
 from espnet_diverse.errors import DataError
 
 HERE = f"process {os.getpid()} on {socket.gethostname()}"
@@ -86,6 +87,42 @@ def test_a_lock_whose_file_was_deleted_meanwhile_is_not_held(tmp_path, monkeypat
         assert ended
         with pytest.raises(DataError, match="another process"), folder_lock(tmp_path):
             pass
+
+
+def test_a_claimed_folder_that_is_removed_meanwhile_is_made_again(tmp_path, monkeypatch):
+    removed, opened = [], os.open
+
+    def late(path, *how):
+        if not removed:
+            removed.append(path.rmdir())
+        return opened(path, *how)
+
+    monkeypatch.setattr(os, "open", late)
+    give_up(claim(tmp_path / "folder", is_folder=True))
+    assert removed and (tmp_path / "folder").is_dir()
+
+
+def test_a_claimed_file_that_is_deleted_meanwhile_is_made_again(tmp_path, monkeypatch):
+    path, flock, deleted = tmp_path / "file", fcntl.flock, []
+
+    def slow(descriptor, how):
+        if not deleted:
+            deleted.append(path.unlink())
+        flock(descriptor, how)
+
+    monkeypatch.setattr(fcntl, "flock", slow)
+    descriptor = claim(path)
+    assert deleted and is_at(descriptor, path) and claim(path) is None
+    give_up(descriptor)
+
+
+def test_descriptors_of_locks_are_closed_after_a_fork(tmp_path, monkeypatch):
+    descriptor = os.open(tmp_path, os.O_RDONLY)
+    monkeypatch.setattr(locks, "_held", {descriptor})
+    locks._leave_locks()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(descriptor)
+    assert locks._held == set()
 
 
 HOLDER = """

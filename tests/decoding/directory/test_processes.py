@@ -1,10 +1,13 @@
 """Processes that decode: what they share, and what happens when they are killed or interrupted."""
 
 import os
+import queue
 import signal
 import threading
 import time
+from functools import partial
 from multiprocessing import active_children
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,6 +17,7 @@ from espnet_diverse.decoding.condition_ids import KnownConditions
 from espnet_diverse.decoding.directory import processes
 from espnet_diverse.decoding.directory.decode_dir import UNFINISHED, decode
 from espnet_diverse.decoding.directory.results import Text
+from espnet_diverse.decoding.directory.utterances import Job, Read
 from espnet_diverse.errors import UserError
 
 
@@ -41,6 +45,29 @@ def test_the_search_is_not_kept_in_the_main_process(tmp_path, nj):
     before = vars(processes).keys()
     decode(Lengths(), numbered(tmp_path / "data", [9, 8, 7]), tmp_path / "out", nj=nj)
     assert vars(processes).keys() == before and not hasattr(processes._Worker, "search")
+
+
+def test_a_process_decodes_with_one_thread_and_ends_with_its_parent(monkeypatch, request):
+    parent, ended, threads = threading.Event(), queue.Queue(), []
+    monkeypatch.setattr(processes._Worker, "search", None, raising=False)
+    monkeypatch.setattr(processes, "parent_process", lambda: SimpleNamespace(join=parent.wait))
+    monkeypatch.setattr(os, "_exit", ended.put)
+    monkeypatch.setattr("torch.set_num_threads", threads.append)
+    request.addfinalizer(partial(signal.signal, signal.SIGINT, signal.getsignal(signal.SIGINT)))
+    processes._Worker.start(Texts())
+    assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN and threads == [1]
+    job = Job("u1", "3", None, {})
+    (result,) = processes._Worker.decode([Read(job, np.zeros(3), 1.0)])
+    assert (result.utterance, result.text) == ("u1", "3 frames") and ended.empty()
+    parent.set()
+    assert ended.get(timeout=30) == 1
+
+
+class Texts(Lengths):
+    """A search that says how many frames there are."""
+
+    def batch(self, sources, conditions):
+        return [[Text(f"{len(source)} frames", [], -1.0)] for source in sources]
 
 
 class Killed(Lengths):
