@@ -118,7 +118,7 @@ def digest(path: Path) -> str | None:
                 hasher.update(os.fsencode(f"{table.name}\0"))
                 _add_content(hasher, table)
         for line in chain(_lines(path / "wav.scp"), _lines(path / "feats.scp")):
-            hasher.update(f"{_size(_path(line))}\n".encode())
+            hasher.update(f"{file_size(_path(line))}\n".encode())
     elif path.is_dir():
         for file in sorted(file for file in path.rglob("*") if file.is_file()):
             status = file.stat()
@@ -148,10 +148,3 @@ def _lines(path: Path) -> Iterator[str]:
 def _path(line: str) -> str:
     """The path in a line of a table, "" where there is none; the white space before it is any, as for `data.tables`."""
     return "".join(line.split(None, 1)[1:]).strip(" \t")
-
-
-def _size(path: str) -> int:
-    try:
-        return file_size(path)
-    except OSError:
-        return -1

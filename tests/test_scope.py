@@ -97,3 +97,20 @@ def test_statistics_can_be_left_out():
     assert shared.stats() == {} and float(shared.total_loss()) == 1.0
     with scope(collect=False) as shared:
         assert not shared.statistics
+
+
+def test_losses_of_many_modules_are_left_out_or_computed_where_the_compiler_joins_them(monkeypatch):
+    called = []
+
+    def losses(inputs):
+        called.append(inputs)
+        return {"kl": inputs.mean()}
+
+    with scope(collect=False):
+        current().add_losses("key", losses, torch.tensor([2.0]))
+    assert called == []
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    with scope() as shared:
+        current().add_losses("key", losses, torch.tensor([2.0]))
+        assert len(called) == 1
+    assert float(shared.losses()["kl"]) == 2.0

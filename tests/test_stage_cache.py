@@ -178,3 +178,12 @@ def test_records_of_earlier_versions_hold(folder, content, expected):
     (folder / "new" / "wav.scp").write_bytes(content)
     (folder / "new" / "text").write_text("a b\n")
     assert digest(folder / "new")[:12] == expected
+
+
+def test_audio_that_is_missing_changes_the_digest_when_it_comes_back(folder):
+    before = digest(Path("data"))
+    Path("a.wav").rename("b.wav")
+    missing = digest(Path("data"))
+    assert missing not in (before, None)
+    Path("b.wav").rename("a.wav")
+    assert digest(Path("data")) == before

@@ -24,7 +24,7 @@ def author(*documents):
 @pytest.fixture
 def tree(write_texts):
     authors = {f"pan16/a{number}.xml": author(f"I am  {number}", "so &\nwhat") for number in range(10)}
-    return write_texts({"pan16/truth.txt": TRUTH, "pan16/b.xml": author("x")} | authors)
+    return write_texts({"pan16/truth.txt": [*TRUTH, ""], "pan16/b.xml": author("x")} | authors)
 
 
 def test_sets_share_no_author(tree):

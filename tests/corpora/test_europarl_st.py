@@ -193,3 +193,9 @@ def test_download_unpacks(tmp_path, tree, serve):
         corpus_dir = europarl_st.download(tmp_path / "downloads", url=server.url)
         assert len(europarl_st.prepare(corpus_dir, ST)["train"].text) == 4
     assert len(server.ranges) == 1
+
+
+def test_speeches_without_a_list_of_speakers_are_their_own(tree):
+    (tree / "en" / "de" / "train" / "speakers.lst").unlink()
+    train = europarl_st.prepare(tree.parent, Selection(task="st", pairs=("en-de",)))["train"]
+    assert set(train.utt2spk.values()) == {SPEECHES["train"]}

@@ -175,3 +175,16 @@ def test_the_library_itself_there_and_back(tmp_path, data, monkeypatch):
     assert main(["prepare", "lhotse", "manifests", "--output_dir", "after"]) == 0
     for name in lhotse.SETS:
         assert read_data_dir(tmp_path / "after" / name) == read_data_dir(tmp_path / "before" / name)
+
+
+def test_cuts_alone_are_read_as_they_are(manifests, tmp_path, write_wav):
+    for path in tmp_path.glob("*supervisions*"):
+        path.unlink()
+    for name in lhotse.SETS:
+        (tmp_path / f"own_cuts_{name}.jsonl.gz").touch()
+        one = recording(name, write_wav(tmp_path / f"{name}.wav"))
+        cut = SimpleNamespace(id=name, recording=one, start=0.0, supervisions=[supervision(f"{name}-1", name)])
+        manifests.content[f"own_cuts_{name}.jsonl.gz"] = [cut]
+    assert {name: list(data.text) for name, data in lhotse.prepare(tmp_path).items()} == {
+        name: [f"{name}-1"] for name in lhotse.SETS
+    }

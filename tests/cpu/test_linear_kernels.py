@@ -100,3 +100,14 @@ def test_a_real_measurement_leaves_the_generator_alone(place, monkeypatch):
     torch.manual_seed(1)
     assert linear_kernels._faster(place, "small") in ("onednn", "mkl")
     assert torch.equal(torch.rand(3), expected)
+
+
+def test_what_another_process_has_written_meanwhile_is_taken(cache, monkeypatch, tmp_path):
+    file, theirs = tmp_path / "kernels.json", dict.fromkeys(PLACES, "mkl")
+
+    def slow(place, size):
+        file.write_text(json.dumps(theirs))
+        return "onednn"
+
+    monkeypatch.setattr(linear_kernels, "_faster", slow)
+    assert chosen(file) == theirs == json.loads(file.read_text())

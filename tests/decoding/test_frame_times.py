@@ -47,3 +47,9 @@ def test_frames_without_times_are_no_error_where_they_are_only_shown():
     assert known_frame_times(model, None) is None
     assert known_frame_times(SimpleNamespace(prompt=object(), **vars(model)), 16_000) is None
     assert known_frame_times(SimpleNamespace(encoder=model.encoder, frontend=nn.Identity()), 16_000) is None
+
+
+def test_an_encoder_that_subsamples_elsewhere_is_refused():
+    model = SimpleNamespace(encoder=nn.LSTM(2, 2), frontend=SimpleNamespace(hop_length=160))
+    with pytest.raises(ModelError, match="encoder LSTM has no known frame rate; turn word_timestamps off"):
+        frame_times(model, 16_000)

@@ -107,3 +107,10 @@ def test_the_last_results_are_kept(translation):
     with pytest.raises(DataError, match="only the last 4 results are kept"):
         translation.heads(b"", {"result": names[0]})
     assert translation.heads(b"", {"result": names[1]})["plots"]
+
+
+def test_an_empty_text_has_no_heads(speech, recognised):
+    (segment,) = speech.results._kept[recognised["id"]]
+    empty = speech.results.keep([replace(segment, tokens=())])
+    with pytest.raises(DataError, match="the text is empty, so there are no heads to plot; choose another$"):
+        speech.heads(b"", {"result": empty})

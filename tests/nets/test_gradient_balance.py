@@ -207,3 +207,8 @@ def test_training_warns_of_losses_as_strong_as_they_once_were_and_not_at_the_str
     assert strongest[16.9] > STRONG and "of the auxiliary loss head_mi is" in warned[16.9][0], strongest
     assert "lower lambda_q or auxiliary_factor" in warned[16.9][0]
     assert strongest[16.9] == pytest.approx(16.9 * strongest[1.0], rel=1e-3)
+
+
+def test_a_model_without_matrices_has_no_ratios():
+    loss = torch.tensor(1.0, requires_grad=True)
+    assert gradient_ratios(nn.LayerNorm(3), loss, {"kl": loss}) == {}

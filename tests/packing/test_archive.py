@@ -307,3 +307,10 @@ def test_damage_is_a_model_error_or_harmless(packed, tmp_path):
             assert (unpacked(damaged) / "config.yaml").is_file()
         except ModelError as error:
             assert str(error).startswith(str(damaged)) and "\n" not in str(error)
+
+
+def test_a_model_takes_the_place_of_no_file(tmp_path):
+    (tmp_path / "model").write_text("mine")
+    with pytest.raises(NotADirectoryError), _appearing(tmp_path / "model"):
+        pass
+    assert (tmp_path / "model").read_text() == "mine" and list(tmp_path.iterdir()) == [tmp_path / "model"]

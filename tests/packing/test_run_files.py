@@ -1,7 +1,10 @@
 """Files that a copy of a run needs."""
 
+from pathlib import Path
+
 import pytest
 
+from espnet_diverse.packing import run_files
 from espnet_diverse.packing.run_files import copy_files, make_vocabularies
 from espnet_diverse.text.vocabulary import Vocabulary
 
@@ -51,3 +54,15 @@ def test_a_vocabulary_that_is_there_stays(tmp_path):
 def test_tokens_of_other_kinds_have_no_vocabulary(tmp_path, kind):
     make_vocabularies({"token_type": kind, "token_list": CHARACTERS}, tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_hidden_files_and_folders_of_a_user_are_kept(tmp_path):
+    (tmp_path / "old" / ".git").mkdir(parents=True)
+    (tmp_path / "old" / ".git" / "config").write_text("of git")
+    (tmp_path / "old" / ".gitignore").symlink_to("elsewhere")
+    (tmp_path / "old" / "shown").touch()
+    (tmp_path / "new").mkdir()
+    run_files._copy_hidden(tmp_path / "old", tmp_path / "new")
+    assert (tmp_path / "new" / ".git" / "config").read_text() == "of git"
+    assert {path.name for path in (tmp_path / "new").iterdir()} == {".git", ".gitignore"}
+    assert (tmp_path / "new" / ".gitignore").readlink() == Path("elsewhere")

@@ -1,5 +1,7 @@
 """A file of weights that was altered or cut is recognised, whoever wrote it."""
 
+import hashlib
+import io
 import json
 import tracemalloc
 import zipfile
@@ -9,7 +11,7 @@ import safetensors.torch
 import torch
 
 from espnet_diverse.errors import ModelError
-from espnet_diverse.runs import checkpoint
+from espnet_diverse.runs import checkpoint, file_digest
 from espnet_diverse.runs.file_digest import check_digest
 
 STATE = {"weight": torch.arange(50.0).view(5, 10), "bias": torch.ones(5), "count": torch.tensor(3)}
@@ -85,3 +87,7 @@ def test_safetensors_of_other_programs_are_read(tmp_path):
     path.write_bytes(len(content).to_bytes(8, "little") + content)
     with pytest.raises(ModelError, match="the file is damaged"):
         checkpoint.load(path)
+
+
+def test_the_digest_of_a_file_that_shrinks_meanwhile_is_that_of_what_is_left():
+    assert file_digest._digest(io.BytesIO(b"ab"), 5) == hashlib.sha256(b"ab").hexdigest()

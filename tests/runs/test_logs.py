@@ -1,9 +1,11 @@
 import logging
+import os
 import warnings
 
 import pytest
 from references.killed_steps import DONE, with_room
 
+from espnet_diverse.runs import logs
 from espnet_diverse.runs.logs import logged
 
 
@@ -40,3 +42,12 @@ def test_a_log_that_finds_no_room_is_no_error(tmp_path, capfd):
 
     assert with_room(log, 0) == DONE
     assert capfd.readouterr().err == "" and (tmp_path / "stage.log").read_text() == ""
+
+
+@pytest.mark.parametrize(("path", "given", "said"), [("/dev/full", 1, ""), (os.devnull, "x", "TypeError: %d format")])
+def test_a_record_that_finds_no_room_is_lost_and_a_wrong_one_is_shown(capsys, path, given, said):
+    handler = logs._LogFile(path)
+    handler.handle(logging.makeLogRecord({"msg": "%d", "args": (given,)}))
+    handler.close()
+    shown = capsys.readouterr().err
+    assert said in shown and bool(shown) == bool(said)

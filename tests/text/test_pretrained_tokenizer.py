@@ -11,6 +11,7 @@ from transformers import AutoTokenizer
 
 from espnet_diverse.bin.main import main
 from espnet_diverse.errors import ConfigError, DataError
+from espnet_diverse.text import pretrained_tokenizer
 from espnet_diverse.text.pretrained_tokenizer import FILE, PretrainedTokenizer, read_tokenizer
 from espnet_diverse.text.vocabulary import Vocabulary
 from espnet_diverse.training.data.run_data import RunData, Tokens
@@ -114,3 +115,8 @@ def test_the_command(tiny_bert, tmp_path, capsys):
     for wrong in (["--type", "bert"], ["--bert", "x"], ["--type", "bert", "--bert", "x", "--vocab_size", "9"]):
         assert main([*arguments, *wrong]) == 1
         assert "--type bert needs --bert PATH and no --vocab_size, and other" in capsys.readouterr().err
+
+
+def test_an_interrupt_is_no_fault_of_the_file():
+    with pytest.raises(KeyboardInterrupt), pretrained_tokenizer._refusing():
+        raise KeyboardInterrupt

@@ -15,8 +15,8 @@ BOMB = "a: &a [x]\n" + "".join(f"{b}: &{b} [{', '.join([f'*{a}'] * 10)}]\n" for 
 
 def test_a_mapping_is_read(tmp_path):
     path = tmp_path / "a.yaml"
-    path.write_text("a: &x [1, x]\nb: {c: null}\nd: *x\n")
-    assert read_yaml(path, "a") == {"a": [1, "x"], "b": {"c": None}, "d": [1, "x"]}
+    path.write_text("a: &x [1, x]\nb: {c: &y 2}\nd: *x\ne: *y\n")
+    assert read_yaml(path, "a") == {"a": [1, "x"], "b": {"c": 2}, "d": [1, "x"], "e": 2}
     path.write_text(f"token_list: [{', '.join(f'tok{i}' for i in range(60_000))}]")
     assert len(read_yaml(path, "a")["token_list"]) == 60_000
 

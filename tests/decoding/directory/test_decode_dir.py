@@ -280,3 +280,11 @@ def test_results_are_not_kept_in_memory(tmp_path):
         tracemalloc.stop()
     assert len(results) == rows and all(result.nbest[1][0].startswith("other") for result in results)
     assert taken < 400 * rows  # a window of utterances and, while they are sorted, ids; all results would take 1000
+
+
+def test_where_no_process_can_be_forked_this_one_decodes(tiny_run, search, tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(decode_dir, "can_fork", lambda: False)
+    monkeypatch.delattr(decode_dir, "decode_in_processes")
+    results = decode(search, tiny_run.test_dir, tmp_path / "out", nj=2)
+    assert len(results) == 3 and all(result.failure is None for result in results)
+    assert "--nj 2: a process cannot share its model on this system; this one decodes alone" in caplog.text

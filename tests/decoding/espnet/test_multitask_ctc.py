@@ -2,6 +2,7 @@
 
 import shutil
 from argparse import Namespace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -217,3 +218,10 @@ def test_the_task_and_the_weights_are_those_that_espnet_leaves(folder, tmp_path)
     assert "task" not in config and config["encoder_conf"] == CONFIG["encoder_conf"]
     moved = shutil.copytree(folder, tmp_path / "moved")
     assert load_predictor(moved).task == "s2t_ctc"
+
+
+def test_parts_by_condition_do_not_go_with_prompts(monkeypatch):
+    monkeypatch.setattr(multitask_ctc, "known_conditions", lambda model: SimpleNamespace(names={"lang": ["de"]}))
+    said = "^a model of task s2t_ctc is not possible here: parts of the model depend on lang, with other values than"
+    with pytest.raises(ModelError, match=said):
+        multitask_ctc.encoding_of(None, SimpleNamespace(task="s2t_ctc"), "cpu")

@@ -3,6 +3,7 @@
 import pytest
 
 from espnet_diverse.contrib.flowseq import FlowDecoder
+from espnet_diverse.contrib.flowseq.one_pass import OnePassSearch
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.decoding.search.beam_search import BeamSearch
 from espnet_diverse.decoding.search.build_search import build_search
@@ -34,7 +35,8 @@ def test_by_ctc_alone_there_is_no_decoder(model):
     assert build_search(model, model.ctc, Options(ctc_weight=1.0), of_text=False).decoder is None
 
 
-def test_one_pass_takes_nothing_else(model, monkeypatch):
+def test_one_pass_takes_nothing_else():
     flow = type("Model", (), {"decoder": FlowDecoder.__new__(FlowDecoder), "eos": 7})
     with pytest.raises(ConfigError, match="a non-autoregressive model has neither language model nor hotwords"):
         build_search(flow, None, Options(ctc_weight=0.0), True, hotwords=HotwordScorer([[1]], 8))
+    assert isinstance(build_search(flow, None, Options(ctc_weight=0.0), True), OnePassSearch)

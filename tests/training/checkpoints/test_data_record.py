@@ -148,3 +148,8 @@ def test_without_a_sound_record_all_is_read(damage, recorded, reads, tmp_path):
     record = DataRecord(config(recorded), tmp_path / "exp", "16000")
     assert not record.is_unchanged()
     assert record.digests().keys() == {"train/wav.scp", "train/wav.scp, audio content"} and len(reads) == 3
+
+
+def test_data_that_cannot_be_read_are_changed(recorded):
+    recorded.unlink()
+    assert not DataRecord(config(recorded), recorded.parent.parent / "exp", "16000").is_unchanged()

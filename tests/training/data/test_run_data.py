@@ -224,3 +224,8 @@ def test_features_are_checked_in_place_of_audio(tiny_run, train_dir):
     (train_dir / "f.ark").write_bytes((train_dir / "f.ark").read_bytes().replace(b"FM ", b"PKL"))
     with pytest.raises(DataError, match=r"^12 faults: .*there is no binary matrix at byte 9"):
         check_data(train_dir, tables, None, decode=False, size=3)
+
+
+def test_a_directory_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(DataError, match=f"^{tmp_path}/gone: there is no such directory; correct the path$"):
+        check_inputs(tmp_path / "gone", "asr")

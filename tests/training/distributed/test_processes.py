@@ -175,3 +175,9 @@ def test_numbers_of_processes_that_do_not_fit_are_refused(options, message):
     with pytest.raises(ConfigError) as caught:
         Processes(**options)
     assert message in str(caught.value)
+
+
+def test_gpus_have_one_process_each(monkeypatch):
+    monkeypatch.setattr("espnet_diverse.training.espnet_command.check_gpus", lambda ngpu: None)
+    with pytest.raises(ConfigError, match="nproc.* ngpu 2, which starts a process for each GPU"):
+        Processes(ngpu=2, nproc=2)
