@@ -2,6 +2,7 @@
 
 import inspect
 import re
+from argparse import ArgumentParser
 from collections.abc import Mapping
 from functools import partial
 from importlib.util import find_spec
@@ -27,6 +28,7 @@ from espnet_diverse.runs.config import Config, check_keys, located
 from espnet_diverse.runs.frontends import check_frontend
 from espnet_diverse.runs.lora import check_adapter
 from espnet_diverse.runs.tasks import TASKS, TRAINED
+from espnet_diverse.runs.training_config import FILLED_IN
 
 NETS = {"encoder": ENCODERS | PROMPTED_ENCODERS, "decoder": DECODERS, "lm": LANGUAGE_MODELS}
 """Our nets by part of a model and name."""
@@ -39,7 +41,8 @@ def check(task: type[abs_task.AbsTask], config: Config) -> None:
         ConfigError: A key is unknown to the task or to the class that it configures, a class is unknown, or an option
             has a wrong value or needs a package that is not installed.
     """
-    known = vars(task.get_parser().parse_args([]))
+    parser = task.get_parser()
+    known = vars(parser.parse_args([]))
     _check_task(config, known)
     check_keys(config, known)
     with located(config, "frontend"):
@@ -54,6 +57,7 @@ def check(task: type[abs_task.AbsTask], config: Config) -> None:
     _check_section(config, "ctc_conf", CTC)
     _check_model(config, classes.get("model"))
     check_adapter(config)
+    _check_choices(config, parser)
     if config.get("use_wandb") and find_spec("wandb") is None:
         needed = "use_wandb needs the package wandb: pip install 'espnet_diverse[wandb]'"
         raise ConfigError(f"{config.origin('use_wandb')}: {needed}")
@@ -68,6 +72,18 @@ def _check_task(config: Config, known: Mapping) -> None:
         if others:
             has = f"key {key!r} is not one of the task given, but of {' '.join(others)}"
             raise ConfigError(f"{config.origin(key)}: {has}; give another --task, or the fragments of this one")
+
+
+def _check_choices(config: Config, parser: ArgumentParser) -> None:
+    """Check the values of keys that are one of several words; those of classes and of our batches have own checks."""
+    for action in parser._actions:
+        key = action.dest
+        if not action.choices or key not in config or key in FILLED_IN or key.endswith("batch_type"):
+            continue
+        given, known = config[key], [str(word) for word in action.choices if word is not None]
+        if given is not None and str(given).lower() not in map(str.lower, known):
+            said = f"{key} must be one of {' '.join(known)}, but is {given!r:.100}"
+            raise ConfigError(f"{config.origin(key)}: {said}")
 
 
 def _check_owner(config: Config, name: str, chosen: type) -> None:

@@ -42,6 +42,9 @@ def test_the_shared_fragments_are_accepted():
             "unknown encoder_conf.input_layer 'conv3d' of .*; known: conv1d2 conv2d ",
         ),
         ("encoder_conf.positionwise_layer_type=conv", "'conv' of .*; known: conv1d conv1d-linear linear"),
+        ("iterator_type=sequenc", "--set iterator_type=sequenc: iterator_type must be one of sequence category chunk "),
+        ("ddp_comm_hook=fp16", "ddp_comm_hook must be one of none fp16_compress_hook bf16_compress_hook, but "),
+        ("train_dtype=bfloat16", "train_dtype must be one of float16 float32 float64, but is 'bfloat16'"),
         ("encoder_conf=3", "--set encoder_conf=3: encoder_conf is 3; give a mapping of options"),
     ],
 )

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 from espnet_diverse.bin.options import options
 from espnet_diverse.bin.options.kernels_option import add_kernels
 from espnet_diverse.cpu.allocator import IN_TRAINING, keep_freed_memory
-from espnet_diverse.errors import ModelError
+from espnet_diverse.errors import ConfigError, ModelError
 
 if TYPE_CHECKING:
+    from espnet_diverse.runs.config import Config
     from espnet_diverse.training.distributed.processes import Processes
 
 
@@ -118,7 +119,7 @@ def check_machine(args: argparse.Namespace) -> None:
 
 
 def _weights(parameters: str) -> Path:
-    """The file that a value of --init_param names: weights, or a packed model; of the directory of a run its weights.
+    """The file that a value of init_param names: weights, or a packed model; of the directory of a run its weights.
 
     What is not there yet is returned as it is.
     """
@@ -128,8 +129,18 @@ def _weights(parameters: str) -> Path:
     return find_weights(path) if path.is_dir() else path
 
 
+def _initial(config: "Config") -> list[str]:
+    """The values of the key init_param, see `_with_weights`."""
+    given = config["init_param"] or []
+    given = [given] if isinstance(given, str) else given
+    if not isinstance(given, list) or not all(isinstance(each, str) for each in given):
+        said = f"init_param is {given!r:.100}; give a list of models, such as [exp/asr:encoder:encoder]"
+        raise ConfigError(f"{config.origin('init_param')}: {said}")
+    return list(map(_with_weights, given))
+
+
 def _with_weights(parameters: str) -> str:
-    """A value of --init_param with a file of weights in place of a directory or a packed model."""
+    """A value of init_param with a file of weights in place of a directory or a packed model."""
     path = _weights(parameters)
     if path.suffix == ".zip":
         from espnet_diverse.packing.archive import unpacked
@@ -159,7 +170,9 @@ def run(args: argparse.Namespace) -> int:
     from espnet_diverse.training.stages import train
 
     if args.init_param:
-        config.add({"init_param": list(map(_with_weights, args.init_param))}, {("init_param",): "--init_param"})
+        config.add({"init_param": args.init_param}, {("init_param",): "--init_param"})
+    if "init_param" in config:
+        config["init_param"] = _initial(config)
     run_data = options.run_data(args)
     how = {"allow_changed": args.allow_changed, "restart": args.restart, "verify": args.verify}
     train(config, run_data, args.stats_dir, args.output_dir, _processes(args), **how)

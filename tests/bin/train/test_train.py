@@ -27,19 +27,28 @@ def test_training_reads_the_models_and_vocabularies_that_it_is_given(tiny_run, p
     assert {str(path) for path in module.inputs(args)} >= {"asr/ave.pth", "mt/ave.pth", "source/tokens.txt"}
 
 
-@pytest.mark.parametrize("kind", ["run", "packed"])
+@pytest.mark.parametrize("kind", ["run", "packed", "key"])
 def test_a_run_and_a_packed_model_give_their_weights(tiny_run, tmp_path, kind, monkeypatch):
     monkeypatch.setenv("ESPNET_DIVERSE_CACHE", str(tmp_path / "cache"))
-    model = tiny_run.model_dir if kind == "run" else pack(tiny_run.model_dir, tmp_path / "model.zip", Facts())
+    model = tiny_run.model_dir if kind != "packed" else pack(tiny_run.model_dir, tmp_path / "model.zip", Facts())
     settings = [f"--set={each}" for each in ("max_epoch=1", "optim=sgd", "optim_conf={lr: 1.0e-9}")]
     paths = ["--stats_dir", str(tiny_run.stats_dir), "--output_dir", str(tmp_path / "exp")]
-    given = ["--init_param", f"{model}:encoder:encoder"]
+    key = "--set=init_param=" if kind == "key" else "--init_param="
+    given = [f"{key}{model}:encoder:encoder"]
     assert main(["train", *tiny_run.config, *settings, *tiny_run.data(), *paths, *given]) == 0
     name = "encoder.encoders.0.self_attn.linear_q.weight"
     before = checkpoint.load_weights(tiny_run.model_dir / "valid.acc.ave.pth")
     after = checkpoint.load_weights(tmp_path / "exp" / "1epoch.pth")
     torch.testing.assert_close(after[name], before[name])
     assert not torch.allclose(after["ctc.ctc_lo.weight"], before["ctc.ctc_lo.weight"])
+
+
+@pytest.mark.parametrize("given", ["3", "[3]", "{a: b}"])
+def test_initial_parameters_are_names(given, tiny_run, tmp_path, capfd):
+    assert train(tiny_run, tmp_path / "exp", f"init_param={given}") == 1
+    said = capfd.readouterr().err.splitlines()[-1]
+    assert f"error: --set init_param={given}: init_param is " in said and "give a list of models" in said
+    assert not (tmp_path / "exp").exists()
 
 
 def test_weights_are_not_taken_for_a_vocabulary_in_another_order(tiny_run, tmp_path, capfd):
