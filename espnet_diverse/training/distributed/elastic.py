@@ -28,6 +28,9 @@ from espnet_diverse.training.distributed.worker import work
 from espnet_diverse.untrusted.whole_files import read_json
 
 _LONGEST = 200  # characters of a message of PyTorch
+_ELASTIC = "torch.distributed.elastic"
+_LOGGERS = (_ELASTIC, f"{_ELASTIC}.agent.server.api", f"{_ELASTIC}.multiprocessing.api", "torch.multiprocessing.spawn")
+"""Loggers that repeat on the console what is raised, or tell which processes are ended for it."""
 _STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
 
@@ -36,8 +39,8 @@ def launch(task: str, config: Config, processes: Processes) -> None:
     # One GPU for each process, which it finds by its local rank. ESPnet itself starts no processes.
     backend = "nccl" if processes.ngpu else "gloo"
     config.update(ngpu=min(processes.ngpu, 1), dist_backend=backend, multiprocessing_distributed=False)
-    for part in ("", ".agent.server.api", ".multiprocessing.api"):  # they say on the console what is raised
-        logging.getLogger(f"torch.distributed.elastic{part}").setLevel(logging.CRITICAL)
+    for name in _LOGGERS:
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     os.environ["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"  # or the launch opens a port; see `meeting.py`
     os.environ.setdefault("NCCL_DEBUG", "WARN")  # ESPnet sets INFO: dozens of lines of each process on the console
     output_dir = Path(config["output_dir"])

@@ -1,5 +1,6 @@
 """The launch of several processes: what it is given, and what becomes of failures and signals."""
 
+import logging
 import os
 import signal
 import socket
@@ -53,6 +54,14 @@ def test_the_library_between_gpus_is_quiet_unless_asked(monkeypatch, given, expe
     monkeypatch.setattr(elastic, "elastic_launch", lambda *_: lambda *_: seen.append(os.environ.get("NCCL_DEBUG")))
     run("mt", config, Processes(nproc=2))
     assert seen == [expected]
+
+
+def test_pytorch_does_not_say_which_processes_it_ends_for_an_error(monkeypatch, config):
+    logger = logging.getLogger("torch.multiprocessing.spawn")
+    monkeypatch.setattr(logger, "level", logging.NOTSET)
+    monkeypatch.setattr(elastic, "elastic_launch", lambda *_: lambda *_: None)
+    run("mt", config, Processes(nproc=2))
+    assert not logger.isEnabledFor(logging.WARNING)
 
 
 @pytest.mark.parametrize(
