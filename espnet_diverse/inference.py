@@ -22,6 +22,7 @@ fast_start()  # as the commands: otherwise the import takes much longer, and ask
 from espnet_diverse.audio.live import open_live
 from espnet_diverse.audio.sources import Source, live_blocks
 from espnet_diverse.conditions import CONDITIONS, values_by_condition
+from espnet_diverse.data.characters import clean_text
 from espnet_diverse.decoding.condition_ids import completed, indices_of, warn_of_unused
 from espnet_diverse.decoding.directory.grouping import grouped
 from espnet_diverse.decoding.options import SEARCHES, SPEECH_SEARCHES, TRANSLATION_SEARCHES, Options
@@ -332,9 +333,10 @@ class Translator(_Pretrained):
         domain: str | None = None,
         options: SearchOptions = None,
     ) -> Translation | list[Translation]:
-        """Translate a text, or several. A text of white space alone gives an empty translation with score 0.
+        """Translate a text, or several.
 
-        Where no translation is found within the lengths of the options, it is empty, with score -inf.
+        A text of white space or invisible characters alone gives an empty translation with score 0. Where no
+        translation is found within the lengths of the options, it is empty, with score -inf.
 
         Args:
             text: A sentence in the form of the training data, or several.
@@ -361,7 +363,8 @@ class Translator(_Pretrained):
         warn_of_unused(search.conditions, given, same_language=False)
         indices = indices_of(search.conditions, completed(search.conditions, given, same_language=False))
         found = [Translation("", 0.0)] * len(texts)
-        read = [(place, search.read(text)[0]) for place, text in enumerate(texts) if text.strip()]
+        cleaned = [clean_text(text)[0] for text in texts]  # as the tables of training data are
+        read = [(place, search.read(text)[0]) for place, text in enumerate(cleaned) if text]
         for batch in grouped(read, lambda one: len(one[1]), options.batch_size, search.batch_frames):
             results = search.batch([source for _, source in batch], [indices] * len(batch), options)
             for (place, _), best in zip(batch, results, strict=True):

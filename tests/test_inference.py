@@ -193,6 +193,7 @@ def test_translations_are_those_of_decode(tiny_translation, tmp_path):
     assert all(each.alternatives[0] == each[:2] or len(each.alternatives) == 2 for each in found[:-1])
     assert found[-1] == ("", 0.0, (), ())
     assert ["".join(each.tokens) for each in found] == [each.text for each in found] and any(found[0].tokens)
+    assert translator.translate(f"\ufeff{sources[0]}\u200b\t")[:1] == found[0][:1] and translator("\u200b") == found[-1]
     single = translator(sources[0])
     assert single.text == found[0].text and single.score == pytest.approx(found[0].score, abs=1e-4)
 

@@ -37,6 +37,9 @@ _INPUTS = {
 "" is what the encoder reads: frames, or source tokens.
 """
 
+VECTORS = "vectors of the source"
+"""Keys of a decoder that makes vectors of the encoder's output, by a memory or a latent code."""
+
 ATTRIBUTES = {"self_attn": "self", "attn": "self", "src_attn": "cross"}
 """Attributes of layers that are attentions, and whether they are self-attention or cross-attention."""
 
@@ -50,8 +53,9 @@ class Observation:
         queries: Queries of the last layer (H, Tq, D).
         outputs: Outputs of the heads, (N, H, Tq, D).
         maps: Other matrices that the cores report, by name, as in `Inspection.maps`, with values (N, H, Tq, Tk).
-        posteriors: Cluster probabilities (N, H, T, C) of "frames" or "source tokens", "tokens" and "queries"; empty
-            without clusters.
+        posteriors: Cluster probabilities (N, H, T, C) of "frames", "source tokens" or `VECTORS`, of "tokens" and of
+            "queries"; empty without clusters.
+        of_vectors: Whether the keys are `VECTORS`.
     """
 
     weights: Tensor
@@ -59,6 +63,7 @@ class Observation:
     outputs: Tensor
     maps: dict[str, HeadMap] = field(default_factory=dict)
     posteriors: dict[str, Tensor] = field(default_factory=dict)
+    of_vectors: bool = False
 
 
 def attentions(model: nn.Module) -> dict[str, list[nn.Module]]:
@@ -92,11 +97,13 @@ def observe(
     ):
         run_teacher_forced(model, source, text, conditions)
     read = "source tokens" if np.issubdtype(source.dtype, np.integer) else "frames"
-    return {
-        kind: _observation(layers[kind], queries, outputs, {key: name or read for key, name in _INPUTS[kind].items()})
-        for kind in KINDS
-        if layers[kind] and all(module.attn is not None and len(module.attn) == 1 for module in layers[kind])
-    }
+    found = {}
+    for kind in KINDS:
+        if layers[kind] and all(module.attn is not None and len(module.attn) == 1 for module in layers[kind]):
+            of_vectors = kind == "cross" and getattr(model.decoder, "reads_vectors", False)
+            inputs = {key: name or (VECTORS if of_vectors else read) for key, name in _INPUTS[kind].items()}
+            found[kind] = replace(_observation(layers[kind], queries, outputs, inputs), of_vectors=of_vectors)
+    return found
 
 
 @contextmanager

@@ -261,7 +261,7 @@ def _example_section(page: Page, example: Example, folder: Path) -> None:
                 "runs of one bright cluster, stretches that the head treats as one kind.",
             )
         path = folder / f"{kind}.attention.png"
-        maps = HeadMaps.of(layer, seen, len(seen.weights) - 1)
+        maps = HeadMaps.of(layer, seen)
         draw(maps, example.utterance, path, queries, keys, example.times)
         page.picture(
             path,

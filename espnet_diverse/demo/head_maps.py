@@ -11,7 +11,7 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
-from espnet_diverse.analysis.collect import KINDS, Observation
+from espnet_diverse.analysis.collect import KINDS, VECTORS, Observation
 from espnet_diverse.errors import ConfigError
 
 _MOST_FRAMES = 400  # of an axis; the screen of the page has not many more dots for one
@@ -57,6 +57,8 @@ class Sides:
 
     def clustered(self, kind: str, name: str) -> Axis:
         """Axis of the clustered positions, by their name in `Observation.posteriors`."""
+        if name == VECTORS:
+            return Axis(VECTORS)
         return self._source() if name in ("frames", "source tokens") else self.queries(kind)
 
     def _source(self) -> Axis:
@@ -89,7 +91,7 @@ def head_maps(seen: dict[str, Observation], kind: str, layer: int, head: int | N
         if not 1 <= value <= most:
             raise ConfigError(f"{name} {value} does not exist; the {KINDS[kind]} has {name}s 1 to {most}")
     chosen = range(heads) if head is None else [head - 1]
-    queries, keys = sides.queries(kind), sides.keys(kind)
+    queries, keys = sides.queries(kind), Axis(VECTORS) if one.of_vectors else sides.keys(kind)
     weights = one.weights[layer - 1].numpy()
     plots = [_plot("attention", "The weights of a row sum to 1.", weights, queries, keys, chosen)]
     for other in one.maps.values():

@@ -83,6 +83,11 @@ class DiverseTransformerDecoder(TransformerDecoder):
         hs_pad, hlens = self.shorten(hs_pad, hlens)
         return super().forward(hs_pad, hlens, ys_in_pad, ys_in_lens, *args, **options)
 
+    @property
+    def reads_vectors(self) -> bool:
+        """Whether cross-attention reads vectors that are made of the encoder's output, and not its positions."""
+        return self.source_memory is not None
+
     def shorten(self, source: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """Return what cross-attention reads of the encoder's output: (B, T, M), (B,) -> (B, K, M), (B,).
 

@@ -27,9 +27,8 @@ from espnet2.asr.encoder.transformer_encoder import TransformerEncoder
 from torch import Tensor, nn
 
 from espnet_diverse.attention import MultiHeadAttention
-from espnet_diverse.conditions import CONDITIONS
 from espnet_diverse.data.files.atomic_files import scratch_directory
-from espnet_diverse.decoding.condition_ids import known_conditions
+from espnet_diverse.decoding.condition_ids import completed, known_conditions, warn_of_unused
 from espnet_diverse.errors import ConfigError, ModelError
 from espnet_diverse.nets.frontends.fused_frontend import FusedFrontends
 from espnet_diverse.nets.frontends.speech_frontend import HuggingFaceFrontend
@@ -106,23 +105,27 @@ def export(model: nn.Module, args: Namespace, output: Path, conditions: Mapping[
         `output`.
 
     Raises:
-        ConfigError: The packages of the extra `onnx` are missing, or a condition is missing or unknown.
+        ConfigError: The packages of the extra `onnx` are missing, or a condition is missing.
+        DataError: A condition is unknown.
         ModelError: The model cannot be exported, see `EncoderCTC`, or its graph would be wrong.
     """
     onnx = _import_onnx()
-    net = EncoderCTC(model.eval(), getattr(args, "task", "asr")).eval()
-    ids = _condition_ids(model, conditions)
+    task = getattr(args, "task", "asr")
+    net, known = EncoderCTC(model.eval(), task).eval(), known_conditions(model)
+    warn_of_unused(known, conditions, same_language=task == "asr")
+    names = completed(known, conditions, same_language=task == "asr")  # `_check` fails where the encoder needs another
+    ids = {condition: torch.tensor([known.names[condition].index(name)]) for condition, name in names.items()}
     features = model.frontend.output_size() if model.frontend is not None else args.input_size
     output.parent.mkdir(parents=True, exist_ok=True)
     with scratch_directory(output) as folder:
         path = folder / "model.onnx"
-        _check(net, ids, features, missing=known_conditions(model).names.keys() - ids)
+        _check(net, ids, features, missing=known.names.keys() - ids)
         _trace(_pruned(net, ids), ids, features, path)
         _compare(net, ids, features, path)
         if int8:
             path = _quantise(path)
         graph = onnx.load(path)
-        onnx.helper.set_model_props(graph, _metadata(args, features, conditions))
+        onnx.helper.set_model_props(graph, _metadata(args, features, names))
         onnx.checker.check_model(graph)
         onnx.save(graph, path)
         path.replace(output)
@@ -137,19 +140,6 @@ def _import_onnx() -> ModuleType:
     except ImportError as error:
         raise ConfigError(f"ONNX needs {error.name}; install it: pip install 'espnet_diverse[onnx]'") from error
     return onnx
-
-
-def _condition_ids(model: nn.Module, conditions: Mapping[str, str]) -> dict[str, Tensor]:
-    """Index of each condition for which the graph is made, each (1,)."""
-    ids = {}
-    for condition, names in known_conditions(model).names.items():
-        name = conditions.get(condition, conditions.get("lang") if condition == "tgtlang" else None)
-        if name is None:
-            continue  # `_check` fails where the encoder needs it
-        if name not in names:
-            raise ConfigError(f"{CONDITIONS[condition].option} {name} is unknown; this model knows: {' '.join(names)}")
-        ids[condition] = torch.tensor([names.index(name)])
-    return ids
 
 
 @torch.no_grad()

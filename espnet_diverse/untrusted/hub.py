@@ -16,6 +16,7 @@ OR_NAME = f"{PREFIX}owner/name for a repository of the Hugging Face Hub"
 """The end of a message about a path that does not exist."""
 INSTALL = "install the extra hub: pip install 'espnet_diverse[hub]'"
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+_MOST_BYTES, _MOST_FILES = 1 << 35, 10_000  # of a repository; the largest public models of speech have 10 GB
 _UNUSED = ["*.png", "*.pdf", "*.svg", "*.wav", "*.log", "*/att_ws/*", "*/images/*", "*/tensorboard/*"]
 _ENCODER = ["config.json", "tokenizer.json", "model*.safetensors", "model.safetensors.index.json"]
 
@@ -97,15 +98,33 @@ def fetched(name: str, only: Sequence[str] | None = None, cache: str | None = No
         cache: Folder of the cache; by default that of the Hugging Face Hub.
 
     Raises:
-        ModelError: huggingface_hub is not installed, or the files cannot be fetched and are not in the cache.
+        ModelError: huggingface_hub is not installed, there are more than 10,000 files or 34 GB, or they cannot be
+            fetched and are not in the cache.
     """
     try:
         from huggingface_hub import snapshot_download
     except ImportError as error:
         raise ModelError(f"{PREFIX}{name}: to fetch it from the Hugging Face Hub, {INSTALL}") from error
+    _check_size(name, only)
     try:
         return Path(snapshot_download(name, allow_patterns=only, ignore_patterns=_UNUSED, cache_dir=cache))
     except Exception as error:  # of many kinds: the network, the name, a permission, the disk
         reason = str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
         what = f"{PREFIX}{name}: cannot be fetched from the Hugging Face Hub ({reason})"
         raise ModelError(f"{what}; check the name and the network, or give a directory or a packed model") from error
+
+
+def _check_size(name: str, only: Sequence[str] | None) -> None:
+    from huggingface_hub import HfApi
+    from huggingface_hub.utils import filter_repo_objects
+
+    try:
+        listed = HfApi().model_info(name, files_metadata=True).siblings or []
+    except Exception:  # of many kinds, as in `fetched`, which takes the files in the cache or says what is wrong
+        return
+    files = list(filter_repo_objects(listed, allow_patterns=only, ignore_patterns=_UNUSED, key=lambda f: f.rfilename))
+    size = sum(file.size or 0 for file in files)
+    if size > _MOST_BYTES or len(files) > _MOST_FILES:
+        what = f"{PREFIX}{name}: has {len(files)} files of {size / 1e9:.0f} GB"
+        most = f"at most {_MOST_FILES} files of {_MOST_BYTES / 1e9:.0f} GB are fetched"
+        raise ModelError(f"{what}, and {most}; download those of the model by `hf download` and give their directory")

@@ -3,7 +3,8 @@ import pytest
 import soundfile
 import torch
 
-from espnet_diverse.analysis.collect import KINDS, attentions, observe
+from espnet_diverse.analysis.collect import KINDS, VECTORS, attentions, observe
+from espnet_diverse.analysis.teacher_forcing import load
 from espnet_diverse.functional.semantic import semantic_mask
 from espnet_diverse.runs.tasks import load_model
 
@@ -71,3 +72,13 @@ def test_attention_that_keeps_no_matrix_of_weights_is_missing(model, speech, mon
 
     monkeypatch.setattr(cross, "forward", fused)
     assert list(observe(model, speech, TEXT)) == ["encoder", "decoder"]
+
+
+def test_keys_that_a_decoder_makes_of_the_source_are_no_tokens_of_it(tiny_autoencoder):
+    model, _ = load(tiny_autoencoder.model_dir)
+    seen = observe(model, np.array([2, 3, 4, 5]), [2, 3])
+    assert {kind: each.of_vectors for kind, each in seen.items()} == {"encoder": False, "decoder": False, "cross": True}
+    assert {name: each.shape[2] for name, each in seen["cross"].posteriors.items()} == {
+        **{"queries": 3, "tokens": 3},
+        VECTORS: 2,
+    }

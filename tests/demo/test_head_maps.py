@@ -1,10 +1,11 @@
 import base64
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
-from espnet_diverse.analysis.collect import Observation
+from espnet_diverse.analysis.collect import VECTORS, Observation
 from espnet_diverse.attention import HeadMap
 from espnet_diverse.demo.head_maps import Axis, Sides, head_maps
 from espnet_diverse.errors import ConfigError
@@ -94,6 +95,13 @@ def test_clusters_of_a_text_have_its_tokens(kind, expected):
     assert [(plot["rows"]["name"], plot["rows"]["count"], plot["rows"]["start"]) for plot in plots] == [
         ("cluster", 4, 1.0)
     ] * len(plots)
+
+
+def test_keys_that_are_made_of_the_source_are_counted():
+    one = replace(TEXT["cross"], of_vectors=True, posteriors={VECTORS: torch.rand(2, 3, 5, 4)})
+    weights, clusters = head_maps({"cross": one}, "cross", 1, 1, Sides(WRITTEN, READ))[::2]
+    for axis in (weights["columns"], clusters["columns"]):
+        assert (axis["name"], axis["labels"]) == (VECTORS, None)
 
 
 def test_neighbouring_frames_of_a_long_recording_become_their_greatest():

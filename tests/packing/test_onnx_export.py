@@ -10,7 +10,7 @@ import torch
 from espnet2.asr.ctc import CTC
 
 from espnet_diverse.attention import Core, Supports, registry
-from espnet_diverse.errors import ConfigError, ModelError
+from espnet_diverse.errors import ConfigError, DataError, ModelError
 from espnet_diverse.nets import ENCODERS
 from espnet_diverse.onnx_runtime import import_onnxruntime
 from espnet_diverse.packing.onnx_export import EncoderCTC, export
@@ -105,7 +105,7 @@ def test_eight_bits_are_smaller_and_near(tmp_path):
 
 
 @pytest.mark.parametrize("scale", [1.0, 16.0])  # that of the release, and that of conf/heads
-def test_a_graph_is_for_one_language(tmp_path, scale):
+def test_a_graph_is_for_one_language(tmp_path, scale, caplog):
     names = {"lang": ["de", "el"]}
     selection = {"strategy": "group", "pool": 4, "by": "lang", "conditions": names, "logits_learning_rate_scale": scale}
     model = Model(conditions=names, attention={"core": "softmax", "selection": selection})
@@ -119,9 +119,19 @@ def test_a_graph_is_for_one_language(tmp_path, scale):
     assert min(differences(model, path, {"lang": torch.tensor([0])})) > 1e-2
     with pytest.raises(ConfigError, match="for one language or domain: .*lang.*; give it by --language, --target_lang"):
         export(model, args, tmp_path / "none.onnx", {})
-    with pytest.raises(ConfigError, match="--language xx is unknown; this model knows: de el"):
+    with pytest.raises(DataError, match="--language xx: unknown language; this model knows: de el"):
         export(model, args, tmp_path / "none.onnx", {"lang": "xx"})
     assert not (tmp_path / "none.onnx").exists()
+    with_default = Model(
+        conditions=names, attention={"core": "softmax", "selection": selection | {"default_condition": {"lang": "el"}}}
+    )
+    with_default.load_state_dict(model.state_dict())
+    model = with_default
+    export(model, args, tmp_path / "default.onnx", {"domain": "news"})
+    assert caplog.messages == ["--domain news has no effect: no part of this model depends on the domain"]
+    assert max(differences(model, tmp_path / "default.onnx", {"lang": torch.tensor([1])})) < 1e-4
+    made = onnxruntime.InferenceSession(tmp_path / "default.onnx").get_modelmeta().custom_metadata_map["conditions"]
+    assert json.loads(made) == {"lang": "el"}
 
 
 @pytest.mark.parametrize("fault", ["fails", "differs"])

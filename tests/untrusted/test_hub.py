@@ -6,6 +6,7 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import huggingface_hub.constants
 import pytest
@@ -139,6 +140,19 @@ def test_the_first_line_of_the_reason_is_shown(hub, monkeypatch, said, shown):
     monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot_download)
     with pytest.raises(ModelError, match=rf"^hf:espnet/gone: .* from the Hugging Face Hub \({shown}\); check the name"):
         fetched("espnet/gone")
+
+
+@pytest.mark.parametrize("files", [{"model.pth": 1 << 36}, dict.fromkeys(map(str, range(10_000)), 1)])
+def test_a_repository_beyond_any_model_is_not_fetched(hub, asked, monkeypatch, files):
+    files = {**files, "notes.png": 1 << 40, "config.json": 1}
+    siblings = [SimpleNamespace(rfilename=name, size=size) for name, size in files.items()]
+    answer = SimpleNamespace(siblings=siblings)
+    monkeypatch.setattr("huggingface_hub.HfApi.model_info", lambda api, name, files_metadata: answer)
+    fetched("espnet/huge", ["config.json", "*.png"])
+    assert asked == ["espnet/huge"]
+    with pytest.raises(ModelError, match=r"^hf:espnet/huge: has .* and at most 10000 files of 34 GB are fetched; "):
+        fetched("espnet/huge")
+    assert asked == ["espnet/huge"]
 
 
 def test_the_cache_of_the_user_is_used_by_the_program(hub, tiny_run, tmp_path):

@@ -10,13 +10,11 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from torch import nn
 
-from espnet_diverse.analysis.collect import Observation
+from espnet_diverse.analysis.collect import VECTORS, Observation, attentions, observe
 from espnet_diverse.analysis.figures.positions import Positions
-from espnet_diverse.analysis.teacher_forcing import run_teacher_forced
 from espnet_diverse.attention import MultiHeadAttention
 from espnet_diverse.data.files.atomic_files import save_figure
 from espnet_diverse.decoding.frame_times import FrameTimes
-from espnet_diverse.upstream.layers import MultiHeadedAttention
 
 
 @dataclass(frozen=True)
@@ -27,17 +25,19 @@ class HeadMaps:
         layer: Name of the module, for example "encoder layer 6 self-attention".
         attention: Attention weights (H, Tq, Tk); rows sum to 1.
         others: Other matrices of the core (H, Tq, Tk) by title, as in `Inspection.maps`; rows sum to 1.
+        of_vectors: As in `Observation`.
     """
 
     layer: str
     attention: NDArray
     others: Mapping[str, NDArray] = field(default_factory=dict)
+    of_vectors: bool = False
 
     @classmethod
-    def of(cls, name: str, seen: Observation, layer: int) -> "HeadMaps":
-        """Take the maps of one layer, counted from 0, of an observation."""
-        others = {shown.title: shown.values[layer].numpy() for shown in seen.maps.values()}
-        return cls(name, seen.weights[layer].numpy(), others)
+    def of(cls, name: str, seen: Observation) -> "HeadMaps":
+        """Take the maps of the last layer of an observation."""
+        others = {shown.title: shown.values[-1].numpy() for shown in seen.maps.values()}
+        return cls(name, seen.weights[-1].numpy(), others, seen.of_vectors)
 
     def kinds(self) -> dict[str, NDArray]:
         """Return all maps by title."""
@@ -53,36 +53,20 @@ def head_maps(
     attention, or one that gives no weights, is left out with a warning. The arguments are those of
     `run_teacher_forced`.
     """
-    run_teacher_forced(model, speech, text, conditions)
-    last = {net: _last(model, net, attributes) for net, attributes in _DRAWN.items()}
-    return {net: maps for net, maps in last.items() if maps is not None}
+    seen, maps = observe(model, speech, text, conditions), {}
+    for net, (kind, name) in _DRAWN.items():
+        if kind in seen:
+            maps[net] = HeadMaps.of(name.format(len(seen[kind].weights)), seen[kind])
+        else:
+            logging.warning("no figure of the %s: %s", net, _why_not_drawn(attentions(model)[kind]))
+    return maps
 
 
-_DRAWN = {"encoder": ("self_attn", "attn"), "decoder": ("src_attn",)}
-"""Attributes of layers that are the attentions to draw, by net."""
-
-
-def _last(model: AbsESPnetModel, net: str, attributes: tuple[str, ...]) -> HeadMaps | None:
-    attentions = [
-        (name, module)
-        for name, module in model.named_modules()
-        if isinstance(module, MultiHeadedAttention | MultiHeadAttention)
-        and name.startswith(f"{net}.{net}s.")
-        and name.rpartition(".")[2] in attributes
-    ]
-    # A block-wise encoder has its blocks in the batch dimension.
-    found = [(name, each) for name, each in attentions if each.attn is not None and len(each.attn) == 1]
-    if not found:
-        logging.warning("no figure of the %s: %s", net, _why_not_drawn([module for _, module in attentions]))
-        return None
-    name, module = found[-1]
-    maps = module.core.inspect().maps if isinstance(module, MultiHeadAttention) else {}
-    kind = "cross-attention" if name.endswith("src_attn") else "self-attention"
-    return HeadMaps(
-        f"{net} layer {int(name.split('.')[2]) + 1} {kind}",
-        module.attn[0].cpu().numpy(),
-        {shown.title: shown.values[0].cpu().numpy() for shown in maps.values()},
-    )
+_DRAWN = {
+    "encoder": ("encoder", "encoder layer {} self-attention"),
+    "decoder": ("cross", "decoder layer {} cross-attention"),
+}
+"""Kind of attention that is drawn of each net, and its name."""
 
 
 def _why_not_drawn(attentions: Sequence[nn.Module]) -> str:
@@ -114,7 +98,8 @@ def draw(
     """
     kinds = maps.kinds()
     heads, queries, keys = maps.attention.shape
-    down, across = Positions(queries, tokens, times), Positions(keys, key_tokens, times)
+    down = Positions(queries, tokens, times)
+    across = Positions(keys, counted=VECTORS) if maps.of_vectors else Positions(keys, key_tokens, times)
     extent = (*across.bounds, *reversed(down.bounds))
     height = min(4.0, max(2.0, 0.16 * queries))
     figure = Figure(figsize=(1 + 5 * len(kinds), 1 + heads * height), layout="constrained")
@@ -130,7 +115,7 @@ def draw(
             if column == 0:
                 down.describe(axes.yaxis, "query", min(9, 75 * height / queries))
         across.describe(grid[-1, column].xaxis, "key", min(9, 300 / keys))
-        if key_tokens is not None:
+        if across.tokens is not None:
             grid[-1, column].tick_params(axis="x", rotation=90)
         figure.colorbar(image, ax=list(grid[:, column]), label="share of a row's sum", shrink=0.6)
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -10,6 +10,7 @@ from matplotlib.colors import Colormap, ListedColormap
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from espnet_diverse.analysis.collect import VECTORS
 from espnet_diverse.analysis.figures.positions import Positions
 from espnet_diverse.analysis.measures.clusters import ClusterUse
 from espnet_diverse.analysis.measures.head_sharing import Ownership
@@ -95,7 +96,8 @@ def draw_posteriors(
     figure.suptitle(f"{title}: cluster probabilities")
     grid = figure.subplots(heads, len(posteriors), squeeze=False, sharex="col")
     for column, (clustered, values) in zip(grid.T, posteriors.items(), strict=True):
-        across = Positions(values.shape[1], tokens.get(clustered), times)
+        made = {"counted": VECTORS} if clustered == VECTORS else {"times": times}
+        across = Positions(values.shape[1], tokens.get(clustered), **made)
         extent = (*across.bounds, values.shape[-1] - 0.5, -0.5)
         for head, axes in enumerate(column):
             image = axes.imshow(

@@ -19,11 +19,13 @@ class Positions:
         count: Number of positions.
         tokens: Their tokens: those that are predicted, or, from <sos> on, read. None: they are encoder frames.
         times: Times of the frames. None: they are counted.
+        counted: What is counted.
     """
 
     count: int
     tokens: Sequence[str] | None = None
     times: FrameTimes | None = None
+    counted: str = "encoder frame"
 
     @property
     def bounds(self) -> tuple[float, float]:
@@ -37,7 +39,7 @@ class Positions:
         """Name of a position, with its unit."""
         if self.tokens is not None:
             return "token read" if self.tokens[0] == "<sos>" else "token predicted"
-        return "encoder frame" if self.times is None else "time (s)"
+        return self.counted if self.times is None else "time (s)"
 
     def describe(self, axis: Axis, role: str = "", most: float = 9.0) -> None:
         """Label an axis: its name with the role of the positions, and tokens in at most so many points."""
@@ -47,6 +49,8 @@ class Positions:
             axis.set_ticks(range(self.count), labels, fontproperties=font, fontsize=most)
             if any(label != token for label, token in zip(labels, self.tokens, strict=True)):
                 name += "\n(#n: no font here has token n)"
+        elif self.times is None:
+            axis.get_major_locator().set_params(integer=True)
         axis.set_label_text(name)
 
 

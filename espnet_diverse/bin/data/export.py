@@ -44,6 +44,8 @@ def run(args: argparse.Namespace) -> int:
     """Export and print the path."""
     if args.int8 and args.format != "onnx":
         raise ConfigError("--int8 is only for onnx; leave it out")
+    if args.format == "safetensors" and options.conditions(args):
+        raise ConfigError("conditions are for onnx; leave them out, or make the model of one by espnet-diverse prune")
     if args.format == "lhotse":
         return _export_data(args)
     if args.output.suffix != f".{args.format}":

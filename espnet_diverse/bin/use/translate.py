@@ -163,7 +163,9 @@ def _translated(
     """The output lines; `skip` is called with the number of a line that cannot be translated, and the reason."""
     typed = not isinstance(lines, list) and sys.stdin.isatty()
     lines, window = iter(lines), 1 if typed else _WINDOW * translator.search.batch_size
-    translate, done = partial(translator.translate, **as_arguments(options.conditions(args))), 0
+    known = translator.search.conditions.names  # `run` has warned of others, once
+    used = {condition: value for condition, value in options.conditions(args).items() if condition in known}
+    translate, done = partial(translator.translate, **as_arguments(used)), 0
 
     def one(number: int, source: str) -> "Translation":
         try:

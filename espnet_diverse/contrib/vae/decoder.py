@@ -59,6 +59,7 @@ class LatentDecoder(DiverseTransformerDecoder):
 
     Attributes:
         reads_codes: Whether the source is latent codes (B, 1, Z), see `of_codes`, and not the encoder's output.
+        reads_vectors: True, see `DiverseTransformerDecoder.reads_vectors`.
 
     Raises:
         ConfigError: As `DiverseTransformerDecoder`, or cross-attention has a memory or takes rows of the encoder.
@@ -67,6 +68,7 @@ class LatentDecoder(DiverseTransformerDecoder):
     __signature__ = signature_with(DiverseTransformerDecoder, latent=None)
 
     reads_codes = False
+    reads_vectors = True
 
     def __init__(self, vocab_size: int, encoder_output_size: int, latent: dict | None = None, **options):
         super().__init__(vocab_size, encoder_output_size, **options)

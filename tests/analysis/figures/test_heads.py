@@ -2,6 +2,7 @@ import matplotlib.image
 import numpy as np
 import pytest
 import soundfile
+import torch
 from references.owsm_ctc import write_ctc_model
 from references.tones import tones
 
@@ -52,10 +53,20 @@ def test_attention_to_a_prompt_is_not_taken_for_self_attention(tmp_path):
     assert maps["encoder"].attention.shape[1:] == (76, 76)  # 6 s of audio, after the two symbols of the prompt
 
 
-def test_a_net_without_such_attention(tiny_run, caplog):
-    model, _ = load_model(tiny_run.model_dir)
-    assert heads._last(model, "decoder", ("src_attn",)) is None
-    assert caplog.messages == ["no figure of the decoder: it has no attention with weights for one utterance"]
+def test_a_net_without_such_attention(caplog, monkeypatch):
+    monkeypatch.setattr(heads, "observe", lambda *_: {})
+    assert head_maps(torch.nn.Module(), None, []) == {}
+    assert caplog.messages[1] == "no figure of the decoder: it has no attention with weights for one utterance"
+
+
+def test_keys_that_are_made_of_the_source_have_no_names_of_it(tiny_autoencoder, tmp_path, drawn):
+    model, _ = load(tiny_autoencoder.model_dir)
+    maps = head_maps(model, np.array([2, 3, 4]), [2, 3, 4])
+    assert maps["decoder"].attention.shape == (2, 4, 2) and not maps["encoder"].of_vectors
+    read, times = ["<sos>", "a", "b", "c"], FrameTimes(first=0.02, step=0.04)
+    draw(maps["decoder"], "test-00", tmp_path / "decoder.png", ["a", "b", "c", "<eos>"], read, times)
+    assert drawn[0].axes[-3].get_xlabel() == "vectors of the source, key"
+    assert [tick for tick in drawn[0].axes[-3].get_xticks() if -0.5 <= tick <= 1.5] == [0, 1]
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,7 @@ def test_figures_of_translation_by_tasks(of_translation, tmp_path, capfd):
 
 
 def test_nothing_to_draw_is_no_error(tiny_run, tmp_path, monkeypatch, capfd):
-    monkeypatch.setattr("espnet_diverse.analysis.figures.heads._last", lambda *_: None)
+    monkeypatch.setattr("espnet_diverse.analysis.figures.heads.observe", lambda *_: {})
     arguments = [str(tiny_run.model_dir), "--data_dir", str(tiny_run.test_dir)]
     assert main(["figure", *arguments, "--output_dir", str(tmp_path)]) == 0
     assert capfd.readouterr().out.split() == []

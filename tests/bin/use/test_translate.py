@@ -50,6 +50,11 @@ def test_a_line_of_the_output_is_that_of_the_input(translate, decoded, capsys):
     assert f"translate: {len(decoded) + 1} lines" in err
 
 
+def test_a_language_without_effect_is_said_once(translate, caplog):
+    assert translate("--target_language", "de", "--batch_size", "1", stdin=b"ab\n" * 20) == 0
+    assert [message[:36] for message in caplog.messages] == ["--target_language de has no effect: "]
+
+
 def test_lines_in_one_language_by_its_heads(tiny_translation, tmp_path, capsys):
     config = yaml.safe_load((tiny_translation.model_dir / "config.yaml").read_text())
     conditions = {"conditions": {"tgtlang": ["de", "en"]}}
