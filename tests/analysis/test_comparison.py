@@ -1,8 +1,9 @@
 import pytest
 import yaml
 
+from espnet_diverse.analysis import comparison
 from espnet_diverse.analysis.comparison import System, check_signatures, read_system, table, to_dict
-from espnet_diverse.errors import ConfigError, DataError
+from espnet_diverse.errors import ConfigError, DataError, ModelError
 from espnet_diverse.runs.tasks import load_model
 
 SELECTION = {"strategy": "group", "pool": 4, "conditions": {"lang": ["ar", "de"]}}
@@ -75,4 +76,10 @@ def test_what_is_not_there_is_named(scored_run):
         read_system(scored_run, "decode/test", "wer")
     (scored_run / "decode" / "test" / "score.json").write_text("{")
     with pytest.raises(DataError, match=r"score\.json: is damaged or not a file of scores"):
+        read_system(scored_run, "decode/test", "wer")
+
+
+def test_an_encoder_without_attention_is_refused(scored_run, monkeypatch):
+    monkeypatch.setattr(comparison, "attentions", lambda model: {"encoder": []})
+    with pytest.raises(ModelError, match="its encoder has no attention heads to compare; leave the run out$"):
         read_system(scored_run, "decode/test", "wer")

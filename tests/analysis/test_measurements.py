@@ -54,6 +54,17 @@ def test_attention_without_weights_for_some_utterances_is_left_out(model, vocabu
     assert "encoder attention is left out: some utterances have no weights of it" in caplog.text
 
 
+def test_no_attention_has_weights_for_all_utterances(model, vocabulary, tiny_run, monkeypatch):
+    def observed(model, vocabulary, data, utterance, *rest):
+        seen = observe_utterance(model, vocabulary, data, utterance, *rest)
+        return {kind: each for kind, each in seen.items() if (kind == "encoder") == (utterance == "test-01")}
+
+    monkeypatch.setattr(surveying, "observe_utterance", observed)
+    data = read_data_dir(tiny_run.test_dir)
+    with pytest.raises(ModelError, match="no attention keeps its weights for all utterances; give utterances of simil"):
+        survey(model, vocabulary, data, dict.fromkeys(data.text, {}))
+
+
 def test_sentences_are_measured_as_utterances_are(tiny_translation):
     model = load_model(tiny_translation.model_dir, task="mt")[0].eval()
     data, source = read_data_dir(tiny_translation.test_dir), Vocabulary.load(tiny_translation.model_dir / "src_tokens")

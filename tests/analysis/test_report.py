@@ -87,6 +87,14 @@ def test_numbers_and_arrays_agree(tmp_path, clusters):
     ]
 
 
+def test_cross_attention_alone_has_no_distances(tmp_path):
+    survey, example = surveyed(False)
+    survey.distances.clear()
+    write_report(survey, example, [], "mine", tmp_path)
+    assert "How far heads look" not in (tmp_path / "analysis.html").read_text()
+    assert json.loads((tmp_path / "analysis.json").read_text())["attention_distance"] == {}
+
+
 def test_sections_on_request_are_part_of_every_file(tmp_path):
     section = AblationSection(ablation("loss", 3, 1.0, {"decoder": np.array([[1.5, 1.0]])}))
     write_report(*surveyed(False), [], "Model", tmp_path, [section])

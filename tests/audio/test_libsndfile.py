@@ -9,6 +9,7 @@ import pytest
 import soundfile
 from references.data_fixtures import check_audio
 
+from espnet_diverse.audio.libsndfile import channels_cancel
 from espnet_diverse.audio.reading import inspect_audio, read_audio
 from espnet_diverse.audio.resampling import RATE
 from espnet_diverse.errors import DataError
@@ -145,3 +146,12 @@ def test_a_wrong_length_in_a_header_takes_no_memory(tmp_path, write_wav):
         read_audio(tmp_path / "x.flac")
     assert tracemalloc.get_traced_memory()[1] < 1 << 25
     tracemalloc.stop()
+
+
+def test_channels_of_opposite_phase_are_found_where_they_are(tmp_path):
+    left = 0.5 * np.sin(np.arange(16_000))
+    channels = np.stack([left, np.where(np.arange(16_000) < 8000, left, -left)], axis=1)
+    soundfile.write(tmp_path / "x.wav", channels, 16_000)
+    with soundfile.SoundFile(tmp_path / "x.wav") as sound:
+        assert not channels_cancel(sound, "x.wav", wanted=8000)
+        assert channels_cancel(sound, "x.wav", start=8000)

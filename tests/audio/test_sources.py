@@ -229,3 +229,13 @@ def test_samples_that_a_header_leaves_out_are_warned_of(tmp_path, caplog):
     what = "its header leaves out 32000 bytes after the samples, which are not read"
     said = f"{what}; write the header anew, as sox --ignore-length does"
     assert caplog.messages == [f"{path}: {said}", f"audio: {said}"]
+
+
+def test_a_truncated_file_is_refused_unless_its_rest_is_wanted(tmp_path, caplog):
+    content = write(tmp_path / "x.wav").read_bytes()
+    (tmp_path / "x.wav").write_bytes(content[: len(content) // 2])
+    with pytest.raises(DataError, match="x.wav: .*the file is truncated"), open_audio(tmp_path / "x.wav"):
+        pass
+    with open_audio(tmp_path / "x.wav", complete=False) as audio:
+        assert audio.duration == pytest.approx(0.5, abs=0.01)
+    assert "the file is truncated, and the 0.5 s that are there are read" in caplog.text

@@ -11,6 +11,7 @@ from espnet_diverse.errors import ConfigError
 from espnet_diverse.nets import ENCODERS, PROMPTED_ENCODERS
 from espnet_diverse.nets.replace_attention import Attention
 from espnet_diverse.scope import scope
+from espnet_diverse.upstream.layers import TooShortUttError
 
 ABSOLUTE = {
     "diverse_conformer": {"pos_enc_layer_type": "abs_pos", "selfattention_layer_type": "selfattn"},
@@ -169,3 +170,15 @@ def test_a_mask_that_is_given_is_used():
     masked, olens, _ = net(speech, lengths, masks=padding)
     positional, _, _ = net(speech, lengths, None, padding)
     assert olens.tolist() == [14] and torch.equal(masked, positional)
+
+
+def test_a_branchformer_refuses_frames_that_are_too_few():
+    net = ENCODERS["diverse_branchformer"](20, output_size=16, attention_heads=2, num_blocks=1)
+    with pytest.raises(TooShortUttError, match="^5 frames are too short for subsampling, which needs 7$"):
+        net(torch.randn(1, 5, 20), torch.tensor([5]))
+
+
+def test_a_branchformer_without_attention_has_none_to_replace():
+    options = {"output_size": 16, "attention_heads": 2, "num_blocks": 1, "use_attn": False}
+    with pytest.raises(ConfigError, match="the layer has no attention to replace; set use_attn: true and cgmlp_weight"):
+        ENCODERS["diverse_branchformer"](20, **options)

@@ -91,6 +91,12 @@ def test_the_target_language_is_the_language_unless_the_text_is_a_translation(da
         filled(data, TAG)
 
 
+def test_the_validation_set_needs_the_tables_too(data):
+    (data[1] / "utt2lang").unlink()
+    with pytest.raises(DataError, match="depends on lang, but .*/valid has no table utt2lang; add it, or change `by`"):
+        filled(data, "encoder_conf.adapter={by: lang, bottleneck: 4}")
+
+
 def test_the_user_may_order_and_extend_no_names(data):
     _, config = filled(data, GROUP, TAG, "model_conf.conditions={lang: [ru, ar, de]}")
     assert config["encoder_conf"]["attention"]["selection"]["conditions"] == {"lang": ["ru", "ar", "de"]}

@@ -183,3 +183,7 @@ STATIC = {"strategy": "static", "conditions": {"lang": ["ar"]}}
 def test_what_is_not_possible_is_named(options, text):
     with pytest.raises(ValueError, match=text):
         build(**options)
+
+
+def test_the_causal_form_has_no_summary():
+    assert build_core("luna", 8, 2, causal=True, length=4).summarise(iter([]), Stream()) is None

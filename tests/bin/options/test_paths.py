@@ -2,8 +2,12 @@
 
 import subprocess
 import sys
+from argparse import Namespace
 
 import pytest
+
+from espnet_diverse.bin.options.paths import check_paths
+from espnet_diverse.errors import DataError
 
 CODE = """
 import sys
@@ -26,3 +30,9 @@ def test_what_is_not_there_is_refused_at_once(tmp_path, arguments, said):
     command = [sys.executable, "-c", CODE, *arguments]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 1 and f"error: {said}" in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+def test_a_data_directory_that_is_there_is_no_error(tmp_path):
+    check_paths(Namespace(data_dir=tmp_path))
+    with pytest.raises(DataError, match=f"^--data_dir {tmp_path}/x: there is no such directory; correct the path, or"):
+        check_paths(Namespace(data_dir=tmp_path / "x"))

@@ -5,6 +5,7 @@ import shutil
 import pytest
 
 from espnet_diverse.bin.main import main
+from espnet_diverse.packing import adoption
 
 
 def test_a_run_is_adopted_and_the_difference_is_printed(tiny_translation, tmp_path, capsys, parse):
@@ -61,3 +62,11 @@ def test_another_attention_than_softmax_is_not_adopted_as_a_third(tiny_translati
         "softmax attention\n"
     )
     assert not (tmp_path / "new").exists()
+
+
+def test_a_difference_of_the_outputs_is_noticed(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(adoption, "adopt", lambda *_: adoption.Adopted(tmp_path / "w.pth", 3, 0.25))
+    assert main(["adopt", str(tmp_path), "--output_dir", str(tmp_path / "new"), "--set", "max_epoch=1"]) == 0
+    printed, said = capsys.readouterr()
+    assert printed.endswith("3 new parameters; largest difference of the outputs: 0.25\n")
+    assert said == "notice: with this configuration the model does not begin as the trained one\n"

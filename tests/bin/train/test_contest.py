@@ -93,6 +93,18 @@ def test_a_dry_run_trains_nothing(here, capsys):
     assert capsys.readouterr().out == "6 runs, 0 of them done\n" and here == []
 
 
+def test_a_recipe_gets_the_options_that_both_have_and_its_metric(here, tmp_path):
+    (recipe := tmp_path / "wikitext" / "lm1").mkdir(parents=True)
+    for name in ("run.sh", "old.yaml", "new.yaml"):
+        (recipe / name).write_text("{}")
+    words = ["contest", "old.yaml", "new.yaml", "--recipe", "wikitext/lm1", "--epochs", "1"]
+    words += ["--config", "model/lm_tiny,{}", "--recipe_options", "--corpus synthetic", "--average_number", "5"]
+    assert main([*words, "--output_dir", "out", "--dry_run", "--timing", "0"]) == 0
+    settings = yaml.safe_load(Path("out/contest.yaml").read_text())["settings"]
+    options = ["--corpus", "synthetic", "--nj", "1", "--ngpu", "0", "--average_number", "5"]
+    assert settings["recipe_options"] == options and settings["shared"]["metric"] == "word_perplexity"
+
+
 def test_the_number_of_heads_of_encoder_and_decoder_is_one_fragment(here, capsys):
     command = re.search(r"^espnet-diverse (contest number_of_heads.*)$", CONTEST_PAGE.read_text("utf-8"), re.MULTILINE)
     words = shlex.split(command[1].replace("update/adam_inverse_sqrt_800,mine.yaml", "small.yaml"))

@@ -207,6 +207,9 @@ def test_turns_of_speakers(tiny_run, tmp_path, capsys):
     found = [json.loads((tmp_path / f"test-0{index}.json").read_text())["segments"] for index in range(2)]
     assert [{row["speaker"] for row in rows} for rows in found] == [{"anna"}, {"ben"}]
     (tmp_path / "a.rttm").write_text("\n".join(lines[:1]) + "\n")
+    assert call(tiny_run.model_dir, sources[1], *arguments) == 0  # the only turns are those of the only recording
+    rows = json.loads((tmp_path / "test-01.json").read_text())["segments"]
+    assert {row["speaker"] for row in rows} == {"anna"}
     assert call(tiny_run.model_dir, *sources, *arguments) == 1
     assert "a.rttm: has no turns of test-01; it has those of test-00: name recordings alike" in capsys.readouterr().err
     assert call(tiny_run.model_dir, *sources, *HOW, "--turns", tmp_path / "a.rttm") == 1

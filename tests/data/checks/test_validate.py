@@ -293,3 +293,11 @@ def test_workers_find_what_threads_find_and_what_kills_them_is_a_fault(data, dat
     (data_dir / "feats.scp").write_text("a1 gone.ark:4\na2 gone.ark:9\nb1 gone.ark:14\n")
     faults = [fault for fault in whats(data_dir, nj=Workers(), features=0) if "feats.scp: " in fault]
     assert len(faults) == 3 and faults[1] == f"{data_dir}/feats.scp: a2: gone.ark:9: its worker was killed"
+
+
+def test_a_faulty_line_of_features_is_listed_once(data_dir):
+    (data_dir / "feats.scp").write_text("a1 gone.ark:4\na2 cat x |\nb1 gone.ark:14\n")
+    said = [fault.removeprefix(f"{data_dir}/feats.scp:") for fault in whats(data_dir, features=0)]
+    assert [each.partition(";")[0] for each in said] == [
+        *("2: 'cat x |' contains a pipe", " a1: gone.ark:4: no such ark", " b1: gone.ark:14: no such ark"),
+    ]

@@ -7,6 +7,7 @@ import soundfile
 from espnet_diverse.errors import DataError
 from espnet_diverse.runs.config import save
 from espnet_diverse.training.data.statistics import (
+    _chosen,
     check_features,
     check_source,
     check_statistics,
@@ -178,3 +179,9 @@ def test_without_their_configuration_sizes_are_compared(tmp_path, model):
     check_features(tmp_path / "train" / "feats_stats.npz", MODEL)
     with pytest.raises(DataError, match=r"has statistics of other features: size: 3 -> (4|80); run espnet-diverse st"):
         check_features(tmp_path / "train" / "feats_stats.npz", {"normalize": "global_mvn"} | model)
+
+
+def test_architectures_that_a_build_adds_make_no_other_features():
+    parts = [{"frontend_type": "default", "n_mels": 3}, {"frontend_type": "huggingface", "model": "a"}]
+    built = [*parts[:1], parts[1] | {"architecture": {"hidden_size": 8}}]
+    assert _chosen({"architecture": {}, "frontends": built}) == {"frontends": parts}
