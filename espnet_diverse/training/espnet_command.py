@@ -152,9 +152,8 @@ def _start_wandb(task: type[AbsTask], args: Namespace) -> bool:
 
 
 def _collect(task: type[AbsTask], args: Namespace, collect: Callable[..., None]) -> None:
-    model = None
-    if (args.model_conf or {}).get("extract_feats_in_collect_stats", True):
-        model = _built(task, args, "cuda" if args.ngpu else "cpu")[0]
+    # Also with ESPnet's extract_feats_in_collect_stats: false, as training needs statistics of features.
+    model = _built(task, args, "cuda" if args.ngpu else "cpu")[0]
     _save_config(args)
     if args.valid_batch_size is None:
         args.valid_batch_size = args.batch_size

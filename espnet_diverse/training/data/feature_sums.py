@@ -46,13 +46,11 @@ class BatchSums:
         task: Name of the task.
         config: The configuration of ESPnet's command, as JSON.
         entries: ESPnet's name and type of each table.
-        has_features: Whether features are computed.
     """
 
     task: str
     config: str
     entries: tuple[tuple[str, str], ...]
-    has_features: bool = True
 
     def __call__(self, rows: Sequence[Row]) -> Sums:
         """Read a batch and compute its shapes and sums."""
@@ -64,8 +62,6 @@ class BatchSums:
                 tables.append((str(path), name, kind))
             _, batch = next(iter(loaded.loader(tables, len(rows))))
         shapes = {name: _shapes(batch, name) for name in batch if not name.endswith("_lengths")}
-        if not self.has_features:
-            return Sums(shapes, {})
         with torch.no_grad():
             features = loaded.model.collect_feats(**batch)
         return Sums(shapes, {name: list(_sums(features, name)) for name in features})
@@ -118,7 +114,6 @@ def collect_sums(
     task: str,
     config: Mapping,
     *,
-    model: torch.nn.Module | None,
     train_iter: WithProgress,
     valid_iter: WithProgress,
     output_dir: Path,
@@ -131,7 +126,6 @@ def collect_sums(
         workers: The workers.
         task: Name of the task, a key of `TASKS`.
         config: The configuration of ESPnet's command.
-        model: The model, or None if no features are computed.
         train_iter: The batches of the training set.
         valid_iter: Those of the validation set.
         output_dir: Directory to write.
@@ -146,7 +140,7 @@ def collect_sums(
     described = json.dumps(config)
     for shown, mode in ((train_iter, "train"), (valid_iter, "valid")):
         tables = shown.items.dataset.path_name_type_list
-        function = BatchSums(task, described, tuple((name, kind) for _, name, kind in tables), model is not None)
+        function = BatchSums(task, described, tuple((name, kind) for _, name, kind in tables))
         with ExitStack() as stack:
             files = [stack.enter_context(Path(path).open(encoding="utf-8")) for path, _, _ in tables]
             sent, own = tee(_batches(zip(*files, strict=True), shown.items))

@@ -1,6 +1,7 @@
 """Statistics of workers are those of ESPnet; real workers compute them in tests/bin/options/test_cluster_option.py."""
 
 import pickle
+import shutil
 
 import pytest
 import soundfile
@@ -90,3 +91,10 @@ def test_a_batch_that_kills_its_workers_is_named(collected, tmp_path):
 def test_features_are_not_written_by_workers(collected):
     with pytest.raises(ConfigError, match="^write_collected_feats is for a single process; leave it out, or --cluster"):
         collected(Workers(), "write_collected_feats=true")
+
+
+@pytest.mark.parametrize("workers", [None, Workers()])
+def test_features_are_computed_also_where_recipes_of_espnet_leave_them_out(collected, tmp_path, workers):
+    expected = collected(workers)
+    shutil.rmtree(tmp_path / ("workers" if workers else "alone"))
+    assert collected(workers, "model_conf.extract_feats_in_collect_stats=false") == expected
