@@ -203,6 +203,14 @@ def test_hotwords_of_a_call_are_those_of_a_file_and_leave_the_predictor_as_it_is
         plain.hotwords_of(["d", "dxd"])
 
 
+def test_hotwords_of_a_call_need_a_search_that_has_them(tiny_run, monkeypatch):
+    plain = load_predictor(tiny_run.model_dir)
+    monkeypatch.setattr(plain, "search", object())  # such as the search of a model that translates in one pass
+    assert plain.hotwords_of(None) is None
+    with pytest.raises(ConfigError, match="^hotwords are not possible with the search of this model; leave them out$"):
+        plain.hotwords_of(["ab"])
+
+
 def test_hotwords_need_no_decoder(tiny_run):
     by_ctc = load_predictor(tiny_run.model_dir, options=Options(ctc_weight=1.0, beam_size=4, hotword_weight=30.0))
     frames, _ = by_ctc.read(str(tiny_run.test_dir / "test-00.wav"))

@@ -1,8 +1,10 @@
 """The exported graph gives what the model gives, for any batch and length."""
 
 import json
+import re
 import sys
 from argparse import Namespace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from espnet_diverse.attention import Core, Supports, registry
 from espnet_diverse.errors import ConfigError, DataError, ModelError
 from espnet_diverse.nets import ENCODERS
 from espnet_diverse.onnx_runtime import import_onnxruntime
+from espnet_diverse.packing import onnx_export
 from espnet_diverse.packing.onnx_export import EncoderCTC, export
 from espnet_diverse.runs.tasks import load_model
 from espnet_diverse.scope import scope
@@ -171,4 +174,14 @@ def test_what_cannot_be_exported(tmp_path, monkeypatch):
     refused(Model(attention=short), "fails on 64 frames cannot be exported: .*at most 8 positions, and 15 are needed")
     monkeypatch.setitem(sys.modules, "onnx", None)
     with pytest.raises(ConfigError, match=r"ONNX needs onnx; install it: pip install 'espnet_diverse\[onnx\]'"):
+        export(Model(), arguments(), tmp_path / "model.onnx", {})
+
+
+def test_a_graph_that_the_runtime_cannot_compute_is_no_export(tmp_path, monkeypatch):
+    class Failing(onnxruntime.InferenceSession):
+        def run(self, *_):
+            raise onnxruntime.capi.onnxruntime_pybind11_state.RuntimeException("a shape is wrong")
+
+    monkeypatch.setattr(onnx_export, "import_onnxruntime", lambda: SimpleNamespace(InferenceSession=Failing))
+    with pytest.raises(ModelError, match=re.escape(onnx_export._WRONG)):
         export(Model(), arguments(), tmp_path / "model.onnx", {})

@@ -148,3 +148,12 @@ def test_what_does_not_fit_is_refused(build, changes, said):
 
 def test_the_defaults_are_those_of_the_bound():
     assert BoundOptions() == BoundOptions(1.0, "linear", 0.5, 4, 0.0, 0.0)
+
+
+def test_validation_has_the_bleu_of_the_most_probable_tokens_if_asked_for(build, two):
+    given = []
+    model = build().eval()
+    model.mt_error_calculator = lambda found, text: given.append((found, text)) or 0.25
+    assert float(losses(model, two)[1]["bleu"]) == 0.25
+    ((found, text),) = given
+    assert found.shape == (2, 5) and text.tolist() == two["text"].tolist()

@@ -17,6 +17,7 @@ from torch.optim import lr_scheduler
 from espnet_diverse.attention.update_counter import UpdateCounter
 from espnet_diverse.errors import ModelError
 from espnet_diverse.runs import checkpoint
+from espnet_diverse.runs.stored import checkpoint_schema
 from espnet_diverse.training.checkpoints.run_state import RunState, statistics_of
 from espnet_diverse.training.loop.epoch_batches import Position
 
@@ -264,3 +265,33 @@ def test_tied_weights_are_allowed(tmp_path):
     weight = torch.zeros(100, 3)
     checkpoint.save({"embed": weight, "output": weight, "bias": torch.zeros(3)}, tmp_path / "w.pth")
     assert len(checkpoint.load_weights(tmp_path / "w.pth")) == 3
+
+
+class Counting(torch.optim.SGD):
+    """An optimizer of another package, whose state has a number."""
+
+    def step(self):
+        (group,) = self.param_groups
+        if group.get("on_gpu"):
+            raise RuntimeError("no GPU")
+        for parameter in group["params"]:
+            self.state[parameter] = {"step": 1, "sum": torch.zeros_like(parameter)}
+
+
+@pytest.mark.parametrize(
+    ("options", "kept", "said"),
+    [
+        ({"lr": 0.2}, {"step": 3, "sum": torch.zeros(4, 3)}, None),
+        ({}, {"step": "3", "sum": torch.zeros(4, 3)}, r"state\[0\].step is '3'; allowed is a number"),
+        ({}, {"step": 3, "sum": torch.zeros(3, 4)}, r"state\[0\].sum"),
+        ({"on_gpu": True}, {"step": "3"}, None),  # nothing is known of its state on a CPU
+    ],
+)
+def test_the_state_of_another_optimizer_is_like_that_of_its_first_step(options, kept, said):
+    layouts = checkpoint_schema._Layouts(Counting, [options], "optimizers")
+    parameter = torch.nn.Parameter(torch.zeros(4, 3))
+    if said is None:
+        layouts.check(kept, "state[0]", 0, parameter)
+        return
+    with pytest.raises(checkpoint_schema.MisfitError, match=said):
+        layouts.check(kept, "state[0]", 0, parameter)

@@ -1,6 +1,7 @@
 """Updates: of gradients that are added up over a group of batches, and none where these are not finite."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -91,3 +92,15 @@ def test_a_memory_that_is_too_small_for_the_optimizer_is_one_line(monkeypatch):
     monkeypatch.setattr(updates.optimizers[0], "step", full)
     with pytest.raises(TrainingError, match=r"\(CUDA out of memory\.\) while parameters were updated; take a smaller"):
         updates.make(1)
+
+
+def test_each_process_adds_its_share_of_the_mean_of_all():
+    """Two processes with batches of weight 1 and 3; the gradients of both are averaged afterwards."""
+    model = Model()
+    updates = updates_of(model)
+    updates.ranks = SimpleNamespace(alone=False, count=2, own=0)
+    updates.average = lambda stats, weight: (stats, weight + 3)
+    updates.accumulate(group(1.0), epoch=1)
+    alone = Model()
+    updates_of(alone).accumulate(group(1.0), epoch=1)
+    torch.testing.assert_close(model.weight.grad, alone.weight.grad * 1 / (1 + 3) * 2)
