@@ -8,8 +8,8 @@
 
 The files and errors are those of the commands. To resume, repeat the call, or run the same command in a shell: finished
 stages are skipped, and training continues. A call restores signal handlers, random generators, logging, environment and
-settings of PyTorch; only the allocator keeps freed memory (`cpu.allocator`). In the main thread, SIGINT and SIGTERM
-save a checkpoint within the epoch and raise an `InterruptedRunError`.
+settings of PyTorch; only the allocator keeps freed memory (`cpu.allocator`). In the main thread, SIGINT, SIGTERM
+and SIGHUP save a checkpoint within the epoch and raise an `InterruptedRunError`.
 """
 
 import json

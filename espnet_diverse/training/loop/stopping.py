@@ -1,6 +1,7 @@
-"""A request to stop, by SIGTERM as from a scheduler of jobs or SIGINT from a terminal: training saves, then ends."""
+"""A request to stop, by SIGTERM from a scheduler of jobs, SIGINT or SIGHUP from a terminal: training saves and ends."""
 
 import logging
+import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -25,7 +26,7 @@ class StopRequest:
     """
 
     def __init__(self, started: bool = False):
-        self._started, self._saving = started, False
+        self._started, self._saving, self._process = started, False, os.getpid()
         self.number = 0
 
     @property
@@ -35,7 +36,7 @@ class StopRequest:
 
     def on_signal(self, number: int, _frame: object) -> None:
         """Handle a signal; a second SIGINT ends training at once, unless it was handed on."""
-        if self.number and self._started:
+        if os.getpid() != self._process or self.number and self._started:  # data workers, which fork, have it too
             return
         if self.number and number == signal.SIGINT:
             raise KeyboardInterrupt
@@ -76,7 +77,9 @@ class StopRequest:
 
 @contextmanager
 def stop_on_signals(started: bool = False) -> Iterator[StopRequest]:
-    """Turn SIGTERM and SIGINT into a request while the block runs; in the main thread only, as signals allow.
+    """Turn SIGTERM, SIGINT and SIGHUP into a request while the block runs; in the main thread only, as signals allow.
+
+    SIGHUP stays ignored where it is, as by nohup.
 
     Args:
         started: See `StopRequest`.
@@ -85,7 +88,10 @@ def stop_on_signals(started: bool = False) -> Iterator[StopRequest]:
     if threading.current_thread() is not threading.main_thread():
         yield request
         return
-    handlers = {signal.SIGTERM: request.on_signal, signal.SIGINT: request.on_signal, signal.SIGALRM: request.on_alarm}
+    asked = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        asked.remove(signal.SIGHUP)
+    handlers = {**dict.fromkeys(asked, request.on_signal), signal.SIGALRM: request.on_alarm}
     before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         yield request

@@ -10,12 +10,12 @@ from espnet_diverse.errors import InterruptedRunError
 from espnet_diverse.training.loop import stopping
 from espnet_diverse.training.loop.stopping import stop_on_signals
 
-HANDLED = (signal.SIGTERM, signal.SIGINT, signal.SIGALRM)
+HANDLED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGALRM)
 
 
 def test_a_signal_is_a_request_and_the_handlers_of_before_come_back(caplog):
     before = [signal.getsignal(number) for number in HANDLED]
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in HANDLED[:-1]:
         with stop_on_signals() as request:
             assert request.signal == ""
             os.kill(os.getpid(), number)
@@ -26,6 +26,24 @@ def test_a_signal_is_a_request_and_the_handlers_of_before_come_back(caplog):
                 request.end("there")
         assert f"{number.name}: training is saved within the epoch, then it ends" in caplog.text
         assert [signal.getsignal(handled) for handled in HANDLED] == before and signal.alarm(0) == 0
+
+
+def test_what_nohup_ignores_stays_ignored():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with stop_on_signals() as request:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert not request.number
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_a_forked_worker_leaves_a_signal_to_its_process(monkeypatch, caplog):
+    """Ctrl-C is for all of them; each worker of the data said that training is saved."""
+    with stop_on_signals() as request:
+        monkeypatch.setattr(os, "getpid", lambda: -1)
+        request.on_signal(signal.SIGINT, None)
+        assert not request.number and not caplog.records
 
 
 def test_a_second_interrupt_ends_at_once():
