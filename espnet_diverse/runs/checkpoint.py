@@ -74,10 +74,7 @@ def save(state: object, path: str | Path, former: str | Path | None = None) -> N
 
 
 def _keep(path: Path, former: Path) -> None:
-    """Keep a file as `former` too, so that there is one at `path` at any time, where the file system has hard links.
-
-    Processes that train together start again by themselves when one was killed, and begin anew without a checkpoint.
-    """
+    """Keep a file as `former` too, so that there is one at `path` at any time, where the file system has hard links."""
     with scratch_directory(former) as folder:
         second = folder / former.name
         try:
@@ -158,6 +155,11 @@ def load_weights(path: str | Path, device: str | torch.device = "cpu") -> dict[s
             raise ModelError(f"{path}: holds the state of a run without the parameters of a model; {todo}")
         state = state["model"]
     return {name: tensor.detach() for name, tensor in state.items()}
+
+
+def has_run(run: Path) -> bool:
+    """Return whether a directory has a state that a run has saved."""
+    return (run / CHECKPOINT).exists() or (run / PREVIOUS).exists()
 
 
 def load_run(run: Path, device: str | torch.device = "cpu") -> tuple[dict, Path]:

@@ -45,7 +45,7 @@ def is_resumed(output_dir: Path) -> bool:
     Raises:
         ModelError: There are weights, but no state with which training could go on.
     """
-    if (output_dir / checkpoint.CHECKPOINT).exists() or (output_dir / checkpoint.PREVIOUS).exists():
+    if checkpoint.has_run(output_dir):
         return True
     weights = sorted(path.name for path in weight_files(output_dir))
     if weights:

@@ -89,7 +89,7 @@ class RunState:
         checkpoint.save({**state, **own}, path, former=path.with_name(checkpoint.PREVIOUS))
 
     def restore(self, device: str | torch.device) -> Position | None:
-        """Restore the state of the last checkpoint, and write the files of its epoch that a kill prevented.
+        """Restore the state of the newest sound checkpoint, and write the files of its epoch that a kill prevented.
 
         Learning rates are those of the configuration, if these are others than when the checkpoint was saved.
 
@@ -99,10 +99,9 @@ class RunState:
         Raises:
             ModelError: The checkpoint is damaged, or does not fit; see `checkpoint` and `check_version`.
         """
-        path = self.output_dir / checkpoint.CHECKPOINT
-        if not path.exists():
+        if not checkpoint.has_run(self.output_dir):
             return None
-        state = checkpoint.load(path, device)
+        state, path = checkpoint.load_run(self.output_dir, device)
         check_version(state, path)
         checkpoint.check_fit(state, path, self.model, self.optimizers, self.schedulers)
         _rescale(state, state[_RATES], self._rates)

@@ -65,6 +65,14 @@ def test_a_position_is_saved_with_the_epochs_before(tmp_path):
     assert not list(tmp_path.glob("*epoch.pth"))
 
 
+def test_processes_that_start_again_go_on_from_the_save_before_the_one_that_was_killed(tmp_path):
+    """Without hard links there is none at the place of the newest for a moment."""
+    state_of(tmp_path, weight=3.0).save_position(position())
+    (tmp_path / checkpoint.CHECKPOINT).rename(tmp_path / checkpoint.PREVIOUS)
+    again = fresh(tmp_path)
+    assert again.restore("cpu") == position() and float(again.model.weight) == 3
+
+
 def test_without_a_checkpoint_a_run_begins(tmp_path):
     assert fresh(tmp_path).restore("cpu") is None
 
