@@ -45,6 +45,14 @@ def test_linear_biases_are_added_to_the_logits():
     torch.testing.assert_close(module(x, x, x, None), module.linear_out((weights @ v).transpose(1, 2).flatten(2)))
 
 
+def test_linear_biases_alone_do_not_tell_the_order():
+    x = tokens()
+    for patterns, tells in ((["global"], False), (["global", "global", "previous", "next"], True)):
+        module, reversed_ = attention(position="alibi", head_patterns=patterns), x.flip(1)
+        mirrored = module(reversed_, reversed_, reversed_, None).flip(1)
+        assert torch.allclose(mirrored, module(x, x, x, None)) != tells
+
+
 def test_transformer_xl_has_the_weights_of_espnets_relative_attention():
     ours, theirs, x = attention(position="transformer_xl"), attention(relative=True), tokens()
     weights = {name.removeprefix("distances."): value for name, value in ours.state_dict().items()}
