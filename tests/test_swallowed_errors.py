@@ -88,6 +88,7 @@ KNOWN = {
             "pretrained_tokenizer._refusing: BaseException",
         ),
         "tasks._TaskMixin.build_model: Exception",
+        "tasks._TaskMixin.build_preprocess_fn: Exception",
     ],
 }
 """Reasons, each with the places that have it: module, function and what it catches."""

@@ -64,13 +64,12 @@ class _TaskMixin:
         """ESPnet's preprocessor; it also turns values of conditions into indices if the model depends on any.
 
         Raises:
-            ConfigError: A package that the preprocessor needs is missing.
+            ConfigError: A key is missing or refused, or a package that the preprocessor needs is missing.
         """
         try:
             preprocess = super().build_preprocess_fn(args, train)
-        except ImportError as error:
-            said = explain_missing_transformers(" ".join(str(error).split()))
-            raise ConfigError(f"the preprocessor of this configuration cannot be built: {said}") from error
+        except Exception as error:
+            raise _unbuilt("preprocessor", error) from error
         names = names_of_conditions(vars(args))
         return ConditionIndices(preprocess, names) if names else preprocess
 
@@ -86,12 +85,7 @@ class _TaskMixin:
             with transducer_loss():
                 model = super().build_model(args)
         except Exception as error:  # of any class: constructors divide by values and index with them
-            if isinstance(error, ConfigError | ModelError):
-                raise
-            said = " ".join(str(error).split()) or "a part of it refuses a value; --debug shows which"
-            if isinstance(error, ImportError):
-                said = explain_missing_transformers(said)
-            raise ConfigError(f"the model of this configuration cannot be built: {said}") from error
+            raise _unbuilt("model", error) from error
         remove_positions_of_frontend(model)
         if (frontend := getattr(model, "frontend", None)) is not None:
             args.frontend_conf = described(args.frontend_conf, frontend)
@@ -187,7 +181,7 @@ class MTTask(_TaskMixin, mt.MTTask):
         Raises:
             ConfigError: As in the other tasks, or one of model and decoder is `flow` or `vae` and the other is not.
         """
-        if (named := args.decoder) in ("flow", "vae") and args.model != named:
+        if (named := getattr(args, "decoder", None)) in ("flow", "vae") and args.model != named:
             raise ConfigError(f"decoder {named} does not fit model {args.model}; set model: {named}")
         model = super().build_model(args)
         embeddings = {module.weight for module in model.modules() if isinstance(module, nn.Embedding)}
@@ -201,7 +195,7 @@ class MTTask(_TaskMixin, mt.MTTask):
     @classmethod
     def build_preprocess_fn(cls, args: Namespace, train: bool):
         """As in the other tasks; a pretrained tokenizer is read from a single file."""
-        if args.src_token_type != _PRETRAINED:
+        if getattr(args, "src_token_type", None) != _PRETRAINED:
             return super().build_preprocess_fn(args, train)
         # ESPnet's own tokenizer is a folder that may refer to code; another one keeps its place.
         built = super().build_preprocess_fn(Namespace(**vars(args) | {"src_token_type": "char"}), train)
@@ -306,6 +300,18 @@ def load_model(model_dir: str | Path, model_file: str | Path | None = None, devi
     """
     folder = Path(model_dir)
     return TASKS[task].build_model_from_file(folder / "config.yaml", find_weights(folder, model_file), device)
+
+
+def _unbuilt(part: str, error: Exception) -> Exception:
+    """The error of a part that cannot be built: one of ours as it is, another in one line."""
+    if isinstance(error, ConfigError | ModelError):
+        return error
+    said = " ".join(str(error).split()) or "a part of it refuses a value; --debug shows which"
+    if isinstance(error, AttributeError) and isinstance(error.obj, Namespace):
+        said = f"it has no {error.name}"
+    if isinstance(error, ImportError):
+        said = explain_missing_transformers(said)
+    return ConfigError(f"the {part} of this configuration cannot be built: {said}")
 
 
 def read_config(config_file: Path) -> dict:

@@ -54,8 +54,9 @@ _OwnLoader.add_implicit_resolver(
 
 
 def shortened(value: object) -> str:
-    """A value as it is shown in messages, at most 200 characters."""
-    text = str(value) if isinstance(value, str | Path) else repr(value)
+    """A value as it is shown in messages, at most 200 characters, none of which controls a terminal."""
+    text = str(value)
+    text = text if isinstance(value, str | Path) and text.isprintable() else repr(value)
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
 
 

@@ -148,6 +148,17 @@ def test_a_class_of_espnets_that_needs_transformers_says_how_to_get_it(copied, m
         load_model(copied)
 
 
+@pytest.mark.parametrize(("key", "value"), [("g2p", None), ("cleaner", 3)])
+def test_a_preprocessor_that_cannot_be_built_is_a_fault_of_the_configuration(copied, key, value):
+    args = Namespace(**read_config(copied / "config.yaml"))
+    if value is None:
+        delattr(args, key)
+    else:
+        setattr(args, key, value)
+    with pytest.raises(ConfigError, match=f"^the preprocessor of this configuration cannot be built: .*{key}"):
+        ASRTask.build_preprocess_fn(args, train=False)
+
+
 def test_a_tokenizer_of_espnets_that_needs_transformers_says_how_to_get_it(copied, monkeypatch):
     from espnet2.text import hugging_face_tokenizer
 

@@ -3,6 +3,7 @@
 import os
 import time
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -86,6 +87,7 @@ def test_what_is_no_file_is_named(tmp_path):
 
 
 def test_values_in_messages_are_short():
+    assert shortened("a\nb") == r"'a\nb'" and "\x1b" not in shortened(Path("\x1b[2J"))
     assert shortened("short") == "short" and shortened([1, "a"]) == "[1, 'a']"
     assert len(shortened("x" * 10**6)) == len(shortened(["x"] * 10**5)) == 200
 

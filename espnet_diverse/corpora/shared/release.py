@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from espnet_diverse.corpora.shared.download import MOST_BYTES, MOST_FILES, download, unpack
 from espnet_diverse.data.files.atomic_files import staged_directory
 from espnet_diverse.errors import DataError
+from espnet_diverse.untrusted.foreign_yaml import shortened
 
 _DAMAGED = (NotImplementedError, RuntimeError, EOFError, OSError, IndexError, ValueError)
 """Errors that zipfile raises for damaged fields, such as the IndexError of an empty name."""
@@ -73,7 +74,7 @@ def unzip(archive: Path, target: Path, max_bytes: int = MOST_BYTES, max_files: i
         raise
     except (zipfile.BadZipFile, zlib.error, LZMAError, struct.error, *_DAMAGED) as error:
         todo = "free space if the disk is full, otherwise delete the archive and download it again"
-        raise DataError(f"{archive}: cannot be unpacked ({error}); {todo}") from error
+        raise DataError(f"{archive}: cannot be unpacked ({shortened(str(error))}); {todo}") from error
 
 
 def _check_member(archive: Path, member: zipfile.ZipInfo) -> None:
