@@ -236,8 +236,7 @@ def _sharing_section(page: Page, owned: Sequence[Ownership], folder: Path) -> No
 def _example_section(page: Page, example: Example, folder: Path) -> None:
     page.heading("One utterance in the last layers")
     page.paragraph(f"Utterance {example.utterance}: {' '.join(example.tokens)}")
-    labels, _ = drawable(example.tokens)
-    if labels != list(example.tokens):
+    if drawable(example.tokens) != list(example.tokens):
         numbered = (f"{number} {token}" for number, token in enumerate(example.tokens, 1))
         page.paragraph(
             "No font of the machine that drew the pictures has all of them; those that it lacks are numbered there: "

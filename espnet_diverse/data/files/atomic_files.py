@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
@@ -30,7 +31,8 @@ def write_parts(path: Path, parts: Iterable[str], durable: bool = False) -> None
 def save_figure(figure: Any, path: Path, dpi: int = 110) -> None:
     """Write a figure of matplotlib as `write_text` does a text.
 
-    A "$" is drawn as it is, because labels are names and tokens of data; only powers of ten are set as mathematics.
+    A "$" is drawn as it is, because labels are names and tokens of data; only powers of ten are set as mathematics. All
+    characters are drawn that a font of this machine has.
 
     Args:
         figure: The figure.
@@ -40,12 +42,18 @@ def save_figure(figure: Any, path: Path, dpi: int = 110) -> None:
     from matplotlib.text import Text
     from matplotlib.ticker import LogFormatter
 
+    from espnet_diverse.data.files.fonts import families
+
     axes = (axis for each in figure.axes for axis in (each.xaxis, each.yaxis))
     scales = [axis for axis in axes if isinstance(axis.get_major_formatter(), LogFormatter)]
     powers = {label for axis in scales for label in axis.get_ticklabels(which="both")}
-    for text in figure.findobj(Text):
+    texts = figure.findobj(Text)
+    fonts, _ = families("".join(text.get_text() for text in texts))
+    for text in texts:
         text.set_parse_math(text in powers)
-    with staged_file(path) as partial:
+        text.set_fontfamily(fonts)
+    with staged_file(path) as partial, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")  # `families` says it in a line
         figure.savefig(partial, dpi=dpi)
 
 
