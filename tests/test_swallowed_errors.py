@@ -79,7 +79,7 @@ KNOWN = {
             "backends.started: Exception",
             "checkpoint.load: Exception",
             "checkpoint_schema._Layouts._layout: Exception",
-            "espnet_command.run: Exception",
+            "espnet_command._told: Exception",
         ),
         *(
             "hub.fetched: Exception",

@@ -67,7 +67,7 @@ def run(
     args = arguments(task, config)
     args.version = __version__  # what `task.main` does, which would also print the command line of another program
     resolve_distributed_mode(args)
-    try:
+    with _told():
         task.check_required_command_args(args)
         processes = build_dataclass(group, args)
         processes.init_options()
@@ -77,6 +77,13 @@ def run(
                 _collect(task, args, collect)
             else:
                 _train(task, args, processes)
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Turn errors of other packages into one that tells what to do, see `run`."""
+    try:
+        yield
     except (UserError, OSError):
         raise
     except Exception as error:
@@ -193,8 +200,9 @@ def _save_config(args: Namespace) -> None:
 
 
 def build(task: type[AbsTask], config: Config) -> Built:
-    """Build on the CPU what ESPnet's training command would train, with initial parameters."""
-    return _built(task, arguments(task, config), "cpu")
+    """Build on the CPU what ESPnet's training command would train; errors are those of `run`."""
+    with _told():
+        return _built(task, arguments(task, config), "cpu")
 
 
 def _built(task: type[AbsTask], args: Namespace, device: str) -> Built:

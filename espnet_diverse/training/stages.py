@@ -132,7 +132,7 @@ def train(
         processes: The processes that train; by default this one, on the CPU.
         allow_changed: What may differ from what a run was trained with that is continued: `resumption.ALLOWED`, and
             keys of the configuration.
-        restart: Whether to delete the checkpoints of a run in `output_dir` and to train anew.
+        restart: Whether to delete the checkpoints of a run in `output_dir`, if a model can be built, and to train anew.
         verify: Whether to read all audio to compare it, and not only files whose size or time has changed.
 
     Raises:
@@ -162,10 +162,12 @@ def train(
     with run_lock(output_dir) as sign_lock:
         changed: list[str] = []
         sound, identity = None, run_identity.new_identity(output_dir)
-        if not restart and resumption.is_resumed(output_dir):
+        if restart and resumption.weight_files(output_dir):
+            _build(filled, data, tokens, statistics)  # before they are deleted
+        elif not restart and resumption.is_resumed(output_dir):
             changed = resumption.check_settings(config, output_dir, allow_changed)
             resumption.check_unchanged(output_dir, tables, tokens, statistics, allow_changed)
-            sound, identity = _sound_checkpoint(filled, data, tokens, statistics, output_dir)
+            sound, identity = resumption.check_state(output_dir, *_build(filled, data, tokens, statistics))
         if statistics:
             check_features(statistics, filled)
         if sound is not None:
@@ -211,15 +213,13 @@ def _check_run_data(config: Config, data: RunData, rate: int | None, read_audio:
         check_source(Path(config[f"{phase}_shape_file"][0]), data_dir / data.entries(config)[0][0])
 
 
-def _sound_checkpoint(
-    config: Config, data: RunData, tokens: Tokens, statistics: Path | None, output_dir: Path
-) -> tuple[Path, str | None]:
-    """The checkpoint from which training continues, and its run; model and optimizers are built to compare them."""
+def _build(config: Config, data: RunData, tokens: Tokens, statistics: Path | None) -> espnet_command.Built:
+    """Build what would be trained, which shows that it can be, and what a checkpoint must fit."""
     own = copy.deepcopy(config)
     own.update(tokens.keys())  # that of the run may be gone, as its statistics
     if own.get("normalize") == "global_mvn":
         own.add({"normalize_conf": {"stats_file": str(statistics)}}, {})
-    return resumption.check_state(output_dir, *espnet_command.build(TASKS[data.task], own))
+    return espnet_command.build(TASKS[data.task], own)
 
 
 def _sweep(output_dir: Path, restart: bool) -> None:
