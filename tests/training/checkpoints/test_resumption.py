@@ -377,10 +377,9 @@ def test_settings_without_effect_on_the_model_may_change(tiny_run, finished, tmp
 
 
 def test_a_restart_that_cannot_begin_deletes_nothing(tiny_run, finished, capfd):
-    before, change = contents(finished), "--set=exclude_weight_decay_conf={decay: 1}"
-    settings = ["--restart", "--set=exclude_weight_decay=true", change]
+    before, settings = contents(finished), ["--restart", "--set=optim_conf={lr: 1, betas: [0.9]}"]
     assert train(tiny_run, finished, tiny_run.stats_dir, *settings) == 1 and contents(finished) == before
-    assert capfd.readouterr().err.splitlines()[-1].startswith("espnet-diverse train: error: training failed with Type")
+    assert capfd.readouterr().err.splitlines()[-1].startswith("espnet-diverse train: error: training failed with Index")
 
 
 def test_restart_trains_anew_and_equals_the_first_run(tiny_run, finished, tmp_path):
