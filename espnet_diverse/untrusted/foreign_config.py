@@ -114,7 +114,7 @@ def check_config(config: Mapping, source: Path, packed: bool = True) -> None:
         if tokens is not None and not (isinstance(tokens, list) and all(isinstance(each, str) for each in tokens)):
             what = f"{key} of config.yaml is {shortened(tokens)}"
             raise ModelError(f"{source}: {what}; it must be the list of tokens itself, each of them text")
-        if tokens is not None and not isinstance(config.get(kind := key.replace("list", "type")), str):
+        if tokens is not None and not isinstance(config.get(kind := key.replace("list", "type"), ""), str):
             what = f"{kind} of config.yaml is {shortened(config.get(kind))}"
             raise ModelError(f"{source}: {what}; it must be one of {' '.join(sorted(_ALLOWED[kind]))}")
     if packed or os.environ.get(TRUST) != "1":

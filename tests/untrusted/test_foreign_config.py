@@ -95,7 +95,10 @@ def test_nothing_and_either_case_are_allowed():
             {"token_list": ["a"], "token_type": None},
             "token_type of config.yaml is None; it must be one of bpe char phn",
         ),
-        ({"src_token_list": ["a"]}, "src_token_type of config.yaml is None; it must be one of bpe char hugging_face"),
+        (
+            {"src_token_list": ["a"], "src_token_type": None},
+            "src_token_type of config.yaml is None; it must be one of bpe char hugging_face",
+        ),
         ({"encoder_conf": {"num_blocks": 10**9}}, r"encoder_conf.num_blocks of .* 1000000000; allowed are 0 to 1000$"),
         ({"frontend_conf": {"hop_length": 1}}, "frontend_conf.hop_length of config.yaml is 1; allowed are 16 to 65536"),
         ({"frontend_conf": {"n_fft": 2**40}}, "frontend_conf.n_fft of config.yaml is 1099511627776; allowed are 16"),

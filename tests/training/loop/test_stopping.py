@@ -13,6 +13,14 @@ from espnet_diverse.training.loop.stopping import stop_on_signals
 HANDLED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGALRM)
 
 
+@pytest.fixture(autouse=True)
+def hangup():
+    """The handler of SIGHUP, which is not ignored even if nohup has started the tests."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 def test_a_signal_is_a_request_and_the_handlers_of_before_come_back(caplog):
     before = [signal.getsignal(number) for number in HANDLED]
     for number in HANDLED[:-1]:
@@ -29,13 +37,10 @@ def test_a_signal_is_a_request_and_the_handlers_of_before_come_back(caplog):
 
 
 def test_what_nohup_ignores_stays_ignored():
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        with stop_on_signals() as request:
-            os.kill(os.getpid(), signal.SIGHUP)
-            assert not request.number
-    finally:
-        signal.signal(signal.SIGHUP, before)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    with stop_on_signals() as request:
+        os.kill(os.getpid(), signal.SIGHUP)
+        assert not request.number
 
 
 def test_a_forked_worker_leaves_a_signal_to_its_process(monkeypatch, caplog):
