@@ -1,4 +1,5 @@
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -40,7 +41,8 @@ def test_it_serves_until_interrupted(tiny_run, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_each_model_is_loaded_by_its_name_and_dropped_for_another(tiny_run, monkeypatch, capsys):
+def test_each_model_is_loaded_by_its_name_and_dropped_for_another(tiny_run, monkeypatch, capsys, caplog):
+    caplog.set_level(logging.NOTSET, "espnet_diverse.serve")  # the command sets it; so it is restored
     answers, loaded, load_model = [], [], models.load_model
 
     def load(*args, **how):
