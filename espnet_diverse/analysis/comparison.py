@@ -18,6 +18,7 @@ from espnet_diverse.errors import ConfigError, DataError, ModelError
 from espnet_diverse.runs.tasks import TASKS, read_config
 from espnet_diverse.scoring.groups import OVERALL
 from espnet_diverse.scoring.score_file import read_metrics, rows_of
+from espnet_diverse.scoring.table import markdown_table
 from espnet_diverse.untrusted.whole_files import read_json
 
 _RESAMPLES = re.compile(r"\|(bs|seed):\d+")
@@ -172,8 +173,7 @@ def table(systems: Sequence[System], metric: str) -> str:
     """Return a Markdown table with a row for each system and a column for each language, direction or domain."""
     names = columns(systems)
     header = [*HEADER, *(f"{metric} {name}" for name in names)]
-    lines = [header, ["---"] * len(header), *rows(systems, names)]
-    return "".join(f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |\n" for cells in lines)
+    return markdown_table(header, rows(systems, names))
 
 
 def to_dict(systems: Sequence[System], metric: str, differences: Differences | None = None) -> dict:

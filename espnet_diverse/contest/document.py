@@ -5,6 +5,7 @@ from pathlib import Path
 
 from espnet_diverse.analysis.html_page import Page
 from espnet_diverse.data.files.atomic_files import write_text
+from espnet_diverse.scoring.table import markdown_table
 
 
 class Document:
@@ -38,7 +39,7 @@ class Document:
         """Add a table."""
         rows = list(rows)
         self._page.table(header, rows)
-        self._lines += [_row(header), _row(["---"] * len(header)), *map(_row, rows), ""]
+        self._lines.append(markdown_table(header, rows))
 
     def picture(self, path: Path, caption: str) -> None:
         """Add a PNG file of the folder of pictures."""
@@ -50,7 +51,3 @@ class Document:
         """Write both, `path` with .html and with .md."""
         write_text(path.with_suffix(".md"), "\n".join(self._lines))
         self._page.write(path.with_suffix(".html"))
-
-
-def _row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |"

@@ -1,7 +1,7 @@
 """Scores as Markdown tables, for printing and for RESULTS.md as in ESPnet."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from espnet_diverse.data.files.atomic_files import write_text
@@ -42,6 +42,12 @@ def cells(row: Row, metric: Metric) -> list[str]:
 def measured(row: Row) -> list[str]:
     """The cells of a row under `MEASURED`; "|" of a signature is escaped, and an average has none."""
     return [_interval(row), row.signature.replace("|", r"\|")]
+
+
+def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table of any cells; ends with a newline."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "".join(f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |\n" for cells in lines)
 
 
 def _interval(row: Row) -> str:
