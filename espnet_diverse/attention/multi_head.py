@@ -327,7 +327,7 @@ class MultiHeadAttention(Uncompiled):
         self, heads: Heads, selected: AllHeads, inputs: Inputs, pos_emb: Tensor | Stream | None, values: bool = True
     ) -> None:
         """Set queries, keys, values, patterns and position term of the heads."""
-        heads.patterns = selected.patterns(self.patterns)
+        heads.patterns = None if self.patterns is None else selected.patterns(self.patterns)
         q, k, v = selected.project((self.linear_q, self.linear_k, self.linear_v), inputs, values=values)
         q, k = self.q_norm(q), self.k_norm(k)
         heads.k, heads.v = (x.expand(heads.query.size(0), -1, -1, -1) for x in (k, v))

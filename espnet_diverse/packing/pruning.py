@@ -9,15 +9,12 @@ ESPnet's own, so that the model loads without this package.
 import copy
 import inspect
 from collections.abc import Mapping
-from itertools import cycle
-from operator import eq
 from pathlib import Path
 
 import torch
 from torch import nn
 
 from espnet_diverse.attention import MultiHeadAttention
-from espnet_diverse.attention.modifiers.head_patterns import HeadPatterns
 from espnet_diverse.conditions import CONDITIONS
 from espnet_diverse.data.files.targets import check_prepared
 from espnet_diverse.errors import ConfigError
@@ -54,7 +51,8 @@ def prune(
         Path of the weights, which keep the name of `model_file`.
 
     Raises:
-        ConfigError: A value is unknown or missing, nothing of the model can be pruned, or `output_dir` is `model_dir`.
+        ConfigError: A value is unknown or missing, nothing of the model can be pruned, its layers have kept different
+            patterns of heads, or `output_dir` is `model_dir`.
         DataError: `output_dir` has other files.
         ModelError: A file is missing or damaged, or the weights do not fit the configuration.
     """
@@ -78,52 +76,49 @@ def prune_model(model: nn.Module, conditions: Mapping[str, str]) -> None:
         conditions: Values by condition.
 
     Raises:
-        ConfigError: A value is unknown or missing, nothing of the model can be pruned, or its layers keep different
-            patterns of heads, which no configuration can describe.
+        ConfigError: A value is unknown or missing, or nothing of the model can be pruned.
     """
     ids = {condition: torch.tensor([index]) for condition, index in _indices(model, conditions).items()}
     model.eval()
     with scope(ids, collect=False), torch.no_grad():
         for module in list(model.modules()):
             if isinstance(module, MultiHeadAttention):
-                of_pool = module.patterns
                 module.prune()
-                _check_patterns(of_pool, module.patterns)
             elif isinstance(module, nn.Sequential) and len(module) and isinstance(module[0], TaggedEmbedding):
                 module[0] = _untagged(module[0], model.sos)
         merge_low_rank(model)
 
 
-def _check_patterns(pool: HeadPatterns | None, kept: HeadPatterns | None) -> None:
-    """Refuse patterns of the heads of a pool that are not those that the configuration gives without selection."""
-    if pool is None or kept is None:
-        return
-    number, alike = len(kept.patterns), all(map(eq, pool.patterns, cycle(kept.patterns)))
-    if not alike and number < len(pool.patterns):
-        raise ConfigError(
-            "a model whose attentions have learned the patterns of their heads cannot be pruned, because its layers "
-            "differ; pack it for all conditions"
-        )
-
-
 def pruned_config(config: Mapping, model: nn.Module) -> dict:
-    """The configuration of a run after `prune_model`: without the options of head selection, tags and adapters."""
+    """The configuration of a run after `prune_model`: without the options of head selection, tags and adapters.
+
+    Raises:
+        ConfigError: The layers of a net have kept different patterns of heads.
+    """
     config = copy.deepcopy(without_adapter(config))
     for part, nets in NETS.items():
         section = config.get(f"{part}_conf") or {}
         for key in ("attention", "cross_attention"):
             attention = section.get(key) or {}
-            attention.pop("selection", None)
-            if patterns := attention.get("head_patterns"):  # for the pool, whose size another number need not divide
-                attention["head_patterns"] = next(
-                    patterns[:n] for n in range(1, len(patterns) + 1) if all(map(eq, patterns, cycle(patterns[:n])))
-                )
+            if attention.pop("selection", None) and attention.get("head_patterns"):
+                attention["head_patterns"] = _kept_patterns(getattr(model, part))
         if section.pop("start_tag", None) is not None:  # now the embedding of <sos/eos>, of the decoder's input alone
             config["model_conf"] = {k: v for k, v in (config.get("model_conf") or {}).items() if k not in _SHARED}
         if config.get(part) in nets and (plain := _espnets_options(section, nets[config[part]])) is not None:
             config[part], config[f"{part}_conf"] = config[part].removeprefix("diverse_"), plain
     _rename_model(config, model)
     return config
+
+
+def _kept_patterns(net: nn.Module) -> list[str | dict[str, int]]:
+    """The option `head_patterns` of the heads that a net has kept."""
+    modules = (module for module in net.modules() if isinstance(module, MultiHeadAttention))
+    kept = {module.patterns for module in modules if module.patterns is not None}
+    if len(kept) > 1:
+        raise ConfigError(
+            "a model whose layers have learned different patterns of heads cannot be pruned; pack it for all conditions"
+        )
+    return [pattern.option for pattern in kept.pop().patterns]
 
 
 def _espnets_options(section: Mapping, net: type) -> dict | None:

@@ -133,10 +133,19 @@ def test_heads_keep_their_patterns(tmp_path, patterns):
     torch.testing.assert_close(logits(load_model(tmp_path / "pruned")[0], {}), expected, atol=1e-10, rtol=1e-10)
 
 
-def test_learned_patterns_cannot_be_pruned(tmp_path):
-    overrides = [*POOL, "encoder_conf.attention.head_patterns=[global,global,previous,next]"]
-    model_dir = write_model(tmp_path / "exp", ["heads/group"], overrides)
-    with pytest.raises(ConfigError, match="attentions have learned the patterns of their heads cannot be pruned"):
+def test_learned_patterns_are_pruned_if_all_layers_have_learned_the_same(tmp_path):
+    patterns = "encoder_conf.attention.head_patterns=[global,global,previous,next]"
+    model_dir = write_model(tmp_path / "exp", ["heads/group"], [*POOL, patterns, "encoder_conf.num_blocks=2"])
+    weights = checkpoint.load(model_dir / "valid.acc.ave.pth")
+    first, second = (logits for name, logits in weights.items() if "encoder.encoders" in name and "logits" in name)
+    first[:] = second[:] = torch.tensor([0.0, 1.0, 1.0, 0.0])
+    checkpoint.save(weights, model_dir / "valid.acc.ave.pth")
+    expected = logits(load_model(model_dir)[0], indices(lang="de", tgtlang="de"))
+    prune(model_dir, tmp_path / "pruned", {"lang": "de"})
+    torch.testing.assert_close(logits(load_model(tmp_path / "pruned")[0], {}), expected, atol=1e-10, rtol=1e-10)
+    second[:] = 1 - first
+    checkpoint.save(weights, model_dir / "valid.acc.ave.pth")
+    with pytest.raises(ConfigError, match="layers have learned different patterns of heads cannot be pruned"):
         prune(model_dir, tmp_path / "pruned", {"lang": "de"})
 
 

@@ -40,6 +40,11 @@ class HeadPattern:
     name: str
     width: int = 0
 
+    @property
+    def option(self) -> str | dict[str, int]:
+        """The pattern as it is written in a configuration."""
+        return {self.name: self.width} if self.name in WITH_WIDTH else self.name
+
 
 @dataclass(frozen=True)
 class HeadPatterns:

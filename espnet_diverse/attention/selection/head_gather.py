@@ -54,7 +54,7 @@ class AllHeads:
         """Gather the heads' rows of a tensor that has one row for each head, (P, ...) -> (1 or B, H, ...)."""
         return parameter.unsqueeze(0)
 
-    def patterns(self, pool: HeadPatterns | None) -> HeadPatterns | SelectedPatterns | None:
+    def patterns(self, pool: HeadPatterns) -> HeadPatterns | SelectedPatterns:
         """Return the patterns of the heads, of those of the pool."""
         return pool
 
@@ -123,11 +123,9 @@ class SelectedHeads(AllHeads):
         """Gather the rows of each sample's heads of a tensor (P, ...) -> (1 or B, H, ...)."""
         return parameter[self._of_samples()]
 
-    def patterns(self, pool: HeadPatterns | None) -> HeadPatterns | SelectedPatterns | None:
+    def patterns(self, pool: HeadPatterns) -> HeadPatterns | SelectedPatterns:
         """Return the patterns of each sample's heads, of those of the pool."""
-        if pool is None or self.alike:
-            return pool and pool.of(self.picks[0])
-        return SelectedPatterns(pool, self._of_samples())
+        return pool.of(self.picks[0]) if self.alike else SelectedPatterns(pool, self._of_samples())
 
     def pruned(self, linear: nn.Linear) -> nn.Linear:
         """Return a linear map with the rows of the heads that all samples attend with."""
