@@ -37,5 +37,6 @@ def _warn(character: str) -> None:
     logging.warning("%s: install one, such as Noto Sans CJK", what)
 
 
+@cache
 def _has(font: str, character: str) -> bool:
     return get_font(font).get_char_index(ord(character)) > 0
