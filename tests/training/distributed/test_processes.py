@@ -68,16 +68,19 @@ def kill_once(after: Path) -> None:
 def kill_often(times: int, saved: Path, killed: list[int], ended: threading.Event) -> None:
     """Kill a process of each start: within 20 seconds, but soon after the first save, however fast the machine is."""
     random = Random(3)
+    before_kill: list[int] = []  # the processes of the last start, of which one may still be there
     while len(killed) < times and not ended.is_set():
-        started = [pid for pid in workers() if pid > max(killed, default=0)]
+        started = [pid for pid in workers() if pid not in before_kill]
         if len(started) == 2:
             before, latest = last_change(saved), time.monotonic() + random.uniform(0, 20)
             while last_change(saved) == before and time.monotonic() < latest:
                 time.sleep(0.02)
             if not ended.wait(random.uniform(0, 0.2)):
                 with suppress(ProcessLookupError):
-                    os.kill(random.choice(started), signal.SIGKILL)
-                    killed.append(max(started))
+                    victim = random.choice(started)
+                    os.kill(victim, signal.SIGKILL)
+                    killed.append(victim)
+                    before_kill = started
         time.sleep(0.05)
 
 
