@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from espnet_diverse.errors import DataError
 from espnet_diverse.scoring.metric import Metric
 from espnet_diverse.scoring.significance import Bootstrap, interval, p_value
 from espnet_diverse.scoring.texts import Corpus
@@ -73,17 +72,16 @@ def evaluate(
         bootstrap: Options of the resampling.
 
     Returns:
-        Rows by name of the part or average.
-
-    Raises:
-        DataError: All references of a part are empty, so that the score is undefined.
+        Rows by name of the part or average. A part whose references are all empty has none, for its score is undefined,
+        and is left out of averages.
     """
     references, languages = corpus.references.values(), corpus.language_list()
     counts = [metric.statistics(references, system.texts, languages) for system in corpus.systems()]
     rows, scored = {}, {}
     for name, indices in parts.items():
         sums = counts[0][indices].sum(0)
-        _check_size(name, metric, len(indices), sums)
+        if not metric.reference_units(sums):
+            continue
         scored[name] = _score(metric, [side[indices] for side in counts], bootstrap)
         rows[name] = Row(
             **scored[name].judged(),
@@ -92,20 +90,14 @@ def evaluate(
             cells=tuple(metric.cells(len(indices), sums)),
             details=metric.details(sums),
         )
+    averages = {name: [member for member in members if member in scored] for name, members in averages.items()}
     for name, members in averages.items():
+        if not members:
+            continue
         spoken = [languages[index] for member in members for index in parts[member]]
         judged = _mean([scored[member] for member in members], bootstrap).judged()
         rows[name] = Row(**judged, signature=metric.signature(spoken, bootstrap), mean_of=tuple(members))
     return rows
-
-
-def _check_size(name: str, metric: Metric, sentences: int, sums: np.ndarray) -> None:
-    if not metric.reference_units(sums):
-        row = f"row {name!r}: " if name else ""
-        raise DataError(
-            f"{row}the references ({sentences}) contain no {metric.unit}s, so that {metric.name} is undefined; "
-            "give references with text"
-        )
 
 
 @dataclass(frozen=True)

@@ -60,8 +60,9 @@ def system_of(name: str, references: Mapping[str, str], hypotheses: Mapping[str,
         DataError: A hypothesis has no reference.
     """
     if strangers := [utterance for utterance in hypotheses if utterance not in references]:
+        source, listed = getattr(hypotheses, "path", name), abridged(strangers, separator=" ")
         raise DataError(
-            f"{name}: hypotheses without a reference ({len(strangers)}): {abridged(strangers, separator=' ')}; "
+            f"{source}: hypotheses without a reference ({len(strangers)}): {listed}; "
             "score against the text of the same data directory"
         )
     texts: Collection[str]

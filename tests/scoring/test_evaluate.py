@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pytest
 
-from espnet_diverse.errors import DataError
 from espnet_diverse.scoring.bleu import bleu
 from espnet_diverse.scoring.error_rate import ErrorRate
 from espnet_diverse.scoring.evaluate import evaluate, to_dict
@@ -88,11 +87,12 @@ def test_one_sentence_is_not_tested():
 
 
 @pytest.mark.parametrize("metric", [ErrorRate("word"), bleu()])
-def test_references_without_any_unit(metric):
+def test_a_part_without_any_reference_unit_has_no_row_and_counts_in_no_average(metric):
     corpus = corpus_of(["", "x", ""], ["a", "x", ""])
-    message = f"^row 'zh': the references .2. contain no words, so that {metric.name} is undefined; give references"
-    with pytest.raises(DataError, match=message):
-        evaluate(metric, corpus, {"": range(3), "zh": [0, 2]}, {}, BOOTSTRAP)
+    parts = {"": range(3), "de": [1], "zh": [0, 2]}
+    rows = evaluate(metric, corpus, parts, {"AVG": ["de", "zh"], "Low": ["zh"]}, BOOTSTRAP)
+    assert list(rows) == ["", "de", "AVG"] and rows["AVG"].mean_of == ("de",)
+    assert rows["AVG"].score == rows["de"].score
 
 
 def test_to_dict_goes_through_json(rows):

@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from espnet_diverse.conditions import TABLES, language_tables
-from espnet_diverse.errors import ConfigError, abridged
+from espnet_diverse.errors import ConfigError, DataError, abridged
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from espnet_diverse.data.packed_table import PackedTable
     from espnet_diverse.scoring.bertscore import Embedder
+    from espnet_diverse.scoring.metric import Metric
     from espnet_diverse.scoring.report import Report
     from espnet_diverse.scoring.texts import Corpus
 
@@ -96,6 +97,8 @@ def check(args: argparse.Namespace, before: "Mapping[str, argparse.Namespace]") 
 
     if (args.zero_shot or args.sizes) and not args.by:
         raise ConfigError("--zero_shot and --sizes need rows; give the tables of the rows, such as --by utt2lang")
+    if args.by and args.plain:
+        raise ConfigError("--by finds the rows of texts by their ids, which those of --plain lack; leave one out")
     if args.above != args.above:
         raise ConfigError(f"--above {args.above} is no amount of training data; give a number such as 1e7")
     if args.worst < 1:
@@ -108,7 +111,7 @@ def check(args: argparse.Namespace, before: "Mapping[str, argparse.Namespace]") 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Score, write the reports, print the tables; 2 where hypotheses are missing, else 0."""
+    """Score, write the reports, print the tables; 2 where hypotheses are missing or rows undefined, else 0."""
     from espnet_diverse.scoring.build import build_metrics
     from espnet_diverse.scoring.evaluate import evaluate
     from espnet_diverse.scoring.groups import averages, groups, read_sizes
@@ -127,9 +130,9 @@ def run(args: argparse.Namespace) -> int:
     means = averages(rows, args.zero_shot, read_sizes(args.sizes) if args.sizes else None, args.above)
     parts = {"": range(len(corpus.references))} | {name: group.indices for name, group in rows.items()}
     scores = {name: evaluate(metric, corpus, parts, means, bootstrap) for name, metric in metrics.items()}
-    notes = _unknown(args.zero_shot, rows)
-    _write(args, Report(corpus, metrics, scores), notes)
-    return 2 if any(system.missing for system in corpus.systems()) else 0
+    undefined = [note for name in metrics for note in _undefined(args.reference, metrics[name], parts, scores[name])]
+    _write(args, Report(corpus, metrics, scores), [*undefined, *_unknown(args.zero_shot, rows)])
+    return 2 if undefined or any(system.missing for system in corpus.systems()) else 0
 
 
 def embedder(args: argparse.Namespace) -> "Callable[[], Embedder] | None":
@@ -181,6 +184,8 @@ def _corpus(args: argparse.Namespace, tables: dict[str, "PackedTable"]) -> "Corp
     references = pack_texts(args.reference, kinds[0])
     system = system_of(args.name or _name(args.hypothesis), references, pack_texts(args.hypothesis, kinds[1]))
     baseline = args.baseline and system_of(_name(args.baseline), references, pack_texts(args.baseline, kinds[1]))
+    if args.plain:  # tables beside the texts have ids
+        return Corpus(references, system, baseline)
     languages: list[Mapping[str, str]] = []
     translated = (args.reference.parent / "src_text").is_file()
     for name in language_tables(args.reference.name, translated):
@@ -192,6 +197,19 @@ def _corpus(args: argparse.Namespace, tables: dict[str, "PackedTable"]) -> "Corp
 
 def _name(hypothesis: Path) -> str:
     return "/".join(hypothesis.resolve().parent.parts[-2:])
+
+
+def _undefined(path: Path, metric: "Metric", parts: "Mapping[str, Sequence[int]]", rows: dict) -> list[str]:
+    """Notes on the parts without a score.
+
+    Raises:
+        DataError: The whole corpus has none.
+    """
+    empty = [f"row {name!r}" for name in parts if name and name not in rows]
+    if "" not in rows:
+        raise DataError(f"{path}: no text ({len(parts[''])}) has {metric.unit}s, so that {metric.name} is undefined")
+    why = f"no reference has {metric.unit}s; also left out of averages"
+    return [f"{path}: {metric.name} is undefined of {abridged(empty)}: {why}"] if empty else []
 
 
 def _unknown(zero_shot: list[str], rows: dict) -> list[str]:

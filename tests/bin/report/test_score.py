@@ -230,8 +230,9 @@ def test_the_seed_and_the_number_of_resamples_are_in_the_signature(score, tmp_pa
         ("a x\n", "", "", "text: is empty"),
         ("a x\na y\n", "a x\n", "", "reference:2: duplicate id 'a'"),
         ("a x\n", "a x\na x\n", "", "text:2: duplicate id 'a'"),
-        ("a x\n", "a x\nb x\n", "", "decode/test: hypotheses without a reference (1): b; score against"),
-        ("a\n", "a x\n", "", "the references (1) contain no chars, so that"),
+        ("a x\n", "a x\nb x\n", "", "decode/test/text: hypotheses without a reference (1): b; score against"),
+        ("a\n", "a x\n", "", "data/reference: no text (1) has chars, so that CER is undefined"),
+        ("x\n", "x\n", "--plain --by utt2lang", "--by finds the rows of texts by their ids"),
         (
             "a x\n",
             "a x\n",
@@ -270,9 +271,19 @@ def test_a_table_of_recordings_is_no_reference(score, capsys):
     assert said in capsys.readouterr().err
 
 
+def test_a_row_without_words_is_left_out_and_named(score, tmp_path, capsys):
+    options = ["--metric", "wer", "--normalise", "wer", "--by", "utt2lang"]
+    assert score("a x\nb ...\n", "a x\nb y\n", *options, utt2lang="a es\nb fr\n") == 2
+    said = "reference: WER is undefined of row 'fr': no reference has words; also left out of averages"
+    assert said in capsys.readouterr().err
+    wer = summary_of(tmp_path)["metrics"]["wer"]
+    assert list(wer["rows"]) == wer["averages"]["AVG"]["mean_of"] == ["es"] and wer["overall"]["score"] == 100
+
+
 def test_plain_lines_are_compared_by_their_numbers(score, tmp_path, capsys):
     lines = "it's a dog\n\nhello $20\n", "its a dog\nno\nhello\n"
-    assert score(*lines, "--plain", "--metric", "wer") == 0
+    assert score(*lines, "--plain", "--metric", "wer", utt2lang="a table of other texts\n") == 0
+    (tmp_path / "data" / "utt2lang").unlink()
     numbered = ["".join(f"u{n} {line}\n" for n, line in enumerate(text.splitlines())) for text in lines]
     plain = (tmp_path / "out" / "score.md").read_text()
     assert "|3|5|" in plain
