@@ -16,17 +16,20 @@ _PARTS = "with PHASE train or valid, NAME that of a statistic"
 
 
 def check_forms(config: Config) -> None:
-    """Check the criteria of a configuration by their form, before training.
+    """Check the criteria of a configuration, before training.
 
     Raises:
-        ConfigError: A criterion is not a phase, a name and a mode; the message has its origin, value and what is
-            allowed.
+        ConfigError: A criterion is not a phase, a name and a mode, or all of an option are what the model is told not
+            to report; the message has its origin, value and what is allowed.
     """
     criterion = f"[PHASE, NAME, MODE] {_PARTS} and MODE min or max"
     _check(config, "early_stopping_criterion", _is_criterion, f"{criterion}, such as [valid, loss, min]")
     _check(config, "val_scheduler_criterion", _is_statistic, f"[PHASE, NAME] {_PARTS}, such as [valid, loss]")
     several = f"a list of {criterion}, such as [[valid, acc, max]]"
     _check(config, "best_model_criterion", are_criteria, several)
+    _check_reported(config, "best_model_criterion", config.get("best_model_criterion") or [])
+    for key in ("early_stopping_criterion", "val_scheduler_criterion"):
+        _check_reported(config, key, [config[key]] if key in config else [])
 
 
 def are_criteria(given: object) -> bool:
@@ -53,6 +56,15 @@ def preferred_metrics(config: Mapping) -> list[str]:
 def _check(config: Config, key: str, allowed: Callable[[object], bool], advice: str) -> None:
     if key in config and not allowed(config[key]):
         raise ConfigError(f"{config.origin(key)}: {key} is {config[key]!r:.100}; give {advice}")
+
+
+def _check_reported(config: Config, key: str, given: Sequence[Sequence[str]]) -> None:
+    """Check that not all criteria of an option are what ESPnet's models leave out at `report_cer: false` and such."""
+    model = config.get("model_conf")
+    left_out = [name for _, name, *_ in given if isinstance(model, Mapping) and model.get(f"report_{name}") is False]
+    if left_out and len(left_out) == len(given):
+        what = f"{key} is by {left_out[0]}, and the model reports none with report_{left_out[0]}: false"
+        raise ConfigError(f"{config.origin(key)}: {what}; set it to true in model_conf, or give another criterion")
 
 
 def _is_criterion(given: object) -> bool:

@@ -65,6 +65,24 @@ def test_other_criteria_of_a_wrong_form_are_refused(change, said):
     assert str(error.value) == f"--set {change}: {change.partition('=')[0]} is {said}"
 
 
+@pytest.mark.parametrize(
+    ("key", "given"),
+    [
+        ("best_model_criterion", "[[valid, cer, min], [valid, wer, min]]"),
+        ("val_scheduler_criterion", "[valid, cer]"),
+        ("early_stopping_criterion", "[valid, cer, min]"),
+    ],
+)
+def test_what_the_model_is_told_not_to_report_is_no_criterion(key, given):
+    silent = [f"{key}={given}", "model_conf.report_cer=false", "model_conf.report_wer=false"]
+    said = f"--set {key}={given}: {key} is by cer, and the model reports none with report_cer: false; set it to true"
+    with pytest.raises(ConfigError, match=f"^{re.escape(said)}"):
+        check_forms(merge([], silent))
+    check_forms(merge([], [*silent, "model_conf.report_cer=true"]))
+    if key == "best_model_criterion":  # one of several is enough
+        check_forms(merge([], [*silent, f"{key}=[[valid, cer, min], [valid, acc, max]]"]))
+
+
 def test_criteria_of_the_right_form_pass():
     check_forms(merge([], []))
     best = "best_model_criterion=[[valid, acc, max], [train, loss, min], [valid, epoch, max]]"
