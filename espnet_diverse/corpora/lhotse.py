@@ -57,13 +57,19 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
     for path, name in found:
         split = {"split": name["split"]} if name["split"] and len(found) > 1 else {}
         items = _load(library, path)
-        if name["kind"] == "supervisions":
-            beside = path.with_name(path.name.replace("supervisions", "recordings"))
-            add_supervisions(rows, items, _by_id(rows, beside, _load(library, beside)), split)
+        if recordings := beside(path):
+            add_supervisions(rows, items, _by_id(rows, *recordings, _load(library, *recordings)), split)
         else:
             add_cuts(rows, items, split)
     rows.columns = list(dict.fromkeys(column for row in rows.rows for column in row.values))
     return table.read_sets(rows, selection)
+
+
+def beside(source: Path) -> list[Path]:
+    """What is read with a source: of a file of supervisions, that of their recordings."""
+    name = _NAME.fullmatch(source.name)
+    named = name is not None and name["kind"] == "supervisions"
+    return [source.with_name(source.name.replace("supervisions", "recordings"))] if named else []
 
 
 def add_supervisions(

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from espnet_diverse.bin.data import prepare
 from espnet_diverse.bin.main import main
 from espnet_diverse.corpora import Selection, lhotse
 from espnet_diverse.corpora.shared.table_files import Table
@@ -52,6 +53,16 @@ def test_manifests_give_exactly_this(manifests, tmp_path):
     assert lhotse.prepare(tmp_path) == sets
     sets = lhotse.prepare(tmp_path / "own_supervisions_dev.jsonl.gz", Selection(sets=("test",)))
     assert list(sets["test"].text) == ["dev-1"]
+
+
+def test_a_file_of_supervisions_is_prepared_again_where_the_recordings_beside_it_change(tmp_path):
+    def read(source):
+        return prepare.inputs(SimpleNamespace(name="lhotse", source=source))
+
+    both = [tmp_path / f"own_{kind}_dev.jsonl.gz" for kind in ("supervisions", "recordings")]
+    assert read(both[0]) == both
+    for alone in (tmp_path, tmp_path / "own_cuts_dev.jsonl.gz"):  # a folder's digest is that of all its files
+        assert read(alone) == [alone]
 
 
 def test_parts_custom_fields_and_cuts(tmp_path):

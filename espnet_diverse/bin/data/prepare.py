@@ -169,8 +169,11 @@ def _add_generated(parser: argparse.ArgumentParser) -> None:
 
 
 def inputs(args: argparse.Namespace) -> list[Path]:
-    """The directory or file of the corpus, if it is given."""
-    return [args.source] if args.source else []
+    """The directory or file of the corpus, if it is given, and what is read with it."""
+    from espnet_diverse.corpora import load_corpus
+
+    beside = getattr(load_corpus(args.name), "beside", lambda source: [])
+    return [args.source, *beside(args.source)] if args.source else []
 
 
 def outputs(args: argparse.Namespace) -> list[Path]:
