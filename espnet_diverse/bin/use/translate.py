@@ -1,9 +1,8 @@
 """Translate text line by line, from files or standard input to standard output or a directory.
 
 Each output line is the translation of the input line with the same number; an empty line stays empty. A file that
-cannot be read is reported and skipped. A line that the model cannot translate, for example because it is longer than
-the attention allows, is reported and its output line is empty. The exit code is then 2, or 1 if no file could be
-translated.
+cannot be read is reported and skipped. A line that the model cannot translate, for example because it has more than
+5000 tokens, is reported and its output line is empty. The exit code is then 2, or 1 if no file could be translated.
 """
 
 import argparse

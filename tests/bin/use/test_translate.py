@@ -147,6 +147,17 @@ class Screen(io.StringIO):
         return True
 
 
+def test_a_line_of_megabytes_is_skipped_at_once(translate, decoded, capsys):
+    source, text, _ = decoded[0]
+    lines = [source, f"{source} " * 200_000, "ab" * 4000, source]
+    assert translate(stdin="\n".join(lines).encode()) == 2
+    found = capsys.readouterr()
+    assert found.out.split("\n") == [text, "", "", text, ""]
+    for number in (2, 3):
+        has = f"a text of {len(lines[number - 1].strip())} characters has more than the 5000 tokens that are allowed"
+        assert f"-:{number} was skipped: {has}; give its sentences one by one\n" in found.err
+
+
 def test_a_terminal_shows_the_lines_as_they_are_translated(translate, decoded, monkeypatch, capsys):
     monkeypatch.setattr(sys, "stdout", shown := Screen())
     assert translate("--text", decoded[0][0], "--text", decoded[1][0]) == 0
