@@ -7,13 +7,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from espnet_diverse.conditions import language_tables
-from espnet_diverse.data.table_views import Joined
-from espnet_diverse.data.tables import pack_table, pack_texts
+from espnet_diverse.data.tables import pack_texts
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.scoring.build import build_metrics
 from espnet_diverse.scoring.significance import Bootstrap, interval, p_value
-from espnet_diverse.scoring.texts import Corpus, system_of
+from espnet_diverse.scoring.texts import Corpus, languages_beside, system_of
 
 _SAME = 1e-6  # difference of scores that are equal
 
@@ -26,14 +24,14 @@ class Difference:
         name: Name of the system.
         difference: Its score minus that of the first system.
         interval: Bounds of the 95 % interval of the difference.
-        p_value: p-value of the paired bootstrap test, see `significance.p_value`.
+        p_value: p-value of the paired bootstrap test, see `significance.p_value`; None for one utterance.
         by_utterance: Difference of the scores of each utterance; not a number where a reference is empty.
     """
 
     name: str
     difference: float
     interval: tuple[float, float]
-    p_value: float
+    p_value: float | None
     by_utterance: NDArray
 
 
@@ -90,9 +88,7 @@ def measure_differences(
         DataError: A file is missing or damaged, or a hypothesis has no reference.
     """
     references = dict(pack_texts(reference, "reference").items())
-    translated = (reference.parent / "src_text").is_file()
-    beside = [reference.parent / name for name in language_tables(reference.name, translated)]
-    languages = Joined([pack_table(path) for path in beside if path.is_file()])
+    languages = languages_beside(reference)
     scorer, bootstrap, counts, texts = build_metrics([metric])[metric], Bootstrap(), [], {}
     for (name, path), expected in zip(hypotheses.items(), scores, strict=True):
         system = system_of(name, references, pack_texts(path, "hypothesis"))
@@ -113,7 +109,7 @@ def measure_differences(
             name,
             score - scores[0],
             interval(draws - resampled[0]),
-            p_value(draws, resampled[0], score - scores[0]),
+            p_value(draws, resampled[0], score - scores[0]) if len(references) > 1 else None,
             single - by_utterance[0],
         )
         for name, score, draws, single in list(zip(texts, scores, resampled, by_utterance, strict=True))[1:]

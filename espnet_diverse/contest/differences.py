@@ -16,13 +16,11 @@ from functools import cache
 
 import numpy as np
 
-from espnet_diverse.conditions import language_tables
 from espnet_diverse.contest.runs import NOT_SCORED, Run
-from espnet_diverse.data.table_views import Joined
 from espnet_diverse.data.tables import pack_table
 from espnet_diverse.scoring.metric import Metric, lower_is_better
 from espnet_diverse.scoring.significance import Bootstrap, interval, p_value
-from espnet_diverse.scoring.texts import Corpus, system_of
+from espnet_diverse.scoring.texts import Corpus, languages_beside, system_of
 
 _UNLEARNED = {"cer": 90.0, "wer": 90.0, "ter": 90.0, "bleu": 2.0}  # scores that no model with some use has
 
@@ -110,12 +108,11 @@ def _resampling(runs: Sequence[Run], data_set: str, metric: Metric | None) -> Ca
     if metric is None or runs[0].metric in NOT_SCORED:
         return None
     by_key = {(run.name, run.seed): run for run in runs}
-    folder = runs[0].data(data_set)
-    references = pack_table(folder / "text", "reference")
+    text = runs[0].data(data_set) / "text"
+    references = pack_table(text, "reference")
     if len(references) < 2:
         return None
-    beside = [folder / name for name in language_tables("text", (folder / "src_text").is_file())]
-    languages = Joined([pack_table(path) for path in beside if path.is_file()])
+    languages = languages_beside(text)
 
     @cache
     def resampled(name: str, seed: int) -> np.ndarray:

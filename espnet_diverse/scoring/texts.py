@@ -3,8 +3,12 @@
 import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
 
+from espnet_diverse.conditions import language_tables
 from espnet_diverse.data.table_views import Joined, Same
+from espnet_diverse.data.tables import pack_table
 from espnet_diverse.errors import DataError, abridged
 
 
@@ -71,3 +75,14 @@ def system_of(name: str, references: Mapping[str, str], hypotheses: Mapping[str,
     else:  # tables of files are sorted, and are read as the texts are needed
         texts = Joined([Same(references, ""), hypotheses]).values()
     return System(name, texts, tuple(utterance for utterance in references if utterance not in hypotheses))
+
+
+def languages_beside(texts: Path, given: Mapping[str, Mapping[str, str]] = MappingProxyType({})) -> Joined[str]:
+    """Language of each text of a file by utterance id, from the tables beside it, or those that are `given` by name.
+
+    Raises:
+        DataError: A table is faulty.
+    """
+    names = language_tables(texts.name, (texts.parent / "src_text").is_file())
+    there = [name for name in names if name in given or (texts.parent / name).is_file()]
+    return Joined([given[name] if name in given else pack_table(texts.parent / name) for name in there])

@@ -4,6 +4,14 @@ import pytest
 from espnet_diverse.analysis.differences import measure_differences
 
 
+def test_one_utterance_is_not_tested(tmp_path):
+    for name, line in {"text": "a b", "old": "a", "new": "a b"}.items():
+        (tmp_path / name).write_text(f"u {line}\n")
+    hypotheses = {name: tmp_path / name for name in ("old", "new")}
+    (each,) = measure_differences(tmp_path / "text", hypotheses, "wer", [50, 0]).found
+    assert (each.difference, each.p_value) == (-50, None)
+
+
 def test_an_empty_reference_has_no_difference_of_its_own(tmp_path):
     texts = {"text": ["a b", "a b c d", ""], "old": ["a b", "a b c d", "x"], "new": ["a b", "a", "x"]}
     for name, lines in texts.items():

@@ -7,7 +7,7 @@ import pytest
 from espnet_diverse.data.tables import pack_table
 from espnet_diverse.errors import DataError
 from espnet_diverse.scoring.error_rate import ErrorRate
-from espnet_diverse.scoring.texts import Corpus, System, system_of
+from espnet_diverse.scoring.texts import Corpus, System, languages_beside, system_of
 
 
 def test_missing_hypotheses_are_empty_and_listed():
@@ -26,6 +26,16 @@ def test_languages_are_known_of_some():
     corpus = Corpus({"a": "", "b": ""}, System("s", ("", "")), languages={"b": "de", "x": "fr"})
     assert corpus.language_list() == ["", "de"]
     assert corpus.systems() == [corpus.system]
+
+
+def test_languages_are_those_of_the_tables_beside_the_texts(tmp_path):
+    assert not languages_beside(tmp_path / "text")
+    (tmp_path / "utt2lang").write_text("a es\nb fr\n")
+    (tmp_path / "utt2tgtlang").write_text("a en\n")
+    assert dict(languages_beside(tmp_path / "text").items()) == {"a": "en", "b": "fr"}
+    assert dict(languages_beside(tmp_path / "src_text").items()) == {"a": "es", "b": "fr"}
+    (tmp_path / "src_text").touch()  # then text is a translation
+    assert dict(languages_beside(tmp_path / "text").items()) == {"a": "en"}
 
 
 def test_texts_of_files_are_those_of_dicts_and_are_not_kept(tmp_path):

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from espnet_diverse.conditions import TABLES, language_tables
+from espnet_diverse.conditions import TABLES
 from espnet_diverse.errors import ConfigError, DataError, abridged
 
 if TYPE_CHECKING:
@@ -176,9 +176,8 @@ def _tables(args: argparse.Namespace) -> dict[str, "PackedTable"]:
 
 def _corpus(args: argparse.Namespace, tables: dict[str, "PackedTable"]) -> "Corpus":
     """References and systems, with the languages of the references from --by or a table beside the references."""
-    from espnet_diverse.data.table_views import Joined
-    from espnet_diverse.data.tables import LINES, pack_table, pack_texts
-    from espnet_diverse.scoring.texts import Corpus, system_of
+    from espnet_diverse.data.tables import LINES, pack_texts
+    from espnet_diverse.scoring.texts import Corpus, languages_beside, system_of
 
     kinds = [LINES, LINES] if args.plain else ["reference", "hypothesis"]
     references = pack_texts(args.reference, kinds[0])
@@ -186,13 +185,8 @@ def _corpus(args: argparse.Namespace, tables: dict[str, "PackedTable"]) -> "Corp
     baseline = args.baseline and system_of(_name(args.baseline), references, pack_texts(args.baseline, kinds[1]))
     if args.plain:  # tables beside the texts have ids
         return Corpus(references, system, baseline)
-    languages: list[Mapping[str, str]] = []
-    translated = (args.reference.parent / "src_text").is_file()
-    for name in language_tables(args.reference.name, translated):
-        named = [table for path, table in tables.items() if Path(path).name == name]
-        beside = args.reference.parent / name
-        languages += named or ([pack_table(beside)] if beside.is_file() else [])
-    return Corpus(references, system, baseline, Joined(languages))
+    given = {Path(path).name: table for path, table in tables.items()}
+    return Corpus(references, system, baseline, languages_beside(args.reference, given))
 
 
 def _name(hypothesis: Path) -> str:
