@@ -43,7 +43,8 @@ def open_live(
         real_time: Whether a file is read no faster than it is spoken.
 
     Yields:
-        Blocks (L,) float32 at `target_rate` of about `seconds`, as they come.
+        Blocks (L,) float32 at `target_rate` of about `seconds`, as they come; of a truncated file what is there, with a
+        warning.
 
     Raises:
         ConfigError: A rate is given for a file, or one that audio cannot have, or `real_time` for what is live anyway.
@@ -55,7 +56,7 @@ def open_live(
     if not _is_raw(source):
         if pcm_rate is not None:
             raise ConfigError(f"pcm_rate {pcm_rate} is for raw samples, and {source} is a file; leave it out")
-        with open_audio(source, target_rate=target_rate) as audio:
+        with open_audio(source, target_rate=target_rate, complete=False) as audio:
             blocks = audio.blocks(seconds)
             yield _paced(blocks, target_rate) if real_time else blocks
         return

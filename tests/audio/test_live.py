@@ -77,6 +77,17 @@ def test_a_file_is_read_like_any_other(tmp_path):
         blocks_of(str(tmp_path / "gone.wav"))
 
 
+def test_of_a_truncated_file_what_is_there_is_read(tmp_path, caplog):
+    path = tmp_path / "cut.wav"
+    soundfile.write(path, SAMPLES, 16_000)
+    path.write_bytes(path.read_bytes()[: 44 + 2 * 3000])
+    np.testing.assert_array_equal(np.concatenate(blocks_of(str(path))), SAMPLES[:3000].astype(np.float32) / 2**15)
+    assert (
+        "cut.wav: holds 6000 of 10002 bytes; the file is truncated, and the 0.2 s that are there are read"
+        in caplog.text
+    )
+
+
 def test_a_file_in_real_time_takes_its_length(tmp_path, monkeypatch):
     clock = [100.0]
     monkeypatch.setattr(
