@@ -65,8 +65,8 @@ def register_core(name: str, core: type[Core] | None = None) -> Callable[[type[C
         The class, or a decorator that registers one and returns it.
 
     Raises:
-        ValueError: `core` is not a subclass of `Core`, its `supports` is not a `Supports`, or the name belongs to
-            another core.
+        ValueError: `core` is not a subclass of `Core`, its `supports` is not a `Supports`, its `Options` is no
+            dataclass, or the name belongs to another core.
     """
     if core is None:
         return lambda decorated: register_core(name, decorated)
@@ -75,6 +75,8 @@ def register_core(name: str, core: type[Core] | None = None) -> Callable[[type[C
     if not isinstance(core.supports, Supports):
         shown = f"supports of {_full_name(core)} is {core.supports!r}"
         raise ValueError(f"{shown}; give an instance, such as `supports = Supports(causal=True)`")
+    if "__dataclass_fields__" not in vars(core.Options):  # its options would not be known
+        raise ValueError(f"Options of {_full_name(core)} is no dataclass; write @dataclass(frozen=True) above it")
     known = known_cores().get(name)
     if known is not None and (name in CORES or _full_name(known) != _full_name(core)):
         owner = f"the name {name!r} belongs to the attention core {_full_name(known)}"

@@ -67,6 +67,11 @@ def test_a_class_may_be_defined_again():
             "supports of .*Of is <class .*Supports'>; give an instance",
         ),
         ("mean", type("Of", (Mean,), {"supports": {"causal": True}}), "supports of .*Of is {'causal': True}; give an"),
+        (
+            "mean",
+            type("Of", (Mean,), {"Options": type("Options", (Core.Options,), {"scale": 1.0})}),
+            "Options of .*Of is no dataclass; write @dataclass",
+        ),
     ],
 )
 def test_what_cannot_be_registered_is_named(name, core, text):
