@@ -54,8 +54,6 @@ __all__ = [
     "Translator",
 ]
 
-# fairseq and Marian stop at about 1000 tokens; attention needs memory for their square.
-_LONGEST_SOURCE, _LONGEST_TEXT = 5000, 100_000  # tokens, and characters, of which the tokenizer may make as many
 _Loaded = TypeVar("_Loaded", bound="_Pretrained")
 SearchOptions = Options | Mapping[str, Any] | None
 """Search options as arguments: all of them, some by name, or the defaults."""
@@ -348,8 +346,8 @@ class Translator(_Pretrained):
 
         Raises:
             ConfigError: A search option is not possible with this model.
-            DataError: A text is of another type or has more than 5000 tokens, or a language or domain is unknown or
-                missing.
+            DataError: A text is of another type or too long, see `Predictor.read`, or a language or domain is unknown
+                or missing.
         """
         names = values_by_condition({"language": language, "target_language": target_language, "domain": domain})
         texts = list(text) if isinstance(text, Iterable) and not isinstance(text, str | bytes) else [text]
@@ -366,7 +364,7 @@ class Translator(_Pretrained):
         indices = indices_of(search.conditions, completed(search.conditions, given, same_language=False))
         found = [Translation("", 0.0)] * len(texts)
         cleaned = [clean_text(text)[0] for text in texts]  # as the tables of training data are
-        read = [(place, self._source(text)) for place, text in enumerate(cleaned) if text]
+        read = [(place, search.read(text)[0]) for place, text in enumerate(cleaned) if text]
         for batch in grouped(read, lambda one: len(one[1]), options.batch_size, search.batch_frames):
             results = search.batch([source for _, source in batch], [indices] * len(batch), options)
             for (place, _), best in zip(batch, results, strict=True):
@@ -376,14 +374,6 @@ class Translator(_Pretrained):
                 else:
                     found[place] = Translation("", float("-inf"))
         return found
-
-    def _source(self, text: str) -> NDArray:
-        """Token indices of a text."""
-        source, _ = self.search.read(text[:_LONGEST_TEXT])
-        if len(text) > _LONGEST_TEXT or len(source) > _LONGEST_SOURCE:
-            has = f"a text of {len(text)} characters has more than the {_LONGEST_SOURCE} tokens that are allowed"
-            raise DataError(f"{has}; give its sentences one by one")
-        return source
 
 
 def _options(

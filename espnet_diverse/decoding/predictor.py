@@ -30,7 +30,7 @@ from espnet_diverse.decoding.search.hotwords import Hotwords, HotwordScorer, loa
 from espnet_diverse.decoding.search.ngram import NgramScorer
 from espnet_diverse.decoding.search.sampling import SamplingSearch
 from espnet_diverse.decoding.token_text import TokenText
-from espnet_diverse.errors import ConfigError, ModelError
+from espnet_diverse.errors import ConfigError, DataError, ModelError
 from espnet_diverse.functional.masks import lengths_to_mask
 from espnet_diverse.nets.adapters.low_rank import merge_low_rank
 from espnet_diverse.runs.audio_rate import audio_rate, required_rate
@@ -40,6 +40,8 @@ from espnet_diverse.runs.tasks import TASKS, read_config, source_table
 from espnet_diverse.scope import scope
 
 _BATCH_FRAMES = 24_000  # of features: 240 seconds of 10 ms
+_TEXT = 100_000  # characters of a text: a longer one is a file whose line ends are lost, and takes the tokenizer hours
+_QUADRATIC_TOKENS = 5000  # of a text for an encoder whose cost grows with their square; fairseq and Marian take 1000
 
 
 class Predictor:
@@ -163,11 +165,16 @@ class Predictor:
             indices (T,) and 0.
 
         Raises:
-            DataError: The file cannot be read.
+            DataError: The file cannot be read, or a text has more than 100,000 characters, or more than 5000 tokens
+                where the cost of the encoder grows with their square.
             TooShortUttError: There are too few frames for the encoder.
         """
         if self.preprocess is not None:
-            return self.preprocess("", {"src_text": value})["src_text"], 0.0
+            source = self.preprocess("", {"src_text": value[:_TEXT]})["src_text"]
+            if len(value) > _TEXT or len(source) > _QUADRATIC_TOKENS and not self.encoding.is_linear:
+                most = f"{_QUADRATIC_TOKENS} tokens, or {_TEXT} characters where attention is of linear cost"
+                raise DataError(f"a text of {len(value)} characters is too long: at most {most}; give its sentences")
+            return source, 0.0
         if self.rate is None:
             return self.features(read_features(value)), 0.0
         samples, seconds = read_at(Path(value), self.rate, segment)

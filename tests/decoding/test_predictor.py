@@ -1,5 +1,6 @@
 """The batched search on a trained model, against ESPnet's."""
 
+import json
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 
@@ -219,3 +220,20 @@ def test_hotwords_need_no_decoder(tiny_run):
         by_ctc.find([frames], [{}], hotwords=by_ctc.hotwords_of(["dda"])),
     )
     assert "dda" in found.texts[0].text and "dda" not in without.texts[0].text
+
+
+def test_a_text_that_is_too_long_for_the_encoder_fails_alone(tiny_translation, tmp_path, monkeypatch):
+    data_dir = tmp_path / "data"
+    shutil.copytree(tiny_translation.test_dir, data_dir)
+    first, *others = (data_dir / "src_text").read_text().splitlines()
+    name = first.split()[0]
+    (data_dir / "src_text").write_text("\n".join([f"{name} {'a' * 5001}", *others, ""]))
+    search = load_predictor(tiny_translation.model_dir, options=Options(beam_size=2))
+    found = decode(search, data_dir, tmp_path / "decoded")
+    failures = json.loads((tmp_path / "decoded" / "failures.json").read_text())
+    assert list(failures) == [name] and failures[name].startswith("a text of 5001 characters is too long: at most 5000")
+    assert [one.utterance for one in found if one.utterance != name] == [line.split()[0] for line in others]
+    monkeypatch.setattr(type(search.encoding), "is_linear", True)
+    assert len(search.read("a" * 5001)[0]) == 5001
+    with pytest.raises(DataError, match="a text of 100001 characters is too long"):
+        search.read("a" * 100_001)

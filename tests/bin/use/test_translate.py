@@ -154,8 +154,8 @@ def test_a_line_of_megabytes_is_skipped_at_once(translate, decoded, capsys):
     found = capsys.readouterr()
     assert found.out.split("\n") == [text, "", "", text, ""]
     for number in (2, 3):
-        has = f"a text of {len(lines[number - 1].strip())} characters has more than the 5000 tokens that are allowed"
-        assert f"-:{number} was skipped: {has}; give its sentences one by one\n" in found.err
+        has = f"a text of {len(lines[number - 1].strip())} characters is too long: at most 5000 tokens, or 100000"
+        assert f"-:{number} was skipped: {has} characters where attention is of linear cost; give its" in found.err
 
 
 def test_a_terminal_shows_the_lines_as_they_are_translated(translate, decoded, monkeypatch, capsys):
