@@ -38,6 +38,6 @@ def class_scores(
     return {
         "f1": float(np.mean(by_class)),
         **{name: float(np.mean([area(*column) for column in columns])) for name, area in areas.items()},
-        "mcc": float(matthews_corrcoef(true, predicted)),
+        "mcc": float(matthews_corrcoef(true, predicted)) if classes[1:] else 0.0,  # for one class, with a warning
         "f1_by_class": dict(zip(classes, map(float, by_class), strict=True)),
     }

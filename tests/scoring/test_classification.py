@@ -41,3 +41,9 @@ def test_a_class_that_the_model_does_not_know_is_never_right():
 def test_one_true_class_has_no_area():
     found = class_scores(["a", "a"], ["a", "b"], np.full((2, 2), 0.5), ["a", "b"])
     assert "auc" not in found and "auc_pr" not in found and found["mcc"] == 0
+
+
+@pytest.mark.filterwarnings("error")
+def test_one_class_that_is_always_right_has_no_correlation():
+    found = class_scores(["a", "a"], ["a", "a"], np.full((2, 2), 0.5), ["a", "b"])
+    assert found == {"f1": 1.0, "mcc": 0.0, "f1_by_class": {"a": 1.0}}
