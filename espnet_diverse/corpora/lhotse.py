@@ -66,7 +66,7 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
 
 
 def beside(source: Path) -> list[Path]:
-    """What is read with a source: of a file of supervisions, that of their recordings."""
+    """Files that are read with a source: of a file of supervisions, that of their recordings."""
     name = _NAME.fullmatch(source.name)
     named = name is not None and name["kind"] == "supervisions"
     return [source.with_name(source.name.replace("supervisions", "recordings"))] if named else []
