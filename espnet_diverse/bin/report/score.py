@@ -3,7 +3,8 @@
 alignment.txt has all of them, and the page alignment.METRIC.html the worst ones, to filter, search and hear.
 Every score has a 95 % bootstrap interval. --by adds a row for each language, direction or domain, and averages of these
 rows; --baseline adds a paired bootstrap test. With either, score.METRIC.png shows the rows with their intervals. A
-reference without a hypothesis counts as deleted; the command then reports it and ends with exit code 2.
+reference without a hypothesis counts as deleted, and a row whose references are empty is left out; the command then
+reports it and ends with exit code 2.
 """
 
 import argparse
