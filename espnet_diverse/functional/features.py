@@ -28,20 +28,11 @@ _BLOCK = 64
 """Positions of a block of (4)."""
 
 
-def positive(x: Tensor, w: Tensor) -> Tensor:
-    """Map by (1): x (..., D), w (R, D) -> (..., R). Scaled by D^(-1/4), queries and keys give softmax attention."""
-    return log_positive(x, w).exp()
-
-
-def log_positive(x: Tensor, w: Tensor) -> Tensor:
-    """Return the logarithm of `positive(x, w)`."""
-    return x @ w.transpose(-2, -1) - x.square().sum(-1, keepdim=True) / 2 - math.log(len(w)) / 2
-
-
 def scaled_positive(x: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
-    """Return `positive(x, w)` without a factor of each x, and the logarithm of the factor, (..., R) and (...).
+    """Map by (1) without a factor of each x, and the logarithm of the factor, (..., R) and (...).
 
-    The greatest feature is then 1, whatever the size of x.
+    x is (..., D) and w (R, D). The greatest feature is then 1, whatever the size of x. Scaled by D^(-1/4), queries and
+    keys give softmax attention.
     """
     products = x.contiguous() @ w.transpose(-2, -1)  # one product of matrices, not one for each head
     top = products.detach().amax(-1)

@@ -97,44 +97,6 @@ def cluster_kl(
     return _mean_over_tokens(gaussian + (p * (log_prior - joint)).sum(-1) + categorical, valid)
 
 
-def query_given_query(
-    q: Tensor,
-    log_prior: Tensor,
-    mean: Tensor,
-    log_var: Tensor,
-    mask: Tensor | Valid | None = None,
-    mi_density: str = "paper",
-    log_joint: Tensor | None = None,
-    p: Tensor | None = None,
-) -> Tensor:
-    """Compute p(q_i^h | q_i^h') of each token for every two heads, equations (16)-(18).
-
-    In (17), p(c|q) p(q) is the joint density of the mixture, so (17) is a softmax of its logarithm over the tokens.
-
-    Args:
-        q: Queries (..., H, T, D).
-        log_prior: Cluster weights of the mixture of the queries as logits, as in `mixture.log_density`.
-        mean: Centroids of the mixture.
-        log_var: Logarithms of the variances of the mixture.
-        mask: Valid tokens, broadcastable to (..., H, T), the same for all heads.
-        mi_density: "paper", or "tempered": log p(q) of (18) divided by D, because in many dimensions the density of the
-            paper has all its weight on a few tokens.
-        log_joint: `log_density(q, log_prior, mean, log_var)`, if the caller has it already.
-        p: `posterior(log_joint)`, if the caller has it already.
-
-    Returns:
-        (..., T, H, H): the first head is that of q^h, the second that of q^h'; 0 for padding.
-
-    Raises:
-        ValueError: The density is unknown.
-    """
-    valid = valid_tokens(mask, q)
-    query_given_cluster, p = _both_conditionals(q, log_prior, mean, log_var, valid, mi_density, log_joint, p)
-    if valid.mask is not None:  # the softmax is uniform in a sequence without valid tokens
-        query_given_cluster = query_given_cluster.masked_fill(~valid.mask.unsqueeze(-2), 0.0)
-    return torch.matmul(query_given_cluster.movedim(-1, -3), p.movedim(-1, -3).transpose(-2, -1))
-
-
 def _both_conditionals(q, log_prior, mean, log_var, valid, mi_density, log_joint, p) -> tuple[Tensor, Tensor]:
     """Compute p(q|c), equation (17), over the valid tokens, and p(c|q); both (..., H, C, T)."""
     if mi_density not in ("paper", "tempered"):
@@ -161,7 +123,22 @@ def head_mi_upper(
 ) -> Tensor:
     """Compute L_Dqq, an upper bound on the mutual information of the queries of two heads, equation (21), in nats.
 
-    Arguments and errors are those of `query_given_query`. 1 - p is clamped, which bounds the loss of a token.
+    In (17), p(c|q) p(q) is the joint density of the mixture, so (17) is a softmax of its logarithm over the tokens.
+    1 - p is clamped, which bounds the loss of a token.
+
+    Args:
+        q: Queries (..., H, T, D).
+        log_prior: Cluster weights of the mixture of the queries as logits, as in `mixture.log_density`.
+        mean: Centroids of the mixture.
+        log_var: Logarithms of the variances of the mixture.
+        mask: Valid tokens, broadcastable to (..., H, T), the same for all heads.
+        mi_density: "paper", or "tempered": log p(q) of (18) divided by D, because in many dimensions the density of the
+            paper has all its weight on a few tokens.
+        log_joint: `log_density(q, log_prior, mean, log_var)`, if the caller has it already.
+        p: `posterior(log_joint)`, if the caller has it already.
+
+    Raises:
+        ValueError: The density is unknown.
     """
     valid = valid_tokens(mask, q)
     a, b = _both_conditionals(q, log_prior, mean, log_var, valid, mi_density, log_joint, p)

@@ -76,8 +76,3 @@ class _LogDensity(torch.autograd.Function):
 def posterior(log_joint: Tensor) -> Tensor:
     """Compute p(c | x) = p(x, c) / p(x), equation (9), from the result of `log_density`, (..., T, C) -> (..., T, C)."""
     return log_joint.transpose(-2, -1).softmax(-2).transpose(-2, -1)
-
-
-def responsibility(x: Tensor, log_prior: Tensor, mean: Tensor, log_var: Tensor) -> Tensor:
-    """Compute posterior cluster probabilities p(c | x) (..., T, C), equation (9); arguments as in `log_density`."""
-    return posterior(log_density(x, log_prior, mean, log_var))

@@ -1,4 +1,4 @@
-"""Semantic mask attention: equations (2), (10) and (11) of the SDMA paper."""
+"""Semantic mask attention: equations (10) and (11) of the SDMA paper."""
 
 import math
 from typing import overload
@@ -16,14 +16,6 @@ def soften(p: Tensor) -> Tensor:
     return p + torch.finfo(p.dtype).eps
 
 
-def same_cluster(p_query: Tensor, p_key: Tensor) -> Tensor:
-    """Compute the probability that query and key are in the same cluster, (10) before normalisation.
-
-    p_query (..., Tq, C) and p_key (..., Tk, C) -> (..., Tq, Tk).
-    """
-    return torch.matmul(soften(p_query), p_key.transpose(-2, -1))
-
-
 def semantic_mask(p_query: Tensor, p_key: Tensor, mask: Tensor | None = None) -> Tensor:
     """Compute the probability that query and key are in the same cluster, normalised over the keys, equation (10).
 
@@ -35,22 +27,8 @@ def semantic_mask(p_query: Tensor, p_key: Tensor, mask: Tensor | None = None) ->
     Returns:
         (..., Tq, Tk); rows sum to 1 over the keys that the mask allows, and are 0 if it allows none.
     """
-    same = same_cluster(p_query, p_key)
+    same = torch.matmul(soften(p_query), p_key.transpose(-2, -1))
     return _normalise(same if mask is None else same.masked_fill(~mask, 0.0))
-
-
-def masked_attention(weights: Tensor, semantic: Tensor) -> Tensor:
-    """Re-weight attention weights A by a mask M, equation (2).
-
-    weights and semantic (..., Tq, Tk) -> Abar (..., Tq, Tk). The scale of each row of M cancels, so M may be the result
-    of `semantic_mask` or of `same_cluster`, which is cheaper.
-    """
-    return _normalise(weights * semantic)
-
-
-def mix(weights: Tensor, masked: Tensor, gamma: float | Tensor) -> Tensor:
-    """Compute Ahat = (1 - gamma) A + gamma Abar, equation (11): weights and masked (..., Tq, Tk) -> the same shape."""
-    return (1 - gamma) * weights + gamma * masked
 
 
 @overload

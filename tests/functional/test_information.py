@@ -5,17 +5,17 @@ import math
 import pytest
 import torch
 from references import sdma as oracle
+from references.posteriors import responsibility
 
 from espnet_diverse.functional import information
 from espnet_diverse.functional.information import (
     cluster_kl,
     diversity,
     head_mi_upper,
-    query_given_query,
     query_mi_lower,
 )
 from espnet_diverse.functional.masks import lengths_to_mask
-from espnet_diverse.functional.mixture import log_density, responsibility
+from espnet_diverse.functional.mixture import log_density
 
 B, H, T, D, C = 2, 3, 5, 4, 3
 
@@ -73,12 +73,8 @@ def test_cluster_kl_with_a_variance_of_each_token(draw):
 @pytest.mark.parametrize(("density", "temper"), [("paper", 1.0), ("tempered", 1 / D)])
 def test_head_information_equals_loops(draw, density, temper):
     q, mixture = draw.normal(B, H, T, D), draw.mixture(1, C, D)
-    p = query_given_query(q, *mixture, mi_density=density)
     own = arrays(*(part[0] for part in mixture))
     expected = [oracle.query_given_query(*arrays(q[b]), *own, temper) for b in range(B)]
-    assert p.shape == (B, T, H, H)
-    for b in range(B):
-        torch.testing.assert_close(p[b], torch.tensor(expected[b]))
     loss = head_mi_upper(q, *mixture, mi_density=density)
     assert loss.item() == mean(oracle.head_mi_upper(value) for value in expected)
 
@@ -111,19 +107,6 @@ def test_gradients(draw, loss):
     mask = lengths_to_mask(torch.tensor([[3], [2]]), 3)
     inputs = draw.normal(2, 2, 3, 2), *draw.mixture(1, 2, 2)
     assert torch.autograd.gradcheck(lambda x, *mixture: loss(x, mixture, mask), inputs)
-
-
-def test_gradients_of_query_given_query(draw):
-    mask = lengths_to_mask(torch.tensor([[3], [1]]), 3)
-    inputs = draw.normal(2, 2, 3, 2), *draw.mixture(1, 2, 2)
-    assert torch.autograd.gradcheck(lambda *inputs: query_given_query(*inputs, mask), inputs)
-
-
-def test_padding_is_given_no_probability(draw):
-    q, mixture = draw.normal(3, H, T, D), draw.mixture(1, C, D)
-    mask = lengths_to_mask(torch.tensor([5, 2, 0]), T)
-    p = query_given_query(q, *mixture, mask.unsqueeze(1))
-    assert torch.equal(p.abs().sum((-2, -1)) > 0, mask)
 
 
 def test_padding_changes_nothing_and_a_batch_is_the_mean_of_its_sequences(draw):
@@ -186,7 +169,7 @@ def test_certain_query_costs_no_more_than_the_clamp():
 def test_density_that_the_caller_has_is_used(draw):
     x, mixture = draw.normal(2, H, T, D), draw.mixture(1, C, D)
     joint = log_density(x, *mixture)
-    for function, more in ((cluster_kl, {"variance": 0.1}), (query_given_query, {}), (head_mi_upper, {})):
+    for function, more in ((cluster_kl, {"variance": 0.1}), (head_mi_upper, {})):
         shared = function(x, *mixture, **more, log_joint=joint)
         torch.testing.assert_close(shared, function(x, *mixture, **more))
         assert not torch.equal(shared, function(x, *mixture, **more, log_joint=2 * joint))

@@ -7,7 +7,7 @@ import torch
 from references import sdma as oracle
 
 from espnet_diverse.functional.masks import causal
-from espnet_diverse.functional.semantic import gamma_schedule, masked_attention, mix, same_cluster, semantic_mask
+from espnet_diverse.functional.semantic import gamma_schedule, semantic_mask
 
 MASKS = {"none": None, "causal": causal(5), "padding": torch.tensor([True, True, False, True, False])}
 
@@ -23,29 +23,12 @@ def test_semantic_mask_equals_loops(draw, mask):
     torch.testing.assert_close(semantic.sum(-1), torch.ones(2, 5, dtype=torch.float64))
 
 
-def test_masked_and_mixed_attention_equal_loops(draw):
-    weights, semantic = draw.posterior(4, 5), draw.posterior(4, 5)
-    masked = masked_attention(weights, semantic)
-    expected = oracle.masked_attention(weights.detach().numpy(), semantic.detach().numpy())
-    torch.testing.assert_close(masked, torch.tensor(expected))
-    torch.testing.assert_close(mix(weights, masked, 0.3), 0.7 * weights + 0.3 * masked)
-    torch.testing.assert_close(mix(weights, masked, torch.tensor(0.0)), weights)
-
-
-def test_scale_of_the_mask_cancels(draw):
-    weights, p = draw.posterior(4, 4), draw.posterior(4, 3)
-    torch.testing.assert_close(
-        masked_attention(weights, semantic_mask(p, p)), masked_attention(weights, same_cluster(p, p))
-    )
-
-
 def test_query_without_keys_gets_zeros_and_finite_gradients(draw):
-    p_query, p_key, weights = draw.posterior(2, 3), draw.posterior(4, 3), draw.posterior(2, 4)
+    p_query, p_key = draw.posterior(2, 3), draw.posterior(4, 3)
     mask = torch.tensor([[True] * 4, [False] * 4])
     semantic = semantic_mask(p_query, p_key, mask)
-    attended = masked_attention(weights, semantic)
-    assert semantic[1].abs().max() == attended[1].abs().max() == 0
-    gradients = torch.autograd.grad(attended.square().sum(), (p_query, p_key, weights))
+    assert semantic[1].abs().max() == 0
+    gradients = torch.autograd.grad(semantic.square().sum(), (p_query, p_key))
     assert all(gradient.isfinite().all() for gradient in gradients)
 
 
@@ -53,11 +36,9 @@ def test_query_without_keys_gets_zeros_and_finite_gradients(draw):
 def test_query_of_a_cluster_that_no_key_has_attends_as_without_mask(dtype):
     p_query = torch.tensor([[1.0, 0.0]], dtype=dtype, requires_grad=True)
     p_key = torch.tensor([[0.0, 1.0]] * 3, dtype=dtype, requires_grad=True)
-    weights = torch.tensor([[0.2, 0.3, 0.5]], dtype=dtype)
     semantic = semantic_mask(p_query, p_key)
     torch.testing.assert_close(semantic, torch.full((1, 3), 1 / 3, dtype=dtype))
-    torch.testing.assert_close(masked_attention(weights, semantic), weights)
-    gradients = torch.autograd.grad((masked_attention(weights, semantic) ** 2).sum(), (p_query, p_key))
+    gradients = torch.autograd.grad((semantic**2).sum(), (p_query, p_key))
     assert all(gradient.isfinite().all() for gradient in gradients)
 
 
@@ -66,8 +47,6 @@ def test_gradients(draw):
     assert torch.autograd.gradcheck(
         lambda a, b: semantic_mask(a, b, mask), (draw.posterior(2, 4, 3), draw.posterior(2, 4, 3))
     )
-    assert torch.autograd.gradcheck(masked_attention, (draw.posterior(2, 4, 4), draw.posterior(2, 4, 4)))
-    assert torch.autograd.gradcheck(lambda a, b: mix(a, b, 0.4), (draw.posterior(2, 4), draw.posterior(2, 4)))
 
 
 @pytest.mark.parametrize("step", [0, 1, 1386, 4605, 10**9])

@@ -1,6 +1,13 @@
-"""CTC posteriors that are known."""
+"""Posteriors: of the clusters of a mixture, and of CTC where they are known."""
 
 import torch
+
+from espnet_diverse.functional.mixture import log_density, posterior
+
+
+def responsibility(x, *mixture):
+    """Posterior cluster probabilities p(c | x) (..., T, C); arguments as in `log_density`."""
+    return posterior(log_density(x, *mixture))
 
 
 def planted(path, labels, probability=0.9):

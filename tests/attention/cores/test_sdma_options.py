@@ -4,11 +4,11 @@ import dataclasses
 
 import pytest
 import torch
+from references.posteriors import responsibility
 
 from espnet_diverse.attention import build_attention, build_core
 from espnet_diverse.attention.cores.sdma_options import SDMAOptions, SMAOptions
 from espnet_diverse.functional import information
-from espnet_diverse.functional.mixture import responsibility
 from espnet_diverse.option_checks import OptionError
 from espnet_diverse.scope import scope
 
