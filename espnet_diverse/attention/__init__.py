@@ -14,7 +14,6 @@ from espnet_diverse.attention.build import (
     attention_parts,
     build_attention,
     build_core,
-    build_core_of,
     core_options,
 )
 from espnet_diverse.attention.core import Core, Heads, Inputs, KVCache, Stream
@@ -45,7 +44,6 @@ __all__ = [
     "attention_parts",
     "build_attention",
     "build_core",
-    "build_core_of",
     "build_disagreement",
     "build_selection",
     "check_uses",

@@ -51,33 +51,29 @@ _NEEDS = {
 """Uses that a core must support for a part, keys of `supports.USES`."""
 
 
-def build_core(core: str, size: int, heads: int, cross: bool = False, causal: bool = False, **options) -> Core:
+def build_core(
+    core: str,
+    size: int,
+    heads: int,
+    options: Mapping[str, Any] = MappingProxyType({}),
+    cross: bool = False,
+    causal: bool = False,
+) -> Core:
     """Build a core by name.
 
     Args:
         core: Name of the core, in `CORES` or registered by `register_core`.
         size: Model width M.
         heads: Number of heads H.
-        cross: Whether the core is for cross-attention.
-        causal: Whether the core is for causal self-attention.
         options: Fields of the core's `Options`, and `preset`, a name in its `PRESETS`, which the other options
             override.
+        cross: Whether the core is for cross-attention.
+        causal: Whether the core is for causal self-attention.
 
     Raises:
         ValueError: The name, the preset or one of the options is unknown; the message lists the known ones.
     """
-    return build_core_of(core, size, heads, options, cross, causal)
-
-
-def build_core_of(
-    core: str, size: int, heads: int, given: Mapping[str, Any], cross: bool = False, causal: bool = False
-) -> Core:
-    """Build a core by name, like `build_core`, with options from a configuration, which may have any names.
-
-    Raises:
-        ValueError: As `build_core`.
-    """
-    built = core_class(core)(size, heads, core_options(core, given), cross, causal)
+    built = core_class(core)(size, heads, core_options(core, options), cross, causal)
     built.name = core
     return built
 
@@ -163,7 +159,7 @@ def attention_parts(
     part = {each: None if value is None else PARTS[each](value) for each, value in raw.items() if each != "selection"}
     selection = build_selection(raw["selection"], heads)
     pool = selection.pool if selection else heads
-    core = build_core_of(name, size, heads, options, cross, causal)
+    core = build_core(name, size, heads, options, cross, causal)
     check_uses(name, core.supports, [*uses, *["head_selection"] * (selection is not None)], needed_by)
     for each, needs in _NEEDS.items():
         if part[each] is not None:

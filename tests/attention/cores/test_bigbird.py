@@ -30,24 +30,24 @@ def pattern(options):
 @pytest.mark.parametrize("relative", [False, True], ids=["absolute", "relative"])
 @pytest.mark.parametrize("need_weights", [False, True], ids=["blocks", "weights"])
 def test_equals_loops(options, relative, need_weights):
-    core = build_core("bigbird", SIZE, H, **options)
+    core = build_core("bigbird", SIZE, H, options)
     given = inputs(relative=relative, need_weights=need_weights)
     assert_equals_loops(core, given, LENGTHS, lambda time: oracle.bigbird_mask(time, *pattern(options)))
 
 
 @each_option
 def test_causal_equals_loops(options):
-    core = build_core("bigbird", SIZE, H, causal=True, **options)
+    core = build_core("bigbird", SIZE, H, options, causal=True)
     given = inputs(PADDED & torch.ones(15, 15, dtype=torch.bool).tril())
     assert_equals_loops(core, given, LENGTHS, lambda time: oracle.bigbird_mask(time, *pattern(options), True))
 
 
 def test_gradcheck():
-    assert gradcheck(build_core("bigbird", SIZE, H, **OPTIONS[0]), inputs(relative=True))
+    assert gradcheck(build_core("bigbird", SIZE, H, OPTIONS[0]), inputs(relative=True))
 
 
 def test_the_random_blocks_are_those_of_the_seed_in_training_and_evaluation():
-    cores = [build_core("bigbird", SIZE, H, **OPTIONS[1] | {"seed": seed}) for seed in (7, 7, 8)]
+    cores = [build_core("bigbird", SIZE, H, OPTIONS[1] | {"seed": seed}) for seed in (7, 7, 8)]
     cores[0].train()
     weights = [core(inputs(need_weights=True))[1] for core in cores]
     assert torch.equal(weights[0], weights[1]) and not torch.equal(weights[0] > 0, weights[2] > 0)

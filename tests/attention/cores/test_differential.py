@@ -19,7 +19,7 @@ MASKS = {"none": None, "padding": PADDED, "causal": CAUSAL, "heads": BY_HEAD}
 
 def build(**options):
     torch.manual_seed(0)
-    core = build_core("differential", SIZE, H, **options).double()
+    core = build_core("differential", SIZE, H, options).double()
     for parameter in core.parameters():
         parameter.data += 0.5 * torch.randn_like(parameter)
     return core
@@ -76,7 +76,7 @@ def test_gradcheck(relative):
 
 def test_equal_maps_with_weight_one_cancel():
     """The norm of a context of zeros is zero; one of rounding errors would be as large as any other."""
-    core = build_core("differential", SIZE, H, lambda_init=0.0).double()
+    core = build_core("differential", SIZE, H, {"lambda_init": 0.0}).double()
     torch.nn.init.zeros_(core.lambda_q)
     with torch.no_grad():
         core.lambda_q[0], core.lambda_k[0] = 1.0, math.log(2) / (D // 2)  # exp(..) = 2: lambda = 1
@@ -100,12 +100,12 @@ def test_the_start_outlasts_espnets_initialisation():
 
 
 @pytest.mark.parametrize(
-    ("options", "text"),
+    ("size", "options", "text"),
     [
-        ({"lambda_init": 1.0}, "lambda_init must be at least 0 and below 1, but is 1.0"),
-        ({"size": 6}, "heads of width 3 have no halves; choose a number of heads for an even width"),
+        (SIZE, {"lambda_init": 1.0}, "lambda_init must be at least 0 and below 1, but is 1.0"),
+        (6, {}, "heads of width 3 have no halves; choose a number of heads for an even width"),
     ],
 )
-def test_what_has_no_difference_is_refused(options, text):
+def test_what_has_no_difference_is_refused(size, options, text):
     with pytest.raises((OptionError, ValueError), match=text):
-        build_core("differential", **({"size": SIZE, "heads": H} | options))
+        build_core("differential", size, H, options)

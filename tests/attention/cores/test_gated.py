@@ -29,7 +29,7 @@ each_gate = pytest.mark.parametrize("per", ["channel", "head"])
 @pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
 @pytest.mark.parametrize("relative", [False, True], ids=["absolute", "relative"])
 def test_equals_loops(per, mask, relative):
-    core = build_core("gated", SIZE, H, per=per, scale=1.5).double()
+    core = build_core("gated", SIZE, H, {"per": per, "scale": 1.5}).double()
     given = whole_position(heads(mask, relative=relative, need_weights=True))
     context, weights = core(given)
     for b, q, k, v, seen, term in sequences(given):
@@ -66,7 +66,7 @@ def test_gates_that_start_at_one_learn():
 
 def test_without_weights_the_kernel_is_the_fused_one():
     """Its result, not that of explicit weights, which is rounded otherwise."""
-    core, given = build_core("gated", SIZE, H, start="zero", scale=2.0).double(), heads(PADDED)
+    core, given = build_core("gated", SIZE, H, {"start": "zero", "scale": 2.0}).double(), heads(PADDED)
     assert torch.equal(core(given)[0], softmax_attention(given)[0]) and core(given)[1] is None
 
 
@@ -80,4 +80,4 @@ def test_without_weights_the_kernel_is_the_fused_one():
 )
 def test_what_is_no_gate_is_refused(options, text):
     with pytest.raises(OptionError, match=text):
-        build_core("gated", SIZE, H, **options)
+        build_core("gated", SIZE, H, options)

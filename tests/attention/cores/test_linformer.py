@@ -117,7 +117,7 @@ def test_what_is_not_possible_is_named(options, text):
 
 def test_sharing_saves_one_projection():
     sizes = {"compressed_length": 3, "max_length": 10}
-    cores = [build_core("linformer", 8, 2, shared=shared, **sizes) for shared in (False, True)]
+    cores = [build_core("linformer", 8, 2, {"shared": shared, **sizes}) for shared in (False, True)]
     assert [sum(p.numel() for p in core.parameters()) for core in cores] == [2 * 3 * 10, 3 * 10]
     assert LinformerOptions().compressed_length < LinformerOptions().max_length
 

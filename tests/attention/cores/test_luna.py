@@ -186,4 +186,4 @@ def test_what_is_not_possible_is_named(options, text):
 
 
 def test_the_causal_form_has_no_summary():
-    assert build_core("luna", 8, 2, causal=True, length=4).summarise(iter([]), Stream()) is None
+    assert build_core("luna", 8, 2, {"length": 4}, causal=True).summarise(iter([]), Stream()) is None

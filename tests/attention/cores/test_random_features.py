@@ -18,7 +18,7 @@ each_feature = pytest.mark.parametrize("feature", ["positive", "trigonometric"])
 
 def make(causal=False, **options):
     torch.manual_seed(0)
-    return build_core("random_features", SIZE, H, causal=causal, **options).eval()
+    return build_core("random_features", SIZE, H, options, causal=causal).eval()
 
 
 @each_case
@@ -63,7 +63,7 @@ def test_many_features_approach_softmax_attention(feature, orthogonal):
     for count in (48, 768, 30_000):
         torch.manual_seed(0)
         options = {"feature": feature, "n_features": count, "orthogonal": orthogonal, "sigma": sigma}
-        cores = [build_core("random_features", SIZE, H, **options) for _ in range(5)]
+        cores = [build_core("random_features", SIZE, H, options) for _ in range(5)]
         errors.append(sum(float((core(given)[0] - expected).square().mean()) for core in cores) ** 0.5)
     assert errors[1] < errors[0] / 2 and errors[2] < errors[1] / 2 and errors[2] < 0.05
 

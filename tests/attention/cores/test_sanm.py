@@ -27,7 +27,7 @@ from espnet_diverse.option_checks import OptionError
 @pytest.mark.parametrize("mask", [name for name in MASKS if name != "causal"])
 @pytest.mark.parametrize("relative", [False, True], ids=["absolute", "relative"])
 def test_equals_loops(residual, mask, relative):
-    core = build_core("sanm", SIZE, H, kernel_size=3, residual=residual).double()
+    core = build_core("sanm", SIZE, H, {"kernel_size": 3, "residual": residual}).double()
     given = whole_position(heads(MASKS[mask], relative=relative, need_weights=True))
     context, weights = core(given)
     filters = core.filters.detach().view(H, D, 3).numpy()

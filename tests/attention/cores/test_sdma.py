@@ -114,7 +114,7 @@ def test_noise_moves_the_output_in_training_only(x):
 def test_the_queries_that_attend_have_noise(order):
     """Equation (8)."""
     torch.manual_seed(3)
-    core = build_core("sdma", 6, 2, noise_std=0.3, noise_order=order).double()
+    core = build_core("sdma", 6, 2, {"noise_std": 0.3, "noise_order": order}).double()
     core.updates.count.fill_(1000.0)
     x, (q, k, v) = torch.randn(2, 4, 6, dtype=torch.double), torch.randn(3, 2, 2, 4, 3, dtype=torch.double)
     torch.manual_seed(4)
@@ -150,7 +150,7 @@ def test_every_loss_has_the_option_that_weights_it(x):
 def small():
     """A core with clusters that differ, and heads of 4 positions, in evaluation."""
     torch.manual_seed(2)
-    core = build_core("sdma", 6, 2, n_clusters_z=3, n_clusters_q=3, mi_density="tempered").double().eval()
+    core = build_core("sdma", 6, 2, {"n_clusters_z": 3, "n_clusters_q": 3, "mi_density": "tempered"}).double().eval()
     for parameter in core.parameters():
         parameter.data += 0.5 * torch.randn_like(parameter)
     x, (q, k, v) = torch.randn(2, 4, 6, dtype=torch.double), torch.randn(3, 2, 2, 4, 3, dtype=torch.double)

@@ -59,17 +59,17 @@ def test_defaults_keep_their_names_in_the_state_dict():
 
 
 def test_explicit_options_override_a_preset():
-    released = build_core("sdma", SIZE, HEADS, preset="released", lambda_q=3.0).options
+    released = build_core("sdma", SIZE, HEADS, {"preset": "released", "lambda_q": 3.0}).options
     assert (released.q_gmm_input, released.lambda_q, released.lambda_x) == ("scaled", 3.0, 1.0)
-    paper = build_core("sma", SIZE, HEADS, preset="paper", nu=0.5).options
+    paper = build_core("sma", SIZE, HEADS, {"preset": "paper", "nu": 0.5}).options
     assert (paper.scale_s, paper.noise_std, paper.nu) == ("anneal", 0.01, 0.5)
-    assert build_core("sdma", SIZE, HEADS, preset=None).options == SDMAOptions()
+    assert build_core("sdma", SIZE, HEADS, {"preset": None}).options == SDMAOptions()
 
 
 @pytest.mark.parametrize("core", ["sma", "sdma"])
 def test_every_preset_builds_and_is_documented(core):
     for preset in ("paper", "released"):
-        build_core(core, SIZE, HEADS, preset=preset)
+        build_core(core, SIZE, HEADS, {"preset": preset})
     for option in dataclasses.fields(SDMAOptions):
         assert option.name in SDMAOptions.__doc__ + SMAOptions.__doc__
 
@@ -114,7 +114,7 @@ def test_a_wrong_value_is_named(options, text):
 @pytest.mark.parametrize("preset", ["published", ["paper"]])
 def test_the_error_of_a_preset_has_its_name_so_that_its_line_is_found(preset):
     with pytest.raises(OptionError) as caught:
-        build_core("sdma", SIZE, HEADS, preset=preset)
+        build_core("sdma", SIZE, HEADS, {"preset": preset})
     assert caught.value.name == "preset"
 
 

@@ -25,7 +25,7 @@ def draw(*shape, seed=0):
 def make(updates=UPDATES, **options):
     """A core with clusters that differ, after some updates."""
     torch.manual_seed(1)
-    core = build_core("sma", SIZE, H, **({"n_clusters_z": 3} | options)).double().eval()
+    core = build_core("sma", SIZE, H, {"n_clusters_z": 3} | options).double().eval()
     for parameter in core.token_mixture.parameters():
         parameter.data += 0.5 * torch.randn_like(parameter)
     core.updates.count.fill_(updates)
@@ -116,7 +116,7 @@ def test_inputs_are_perturbed_in_training_only():
 
 
 def test_the_mask_can_be_left_out_of_causal_evaluation():
-    core = build_core("sma", SIZE, H, causal=True, decoder_test_mask=False)
+    core = build_core("sma", SIZE, H, {"decoder_test_mask": False}, causal=True)
     core.updates.count.fill_(UPDATES)
     assert float(core.gamma()) > 0
     assert float(core.eval().gamma()) == 0

@@ -25,7 +25,7 @@ SIDES = [{}, {"before": False}, {"after": False}]
 
 def build(**options):
     torch.manual_seed(0)
-    return build_core("talking_heads", SIZE, H, **({"start": "drawn"} | options)).double()
+    return build_core("talking_heads", SIZE, H, {"start": "drawn"} | options).double()
 
 
 def maps(core):

@@ -37,7 +37,8 @@ def cores(net):
 @pytest.mark.parametrize("relative", [False, True], ids=["absolute", "relative"])
 def test_two_layers_equal_loops(learned, mask, relative):
     first, second = (
-        build_core("value_residual", SIZE, H, first=0.25, own=-2.0, learned=learned).double() for _ in range(2)
+        build_core("value_residual", SIZE, H, {"first": 0.25, "own": -2.0, "learned": learned}).double()
+        for _ in range(2)
     )
     assert first.connect([first, second])
     given = whole_position(heads(MASKS[mask], relative=relative, need_weights=True))

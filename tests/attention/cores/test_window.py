@@ -32,21 +32,21 @@ def pattern(options):
 @pytest.mark.parametrize("relative", [False, True], ids=["absolute", "relative"])
 @pytest.mark.parametrize("need_weights", [False, True], ids=["blocks", "weights"])
 def test_equals_loops(options, relative, need_weights):
-    core = build_core("window", SIZE, H, **options)
+    core = build_core("window", SIZE, H, options)
     given = inputs(relative=relative, need_weights=need_weights)
     assert_equals_loops(core, given, LENGTHS, lambda time: oracle.window_mask(time, *pattern(options)))
 
 
 def test_causal_equals_loops():
     options = {"window": 2, "global_tokens": 1}
-    core = build_core("window", SIZE, H, causal=True, **options)
+    core = build_core("window", SIZE, H, options, causal=True)
     given = inputs(PADDED & torch.ones(11, 11, dtype=torch.bool).tril())
     assert_equals_loops(core, given, LENGTHS, lambda time: oracle.window_mask(time, *pattern(options), True))
 
 
 @pytest.mark.parametrize("options", [OPTIONS[0], OPTIONS[3]], ids=str)
 def test_gradcheck(options):
-    assert gradcheck(build_core("window", SIZE, H, **options), inputs(relative=True))
+    assert gradcheck(build_core("window", SIZE, H, options), inputs(relative=True))
 
 
 @pytest.mark.parametrize("relative", [False, True], ids=["absolute", "relative"])
@@ -66,7 +66,7 @@ def test_memory_grows_linearly(options, relative):
 
 
 def test_weights_are_zero_outside_the_window():
-    _, weights = build_core("window", SIZE, H, window=1)(inputs(need_weights=True))
+    _, weights = build_core("window", SIZE, H, {"window": 1})(inputs(need_weights=True))
     i = torch.arange(LENGTHS[0])
     assert (weights[..., (i.unsqueeze(1) - i).abs() > 1] == 0).all()
 
@@ -86,5 +86,5 @@ def test_what_is_no_window_is_refused(options, text):
 
 
 def test_the_reach_is_that_of_the_window():
-    assert build_core("window", 4, 2, window=5, dilation=3).reach == 15
-    assert build_core("window", 4, 2, global_tokens=1).reach is None
+    assert build_core("window", 4, 2, {"window": 5, "dilation": 3}).reach == 15
+    assert build_core("window", 4, 2, {"global_tokens": 1}).reach is None

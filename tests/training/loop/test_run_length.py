@@ -16,7 +16,7 @@ OPTIONS = SimpleNamespace(max_epoch=16, accum_grad=2)
 
 
 def test_the_updates_of_a_run_are_those_of_its_epochs():
-    core = build_core("sma", 8, 2, gamma_updates=0.1)
+    core = build_core("sma", 8, 2, {"gamma_updates": 0.1})
     tell_length_of_run(core, 347, OPTIONS)
     assert int(core.updates.of_run) == 16 * 173
     core.updates.count += 0.1 * 16 * 173
@@ -26,7 +26,7 @@ def test_the_updates_of_a_run_are_those_of_its_epochs():
 def test_batches_without_a_number_are_refused_only_where_it_is_needed():
     tell_length_of_run(build_core("sma", 8, 2), None, OPTIONS)
     with pytest.raises(ConfigError, match=r"^a schedule of 0.1 is a share of the updates of the run, and with"):
-        tell_length_of_run(build_core("sma", 8, 2, gamma_updates=0.1), None, OPTIONS)
+        tell_length_of_run(build_core("sma", 8, 2, {"gamma_updates": 0.1}), None, OPTIONS)
 
 
 @pytest.mark.parametrize(("steps", "warned"), [(2769, True), (2768, False)])
