@@ -83,7 +83,7 @@ KNOWN = {
         ),
         *(
             "hub.fetched: Exception",
-            "publishing.push: Exception",
+            "pack.push: Exception",
             "onnx_export._compare: Exception",
             "pretrained_tokenizer._refusing: BaseException",
         ),

@@ -1,11 +1,19 @@
 """The page of `espnet-diverse compare`: first pictures, then tables."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from espnet_diverse.analysis.comparison import HEADER, System, columns, rows
 from espnet_diverse.analysis.differences import Difference, Differences
 from espnet_diverse.analysis.html_page import Page
+from espnet_diverse.data.files.atomic_files import save_figure
+from espnet_diverse.scoring.figures.forest_plot import Series, draw_forest
 
 _LISTED = 10
 
@@ -72,3 +80,89 @@ def _utterances(page: Page, differences: Differences, found: Difference, metric:
     page.heading(f"Utterances that differ most: {found.name} and {first}")
     header = ("utterance", metric, "reference", first, found.name)
     page.table(header, [(name, f"{size:+.1f}", *texts) for name, size, *texts in largest])
+
+
+_ROW = 0.24  # height of a system in a forest plot, in inches
+
+
+def draw_comparison(systems: Sequence[System], metric: str, path: Path) -> None:
+    """Write a PNG: a forest plot of the scores; with head selection score by pool, and score by parameters.
+
+    The panel of the pool is Fig. 2 of the head-selection paper: a line through the mean scores of each strategy. It
+    begins at the model without selection that has as many heads, because a pool of H heads leaves no choice.
+    """
+    panels = [_forest]
+    if any(system.strategy != "none" for system in systems):
+        panels.append(_by_pool)
+    if len({system.parameters for system in systems}) > 1:
+        panels.append(_by_size)
+    height = 1.6 + _ROW * len(systems) * len(columns(systems))
+    figure = Figure(figsize=(1.5 + 4.8 * len(panels), max(3.2, height)), layout="constrained")
+    for axes, draw in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
+        draw(axes, systems, metric)
+        axes.grid(alpha=0.3)
+    save_figure(figure, path)
+
+
+def draw_differences(found: Differences, metric: str, path: Path) -> None:
+    """Plot differences from the first system: above with intervals, below by utterance, sorted."""
+    figure = Figure(figsize=(6.4, 3.6 + _ROW * len(found.found)), layout="constrained")
+    above, below = figure.subplots(2, 1, height_ratios=(0.6 + _ROW * len(found.found), 3))
+    series = [
+        Series(each.name, {each.name: [each.difference]}, {each.name: each.interval}, f"C{number}")
+        for number, each in enumerate(found.found, 1)
+    ]
+    draw_forest(above, [each.name for each in found.found], series)
+    for number, each in enumerate(found.found):
+        sizes = np.sort(each.by_utterance[np.isfinite(each.by_utterance)])
+        below.step(np.arange(1, len(sizes) + 1), sizes, where="mid", color=f"C{number + 1}", label=each.name)
+    above.set_xlabel(f"{metric} minus that of {next(iter(found.texts))}")
+    above.axvline(0, color="grey", linestyle="--", linewidth=1)
+    below.axhline(0, color="grey", linestyle="--", linewidth=1)
+    below.set(xlabel="utterances, sorted", ylabel=f"difference of {metric}")
+    below.xaxis.get_major_locator().set_params(integer=True)
+    below.legend(handles=below.lines[:-1], fontsize="small", loc="upper left")  # one by one: names may begin with "_"
+    save_figure(figure, path)
+
+
+def _forest(axes: Axes, systems: Sequence[System], metric: str) -> None:
+    series = [
+        Series(system.name, {name: [score] for name, score in system.scores.items()}, system.intervals, f"C{number}")
+        for number, system in enumerate(systems)
+    ]
+    draw_forest(axes, columns(systems), series)
+    handles = [Line2D([], [], color=each.colour, marker=each.marker, label=each.label) for each in series]
+    axes.set_xlabel(metric)
+    axes.legend(
+        handles=handles, fontsize="small", loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, frameon=False
+    )
+
+
+def _by_pool(axes: Axes, systems: Sequence[System], metric: str) -> None:
+    for number, strategy in enumerate(dict.fromkeys(system.strategy for system in systems)):
+        mine, colour = [system for system in systems if system.strategy == strategy], f"C{number % 10}"
+        axes.scatter([system.pool for system in mine], [system.score() for system in mine], color=colour, s=24)
+        axes.plot(*_means(mine, systems), color=colour, label=strategy)
+    axes.set(xlabel="heads in the pool (P)", ylabel=metric)
+    axes.set_xticks(sorted({system.pool for system in systems}))
+    axes.legend(fontsize="small", title="strategy")
+
+
+def _by_size(axes: Axes, systems: Sequence[System], metric: str) -> None:
+    for number, system in enumerate(systems):
+        at = (system.parameters / 1e6, system.score())
+        axes.scatter(*at, color=f"C{number}")
+        axes.annotate(system.name, at, (4, 4), textcoords="offset points", fontsize=7)
+    axes.set(xlabel="parameters (millions)", ylabel=metric)
+    axes.margins(x=0.15)  # room for the names
+
+
+def _means(mine: Sequence[System], systems: Sequence[System]) -> tuple[list[int], list[float]]:
+    """Return pool sizes in ascending order, and the mean score of each."""
+    scores = defaultdict(list)
+    heads = {system.heads for system in mine if system.pool > system.heads}
+    plain = [system for system in systems if system.strategy == "none" and system.heads in heads]
+    for system in [*mine, *plain]:
+        scores[system.pool].append(system.score())
+    pools = sorted(scores)
+    return pools, [sum(scores[pool]) / len(scores[pool]) for pool in pools]

@@ -17,9 +17,8 @@ from torch import Tensor, nn
 from espnet_diverse.attention.core import Core, Heads, Inputs, KVCache, Stream
 from espnet_diverse.attention.modifiers.disagreement import Disagreement
 from espnet_diverse.attention.modifiers.head_patterns import HeadPatterns
-from espnet_diverse.attention.modifiers.position import POSITIONS, with_position
+from espnet_diverse.attention.modifiers.position import POSITIONS, TransformerXLPosition, with_position
 from espnet_diverse.attention.modifiers.query_key_norm import QueryKeyNormOptions, ScaledQueries, UnitKeys
-from espnet_diverse.attention.modifiers.transformer_xl import TransformerXLPosition
 from espnet_diverse.attention.parts import by_parts, is_long, slices
 from espnet_diverse.attention.relative_position import PositionTerm
 from espnet_diverse.attention.selection.head_gather import AllHeads, SelectedHeads, split_heads

@@ -26,10 +26,9 @@ from espnet_diverse.audio.libsndfile import (
     sound_info,
 )
 from espnet_diverse.audio.media import MediaFormat, convert, media_format
-from espnet_diverse.audio.ogg import check_ogg
 from espnet_diverse.audio.resampling import RATE, resample
 from espnet_diverse.audio.segments import Segment, segment_fault
-from espnet_diverse.audio.unread import unread_bytes, unread_format
+from espnet_diverse.audio.unread import check_ogg, unread_bytes, unread_format
 from espnet_diverse.errors import DataError, TruncatedError
 from espnet_diverse.portable import unnamed_file
 

@@ -2,14 +2,14 @@
 
 import math
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
+from espnet_diverse.analysis.html_page import Page
 from espnet_diverse.contest.costs import Cost, read_costs
 from espnet_diverse.contest.curves import read_curves
 from espnet_diverse.contest.differences import Difference, compare, conclusion
-from espnet_diverse.contest.document import Document
 from espnet_diverse.contest.figures import draw_costs, draw_curves, draw_differences, draw_redundancy
 from espnet_diverse.contest.redundant_heads import KINDS, read_redundancy
 from espnet_diverse.contest.runs import Run
@@ -17,9 +17,56 @@ from espnet_diverse.contest.scores import mean_cell, missing
 from espnet_diverse.contest.settings import Contest
 from espnet_diverse.cpu.machine import cpu_model
 from espnet_diverse.data.characters import safe_name
-from espnet_diverse.data.files.atomic_files import staged_directory
+from espnet_diverse.data.files.atomic_files import staged_directory, write_text
 from espnet_diverse.data.files.targets import check_prepared, mark_prepared
 from espnet_diverse.scoring.metric import Metric, lower_is_better
+from espnet_diverse.scoring.table import markdown_table
+
+
+class Document:
+    """A report, from top to bottom.
+
+    Args:
+        title: Its title.
+        pictures: Name of the folder of the pictures, beside the report.
+    """
+
+    def __init__(self, title: str, pictures: str):
+        self._page, self._lines, self._pictures = Page(title), [f"# {title}", ""], pictures
+
+    def heading(self, text: str) -> None:
+        """Begin a section."""
+        self._page.heading(text)
+        self._lines += [f"## {text}", ""]
+
+    def paragraph(self, text: str) -> None:
+        """Add a paragraph."""
+        self._page.paragraph(text)
+        self._lines += [text, ""]
+
+    def terms(self, meanings: Sequence[tuple[str, str]]) -> None:
+        """Add a list of terms and their meanings."""
+        self._page.terms(meanings)
+        self._lines += [f"- **{term}**: {meaning}" for term, meaning in meanings]
+        self._lines.append("")
+
+    def table(self, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+        """Add a table."""
+        rows = list(rows)
+        self._page.table(header, rows)
+        self._lines.append(markdown_table(header, rows))
+
+    def picture(self, path: Path, caption: str) -> None:
+        """Add a PNG file of the folder of pictures."""
+        self._page.picture(path, caption)
+        title = caption.partition(".")[0]
+        self._lines += [f"![{title}]({self._pictures}/{path.name})", "", caption, ""]
+
+    def write(self, path: Path) -> None:
+        """Write both, `path` with .html and with .md."""
+        write_text(path.with_suffix(".md"), "\n".join(self._lines))
+        self._page.write(path.with_suffix(".html"))
+
 
 NAME = "contest"
 PICTURES = "pictures"

@@ -1,4 +1,4 @@
-"""The lines of a text file, decoded one after another, so that a file of any size can be read."""
+"""The lines of a text file, decoded one after another, so that a file of any size can be read; or a small one whole."""
 
 import gzip
 import io
@@ -10,6 +10,8 @@ from typing import BinaryIO
 
 from espnet_diverse.data.characters import LONGEST_ID, guess_encoding
 from espnet_diverse.data.checks.faults import Fault
+from espnet_diverse.errors import DataError, UserError
+from espnet_diverse.untrusted.whole_files import read_text
 
 LONGEST_LINE = 1_000_000
 """Bytes of a line. A longer one is a file whose line ends are lost, and would take the tokenizer hours."""
@@ -118,3 +120,27 @@ def _encoding_fault(path: Path, number: int, offset: int, line: bytes) -> Fault:
     guess = guess_encoding(line)
     seems = f"it decodes as {guess}" if guess else "its encoding is unknown"
     return Fault(str(path), number, f"not utf-8 at byte offset {offset} ({seems}); convert the file with iconv")
+
+
+def read_utf8(
+    path: Path,
+    shown: str | None = None,
+    advice: str = "save the file as UTF-8",
+    error: type[UserError] = DataError,
+) -> str:
+    """Read a file of text.
+
+    Args:
+        path: The file.
+        shown: How a message names it; the path by default.
+        advice: What to do if it is not UTF-8.
+        error: Class of the error that is raised then.
+
+    Raises:
+        UserError: The file is not UTF-8; the message has the offset of the byte.
+        OSError: It cannot be read.
+    """
+    try:
+        return read_text(path)
+    except UnicodeDecodeError as fault:
+        raise error(f"{shown or path}: not UTF-8 at byte {fault.start}; {advice}") from fault

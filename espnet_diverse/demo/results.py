@@ -15,8 +15,7 @@ from espnet_diverse.analysis.collect import KINDS, Observation, observe
 from espnet_diverse.decoding.frame_times import known_frame_times
 from espnet_diverse.decoding.predictor import Predictor
 from espnet_diverse.demo.controls import whole
-from espnet_diverse.demo.head_maps import Axis, Sides, head_maps
-from espnet_diverse.demo.spectrogram import spectrogram
+from espnet_diverse.demo.head_maps import Axis, Sides, head_maps, spectrogram
 from espnet_diverse.errors import ConfigError, DataError, ModelError
 from espnet_diverse.runs.tasks import load_model
 

@@ -1,4 +1,5 @@
 """Packing the directory of a run into one file, which ESPnet can also read; `archive.py` describes the format.
+A packed model can be published as a repository of the Hugging Face Hub, where hf:owner/name finds it.
 
 Adapters of low rank become part of the weights, but for those by condition where no value of it is given.
 """
@@ -9,6 +10,7 @@ import zlib
 from collections.abc import Mapping
 from io import BytesIO
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import MappingProxyType
 
 import espnet
@@ -17,7 +19,7 @@ import yaml
 
 import espnet_diverse
 from espnet_diverse.data.files.atomic_files import staged_file
-from espnet_diverse.errors import ConfigError
+from espnet_diverse.errors import ConfigError, ModelError
 from espnet_diverse.nets.adapters.low_rank import adapted, merge_low_rank
 from espnet_diverse.packing.archive import CARD, META, NAMES, NGRAM_FILE, SAFETENSORS, VOCABULARY, place
 from espnet_diverse.packing.model_card import Facts, card
@@ -27,6 +29,7 @@ from espnet_diverse.runs.lora import without_adapter
 from espnet_diverse.runs.model_files import INSIDE, NGRAM, find_weights
 from espnet_diverse.runs.tasks import load_model, read_config
 from espnet_diverse.untrusted.foreign_config import OF_THE_MACHINE, named_files
+from espnet_diverse.untrusted.hub import INSTALL, is_name
 from espnet_diverse.untrusted.whole_files import read_bytes
 
 WEIGHTS = {"both": (".pth", ".safetensors"), "pth": (".pth",), "safetensors": (".safetensors",)}
@@ -163,3 +166,49 @@ def _write(output: Path, members: Mapping[str, bytes]) -> None:
             info.external_attr = 0o644 << 16
             stored = name.endswith(tuple(WEIGHTS["both"]))
             archive.writestr(info, content, zipfile.ZIP_STORED if stored else zipfile.ZIP_DEFLATED)
+
+
+def check_push(name: str) -> None:
+    """Refuse what `push` could not do, before a model is packed.
+
+    Raises:
+        ConfigError: The name is not owner/name, or huggingface_hub is not installed.
+    """
+    if not is_name(name):
+        raise ConfigError(f"push_to {name!r} is not the name of a repository; give owner/name")
+    try:
+        import huggingface_hub  # noqa: F401
+    except ImportError as error:
+        raise ConfigError(f"push_to {name}: to publish a model, {INSTALL}") from error
+
+
+def push(packed: Path, name: str, private: bool = False) -> str:
+    """Upload the files of a packed model, with its model card, in one commit.
+
+    The account is that of `hf auth login` or of the variable HF_TOKEN.
+
+    Args:
+        packed: Packed model, written by `pack`.
+        name: Name of the repository, owner/name; it is made if there is none.
+        private: Whether a repository that is made is private; one that exists stays as it is.
+
+    Returns:
+        The address of the commit.
+
+    Raises:
+        ModelError: The Hub cannot be reached, or refuses the upload.
+    """
+    from huggingface_hub import HfApi
+
+    with TemporaryDirectory() as folder, zipfile.ZipFile(packed) as archive:
+        archive.extractall(folder)
+        try:
+            api = HfApi()
+            api.create_repo(name, private=private, exist_ok=True)
+            return str(api.upload_folder(folder_path=folder, repo_id=name, commit_message=f"Upload {packed.name}"))
+        except Exception as error:  # of many kinds: the network, the name, a permission
+            reason = str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
+            raise ModelError(
+                f"{packed}: is packed, and cannot be published as {name} ({reason}); check the name, the network and "
+                "the token of `hf auth login`, then run the same command"
+            ) from error

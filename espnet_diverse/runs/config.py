@@ -16,7 +16,7 @@ from pathlib import Path
 import yaml
 
 from espnet_diverse.data.files.atomic_files import write_text
-from espnet_diverse.data.utf8 import read_utf8
+from espnet_diverse.data.lines import read_utf8
 from espnet_diverse.errors import ConfigError, ModelError
 from espnet_diverse.option_checks import (
     OptionError,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from espnet_diverse.data.files.atomic_files import write_text
 from espnet_diverse.data.files.locks import file_lock
-from espnet_diverse.data.utf8 import read_utf8
+from espnet_diverse.data.lines import read_utf8
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.scoring.evaluate import Row
 from espnet_diverse.scoring.metric import Metric

@@ -1,14 +1,17 @@
 """OpenAI's protocol: transcriptions, translations and models; and a websocket for what somebody speaks."""
 
 import asyncio
+import json
+import math
 import time
-from collections.abc import AsyncIterator, Sequence
+import zlib
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
@@ -16,7 +19,6 @@ from espnet_diverse.conditions import base_language, values_by_condition
 from espnet_diverse.decoding.search.hotwords import split_hotwords
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.option_checks import Options, choice, conflict, flag, listed, must_be, number, read
-from espnet_diverse.serve.answers import RESPONSE_FORMATS, answer, delta, event
 from espnet_diverse.serve.application import application, in_thread
 from espnet_diverse.serve.batches import Job, Kind
 from espnet_diverse.serve.bodies import Bodies, Upload
@@ -26,11 +28,16 @@ from espnet_diverse.serve.models import Model, Models
 from espnet_diverse.serve.refusals import RefusedError, as_refusal, error_body
 from espnet_diverse.serve.samples import samples_of
 from espnet_diverse.transcription import recordings
+from espnet_diverse.transcription.cjk import join_texts
+from espnet_diverse.transcription.formats import FORMATS
 from espnet_diverse.transcription.result import Segment, Transcript
 
 _DECODING = 4  # recordings at a time: converters are processes
 _ENGLISH = ("en", "eng")
 _GRANULARITIES = "timestamp_granularities"
+
+
+RESPONSE_FORMATS = ("json", "text", "srt", "vtt", "verbose_json")
 
 
 @dataclass(frozen=True)
@@ -252,3 +259,56 @@ def _number(name: str, text: str) -> float:
         return float(text)
     except ValueError as error:
         raise must_be(name, "a number", text) from error
+
+
+def answer(
+    transcript: Transcript, response_format: str, granularities: Iterable[str], verbose: dict, ids: Callable
+) -> Response:
+    """The answer to a request.
+
+    Args:
+        transcript: The transcript.
+        response_format: One of `RESPONSE_FORMATS`.
+        granularities: For verbose_json, "word" and "segment", as asked for.
+        verbose: For verbose_json, the `task` and the `language`.
+        ids: Indices of the tokens of a text in the vocabulary of the model.
+    """
+    if response_format == "json":
+        return JSONResponse({"text": transcript.text})
+    if response_format == "text":
+        return PlainTextResponse(f"{transcript.text}\n")
+    if response_format in FORMATS:
+        return PlainTextResponse(FORMATS[response_format](transcript, ""))
+    content = {**verbose, "duration": transcript.duration, "text": transcript.text}
+    if "segment" in granularities:
+        content["segments"] = [_segment(number, one, ids) for number, one in enumerate(transcript.segments)]
+    if "word" in granularities:
+        words = [word for segment in transcript.segments for word in segment.words]
+        content["words"] = [{"word": word.text, "start": word.start, "end": word.end} for word in words]
+    return JSONResponse(content)
+
+
+def delta(before: str, segments: Iterable[Segment]) -> str:
+    """Text that segments add to the text before them."""
+    return join_texts([before, *(segment.text for segment in segments)])[len(before) :]
+
+
+def event(content: dict) -> str:
+    """One of server-sent events."""
+    return f"data: {json.dumps(content, ensure_ascii=False, allow_nan=False)}\n\n"
+
+
+def _segment(number: int, segment: Segment, ids: Callable) -> dict:
+    text = segment.text.encode()
+    return {
+        "id": number,
+        "seek": 0,  # Whisper's windows: times are those of the recording
+        "start": segment.start,
+        "end": segment.end,
+        "text": segment.text,
+        "tokens": ids(segment.tokens),
+        "temperature": 0.0,  # the search does not sample
+        "avg_logprob": segment.score / (len(segment.tokens) + 1) if math.isfinite(segment.score) else None,
+        "compression_ratio": len(text) / len(zlib.compress(text)),
+        "no_speech_prob": None,  # which our models do not estimate
+    }

@@ -4,8 +4,7 @@ import numpy as np
 import torch
 
 from espnet_diverse.analysis.collect import Observation
-from espnet_diverse.demo.head_maps import Axis, Sides, head_maps
-from espnet_diverse.demo.spectrogram import spectrogram
+from espnet_diverse.demo.head_maps import Axis, Sides, head_maps, spectrogram
 from espnet_diverse.demo.task_services import answer_of
 from espnet_diverse.serve.limits import Limits
 from espnet_diverse.transcription.result import Alternative, Segment, Transcript, Word

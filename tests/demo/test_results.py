@@ -8,8 +8,8 @@ import torch
 from espnet_diverse.decoding.frame_times import frame_times
 from espnet_diverse.decoding.predictor import load_predictor
 from espnet_diverse.demo import results
+from espnet_diverse.demo.head_maps import spectrogram
 from espnet_diverse.demo.results import Results
-from espnet_diverse.demo.spectrogram import spectrogram
 from espnet_diverse.demo.task_services import load_service
 from espnet_diverse.errors import ConfigError, DataError, ModelError
 from espnet_diverse.serve.limits import Limits

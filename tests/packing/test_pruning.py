@@ -10,7 +10,7 @@ from espnet2.tasks.asr import ASRTask as ESPnetASRTask
 
 from espnet_diverse.bin.main import main
 from espnet_diverse.errors import ConfigError
-from espnet_diverse.packing.comparison import _log_probabilities
+from espnet_diverse.packing.adoption import _log_probabilities
 from espnet_diverse.packing.pruning import prune, prune_model
 from espnet_diverse.runs import checkpoint
 from espnet_diverse.runs.config import merge, save

@@ -5,15 +5,20 @@
 Equations and papers are in `functional/position.py`. The nets then add no absolute positions to their inputs. All
 depend on distances alone; `transformer_xl` has parameters. With `rotary` PyTorch's fused kernel needs no matrix of
 biases.
+
+The positions of ESPnet's relative attention are given by the net, for as many keys as queries. Those of
+`transformer_xl` (Dai et al. 2019, section 3.3) follow from the mask, so that causal attention, cached decoding and
+memories have them too: keys lie in the order of time, and those before a segment are the slots of its memory.
 """
 
 from dataclasses import replace
 from typing import Any
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
 from espnet_diverse.attention.core import Core, Heads
-from espnet_diverse.functional.position import distance_bias, rotate, turns
+from espnet_diverse.functional.position import distance_bias, distance_term, rotate, sinusoids, turns
 from espnet_diverse.option_checks import OptionError, must_be
 
 POSITIONS = ("rotary", "alibi", "transformer_xl")
@@ -87,3 +92,36 @@ def _of_keys(key: Tensor, mask: Tensor | None) -> Tensor:
     In a cache with hypotheses side by side a key has the same position for every query that may attend to it.
     """
     return key if key.dim() < 4 or mask is None else key.masked_fill(~mask, 0).amax(-2).squeeze(1)
+
+
+class TransformerXLPosition(nn.Module):
+    """Adds the terms (b), (c) and (d) of Dai et al. to the logits of an attention.
+
+    Args:
+        size: Model width M.
+        heads: Number of heads H.
+    """
+
+    def __init__(self, size: int, heads: int):
+        super().__init__()
+        self.linear_pos = nn.Linear(size, size, bias=False)
+        self.pos_bias_u = nn.Parameter(torch.empty(heads, size // heads))
+        self.pos_bias_v = nn.Parameter(torch.empty(heads, size // heads))
+        nn.init.xavier_uniform_(self.pos_bias_u)
+        nn.init.xavier_uniform_(self.pos_bias_v)
+
+    def forward(self, heads: Heads, causal: bool) -> Heads:
+        """Return the heads with the bias u in their queries, and with their position term.
+
+        Args:
+            heads: The heads.
+            causal: Whether the mask excludes keys after a query.
+        """
+        query, key = heads.positions(causal)
+        most = heads.k.size(2) - 1
+        least = 0 if causal else -most
+        distances = torch.arange(least, most + 1, device=heads.q.device)
+        p = self.linear_pos(sinusoids(distances, self.linear_pos.in_features).to(heads.q.dtype))
+        p = p.unflatten(-1, self.pos_bias_u.shape).transpose(0, 1)
+        term = distance_term(heads.q + self.pos_bias_v.unsqueeze(-2), p, (query - key).clamp(least, most) - least)
+        return replace(heads, q=heads.q + self.pos_bias_u.unsqueeze(-2), position=term)

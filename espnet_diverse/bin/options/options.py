@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from espnet_diverse.bin.options.kernels_option import add_kernels
 from espnet_diverse.conditions import CONDITIONS, values_by_condition
 from espnet_diverse.decoding.options import PRECISIONS, SAMPLING, SEARCHES, Options
-from espnet_diverse.errors import ConfigError
+from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.option_checks import argument
 
 if TYPE_CHECKING:
@@ -263,3 +263,23 @@ def stats_files(stats_dir: Path, task: str) -> list[Path]:
     texts = {"mt": ("text_shape", "src_text_shape"), **dict.fromkeys(("lm", "cls"), ("text_shape",))}
     names = texts.get(task, ("speech_shape", "feats_stats.npz"))
     return [stats_dir / phase / name for phase in ("train", "valid") for name in names]
+
+
+_TODO = "correct the path, or make it with espnet-diverse prepare"
+
+
+def check_paths(args: argparse.Namespace) -> None:
+    """Refuse a data directory, model or language model that is not there.
+
+    Raises:
+        DataError: The data directory is not there.
+        ModelError: A model is not there.
+    """
+    folder = getattr(args, "data_dir", None)
+    if folder is not None and not folder.exists():
+        raise DataError(f"--data_dir {folder}: there is no such directory; {_TODO}")
+    from espnet_diverse.runs.model_files import check_exists
+
+    for name in ("model_dir", "lm"):
+        if (model := getattr(args, name, None)) is not None:
+            check_exists(model)

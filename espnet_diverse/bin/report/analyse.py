@@ -157,8 +157,7 @@ def _sections(
     from espnet_diverse.analysis.measures.calibration import calibrate
     from espnet_diverse.analysis.measures.head_ablation import ablate_heads
     from espnet_diverse.analysis.measures.text_support import measure_support
-    from espnet_diverse.analysis.sections import AblationSection, CalibrationSection
-    from espnet_diverse.analysis.support_section import SupportSection
+    from espnet_diverse.analysis.sections import AblationSection, CalibrationSection, SupportSection
     from espnet_diverse.data.files.atomic_files import write_text
 
     folders = filter(None, [args.data_dir, args.out_of_domain_dir])

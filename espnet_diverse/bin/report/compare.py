@@ -60,9 +60,8 @@ def run(args: argparse.Namespace) -> int:
     if args.reference and len(args.runs) < 2:
         raise ConfigError(f"--reference {args.reference} compares runs, and there is one; name two or more")
     from espnet_diverse.analysis.comparison import check_signatures, read_system, table, to_dict
-    from espnet_diverse.analysis.comparison_page import verdict, write_page
+    from espnet_diverse.analysis.comparison_page import draw_comparison, draw_differences, verdict, write_page
     from espnet_diverse.analysis.differences import measure_differences
-    from espnet_diverse.analysis.figures.comparison_plot import draw_comparison, draw_differences
     from espnet_diverse.runs.logs import logged
     from espnet_diverse.scoring.groups import OVERALL
     from espnet_diverse.scoring.score_file import read_metrics

@@ -61,8 +61,7 @@ def outputs(args: argparse.Namespace) -> list[Path]:
 def run(args: argparse.Namespace) -> int:
     """Pack and print the path."""
     from espnet_diverse.packing.model_card import Facts
-    from espnet_diverse.packing.pack import pack
-    from espnet_diverse.packing.publishing import check_push, push
+    from espnet_diverse.packing.pack import check_push, pack, push
 
     if args.push_to is not None:
         check_push(args.push_to)

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from espnet_diverse.data.utf8 import read_utf8
+from espnet_diverse.data.lines import read_utf8
 from espnet_diverse.errors import ConfigError, UserError
 
 

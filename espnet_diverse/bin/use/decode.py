@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from espnet_diverse.bin.options import options
 from espnet_diverse.bin.options.cluster_option import add_cluster, check_nj, workers
-from espnet_diverse.bin.options.paths import check_paths
+from espnet_diverse.bin.options.options import check_paths
 from espnet_diverse.errors import ConfigError, NoBatchedSearchError
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from espnet_diverse.bin.options import options
 from espnet_diverse.bin.options.cluster_option import add_cluster, workers
-from espnet_diverse.bin.options.paths import check_paths
+from espnet_diverse.bin.options.options import check_paths
 from espnet_diverse.bin.use.transcribe_stream import add_stream_options, check_stream_options, run_stream
 from espnet_diverse.decoding.options import SAME_LANGUAGE_TASKS, SPEECH_SEARCHES
 from espnet_diverse.errors import ConfigError, DataError, UserError, abridged

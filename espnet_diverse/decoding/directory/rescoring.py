@@ -16,8 +16,8 @@ from typing import Protocol
 from espnet_diverse.conditions import CONDITIONS
 from espnet_diverse.data.characters import id_fault
 from espnet_diverse.data.files.locks import folder_lock
+from espnet_diverse.data.lines import read_utf8
 from espnet_diverse.data.tables import write_table
-from espnet_diverse.data.utf8 import read_utf8
 from espnet_diverse.decoding.condition_ids import (
     KnownConditions,
     completed,

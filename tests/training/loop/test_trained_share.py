@@ -1,7 +1,9 @@
+import pytest
+import torch
 from torch import nn
 
 from espnet_diverse.nets.adapters.low_rank import LowRankOptions, add_low_rank
-from espnet_diverse.training.loop.trained_share import trained_share
+from espnet_diverse.training.loop.trained_share import ParameterSample, trained_share
 
 
 def net():
@@ -19,3 +21,34 @@ def test_parts_and_adapters():
     add_low_rank(model, LowRankOptions(rank=2, target_modules=["encoder.1"]))
     said = "trained: 211 of 1,500 parameters (14 %): encoder 0 of 1,289, adapter all 202, ctc all 9"
     assert trained_share(model) == said
+
+
+@pytest.fixture
+def model():
+    return torch.nn.Linear(50, 40)
+
+
+def test_one_parameter_that_changed_is_enough(model):
+    sample = ParameterSample(model)
+    assert sample.unchanged()
+    with torch.no_grad():
+        model.bias[7] += 1e-6
+    assert not sample.unchanged()
+
+
+def test_changes_that_round_to_nothing_are_none(model):
+    torch.nn.init.zeros_(model.bias)
+    sample = ParameterSample(model)
+    with torch.no_grad():
+        model.bias += 1e-30
+    assert sample.unchanged()
+
+
+def test_frozen_parameters_do_not_count(model):
+    model.requires_grad_(False)
+    model.bias.requires_grad_(True)
+    sample = ParameterSample(model)
+    with torch.no_grad():
+        model.weight += 1
+    assert sample.unchanged()
+    assert ParameterSample(model.requires_grad_(False)).unchanged()

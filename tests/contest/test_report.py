@@ -4,7 +4,7 @@ import pytest
 from demo.pages import CHROMIUM
 from matplotlib.figure import Figure
 
-from espnet_diverse.contest.document import Document
+from espnet_diverse.contest.report import Document
 
 
 def test_both_have_everything(tmp_path):
