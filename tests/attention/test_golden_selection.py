@@ -1,23 +1,19 @@
 """Head selection against arrays of the released code; see tests/golden/methods/README.md."""
 
-from pathlib import Path
-
-import numpy as np
 import pytest
 import torch
+from references.golden import golden
 
 from espnet_diverse.attention import build_attention
 from espnet_diverse.attention.selection import learned_selection
 from espnet_diverse.scope import scope
-
-GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "methods"
 
 
 @pytest.fixture(params=["group", "subset", "subset:sorted"])
 def released(request):
     """Arrays of the released code, and our module with its parameters of layer `layer_idx`."""
     strategy, _, order = request.param.partition(":")
-    arrays = {key: torch.tensor(value) for key, value in np.load(GOLDEN / f"head_select_{strategy}.npz").items()}
+    arrays = golden(f"head_select_{strategy}")
     layer = int(arrays["layer_idx"])
     options = {"strategy": strategy, "pool": 8, "conditions": {"lang": ["first", "second", "third"]}}
     options["subset_order"] = "index" if order else "score"

@@ -1,10 +1,8 @@
 """Parts of the position term equal those of the whole."""
 
-from pathlib import Path
-
-import numpy as np
 import pytest
 import torch
+from references.golden import golden
 
 from espnet_diverse.attention.relative_position import PositionTerm, relative_shift
 from espnet_diverse.functional.sparse_patterns import BigBirdBlocks, Sliding
@@ -55,9 +53,8 @@ def test_in_full_precision():
 
 
 def test_the_relative_shift_equals_the_golden_array():
-    path = Path(__file__).resolve().parents[1] / "golden" / "methods" / "xl_compressive.npz"
-    golden = {name: torch.from_numpy(array) for name, array in np.load(path).items()}
-    found = relative_shift(golden["rel_in"][None, None])[0, 0]
+    arrays = golden("xl_compressive")
+    found = relative_shift(arrays["rel_in"][None, None])[0, 0]
     width = found.size(1)  # ours leaves out the columns after the last key
-    valid = golden["rel_valid"][:, :width]
-    torch.testing.assert_close(found[valid], golden["rel_out"][:, :width][valid], rtol=1e-10, atol=1e-10)
+    valid = arrays["rel_valid"][:, :width]
+    torch.testing.assert_close(found[valid], arrays["rel_out"][:, :width][valid], rtol=1e-10, atol=1e-10)

@@ -38,7 +38,19 @@ def test_each_head_is_a_weighted_mean_of_the_positions(pooling, x):
 
 
 def test_the_gradients_are_right(pooling, x):
-    assert torch.autograd.gradcheck(lambda x: pooling(x, mask(LENGTHS)), x.requires_grad_())
+    weights = dict(pooling.named_parameters())
+
+    def pooled(x, *values):
+        return torch.func.functional_call(pooling, dict(zip(weights, values, strict=True)), (x, mask(LENGTHS)))
+
+    given = [each.detach().clone().requires_grad_() for each in (x, *weights.values())]
+    assert len(given) == 3 and torch.autograd.gradcheck(pooled, given)
+
+
+def test_a_sample_without_positions_is_0_with_finite_gradients(pooling, x):
+    found = pooling(x.requires_grad_(), mask([5, 0]))
+    found.square().sum().backward()
+    assert not found[1].any() and x.grad.isfinite().all()
 
 
 def test_padding_and_other_samples_change_nothing(pooling, x):

@@ -2,7 +2,6 @@
 
 import shutil
 import sys
-import tracemalloc
 from pathlib import Path
 
 import kaldiio
@@ -11,6 +10,7 @@ import pytest
 import soundfile
 from references.data_fixtures import digests
 from references.prepared import write_prepared
+from references.traced import traced
 
 from espnet_diverse.audio.reading import read_audio
 from espnet_diverse.audio.segments import Segment
@@ -269,12 +269,7 @@ def test_rows_of_text_are_not_kept_in_memory(tmp_path):
     (tmp_path / "set").mkdir()
     for name in ("text", "src_text", "utt2note"):
         write_rows(tmp_path / "set" / name, {f"u{n:07d}": f"sentence {n} of some words" for n in range(ROWS)})
-    tracemalloc.start()
-    try:
-        format_data(kaldi.prepare(tmp_path / "set", TRAIN), tmp_path / "out")
-        taken = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
+    _, taken = traced(lambda: format_data(kaldi.prepare(tmp_path / "set", TRAIN), tmp_path / "out"))
     written = digests(tmp_path / "out" / "train")
     assert written.pop(".prepared.json") and written == digests(tmp_path / "set")
     assert taken < 100 * ROWS  # three tables; the strings of one take 130
@@ -303,12 +298,8 @@ def test_rows_of_speech_are_not_kept_in_memory(tmp_path, monkeypatch, parts, spe
     spoken = spoken or dict.fromkeys(recordings)
     write_rows(place / "text", {name: f"some words of {name}" for name in spoken})
     write_rows(place / "utt2spk", {name: name[:6] for name in spoken})
-    tracemalloc.start()
-    try:
-        format_data(kaldi.prepare(place, TRAIN), tmp_path / "out", FormatOptions(speeds), nj=1)
-        taken = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
+    target = tmp_path / "out"
+    _, taken = traced(lambda: format_data(kaldi.prepare(place, TRAIN), target, FormatOptions(speeds), nj=1))
     written = (tmp_path / "out" / "train" / "text").read_text()
     assert written.startswith((place / "text").read_text()) and written.count("\n") == ROWS
     assert taken < 250 * ROWS

@@ -2,13 +2,14 @@ import gzip
 import os
 import re
 import threading
-import tracemalloc
 from collections import Counter
 
 import pytest
+from references.traced import traced
 
 from espnet_diverse.data import lines as lines_module
-from espnet_diverse.data.lines import LONGEST_LINE, numbered_lines, placed_lines
+from espnet_diverse.data.lines import LONGEST_LINE, numbered_lines, placed_lines, read_utf8
+from espnet_diverse.errors import ConfigError, DataError
 
 
 def read(path, **options):
@@ -55,10 +56,7 @@ def test_a_file_without_line_ends_is_not_read_as_a_line(tmp_path, monkeypatch):
         file.write(b"a one\n" * 1000 + b"b ")
         file.truncate(20 * 10**9)
     monkeypatch.setattr(lines_module, "_LONGEST_SKIP", 1 << 22)
-    tracemalloc.start()
-    found, faults, _ = read(path)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
+    (found, faults, _), peak = traced(read, path)
     assert [text for _, text, _, _ in found] == ["a one"] * 1000 + ["b \ufffd"]
     assert [fault.where for fault in faults] == [1001] and "are line ends missing?" in faults[0].what
     assert peak < 20 * LONGEST_LINE
@@ -82,3 +80,17 @@ def test_what_cannot_be_read_is_a_fault(tmp_path, monkeypatch):
     assert not lines and re.search(r"cannot be read \(unpacks to more than \d+ bytes\)", faults[0].what)
     (tmp_path / "x.gz").write_bytes(b"no archive")
     assert "cannot be read" in read(tmp_path / "x.gz")[1][0].what
+
+
+def test_a_file_is_read_whole(tmp_path):
+    (tmp_path / "a").write_bytes("é\nb".encode())
+    assert read_utf8(tmp_path / "a") == "é\nb"
+
+
+def test_a_message_names_the_byte_and_what_to_do(tmp_path):
+    (tmp_path / "a").write_bytes(b"ab\xff")
+    with pytest.raises(DataError) as error:
+        read_utf8(tmp_path / "a")
+    assert str(error.value) == f"{tmp_path / 'a'}: not UTF-8 at byte 2; save the file as UTF-8"
+    with pytest.raises(ConfigError, match="^plan a: not UTF-8 at byte 2; write it again$"):
+        read_utf8(tmp_path / "a", "plan a", "write it again", ConfigError)

@@ -1,11 +1,10 @@
 import copy
 import os
-import tracemalloc
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from references.traced import traced
 
 from espnet_diverse.audio.libsndfile import AudioInfo
 from espnet_diverse.data.checks import validate
@@ -129,24 +128,14 @@ def test_a_column_has_numbers_of_rows(tmp_path):
     assert column.get("b") is None and column.get("d") is None
 
 
-def peak(call: Callable[[], object]) -> float:
-    """Greatest memory in bytes that a call holds, for each of `ROWS`."""
-    tracemalloc.start()
-    try:
-        call()
-        return tracemalloc.get_traced_memory()[1] / ROWS
-    finally:
-        tracemalloc.stop()
-
-
 def test_a_row_takes_a_few_bytes_of_memory(tmp_path):
     for name in ("text", "src_text", "utt2lang"):
         value = "de" if name == "utt2lang" else "nine words are what a sentence often has, {}"
         rows = "".join(f"speaker-{n // 9:07d}-{n:09d} {value.format(n)}\n" for n in range(ROWS))
         write(tmp_path / name, rows)
-    assert peak(lambda: pack_table(tmp_path / "text")) < _BYTES
-    assert peak(lambda: sum(map(len, pack_table(tmp_path / "text").values()))) < _BYTES
-    assert peak(lambda: find_faults(tmp_path)) < 2 * _BYTES  # three tables
+    assert traced(lambda: pack_table(tmp_path / "text"))[1] < _BYTES * ROWS
+    assert traced(lambda: sum(map(len, pack_table(tmp_path / "text").values())))[1] < _BYTES * ROWS
+    assert traced(lambda: find_faults(tmp_path))[1] < 2 * _BYTES * ROWS  # three tables
 
 
 def test_a_recording_takes_a_few_bytes_of_memory(tmp_path, monkeypatch):
@@ -158,4 +147,4 @@ def test_a_recording_takes_a_few_bytes_of_memory(tmp_path, monkeypatch):
     for name, value in (("wav.scp", "/corpus/train/speaker/{}.wav"), ("text", "words of {}"), ("utt2spk", "{}")):
         rows = (f"speaker-{n // 9:07d}-{n:09d} {value.format(n)}\n" for n in range(ROWS))
         write(tmp_path / name, "".join(rows))
-    assert peak(lambda: find_faults(tmp_path)) < 3 * _BYTES
+    assert traced(lambda: find_faults(tmp_path))[1] < 3 * _BYTES * ROWS

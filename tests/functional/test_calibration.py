@@ -1,10 +1,9 @@
 """Calibration against loops over the bins, and against golden arrays."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
+from references.golden import golden
 
 from espnet_diverse.functional.calibration import (
     entropy_cdf,
@@ -12,8 +11,6 @@ from espnet_diverse.functional.calibration import (
     overconfidence_error,
     reliability_bins,
 )
-
-GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "methods" / "metrics.npz"
 
 
 def loop(confidence, correct, bins):
@@ -39,17 +36,17 @@ def test_equal_loops(draw, bins):
 
 
 def test_golden_arrays():
-    golden = {name: torch.tensor(values) for name, values in np.load(GOLDEN).items()}
-    confidence, predicted = golden["probs"].max(-1)
-    correct, bins = predicted == golden["labels"], int(golden["n_bins"])
+    arrays = golden("metrics")
+    confidence, predicted = arrays["probs"].max(-1)
+    correct, bins = predicted == arrays["labels"], int(arrays["n_bins"])
     found = reliability_bins(confidence, correct, bins)
     for values, name in zip(found, ("bin_acc", "bin_conf", "bin_count"), strict=True):
-        torch.testing.assert_close(values, golden[name], rtol=0, atol=1e-10)
+        torch.testing.assert_close(values, arrays[name], rtol=0, atol=1e-10)
     ece, oe = (measure(confidence, correct, bins) for measure in (expected_calibration_error, overconfidence_error))
-    torch.testing.assert_close(ece, golden["ece"], rtol=0, atol=1e-10)
-    torch.testing.assert_close(oe, golden["oe"], rtol=0, atol=1e-10)
-    shares = entropy_cdf(golden["entropy"], torch.tensor([0.5, 1.0]))
-    torch.testing.assert_close(shares, golden["entropy_cdf_at_0_5_1_0"], rtol=0, atol=1e-10)
+    torch.testing.assert_close(ece, arrays["ece"], rtol=0, atol=1e-10)
+    torch.testing.assert_close(oe, arrays["oe"], rtol=0, atol=1e-10)
+    shares = entropy_cdf(arrays["entropy"], torch.tensor([0.5, 1.0]))
+    torch.testing.assert_close(shares, arrays["entropy_cdf_at_0_5_1_0"], rtol=0, atol=1e-10)
 
 
 def test_a_bin_has_its_upper_edge_and_not_its_lower_one():

@@ -1,11 +1,10 @@
 """Disagreement of heads against loops and golden arrays; see tests/golden/methods/README.md."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
 from references import repulsion as oracle
+from references.golden import golden
 
 from espnet_diverse.functional.disagreement import (
     disagreement,
@@ -14,27 +13,21 @@ from espnet_diverse.functional.disagreement import (
     position_disagreement,
 )
 
-GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "methods"
-
-
-@pytest.fixture(scope="module")
-def golden():
-    return {name: torch.tensor(value) for name, value in np.load(GOLDEN / "regularisers.npz").items()}
-
 
 def close(ours, expected):
     torch.testing.assert_close(ours, expected, rtol=1e-10, atol=1e-10)
 
 
-def test_equal_the_golden_arrays(golden):
-    mask = torch.arange(6) < golden["lengths"].unsqueeze(1)
-    for name, heads in (("subspace", golden["V"]), ("output", golden["O"])):
-        close(disagreement(heads), golden[f"{name}_flat"])
-        close(disagreement(heads, per="position"), golden[f"{name}_token"])
-        close(disagreement(heads, mask), golden[f"{name}_flat_masked"])
-    close(position_disagreement(golden["A"]), golden["position"])
-    close(position_disagreement(golden["A"], mask), golden["position_masked"])
-    close(frobenius(golden["frob_A"]), golden["frobenius"])
+def test_equal_the_golden_arrays():
+    arrays = golden("regularisers")
+    mask = torch.arange(6) < arrays["lengths"].unsqueeze(1)
+    for name, heads in (("subspace", arrays["V"]), ("output", arrays["O"])):
+        close(disagreement(heads), arrays[f"{name}_flat"])
+        close(disagreement(heads, per="position"), arrays[f"{name}_token"])
+        close(disagreement(heads, mask), arrays[f"{name}_flat_masked"])
+    close(position_disagreement(arrays["A"]), arrays["position"])
+    close(position_disagreement(arrays["A"], mask), arrays["position_masked"])
+    close(frobenius(arrays["frob_A"]), arrays["frobenius"])
 
 
 @pytest.mark.parametrize("per", ["sequence", "position"])

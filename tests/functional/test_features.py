@@ -1,12 +1,10 @@
 """Random features against loops and golden arrays; attention with them in all forms; the limit of many features."""
 
-from pathlib import Path
-
-import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 from references import efficient as oracle
+from references.golden import golden
 
 from espnet_diverse.functional import features
 from espnet_diverse.functional.features import (
@@ -18,8 +16,7 @@ from espnet_diverse.functional.features import (
 )
 from espnet_diverse.functional.masks import causal
 
-ARRAYS = np.load(Path(__file__).resolve().parents[1] / "golden" / "methods" / "random_features.npz")
-GOLDEN = {name: torch.tensor(array) for name, array in ARRAYS.items()}
+GOLDEN = golden("random_features")
 B, H, T, D, R = 2, 1, 9, 3, 4
 VALID = torch.tensor([[1, 1, 1, 1, 1, 1, 1, 1, 1], [0, 0, 1, 1, 0, 1, 1, 0, 0]], dtype=torch.bool).unsqueeze(1)
 KEYS, CAUSAL = VALID.unsqueeze(2), VALID.unsqueeze(2) & causal(T)

@@ -1,6 +1,5 @@
-"""SDMA's functions against the arrays of tests/golden/sdma."""
+"""SDMA's functions against arrays of its equations; attention/test_golden_released.py has those of its modules."""
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +15,7 @@ from espnet_diverse.functional.information import (
     head_mi_upper,
     query_mi_lower,
 )
-from espnet_diverse.functional.masks import causal, lengths_to_mask
+from espnet_diverse.functional.masks import causal
 from espnet_diverse.functional.mixed_attention import dense
 from espnet_diverse.functional.mixture import log_density
 from espnet_diverse.functional.redundancy import head_redundancy_matrix, layer_redundancy
@@ -26,7 +25,6 @@ GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "sdma"
 PAPER = dict(np.load(GOLDEN / "golden_paper.npz"))
 PAPER_CASES = ["h2c4", "h4c8", "h3c2", "h4c4s10", "h8c12"]
 REDUNDANCY_CASES = ["red0", "red1", "red2", "red_same", "red_disjoint"]
-OFFICIAL = {entry["name"]: entry for entry in json.loads((GOLDEN / "index.json").read_text())}
 
 
 def tensors(arrays, prefix=""):
@@ -42,11 +40,6 @@ def split(x, heads):
 
 def exact(actual, expected):
     torch.testing.assert_close(actual, expected, atol=1e-9, rtol=1e-9)
-
-
-def close(actual, expected, atol=2e-6):
-    """The tolerance that the golden data's single precision allows."""
-    torch.testing.assert_close(actual, expected, atol=atol, rtol=1e-4)
 
 
 class Paper:
@@ -130,99 +123,3 @@ def test_paper_mixing_rate():
 
 def test_every_array_of_the_paper_is_known():
     assert {key.split("/")[0] for key in PAPER} == {*PAPER_CASES, *REDUNDANCY_CASES, "gamma"}
-
-
-class Official:
-    """One case of a released module: what it was given and what it gave, under one set of names."""
-
-    def __init__(self, name):
-        entry = OFFICIAL[name]
-        self.golden = g = tensors(np.load(GOLDEN / f"{name}.npz"))
-        self.heads, self.kind = entry["H"], entry["kind"]
-        self.scale = float(g["s"]) if "s" in g else 1.0
-        espnet = entry["source"] == "ESPNet"
-        z, suffix = ("semantic", ("q", "k", "v", "out")) if espnet else ("tok", ("query", "key", "value", "output"))
-        parts = ("log_prior", "mu", "log_var")
-        self.mixture_z, self.mixture_q = ([g[f"param/{m}_{n}"] for n in parts] for m in (z, "head"))
-        self.layers = [(g[f"param/linear_{n}.weight"], g[f"param/linear_{n}.bias"]) for n in suffix]
-        time, keys = g["query"].size(1), g["key"].size(1)
-        self.valid_key = lengths_to_mask(g["key_lengths"], keys).unsqueeze(1)  # (B, 1, Tk)
-        self.valid_query = torch.ones(len(g["query"]), 1, time, dtype=torch.bool)
-        if self.kind != "cross":
-            self.valid_query = self.valid_key
-        self.mask = self.valid_key.unsqueeze(2) & (causal(time) if self.kind == "causal" else True)
-        self.z_query, self.z_key = (split(g[n], self.heads) / self.scale for n in ("query", "key"))
-        q, self.k, self.v = (
-            split(torch.nn.functional.linear(g[n], *layer), self.heads)
-            for n, layer in zip(("query", "key", "key"), self.layers[:3], strict=True)
-        )
-        self.q = g["q_scaled"] if "q_scaled" in g else q / self.scale / q.size(-1) ** 0.5
-
-    def unpadded(self):
-        """Samples without padding on either side."""
-        full = self.valid_key.all(-1) & self.valid_query.all(-1)
-        return full.squeeze(1).nonzero().squeeze(1).tolist()
-
-
-@pytest.fixture(params=OFFICIAL)
-def official(request):
-    return Official(request.param)
-
-
-NOISELESS = [name for name, entry in OFFICIAL.items() if entry["noise"] == "zero"]
-
-
-@pytest.fixture(params=NOISELESS)
-def noiseless(request):
-    return Official(request.param)
-
-
-def test_official_masks(official):
-    """From the released posteriors, which noise has changed."""
-    g, seen = official.golden, official.valid_query.unsqueeze(-1)
-    semantic = semantic_mask(g["P_zq"], g["P_zk"] if official.kind == "cross" else g["P_zq"], official.mask)
-    close(semantic * seen, g["M"] * seen)
-
-
-@pytest.mark.usefixtures("small_blocks")
-def test_official_attention(noiseless):
-    g, case = noiseless.golden, noiseless
-    p_query, p_key = (responsibility(z, *case.mixture_z) for z in (case.z_query, case.z_key))
-    close(p_query, g["P_zq"])
-    close(p_key, g["P_zk"])
-    arguments = p_query, p_key, g["gamma"], case.mask, case.scale
-    context, mixed = dense(case.q, case.k, case.v, *arguments)
-    seen = case.valid_query.unsqueeze(-1)
-    tolerance = 2e-6 if case.scale == 1 else 2e-5
-    close(mixed * seen, g["Ahat"] * seen, tolerance)
-    for value in (context, sdma_attention(case.q, case.k, case.v, *arguments)):
-        merged = torch.nn.functional.linear(value.transpose(1, 2).flatten(-2), *case.layers[3])
-        close(merged * seen[:, 0], g["output"] * seen[:, 0], tolerance)
-
-
-# Of the noisy cases only ESPnet's hold the queries that their mixture saw.
-@pytest.mark.parametrize("name", [*NOISELESS, *(name for name in OFFICIAL if name.endswith("var_train_noise"))])
-def test_official_query_clusters(name):
-    official = Official(name)
-    g, joint = official.golden, log_density(official.q, *official.mixture_q)
-    close(joint.softmax(-1), g["P_q"])
-    close(joint.softmax(-2), g["p_q_given_c"])  # over all positions, as released
-
-
-def test_official_losses_of_unpadded_sequences(noiseless):
-    """In the released form: categorical KL reversed, variance 0.01, mask of (23) unsquared, 10 D_qq - D_xq."""
-    g, case = noiseless.golden, noiseless
-    assert case.unpadded()
-    for b in case.unpadded():
-        sides = [(case.z_query, case.mixture_z), (case.q, case.mixture_q)]
-        if case.kind == "cross":
-            sides.append((case.z_key, case.mixture_z))
-        sides = [(x[b : b + 1], mixture) for x, mixture in sides]
-        variance = float(g["param/var"])
-        kl = sum(cluster_kl(x, *mixture, variance, direction="released") for x, mixture in sides)
-        spread = sum(diversity(responsibility(x, *mixture), form="code") for x, mixture in sides)
-        q, mixture = sides[1]
-        information = 10 * head_mi_upper(q, *mixture) - query_mi_lower(responsibility(q, *mixture))
-        close(spread, g["loss_div"][b].squeeze(), 2e-5)
-        close(information, g["loss_mi"][b].squeeze(), 2e-5)
-        close(kl, g["loss_kl"][b].squeeze(), 2e-5)

@@ -1,11 +1,10 @@
 """Lambda attention and its causal form against loops in double precision, golden arrays and gradients."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
 from references import efficient as oracle
+from references.golden import golden
 
 from espnet_diverse.functional import lambda_attention as module
 from espnet_diverse.functional.lambda_attention import (
@@ -15,7 +14,6 @@ from espnet_diverse.functional.lambda_attention import (
 )
 from espnet_diverse.functional.masks import causal
 
-GOLDEN = np.load(Path(__file__).resolve().parents[1] / "golden" / "methods" / "random_features.npz")
 B, H, T, D, WIDTH = 2, 1, 9, 2, 3
 VALID = torch.tensor([[1, 1, 1, 1, 1, 1, 1, 1, 1], [0, 0, 1, 1, 0, 1, 1, 0, 0]], dtype=torch.bool).unsqueeze(1)
 
@@ -64,9 +62,10 @@ def test_gradcheck(draw, form, mask):
 
 
 def test_golden():
-    q, k, v, expected = (torch.tensor(GOLDEN[name])[None, None] for name in ("q", "k", "v", "lambda_out"))
+    arrays = golden("random_features")
+    q, k, v, expected = (arrays[name][None, None] for name in ("q", "k", "v", "lambda_out"))
     torch.testing.assert_close(lambda_attention(q, k, v), expected, atol=1e-10, rtol=1e-10)
-    unscaled = torch.tensor(GOLDEN["lambda_out_unscaled"])[None, None]
+    unscaled = arrays["lambda_out_unscaled"][None, None]
     torch.testing.assert_close(lambda_attention(q, k * 6**0.5, v), unscaled, atol=1e-10, rtol=1e-10)
 
 

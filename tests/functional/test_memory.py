@@ -1,11 +1,11 @@
 """The equations of disentangled memory: golden arrays, naive loops, finite differences, long optimisation."""
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from references.golden import golden
 from torch.distributions import Independent, Normal, kl_divergence
 
 from espnet_diverse.functional.memory import (
@@ -21,8 +21,7 @@ from espnet_diverse.functional.memory import (
 from espnet_diverse.functional.selection import soft_sample, straight_through
 from espnet_diverse.functional.variational import sample
 
-METHODS = Path(__file__).resolve().parents[1] / "golden" / "methods"
-GOLDEN = {name: torch.from_numpy(array) for name, array in np.load(METHODS / "cdt.npz").items()}
+GOLDEN = golden("cdt")
 FILLED = torch.ones(2, 9, dtype=torch.bool)
 
 

@@ -1,11 +1,10 @@
 """Directions of SVGD and SPOS against loops and golden arrays; see tests/golden/methods/README.md."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
 from references import repulsion as oracle
+from references.golden import golden
 
 from espnet_diverse.functional.particles import (
     cosine_direction,
@@ -16,14 +15,8 @@ from espnet_diverse.functional.particles import (
     svgd_direction,
 )
 
-GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "methods"
+GOLDEN = golden("svgd_spos")
 each_bandwidth = pytest.mark.parametrize("bandwidth", ["paper", "official"])
-
-
-@pytest.fixture(scope="module")
-def golden():
-    arrays = np.load(GOLDEN / "svgd_spos.npz")
-    return {name: torch.tensor(value) for name, value in arrays.items() if value.dtype.kind == "f"}
 
 
 def close(ours, expected):
@@ -32,25 +25,25 @@ def close(ours, expected):
 
 @each_bandwidth
 @pytest.mark.parametrize("particles", [2, 4, 5, 8])
-def test_equals_the_golden_arrays(golden, bandwidth, particles):
-    x, grad = golden[f"M{particles}_X"], golden[f"M{particles}_gradU"]
-    expected = {name: golden[f"M{particles}_{bandwidth}_{name}"] for name in ("h", "K", "repulsion", "phi_alpha1")}
+def test_equals_the_golden_arrays(bandwidth, particles):
+    x, grad = GOLDEN[f"M{particles}_X"], GOLDEN[f"M{particles}_gradU"]
+    expected = {name: GOLDEN[f"M{particles}_{bandwidth}_{name}"] for name in ("h", "K", "repulsion", "phi_alpha1")}
     kernel, h = rbf_kernel(x, bandwidth)
     close(h, expected["h"])
     close(kernel, expected["K"])
     close(repulsion_matrix(kernel, h) @ x, expected["repulsion"])
     close(svgd_direction(x, grad, bandwidth=bandwidth), expected["phi_alpha1"])
     weak = svgd_direction(x, grad, 0.01, bandwidth)
-    close(weak, golden[f"M{particles}_{bandwidth}_phi_alpha001"])
-    close(-0.1 * weak, golden[f"M{particles}_{bandwidth}_newgrad_eps01_alpha001"])
+    close(weak, GOLDEN[f"M{particles}_{bandwidth}_phi_alpha001"])
+    close(-0.1 * weak, GOLDEN[f"M{particles}_{bandwidth}_newgrad_eps01_alpha001"])
     drift = spos_direction(x, grad, 0.01, bandwidth, 10.0)
-    close(drift, golden[f"M{particles}_{bandwidth}_spos_drift_alpha001_beta10"])
+    close(drift, GOLDEN[f"M{particles}_{bandwidth}_spos_drift_alpha001_beta10"])
 
 
-def test_the_noise_has_the_golden_deviation(golden):
-    std = noise_std(float(golden["eps"]), float(golden["beta"]))
-    assert std == pytest.approx(float(golden["spos_noise_std_in_phi"]), abs=1e-10)
-    assert 0.1 * std == pytest.approx(float(golden["spos_noise_std_in_theta"]), abs=1e-10)
+def test_the_noise_has_the_golden_deviation():
+    std = noise_std(float(GOLDEN["eps"]), float(GOLDEN["beta"]))
+    assert std == pytest.approx(float(GOLDEN["spos_noise_std_in_phi"]), abs=1e-10)
+    assert 0.1 * std == pytest.approx(float(GOLDEN["spos_noise_std_in_theta"]), abs=1e-10)
     assert noise_std(0.1, 10.0, 400) == std / 400
 
 

@@ -4,10 +4,9 @@ import math
 
 import pytest
 import torch
-from torch.autograd import gradcheck
 
 from espnet_diverse.functional import position as functional
-from espnet_diverse.functional.position import distance_bias, distance_term, sinusoids, turns
+from espnet_diverse.functional.position import sinusoids, turns
 
 
 def vectors(*shape):
@@ -44,36 +43,11 @@ def test_gradients():
     assert torch.autograd.gradcheck(lambda x: rotate(x, torch.arange(3)), (vectors(1, 2, 3, 4).requires_grad_(),))
 
 
-def test_biases_fall_with_the_distance_by_the_slope_of_the_head():
-    position = torch.arange(5)
-    bias = distance_bias(position.unsqueeze(-1), position, 4)
-    for h, slope in enumerate((1 / 4, 1 / 16, 1 / 64, 1 / 256)):
-        for i in range(5):
-            assert bias[h, i].tolist() == [-slope * abs(i - j) for j in range(5)]
-
-
-def test_embeddings_of_distances_are_sines_and_cosines_in_turns():
-    found = sinusoids(torch.tensor([-3, 0, 2]), 4)
-    angles = torch.tensor([[-3.0, -0.03], [0.0, 0.0], [2.0, 0.02]], dtype=torch.double)
-    torch.testing.assert_close(found[:, 0::2], angles.sin())
-    torch.testing.assert_close(found[:, 1::2], angles.cos())
-
-
-def test_the_term_of_each_pair_is_that_of_its_distance():
-    torch.manual_seed(0)
-    q, p = torch.randn(2, 3, 4, 5, dtype=torch.double), torch.randn(3, 7, 5, dtype=torch.double)
-    distance = torch.randint(0, 7, (2, 1, 4, 6))
-    found = distance_term(q, p, distance)
-    for b, h, i, j in ((0, 0, 0, 0), (0, 2, 3, 5), (1, 1, 2, 4)):
-        torch.testing.assert_close(found[b, h, i, j], q[b, h, i] @ p[h, distance[b, 0, i, j]])
-    assert gradcheck(lambda q, p: distance_term(q, p, distance), (q.requires_grad_(), p.requires_grad_()))
-
-
 @pytest.mark.parametrize("size", [6, 7])
 def test_sinusoids_are_those_of_the_transformer(size):
-    table = sinusoids(torch.arange(5), size)
-    assert table.shape == (5, size)
-    for position in range(5):
+    table = sinusoids(torch.arange(-3, 5), size)
+    assert table.shape == (8, size)
+    for row, position in enumerate(range(-3, 5)):
         for i in range(size):
             angle = position / 10000 ** ((i - i % 2) / size)
-            assert float(table[position, i]) == pytest.approx(math.cos(angle) if i % 2 else math.sin(angle), abs=1e-6)
+            assert float(table[row, i]) == pytest.approx(math.cos(angle) if i % 2 else math.sin(angle), abs=1e-6)

@@ -2,12 +2,12 @@
 
 import itertools
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from references import sdma as oracle
+from references.golden import golden
 
 from espnet_diverse.functional.redundancy import (
     diversity_radius,
@@ -15,8 +15,6 @@ from espnet_diverse.functional.redundancy import (
     layer_redundancy,
     pairwise_distance,
 )
-
-GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "methods"
 
 
 def test_equal_loops(draw):
@@ -52,14 +50,14 @@ def test_gradients_also_where_weights_are_zero(draw):
 
 
 def test_distance_and_diversity_equal_the_golden_arrays():
-    golden = {name: torch.tensor(value) for name, value in np.load(GOLDEN / "metrics.npz").items()}
+    arrays = golden("metrics")
     for ours, name in (
-        (pairwise_distance(golden["heads"]), "pairwise_dist"),
-        (diversity_radius(golden["div_X"]), "diversity_ddof0"),
+        (pairwise_distance(arrays["heads"]), "pairwise_dist"),
+        (diversity_radius(arrays["div_X"]), "diversity_ddof0"),
     ):
-        torch.testing.assert_close(ours, golden[name], rtol=1e-10, atol=1e-10)
-    radius = torch.stack([diversity_radius(axis.unsqueeze(-1)) for axis in golden["div_X"].unbind(-1)])
-    torch.testing.assert_close(radius, golden["div_radius_std0"], rtol=1e-10, atol=1e-10)
+        torch.testing.assert_close(ours, arrays[name], rtol=1e-10, atol=1e-10)
+    radius = torch.stack([diversity_radius(axis.unsqueeze(-1)) for axis in arrays["div_X"].unbind(-1)])
+    torch.testing.assert_close(radius, arrays["div_radius_std0"], rtol=1e-10, atol=1e-10)
 
 
 def test_distance_and_diversity_equal_loops(draw):

@@ -1,28 +1,17 @@
 """Head selection's equations: golden arrays of the released code, naive loops, finite differences."""
 
 import math
-from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
+from references.golden import golden
 from torch.distributions import Bernoulli, kl_divergence
 
 from espnet_diverse.functional import selection
 
-GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "methods"
-ARRAYS = {name: dict(np.load(GOLDEN / f"head_select_{name}.npz")) for name in ("group", "subset")}
+ARRAYS = {name: golden(f"head_select_{name}") for name in ("group", "subset")}
 each_strategy = pytest.mark.parametrize("strategy", ARRAYS)
 each_noise = pytest.mark.parametrize("noise", ["eval", "noisy"])
-
-
-def golden(strategy):
-    return {key: torch.tensor(value) for key, value in ARRAYS[strategy].items()}
-
-
-def pick(strategy, scores, heads, **options):
-    picks = selection.subset_picks if strategy == "subset" else selection.group_picks
-    return picks(scores, heads, **options)
 
 
 def sample(arrays, noise):
@@ -35,27 +24,8 @@ def exact(actual, expected):
 
 
 @each_strategy
-@each_noise
-def test_samples_and_picks_equal_the_released_codes(strategy, noise):
-    arrays = golden(strategy)
-    y = sample(arrays, noise)
-    exact(y, arrays[f"{noise}_y_soft"])
-    order = {"order": "score"} if strategy == "subset" else {}
-    picks = pick(strategy, y, int(arrays["H"]), **order)
-    assert torch.equal(picks, arrays[f"{noise}_heads_all"])
-    exact(selection.straight_through(y, picks), arrays[f"{noise}_ste_weights"])
-
-
-@each_noise
-def test_subset_in_the_papers_order_is_sorted(noise):
-    arrays = golden("subset")
-    picks = selection.subset_picks(sample(arrays, noise), 4)
-    assert torch.equal(picks, arrays[f"{noise}_heads_all_sorted"])
-
-
-@each_strategy
 def test_shared_heads_count_what_two_tasks_have_in_common(strategy):
-    arrays = golden(strategy)
+    arrays = ARRAYS[strategy]
     picks = arrays["eval_heads_all"]  # (condition, layer, H)
     matrix = selection.shared_heads(picks.unsqueeze(0), picks.unsqueeze(1)).sum(-1)
     assert torch.equal(matrix, arrays["sharing_matrix_eval"])
@@ -64,14 +34,14 @@ def test_shared_heads_count_what_two_tasks_have_in_common(strategy):
 @each_strategy
 @each_noise
 def test_official_kl_equals_the_released_codes(strategy, noise):
-    arrays = golden(strategy)
+    arrays = ARRAYS[strategy]
     each = selection.official_kl(sample(arrays, noise), float(arrays["kl_prior"])).mean(dim=(1, 2))
     exact(arrays["kl_weight"] * (arrays["kl_ntok"] * each).sum(), arrays[f"{noise}_kl_official"])
 
 
 @each_strategy
 def test_exact_kl(strategy):
-    arrays = golden(strategy)
+    arrays = ARRAYS[strategy]
     kl = selection.bernoulli_kl(arrays["logits"], float(arrays["kl_prior"]))
     exact(kl.sum(dim=(1, 2)), arrays["kl_bernoulli_exact"])
     prior = Bernoulli(torch.tensor(0.25, dtype=torch.double))

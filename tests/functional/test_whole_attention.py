@@ -31,15 +31,3 @@ def test_short_sequences_take_it_in_training_and_long_ones_do_not(monkeypatch):
         monkeypatch.setattr(blockwise, "block_size", lambda device, size=size: size)
         torch.testing.assert_close(sdma_attention(q, k, v, p, p, 0.6), expected)
     assert taken == ["WholeMatrixAttention", "_SemanticMaskAttention"]
-
-
-def test_gradcheck_with_mask_and_bias():
-    q, k, v, p = inputs()
-    bias = torch.randn(2, 2, 5, 5, dtype=torch.double, requires_grad=True)
-    mask = torch.ones(5, 5, dtype=torch.bool).tril()
-    mask[2] = False
-
-    def attend(q, k, v, p, bias):
-        return sdma_attention(q, k, v, p, p, 0.6, mask, bias=bias)
-
-    assert torch.autograd.gradcheck(attend, (q, k, v, p, bias))

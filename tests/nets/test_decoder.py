@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from references.cached import assert_cached_equals_full
 from references.espnet_twin import pair
 from references.memories import MEMORIES
 
@@ -51,11 +52,7 @@ def test_cached_decoding_equals_the_full_pass(attention, cross_attention):
             buffer.fill_(5000.0)
     net = net.double().eval()
     memory, ys = torch.randn(2, 13, 16, dtype=torch.double), torch.randint(1, 11, (2, 6))
-    full, _ = net(memory, torch.tensor([13, 13]), ys, torch.tensor([6, 6]))
-    states = [None, None]
-    for t in range(1, 7):
-        logp, states = net.batch_score(ys[:, :t], states, memory)
-        torch.testing.assert_close(logp, full[:, t - 1].log_softmax(-1))
+    assert_cached_equals_full(net, memory, ys)
 
 
 @pytest.mark.parametrize("collect", [True, False])

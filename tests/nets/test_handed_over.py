@@ -1,12 +1,11 @@
 """Cross-attention of a decoder that starts from the last packed rows of the encoder: Luna with `handed_over`."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
 from references import luna as oracle
 from references.espnet_twin import OPTIONS
+from references.golden import golden
 from torch.nn.functional import layer_norm
 
 from espnet_diverse.attention import Stream, build_attention
@@ -22,7 +21,6 @@ from espnet_diverse.nets import DECODERS, ENCODERS
 from espnet_diverse.runs.tasks import TASKS
 from espnet_diverse.scope import scope
 
-GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "methods" / "luna.npz"
 ROWS = 4
 LUNA = {"core": "luna", "length": ROWS, "packed_dropout": 0.0, "handed_over": True}
 PLAIN = {"dropout_rate": 0.0, "positional_dropout_rate": 0.0}
@@ -58,7 +56,7 @@ FULL = torch.tensor([6, 6])
 
 @pytest.mark.parametrize("case", ["tied", "untied"])
 def test_rows_before_the_frames_are_p_of_the_released_code(case):
-    arrays = {name: torch.from_numpy(array) for name, array in np.load(GOLDEN).items()}
+    arrays = golden("luna")
     rows, context = arrays["px"], arrays["ctx"]
     module = build_attention(
         "luna", 8, 2, length=rows.size(1), pack_heads=4, tied=case == "tied", cross=True, handed_over=True

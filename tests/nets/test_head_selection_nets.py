@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+from references.cached import assert_cached_equals_full
 from references.espnet_twin import ENCODER_CASES, SMALL, cases_of_cores
 
 from espnet_diverse.attention import CORES
@@ -74,11 +75,7 @@ def test_cached_decoding_equals_the_full_pass_of_a_mixed_batch(core):
     net = net.double().eval()
     memory, ys = torch.randn(3, 13, 16, dtype=torch.double), torch.randint(1, 11, (3, 6))
     with scope({"tgtlang": torch.tensor([1, 0, 1])}, collect=False):
-        full, _ = net(memory, torch.tensor([13] * 3), ys, torch.tensor([6] * 3))
-        states = [None] * 3
-        for t in range(1, 7):
-            logp, states = net.batch_score(ys[:, :t], states, memory)
-            torch.testing.assert_close(logp, full[:, t - 1].log_softmax(-1))
+        assert_cached_equals_full(net, memory, ys)
 
 
 def test_a_beam_has_the_condition_of_its_utterance():

@@ -3,12 +3,12 @@
 import hashlib
 import io
 import json
-import tracemalloc
 import zipfile
 
 import pytest
 import safetensors.torch
 import torch
+from references.traced import traced
 
 from espnet_diverse.errors import ModelError
 from espnet_diverse.runs import checkpoint, file_digest
@@ -36,12 +36,7 @@ def test_other_programs_read_the_file(path):
 def test_a_file_is_checked_with_little_more_memory_than_its_size(tmp_path):
     path = tmp_path / "w.safetensors"
     checkpoint.save({"weight": torch.arange(500_000.0)}, path)
-    tracemalloc.start()
-    try:
-        check_digest(path)
-        assert tracemalloc.get_traced_memory()[1] < 1.5 * path.stat().st_size
-    finally:
-        tracemalloc.stop()
+    assert traced(check_digest, path)[1] < 1.5 * path.stat().st_size
 
 
 def test_every_flipped_bit_of_some_and_every_truncation_is_found(path):

@@ -1,11 +1,11 @@
 """Error rates: against a naive edit distance, by hand on small cases, and on what users get wrong."""
 
 import random
-import tracemalloc
 
 import numpy as np
 import pytest
 from references.edit_distance import edit_distance
+from references.traced import traced
 
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.scoring import error_rate
@@ -128,10 +128,5 @@ def test_sentences_are_aligned_in_blocks_and_not_kept(unit, monkeypatch):
     metric, languages = ErrorRate(unit), [""] * 1500
     at_once = metric.statistics(references, hypotheses, languages)
     monkeypatch.setattr(error_rate, "_BLOCK", 70)
-    tracemalloc.start()
-    try:
-        in_blocks = metric.statistics(references, hypotheses, languages)
-        taken = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
+    in_blocks, taken = traced(metric.statistics, references, hypotheses, languages)
     assert (in_blocks == at_once).all() and taken < 600 * 1500

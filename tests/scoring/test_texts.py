@@ -1,8 +1,7 @@
 """Hypotheses in the order of the references."""
 
-import tracemalloc
-
 import pytest
+from references.traced import traced
 
 from espnet_diverse.data.tables import pack_table
 from espnet_diverse.errors import DataError
@@ -45,14 +44,13 @@ def test_texts_of_files_are_those_of_dicts_and_are_not_kept(tmp_path):
     (tmp_path / "hyp").write_text("".join(f"{name} nine words are what it has\n" for name in names[::2]))
     references, hypotheses = (pack_table(tmp_path / name, "reference") for name in ("ref", "hyp"))
     expected = system_of("mine", dict(references.items()), dict(hypotheses.items()))
-    tracemalloc.start()
-    try:
+
+    def read():
         system = system_of("mine", references, pack_table(tmp_path / "hyp", "reference"))
-        read = sum(1 for _ in system.texts)
-        taken = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert read == len(system.texts) == count and taken < 180 * count, taken / count  # a text alone takes 90
+        return system, sum(1 for _ in system.texts)
+
+    (system, number), taken = traced(read)
+    assert number == len(system.texts) == count and taken < 180 * count, taken / count  # a text alone takes 90
     assert (tuple(system.texts), system.missing) == (expected.texts, expected.missing)
     rate = ErrorRate("word")
     counts = [rate.statistics(references.values(), one.texts, [""] * count) for one in (system, expected)]

@@ -2,10 +2,10 @@
 
 import io
 import random
-import tracemalloc
 
 import pytest
 import sentencepiece
+from references.traced import traced
 
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.text.sentencepiece_training import train_model
@@ -76,12 +76,7 @@ def test_the_sample_is_spread_evenly(trained_on):
 
 def test_memory_is_that_of_the_sample(trained_on):
     lines = (f"0123456789 {number:06d} " + "abc" * 60 for number in range(100_000))  # 24 MB as strings
-    tracemalloc.start()
-    try:
-        train_model(lines, "bpe", 9, 1000)
-        taken = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
+    _, taken = traced(train_model, lines, "bpe", 9, 1000)
     assert len(trained_on) == 1000 and taken < 1_000_000
 
 

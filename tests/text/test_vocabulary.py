@@ -2,7 +2,6 @@
 
 import random
 import sys
-import tracemalloc
 import unicodedata
 from itertools import pairwise
 
@@ -12,6 +11,7 @@ import yaml
 from espnet2.text.char_tokenizer import CharTokenizer
 from espnet2.text.sentencepiece_tokenizer import SentencepiecesTokenizer
 from espnet2.text.token_id_converter import TokenIDConverter
+from references.traced import traced
 
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.text.vocabulary import Vocabulary, normalise
@@ -268,12 +268,7 @@ def test_a_damaged_directory_is_refused_in_one_line(damage, message, sentences, 
 
 def test_characters_are_counted_line_by_line():
     lines = ("ab c" * 500 for _ in range(1_000))  # two million characters
-    tracemalloc.start()
-    try:
-        vocabulary = Vocabulary.train(lines, "char")
-        taken = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
+    vocabulary, taken = traced(Vocabulary.train, lines, "char")
     assert vocabulary.tokens[2:-1] == ("<space>", "a", "b", "c") and taken < 200_000
 
 

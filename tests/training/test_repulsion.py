@@ -1,11 +1,10 @@
 """Repulsion of heads against golden arrays and loops: which weights are particles, their options, noise and prior."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
 from references import repulsion as oracle
+from references.golden import golden
 from references.placed_attentions import PATHS, Net
 from torch import nn
 
@@ -17,16 +16,10 @@ from espnet_diverse.nets import DECODERS, ENCODERS
 from espnet_diverse.training.repulsion import HeadParticles, Repulsion
 from espnet_diverse.training.repulsion_options import RepulsionOptions, read_repulsion
 
-GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "methods"
-
-
-def golden():
-    return {name: torch.tensor(value) for name, value in np.load(GOLDEN / "svgd_spos.npz").items() if value.ndim}
-
 
 @pytest.mark.parametrize("layout", ["separate", "joint"])
 def test_particles_are_rows_of_heads_as_in_the_golden_arrays(layout):
-    arrays, attention = golden(), build_attention("softmax", 16, 4).double()
+    arrays, attention = golden("svgd_spos"), build_attention("softmax", 16, 4).double()
     joint = layout == "joint"
     for name in "qkv":
         weight = getattr(attention, f"linear_{name}").weight
@@ -45,7 +38,7 @@ def test_particles_are_rows_of_heads_as_in_the_golden_arrays(layout):
 
 @pytest.mark.parametrize("smooth", [True, False])
 def test_the_kernel_may_be_the_cosine(smooth):
-    arrays, attention = golden(), build_attention("softmax", 16, 4).double()
+    arrays, attention = golden("svgd_spos"), build_attention("softmax", 16, 4).double()
     for name in "qkv":
         weight = getattr(attention, f"linear_{name}").weight
         weight.data, weight.grad = arrays["linear_W"].clone(), arrays["linear_grad"].clone()

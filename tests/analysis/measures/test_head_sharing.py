@@ -1,9 +1,8 @@
-from pathlib import Path
-
 import matplotlib.image
 import numpy as np
 import pytest
 import torch
+from references.golden import golden
 from torch import nn
 
 from espnet_diverse.analysis.figures.plots import draw_picks, draw_sharing
@@ -11,7 +10,6 @@ from espnet_diverse.analysis.measures.head_sharing import Ownership, arrays, own
 from espnet_diverse.nets.decoder import DiverseTransformerDecoder
 from espnet_diverse.nets.encoder import DiverseTransformerEncoder
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "methods"
 NAMES = {"lang": ["ar", "de", "es"], "domain": ["news", "talk"]}
 SMALL = {"num_blocks": 2, "linear_units": 8, "attention_heads": 2}
 
@@ -39,9 +37,9 @@ def model():
 
 @pytest.mark.parametrize("strategy", ["group", "subset"])
 def test_sharing_is_that_of_the_golden_selector(strategy):
-    golden = np.load(GOLDEN / f"head_select_{strategy}.npz")
-    sharing = owned(golden["eval_heads_all"]).sharing()
-    np.testing.assert_array_equal(sharing, golden["sharing_matrix_eval"])
+    arrays = golden(f"head_select_{strategy}")
+    sharing = owned(arrays["eval_heads_all"]).sharing()
+    np.testing.assert_array_equal(sharing, arrays["sharing_matrix_eval"])
     assert sharing.diagonal().tolist() == [2 * 4] * 3  # layers times heads
 
 

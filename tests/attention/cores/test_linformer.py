@@ -1,18 +1,15 @@
 """The Linformer core: golden arrays of the released code, naive loops, differences, options, cost."""
 
-from pathlib import Path
-
-import numpy as np
 import pytest
 import torch
 from references import linformer as oracle
+from references.golden import golden
 
 from espnet_diverse.attention import build_attention, build_core
 from espnet_diverse.attention.cores.linformer import LinformerOptions
 from espnet_diverse.functional.masks import lengths_to_mask
 from espnet_diverse.scope import scope
 
-GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "methods" / "linformer.npz"
 LANGUAGES = {"strategy": "subset", "pool": 5, "conditions": {"lang": ["ar", "de", "el"]}}
 
 
@@ -29,7 +26,7 @@ def inputs(*shape):
 
 def released(shared):
     """Arrays of the released code, and our attention with its parameters."""
-    found = {name: torch.from_numpy(array) for name, array in np.load(GOLDEN).items()}
+    found = golden("linformer")
     g = {name.removeprefix(f"shared{shared:d}_"): array for name, array in found.items() if f"shared{shared:d}" in name}
     module = build(compressed_length=5, max_length=20, shared=shared)
     state = {f"linear_{x}.{p}": g[f"{x}_proj.{p}"] for x in ("q", "k", "v", "out") for p in ("weight", "bias")}

@@ -1,19 +1,16 @@
 """The Luna core: golden arrays of the released code, naive loops, differences, options, cost."""
 
-from pathlib import Path
-
-import numpy as np
 import pytest
 import torch
 from references import luna as oracle
+from references.golden import golden
 
 from espnet_diverse.attention import Stream, build_attention, build_core
 from espnet_diverse.attention.cores.luna import FirstRows
 from espnet_diverse.functional.masks import causal, lengths_to_mask
 from espnet_diverse.functional.position import sinusoids
 
-GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "methods" / "luna.npz"
-ARRAYS = {name: torch.from_numpy(array) for name, array in np.load(GOLDEN).items()}
+ARRAYS = golden("luna")
 OURS = {"pq": "core.linear_p", "q": "linear_q", "out": "linear_out"}
 NESTED = {
     "tied": {"pc": ("linear_k", "linear_v"), "c": ("core.linear_packed_k", "core.linear_packed_v")},

@@ -26,11 +26,12 @@ from espnet_diverse.option_checks import OptionError
 @pytest.mark.parametrize("residual", [True, False])
 @pytest.mark.parametrize("mask", [name for name in MASKS if name != "causal"])
 @pytest.mark.parametrize("relative", [False, True], ids=["absolute", "relative"])
-def test_equals_loops(residual, mask, relative):
-    core = build_core("sanm", SIZE, H, {"kernel_size": 3, "residual": residual}).double()
+@pytest.mark.parametrize("width", [3, 8], ids=["odd", "even, wider than the sequence"])
+def test_equals_loops(residual, mask, relative, width):
+    core = build_core("sanm", SIZE, H, {"kernel_size": width, "residual": residual}).double()
     given = whole_position(heads(MASKS[mask], relative=relative, need_weights=True))
     context, weights = core(given)
-    filters = core.filters.detach().view(H, D, 3).numpy()
+    filters = core.filters.detach().view(H, D, width).numpy()
     for b, q, k, v, seen, term in sequences(given):
         n = q.shape[1]
         for h in range(H):

@@ -1,12 +1,10 @@
 """The softmax core against loops in double precision, and its gradients against differences."""
 
-from pathlib import Path
-
-import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 from references import sdma as oracle
+from references.golden import golden
 
 from espnet_diverse.attention import Heads, build_attention
 from espnet_diverse.attention.cores.softmax import Softmax, masked_softmax, softmax_attention
@@ -84,17 +82,15 @@ def test_masked_softmax_has_espnets_values():
     assert torch.equal(masked_softmax(scores, None), torch.softmax(scores, -1))
 
 
-SPARSE = np.load(Path(__file__).resolve().parents[2] / "golden" / "methods" / "sparse_masks.npz")
+SPARSE = golden("sparse_masks")
 
 
-@pytest.mark.parametrize("name", sorted(name for name, array in SPARSE.items() if array.dtype == bool))
+@pytest.mark.parametrize("name", sorted(name for name, array in SPARSE.items() if array.dtype == torch.bool))
 @pytest.mark.parametrize("need_weights", [False, True], ids=["fused", "weights"])
 def test_golden_attention_under_a_sparse_mask(name, need_weights):
-    q, k, v = (torch.tensor(SPARSE[x])[None, None] for x in "qkv")
-    context, _ = softmax_attention(
-        Heads(q, k, v, q[0], k[0], q, mask=torch.tensor(SPARSE[name]), need_weights=need_weights)
-    )
-    torch.testing.assert_close(context[0, 0], torch.tensor(SPARSE[f"out_{name}"]), atol=1e-10, rtol=1e-10)
+    q, k, v = (SPARSE[x][None, None] for x in "qkv")
+    context, _ = softmax_attention(Heads(q, k, v, q[0], k[0], q, mask=SPARSE[name], need_weights=need_weights))
+    torch.testing.assert_close(context[0, 0], SPARSE[f"out_{name}"], atol=1e-10, rtol=1e-10)
 
 
 def test_layers_of_a_pass_share_one_mask_of_logits(monkeypatch):

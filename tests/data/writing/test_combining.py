@@ -1,7 +1,7 @@
-import tracemalloc
 from pathlib import Path
 
 import pytest
+from references.traced import traced
 
 from espnet_diverse.data.checks.faults import FaultsError
 from espnet_diverse.data.checks.validate import validate
@@ -203,10 +203,5 @@ def test_rows_are_not_kept_in_memory(tmp_path):
     for name in ("a", "b"):
         text = {f"{name}{n:06d}": f"the sentence {n} of {name}" for n in range(rows)}
         write_data_dir(DataDir(text=text), tmp_path / name)
-    tracemalloc.start()
-    try:
-        data = write_combined([Part(name, tmp_path / name) for name in ("a", "b")], tmp_path / "all")
-        taken = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
+    data, taken = traced(write_combined, [Part(name, tmp_path / name) for name in ("a", "b")], tmp_path / "all")
     assert len(data.text) == 2 * rows and taken < 150 * 2 * rows

@@ -1,13 +1,13 @@
 import json
 import math
 import shutil
-import tracemalloc
 
 import kaldiio
 import numpy as np
 import pytest
 import soundfile
 from references.numbered import numbered
+from references.traced import traced
 
 from espnet_diverse.decoding.condition_ids import KnownConditions
 from espnet_diverse.decoding.directory import decode_dir
@@ -244,13 +244,8 @@ def test_the_utterances_of_a_large_table_are_listed_without_objects_for_all(tmp_
     (tmp_path / "src_text").write_text("".join(f"{name} words of {name}\n" for name in ids))
     (tmp_path / "utt2lang").write_text("".join(f"{name} {'de' if n % 2 else 'fr'}\n" for n, name in enumerate(ids)))
     known = Description("cpu", KnownConditions({"lang": ["de", "fr"]}), "src_text", 1, 1000)
-    tracemalloc.start()
-    try:
-        jobs = decode_dir.list_jobs(known, tmp_path, {})
-        taken = tracemalloc.get_traced_memory()[1] / rows
-    finally:
-        tracemalloc.stop()
-    assert taken < 150  # a job with its id and text takes 500 bytes
+    jobs, taken = traced(decode_dir.list_jobs, known, tmp_path, {})
+    assert taken < 150 * rows  # a job with its id and text takes 500 bytes
     assert len(jobs) == rows and [job.utterance for job in jobs] == ids
     assert jobs[7] == Job(ids[7], f"words of {ids[7]}", None, {"lang": 0})
     assert jobs[6:8] == [jobs[6], jobs[7]] and jobs[-1].conditions == {"lang": 0} != jobs[-2].conditions
@@ -272,12 +267,7 @@ def test_results_are_not_kept_in_memory(tmp_path):
     decode(Words(), numbered(tmp_path / "few", [1]), tmp_path / "out")  # what is allocated once
     data_dir = numbered(tmp_path / "data", [])
     (data_dir / "wav.scp").write_text("".join(f"u{number:05d} {1 + number * 37 % 50}\n" for number in range(rows)))
-    tracemalloc.start()
-    try:
-        results = decode(Words(), data_dir, tmp_path / "out")
-        taken = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
+    results, taken = traced(decode, Words(), data_dir, tmp_path / "out")
     assert len(results) == rows and all(result.nbest[1][0].startswith("other") for result in results)
     assert taken < 400 * rows  # a window of utterances and, while they are sorted, ids; all results would take 1000
 

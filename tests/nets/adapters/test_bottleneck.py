@@ -1,10 +1,9 @@
 """Adapters: the golden arrays, the invariants on every net with batches of mixed conditions, and freezing."""
 
-from pathlib import Path
-
-import numpy as np
 import pytest
 import torch
+from references.cached import assert_cached_equals_full
+from references.golden import golden
 
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.nets import DECODERS, ENCODERS
@@ -12,7 +11,6 @@ from espnet_diverse.nets.adapters.bottleneck import Adapters, freeze_base
 from espnet_diverse.nets.condition_rows import ConditionRows
 from espnet_diverse.scope import scope
 
-GOLDEN = Path(__file__).parents[2] / "golden/methods/adapter.npz"
 BY_LANGUAGE = {"by": "lang", "conditions": {"lang": ["ar", "de", "el"]}, "bottleneck": 4}
 BY_DIRECTION = {
     "by": ["lang", "tgtlang"],
@@ -53,16 +51,16 @@ def languages(*ids):
 
 
 def test_equals_the_golden_arrays():
-    golden = {name: torch.from_numpy(array) for name, array in np.load(GOLDEN).items()}
+    arrays = golden("adapter")
     adapter = Adapters(8, ConditionRows("adapter", "lang", {"lang": ["de", "en"]}), bottleneck=4).double()
     torch.nn.init.normal_(adapter.up_weight)  # the other condition
     state = zip(("g", "b", "Wd", "bd", "Wu", "bu"), adapter.parameters(), strict=True)
     with torch.no_grad():
         for name, parameter in state:
-            parameter[1] = golden[name]
+            parameter[1] = arrays[name]
     with languages(1):
-        out = adapter(golden["x"].unsqueeze(0))
-    torch.testing.assert_close(out[0], golden["out"], rtol=1e-10, atol=1e-10)
+        out = adapter(arrays["x"].unsqueeze(0))
+    torch.testing.assert_close(out[0], arrays["out"], rtol=1e-10, atol=1e-10)
 
 
 def test_gradients():
@@ -118,12 +116,8 @@ def test_padding_changes_nothing():
 def test_cached_decoding_equals_the_full_pass():
     net = disturb(decoder())
     memory, ys = torch.randn(3, 13, 16, dtype=torch.double), torch.randint(1, 11, (3, 6))
-    states = [None] * 3
     with languages(2, 0, 2):
-        full, _ = net(memory, torch.tensor([13] * 3), ys, torch.tensor([6] * 3))
-        for t in range(1, 7):
-            logp, states = net.batch_score(ys[:, :t], states, memory)
-            torch.testing.assert_close(logp, full[:, t - 1].log_softmax(-1))
+        assert_cached_equals_full(net, memory, ys)
 
 
 def test_one_language_for_all_samples_equals_it_for_each():

@@ -1,18 +1,16 @@
 """Contrastive disentangled memory: golden arrays, its losses, the ways to update it, gradients through segments."""
 
 import math
-from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
+from references.golden import golden
 
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.nets.memory.cdt import CDTMemory, CDTOptions, CDTState
 from espnet_diverse.scope import scope
 
-METHODS = Path(__file__).resolve().parents[2] / "golden" / "methods"
-GOLDEN = {name: torch.from_numpy(array) for name, array in np.load(METHODS / "cdt.npz").items()}
+GOLDEN = golden("cdt")
 
 
 def build(**options):

@@ -1,10 +1,8 @@
 """Compressed memory: the golden array, its loss, padding, gradients."""
 
-from pathlib import Path
-
-import numpy as np
 import pytest
 import torch
+from references.golden import golden
 from torch.nn.functional import conv1d
 
 from espnet_diverse.attention import build_attention
@@ -13,8 +11,7 @@ from espnet_diverse.nets.memory.base import Slots
 from espnet_diverse.nets.memory.compressive import CompressiveMemory, CompressiveOptions, CompressiveState, read_from
 from espnet_diverse.scope import scope
 
-METHODS = Path(__file__).resolve().parents[2] / "golden" / "methods"
-GOLDEN = {name: torch.from_numpy(array) for name, array in np.load(METHODS / "xl_compressive.npz").items()}
+GOLDEN = golden("xl_compressive")
 
 
 def build(compression="conv", **options):

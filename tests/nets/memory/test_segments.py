@@ -1,11 +1,9 @@
 """Attention by segments with a memory: the golden arrays, and what every memory owes in an encoder."""
 
-from pathlib import Path
-
-import numpy as np
 import pytest
 import torch
 from references.espnet_twin import OPTIONS, SMALL
+from references.golden import golden
 from references.sizes import growth
 
 from espnet_diverse.attention import CORES, build_core
@@ -17,8 +15,7 @@ from espnet_diverse.nets.memory.base import MemoryOptions, Slots
 from espnet_diverse.nets.memory.segments import cut
 from espnet_diverse.scope import scope
 
-METHODS = Path(__file__).resolve().parents[2] / "golden" / "methods"
-GOLDEN = {name: torch.from_numpy(array) for name, array in np.load(METHODS / "cdt.npz").items()}
+GOLDEN = golden("cdt")
 LENGTHS = torch.tensor([23, 14, 5])
 CASES = {
     "cdt": {"kind": "cdt", "slots": 3},

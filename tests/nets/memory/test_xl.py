@@ -1,15 +1,12 @@
 """The first-in first-out memory: the golden array, padding, gradients."""
 
-from pathlib import Path
-
-import numpy as np
 import torch
+from references.golden import golden
 
 from espnet_diverse.nets.memory.base import MemoryOptions, Slots
 from espnet_diverse.nets.memory.xl import XLMemory
 
-METHODS = Path(__file__).resolve().parents[2] / "golden" / "methods"
-GOLDEN = {name: torch.from_numpy(array) for name, array in np.load(METHODS / "xl_compressive.npz").items()}
+GOLDEN = golden("xl_compressive")
 
 
 def test_it_equals_the_golden_array():
