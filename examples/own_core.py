@@ -31,9 +31,9 @@ class Cosine(Core):
 
         scale: float = 10.0
 
-    def __init__(self, size: int, heads: int, options=None, cross: bool = False, causal: bool = False):
-        super().__init__(size, heads, options, cross, causal)
-        self.scale = nn.Parameter(torch.full((heads, 1, 1), self.options.scale))
+    def build(self) -> None:
+        """Make the parameters."""
+        self.scale = nn.Parameter(torch.full((self.heads, 1, 1), self.options.scale))
 
     def forward(self, heads: Heads) -> tuple[Tensor, None]:
         """Heads -> context (B, H, Tq, D)."""

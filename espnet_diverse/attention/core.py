@@ -187,7 +187,8 @@ class Heads:
 
 
 class Core(Monitored):
-    """Base class of cores. A subclass overrides `forward`, and declares in `supports` what it can be used for.
+    """Base class of cores. A subclass declares in `supports` what it can be used for, and overrides `forward`, and
+    `build` if it has parameters.
 
     Args:
         size: Model width M.
@@ -197,6 +198,7 @@ class Core(Monitored):
         causal: Whether it is self-attention in which no query attends to later keys.
 
     Attributes:
+        size, heads, options, cross, causal: As given; `width` is that of a head, M / H.
         name: Name of the core in messages: the one it was built by, or else that of its class.
         supports: What the core can be used for; nets refuse everything else when they are built.
         SOFTMAX_EQUIVALENT: Options at which the core equals softmax attention, or None if there are none.
@@ -232,10 +234,17 @@ class Core(Monitored):
     ):
         super().__init__()
         self.name = type(self).__name__
-        self.causal = causal
-        self.heads = heads
-        self.width = size // heads
+        self.size, self.heads, self.width = size, heads, size // heads
+        self.cross, self.causal = cross, causal
         self.options = options or self.Options()
+        self.build()
+
+    def build(self) -> None:
+        """Make the parameters of the core, from the attributes that the constructor has set; by default there are none.
+
+        Raises:
+            ValueError: The core cannot have this size or number of heads, or is not for this use.
+        """
 
     def perturb(self, query: Tensor, key: Tensor, value: Tensor) -> Inputs:
         """Change the inputs before they are projected, for example by noise in training; by default they stay.

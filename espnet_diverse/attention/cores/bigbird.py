@@ -60,13 +60,10 @@ class BigBird(Core):
     SOFTMAX_EQUIVALENT = {"block_size": 2**20}
     position_in_parts = True
 
-    def __init__(
-        self, size: int, heads: int, options: BigBirdOptions | None = None, cross: bool = False, causal: bool = False
-    ):
-        super().__init__(size, heads, options, cross, causal)
+    def build(self) -> None:
         chosen = self.options
         blocks = chosen.window_blocks, chosen.global_blocks, chosen.random_blocks
-        self.pattern = BigBirdBlocks(chosen.block_size, *blocks, chosen.seed, causal)
+        self.pattern = BigBirdBlocks(chosen.block_size, *blocks, chosen.seed, self.causal)
 
     def forward(self, heads: Heads) -> tuple[Tensor, Tensor | None]:
         """Compute the context (B, H, Tq, D), and weights (B, H, Tq, Tk) if needed, else None."""

@@ -55,15 +55,7 @@ class Differential(Core):
     position_in_parts = True
     halves: Tensor
 
-    def __init__(
-        self,
-        size: int,
-        heads: int,
-        options: DifferentialOptions | None = None,
-        cross: bool = False,
-        causal: bool = False,
-    ):
-        super().__init__(size, heads, options, cross, causal)
+    def build(self) -> None:
         if self.width % 2:
             raise ValueError(f"heads of width {self.width} have no halves; choose a number of heads for an even width")
         half = self.width // 2

@@ -50,11 +50,8 @@ class Gated(Core):
     supports = replace(EVERYTHING, weighted_values=False)
     SOFTMAX_EQUIVALENT = {"start": "zero", "scale": 2.0}
 
-    def __init__(
-        self, size: int, heads: int, options: GatedOptions | None = None, cross: bool = False, causal: bool = False
-    ):
-        super().__init__(size, heads, options, cross, causal)
-        self.gate = nn.Linear(size, size if self.options.per == "channel" else heads, bias=False)
+    def build(self) -> None:
+        self.gate = nn.Linear(self.size, self.size if self.options.per == "channel" else self.heads, bias=False)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

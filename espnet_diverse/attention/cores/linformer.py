@@ -53,10 +53,7 @@ class Linformer(Core):
     supports = Supports(head_selection=True, dot_products=True, half_precision=True)
     linear = True
 
-    def __init__(
-        self, size: int, heads: int, options: LinformerOptions | None = None, cross: bool = False, causal: bool = False
-    ):
-        super().__init__(size, heads, options, cross, causal)
+    def build(self) -> None:
         option = self.options
         self.supports = replace(type(self).supports, max_length=option.max_length)
         self.time_k = nn.Parameter(torch.empty(option.compressed_length, option.max_length))

@@ -105,27 +105,24 @@ class Luna(Core):
     supports = Supports(causal=True, cached_decoding=True, cross_attention=True, half_precision=True)
     linear = True
 
-    def __init__(
-        self, size: int, heads: int, options: LunaOptions | None = None, cross: bool = False, causal: bool = False
-    ):
-        super().__init__(size, heads, options, cross, causal)
+    def build(self) -> None:
         option = self.options
         self.tied = option.tied
-        self.pack_heads = option.pack_heads or heads
-        self._check_heads(size)
-        self._check_handed_over(cross)
+        self.pack_heads = option.pack_heads or self.heads
+        self._check_heads(self.size)
+        self._check_handed_over(self.cross)
         self.state_rows = option.length if option.handed_over else 0
-        self.of_source = cross and option.handed_over
+        self.of_source = self.cross and option.handed_over
         if not self.of_source:
-            self.first = FirstRows(option.length, size)
+            self.first = FirstRows(option.length, self.size)
         self.norm: nn.LayerNorm | None = None  # of (6), in all layers whose P another one reads
-        self.linear_p = nn.Linear(size, size)
-        if causal:
+        self.linear_p = nn.Linear(self.size, self.size)
+        if self.causal:
             self.supports = replace(type(self).supports, half_precision=False)  # running sums
-            self.linear_context = nn.Linear(size, size)
+            self.linear_context = nn.Linear(self.size, self.size)
         else:
-            self.linear_packed_k = nn.Linear(size, size)
-            self.linear_packed_v = self.linear_packed_k if option.tied else nn.Linear(size, size)
+            self.linear_packed_k = nn.Linear(self.size, self.size)
+            self.linear_packed_v = self.linear_packed_k if option.tied else nn.Linear(self.size, self.size)
 
     def connect(self, cores: Sequence[Core]) -> bool:
         """Share the first P among the layers, and let them hand on P (6) if it is contextual."""

@@ -84,15 +84,7 @@ class RandomFeatures(Core):
     bits: Tensor
     batches: Tensor
 
-    def __init__(
-        self,
-        size: int,
-        heads: int,
-        options: RandomFeaturesOptions | None = None,
-        cross: bool = False,
-        causal: bool = False,
-    ):
-        super().__init__(size, heads, options, cross, causal)
+    def build(self) -> None:
         self.register_buffer("bits", self._draw(int(torch.randint(2**31, ()))))
         if self.options.redraw_interval:  # a resumed run goes on counting
             self.register_buffer("batches", torch.zeros((), dtype=torch.int64))

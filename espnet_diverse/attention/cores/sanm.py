@@ -55,11 +55,8 @@ class SANM(Core):
     supports = replace(EVERYTHING, causal=False, cached_decoding=False, cross_attention=False, weighted_values=False)
     SOFTMAX_EQUIVALENT = {"residual": False, "start": "zero"}
 
-    def __init__(
-        self, size: int, heads: int, options: SANMOptions | None = None, cross: bool = False, causal: bool = False
-    ):
-        super().__init__(size, heads, options, cross, causal)
-        self.filters = nn.Parameter(torch.empty(size, self.options.kernel_size))
+    def build(self) -> None:
+        self.filters = nn.Parameter(torch.empty(self.size, self.options.kernel_size))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

@@ -52,12 +52,10 @@ class SDMA(SMA):
         "query_mi": AuxiliaryLoss("lambda_x"),
     }
 
-    def __init__(
-        self, size: int, heads: int, options: SDMAOptions | None = None, cross: bool = False, causal: bool = False
-    ):
-        super().__init__(size, heads, options, cross, causal)
+    def build(self) -> None:
+        super().build()
         self.query_mixture = self._mixture(1, self.options.n_clusters_q)
-        self.query_variance = LearnedVariance(size, heads) if self.options.approx_var == "learned" else None
+        self.query_variance = LearnedVariance(self.size, self.heads) if self.options.approx_var == "learned" else None
         self.query_scale = math.sqrt(self.width) if self.options.q_gmm_input == "scaled" else 1.0
 
     def forward(self, heads: Heads) -> tuple[Tensor, Tensor | None]:

@@ -56,15 +56,12 @@ class SMA(Core):
     )
     LOSSES = {"kl_z": AuxiliaryLoss("lambda_k"), "diversity_z": AuxiliaryLoss("lambda_d")}
 
-    def __init__(
-        self, size: int, heads: int, options: SMAOptions | None = None, cross: bool = False, causal: bool = False
-    ):
-        super().__init__(size, heads, options, cross, causal)
-        self.token_mixture = self._mixture(heads, self.options.n_clusters_z)
+    def build(self) -> None:
+        self.token_mixture = self._mixture(self.heads, self.options.n_clusters_z)
         self.updates = UpdateCounter(self.options.gamma_updates)
         learned = self.options.approx_var == "learned"
-        self.token_variance = LearnedVariance(size, heads) if learned else None
-        self.memory_variance = LearnedVariance(size, heads) if learned and cross else None
+        self.token_variance = LearnedVariance(self.size, self.heads) if learned else None
+        self.memory_variance = LearnedVariance(self.size, self.heads) if learned and self.cross else None
         self._seen = Inspection()
 
     def perturb(self, query: Tensor, key: Tensor, value: Tensor) -> Inputs:

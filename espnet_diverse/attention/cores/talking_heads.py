@@ -53,17 +53,9 @@ class TalkingHeads(Core):
     supports = replace(EVERYTHING, weighted_values=False)
     SOFTMAX_EQUIVALENT = {"before": False, "after": False}
 
-    def __init__(
-        self,
-        size: int,
-        heads: int,
-        options: TalkingHeadsOptions | None = None,
-        cross: bool = False,
-        causal: bool = False,
-    ):
-        super().__init__(size, heads, options, cross, causal)
-        self.of_logits = nn.Parameter(torch.empty(heads, heads)) if self.options.before else None
-        self.of_weights = nn.Parameter(torch.empty(heads, heads)) if self.options.after else None
+    def build(self) -> None:
+        self.of_logits = nn.Parameter(torch.empty(self.heads, self.heads)) if self.options.before else None
+        self.of_weights = nn.Parameter(torch.empty(self.heads, self.heads)) if self.options.after else None
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

@@ -57,15 +57,7 @@ class ValueResidual(Core):
     supports = replace(EVERYTHING, causal=False, cached_decoding=False, cross_attention=False, weighted_values=False)
     SOFTMAX_EQUIVALENT = {"first": 0.0, "own": 1.0}
 
-    def __init__(
-        self,
-        size: int,
-        heads: int,
-        options: ValueResidualOptions | None = None,
-        cross: bool = False,
-        causal: bool = False,
-    ):
-        super().__init__(size, heads, options, cross, causal)
+    def build(self) -> None:
         self.is_first = True
         self.shares: nn.Parameter | None = None
 

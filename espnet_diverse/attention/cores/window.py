@@ -50,12 +50,9 @@ class Window(Core):
     SOFTMAX_EQUIVALENT = {"window": 2**20, "dilation": 1}
     linear = position_in_parts = True
 
-    def __init__(
-        self, size: int, heads: int, options: WindowOptions | None = None, cross: bool = False, causal: bool = False
-    ):
-        super().__init__(size, heads, options, cross, causal)
+    def build(self) -> None:
         chosen = self.options
-        self.pattern = Sliding(chosen.window, chosen.dilation, chosen.global_tokens, causal)
+        self.pattern = Sliding(chosen.window, chosen.dilation, chosen.global_tokens, self.causal)
 
     @property
     def reach(self) -> int | None:
