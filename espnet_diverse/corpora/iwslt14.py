@@ -20,10 +20,9 @@ from pathlib import Path
 
 from espnet_diverse.corpora import EVERYTHING, Selection, split_pair
 from espnet_diverse.corpora.parallel_text import Layout, chosen, complete, from_tokens, read_layout
-from espnet_diverse.corpora.shared.bitext import Cleaning, Files, Reader
+from espnet_diverse.corpora.shared.bitext import Cleaning, Files, Reader, segment
 from espnet_diverse.corpora.shared.directions import refuse_names, translated_directions
 from espnet_diverse.corpora.shared.release import fetch_release
-from espnet_diverse.corpora.shared.sgm import segment
 from espnet_diverse.data.checks.faults import refuse
 from espnet_diverse.data.kaldi import DataDir
 from espnet_diverse.errors import DataError

@@ -15,10 +15,9 @@ from pathlib import Path
 
 from espnet_diverse.corpora import EVERYTHING, Selection
 from espnet_diverse.corpora.parallel_text import complete, find_training
-from espnet_diverse.corpora.shared.bitext import Cleaning, Files, Reader
+from espnet_diverse.corpora.shared.bitext import Cleaning, Files, Reader, find_segments, segment
 from espnet_diverse.corpora.shared.directions import refuse_names, translated_directions
 from espnet_diverse.corpora.shared.release import fetch_release
-from espnet_diverse.corpora.shared.sgm import find_segments, segment
 from espnet_diverse.data.checks.faults import refuse
 from espnet_diverse.data.kaldi import DataDir
 from espnet_diverse.errors import DataError

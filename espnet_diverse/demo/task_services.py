@@ -23,9 +23,9 @@ from espnet_diverse.inference import Recognizer, Translation, Translator
 from espnet_diverse.packing.archive import unpacked
 from espnet_diverse.packing.model_card import model_rows, run_scores
 from espnet_diverse.runs.tasks import read_config
+from espnet_diverse.serve.bodies import samples_of
 from espnet_diverse.serve.limits import Limits
 from espnet_diverse.serve.live import LiveRecognition, live_recognition
-from espnet_diverse.serve.samples import samples_of
 from espnet_diverse.transcription.alignment import has_word_times
 from espnet_diverse.transcription.formats import written
 from espnet_diverse.transcription.result import Segment, Transcript

@@ -1,4 +1,4 @@
-"""Receiving the bodies of requests, with a limit on the memory of all requests together and a minimum rate.
+"""Bodies of requests: received with a limit on the memory of all together and a minimum rate, and read as recordings.
 
 A form is parsed as it comes. Its file stays in memory: nothing that is sent is written to disk under a name.
 """
@@ -9,12 +9,16 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from http import HTTPStatus
+from io import BytesIO
 from typing import NamedTuple
 
+from numpy.typing import NDArray
 from starlette.datastructures import UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 
+from espnet_diverse.audio.sources import open_audio
+from espnet_diverse.errors import DataError
 from espnet_diverse.serve.limits import Limits
 from espnet_diverse.serve.refusals import RefusedError, busy
 
@@ -128,3 +132,20 @@ class Bodies:
             received += len(chunk)
             take(len(chunk))
             yield chunk
+
+
+def samples_of(body: bytes, name: str, max_seconds: float, rate: int) -> NDArray:
+    """Samples (L,) float32 at `rate` of a recording in any format; its name is for messages alone.
+
+    Raises:
+        DataError: The recording cannot be read, is longer than `max_seconds`, or has no sample at `rate`.
+    """
+    upload = BytesIO(body)
+    upload.name = name
+    with open_audio(upload, target_rate=rate, at_most=max_seconds + 1) as audio:
+        if audio.duration > max_seconds:
+            raise DataError(
+                f"{name} lasts {audio.duration:.1f} seconds; the limit is {max_seconds:g} seconds; cut it, or start "
+                "the server with a larger --max_seconds"
+            )
+        return audio.samples(least=1)

@@ -21,12 +21,11 @@ from espnet_diverse.errors import ConfigError
 from espnet_diverse.option_checks import Options, choice, conflict, flag, listed, must_be, number, read
 from espnet_diverse.serve.application import application, in_thread
 from espnet_diverse.serve.batches import Job, Kind
-from espnet_diverse.serve.bodies import Bodies, Upload
+from espnet_diverse.serve.bodies import Bodies, Upload, samples_of
 from espnet_diverse.serve.limits import Limits
 from espnet_diverse.serve.live import close_with
 from espnet_diverse.serve.models import Model, Models
 from espnet_diverse.serve.refusals import RefusedError, as_refusal, error_body
-from espnet_diverse.serve.samples import samples_of
 from espnet_diverse.transcription import recordings
 from espnet_diverse.transcription.cjk import join_texts
 from espnet_diverse.transcription.formats import FORMATS

@@ -14,8 +14,8 @@ from espnet_diverse.audio.media import media_format
 from espnet_diverse.audio.reading import open_file
 from espnet_diverse.errors import DataError
 from espnet_diverse.serve import bodies
+from espnet_diverse.serve.bodies import samples_of
 from espnet_diverse.serve.limits import Limits
-from espnet_diverse.serve.samples import samples_of
 
 pytestmark = pytest.mark.trust
 SIZE = 3_000_000

@@ -1,5 +1,9 @@
-"""Parallel files of source and target sentences, read line by line into a data directory of text."""
+"""Parallel files of source and target sentences, read line by line into a data directory of text.
 
+The sgm and xml files of evaluation campaigns (IWSLT, WMT) have one sentence, <seg>, per line.
+"""
+
+import html
 import logging
 import re
 import tempfile
@@ -11,10 +15,11 @@ from typing import NamedTuple
 
 from espnet_diverse.conditions import base_language
 from espnet_diverse.corpora import Selection, split_pair
+from espnet_diverse.data.characters import clean_text
 from espnet_diverse.data.checks.faults import Fault
 from espnet_diverse.data.kaldi import DataDir
 from espnet_diverse.data.tables import scan_lines
-from espnet_diverse.errors import ConfigError
+from espnet_diverse.errors import ConfigError, DataError
 
 # A word, a punctuation mark, or a Chinese character, because Chinese words are not separated.
 _WORD = re.compile(r"[\u3400-\u9fff]|[^\W\u3400-\u9fff]+|[^\w\s]")
@@ -179,3 +184,32 @@ def _jieba() -> Callable[[str], str]:
         tokenizer.tmp_dir = folder
         tokenizer.initialize()
     return lambda text: " ".join(" ".join(tokenizer.cut(text)).split())
+
+
+_SEGMENT = re.compile(r"""\s*<seg id=["']?[^"'>]+["']?>(.*)</seg>\s*""", re.IGNORECASE)
+
+
+def segment(line: str) -> str | None:
+    """The sentence of a line; None if the line has none."""
+    found = _SEGMENT.fullmatch(line)
+    return clean_text(html.unescape(found[1]))[0] if found else None
+
+
+def find_segments(root: Path, names: tuple[str, str], direction: str) -> Files:
+    """The files of a set, in `root` or any folder in it.
+
+    Args:
+        root: Folder of the corpus.
+        names: File names of source and target, with {} in place of the language.
+        direction: Languages of source and target, such as "de-en".
+
+    Raises:
+        DataError: A file is missing.
+    """
+    found = []
+    for name, language in zip(names, split_pair(direction), strict=True):
+        paths = sorted(root.rglob(name.format(language)))
+        if not paths:
+            raise DataError(f"no {name.format(language)} in {root} or its folders; unpack its archive there")
+        found.append(paths[0])
+    return Files(*found)
