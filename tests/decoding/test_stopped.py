@@ -12,10 +12,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from references.numbered import numbered
+from references.numbered import Numbered, numbered
 
 from espnet_diverse.data.files.targets import check_no_data
-from espnet_diverse.decoding.condition_ids import KnownConditions
 from espnet_diverse.decoding.directory.decode_dir import decode
 from espnet_diverse.decoding.directory.results import FILES, Text
 from espnet_diverse.decoding.options import Options
@@ -25,7 +24,7 @@ from espnet_diverse.errors import DataError, UserError
 FORK = get_context("fork")
 
 
-class Counting:
+class Counting(Numbered):
     """A search that finds the number of frames of each utterance, and writes what it is asked for to a file.
 
     Args:
@@ -33,16 +32,10 @@ class Counting:
         stop_at: Number of frames of an utterance at which the process is killed, or that raises an interrupt.
     """
 
-    device, table, conditions = "cpu", "wav.scp", KnownConditions()
-    batch_frames, nbest, fused = 10_000, 1, {}
+    batch_frames = 10_000
 
     def __init__(self, log, batch_size=3, seconds=0.0, stop_at=None, stop=lambda: os.kill(os.getpid(), signal.SIGKILL)):
         self.log, self.batch_size, self.seconds, self.stop_at, self.stop = log, batch_size, seconds, stop_at, stop
-
-    def read(self, value, segment=None):
-        if not value.isdigit():
-            raise DataError(f"{value}: no such file")
-        return np.zeros(int(value)), float(value)
 
     def batch(self, sources, conditions):
         lengths = [len(source) for source in sources]

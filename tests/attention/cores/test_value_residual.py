@@ -114,15 +114,6 @@ def test_the_softmax_equivalent_setting_is_softmax_in_an_encoder(learned):
     assert not torch.allclose(run(encoder(), x, LENGTHS), run(softmax, x, LENGTHS))
 
 
-def test_layers_that_are_computed_again_for_their_gradients_get_the_same_values():
-    gradients = []
-    for again in ([], [1, 2, 3]):
-        net = encoder("diverse_e_branchformer", {"learned": True}, gradient_checkpoint_layers=again)
-        (run(net, draw(2, 9, 8)) * draw(2, 9, 16, seed=1)).sum().backward()
-        gradients.append([parameter.grad for parameter in net.parameters()])
-    torch.testing.assert_close(*gradients)
-
-
 def test_a_layer_whose_first_layer_is_skipped_has_its_own_values():
     always = 1 - 1e-12
     net = encoder("diverse_conformer", stochastic_depth_rate=[always, 0.0, 0.0])
@@ -142,16 +133,7 @@ def test_on_its_own_it_is_softmax_attention():
 @pytest.mark.parametrize(
     ("name", "options", "text"),
     [
-        (
-            "diverse_contextual_block_transformer",
-            {},
-            "'value_residual' hand on a state, and .* attends in blocks",
-        ),
-        (
-            "diverse_transformer",
-            {"layer_drop_rate": 0.1},
-            r"skips layers \(layer_drop_rate\); leave that out",
-        ),
+        ("diverse_contextual_block_transformer", {}, "'value_residual' hand on a state, and .* attends in blocks"),
         ("diverse_transformer", {"attention": {"own": "half"}}, "own must be a number, but is 'half'"),
         ("diverse_transformer", {"attention": {"learned": 1}}, "learned must be true or false, but is 1"),
     ],

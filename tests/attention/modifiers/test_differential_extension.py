@@ -2,22 +2,12 @@
 
 import pytest
 import torch
+from references.modified import HEADS, TIME, attention, tokens
 
-from espnet_diverse.attention import build_attention, set_updates_of_run
+from espnet_diverse.attention import set_updates_of_run
 from espnet_diverse.functional.differential import extension_weight
 from espnet_diverse.option_checks import OptionError
 from espnet_diverse.scope import Step, scope
-
-SIZE, HEADS, TIME = 16, 4, 6
-
-
-def attention(**options):
-    torch.manual_seed(0)
-    return build_attention("softmax", SIZE, HEADS, **options).double()
-
-
-def tokens():
-    return torch.randn(2, TIME, SIZE, generator=torch.Generator().manual_seed(1), dtype=torch.double)
 
 
 def with_plain(**options):

@@ -2,23 +2,11 @@
 
 import pytest
 import torch
+from references.modified import HEADS, MASK, TIME, attention, tokens
 
-from espnet_diverse.attention import build_attention
 from espnet_diverse.functional.head_routing import balance_loss, routed_gates, shared_gates
 from espnet_diverse.option_checks import OptionError
 from espnet_diverse.scope import scope
-
-SIZE, HEADS, TIME = 16, 4, 6
-MASK = torch.arange(TIME) < torch.tensor([6, 4]).view(2, 1, 1)
-
-
-def attention(**options):
-    torch.manual_seed(0)
-    return build_attention("softmax", SIZE, HEADS, **options).double()
-
-
-def tokens():
-    return torch.randn(2, TIME, SIZE, generator=torch.Generator().manual_seed(1), dtype=torch.double)
 
 
 def outputs_of_heads(module, x, mask=None):

@@ -3,30 +3,17 @@
 import pytest
 import torch
 from espnet2.legacy.nets.pytorch_backend.transformer.embedding import RelPositionalEncoding
+from references.modified import SIZE, TIME, attention, projected, tokens
 
 from espnet_diverse.attention import KVCache, build_attention
 from espnet_diverse.attention.modifiers.position import POSITIONS
 from espnet_diverse.functional.position import rotate, turns
 from espnet_diverse.option_checks import OptionError
 
-SIZE, HEADS, TIME = 16, 4, 6
-
-
-def attention(core="softmax", **options):
-    torch.manual_seed(0)
-    return build_attention(core, SIZE, HEADS, **options).double().eval()
-
-
-def tokens():
-    return torch.randn(2, TIME, SIZE, generator=torch.Generator().manual_seed(1), dtype=torch.double)
-
 
 def test_logits_are_those_of_turned_queries_and_keys():
     module, x = attention(position="rotary"), tokens()
-    q, k, v = (
-        linear(x).view(2, TIME, HEADS, -1).transpose(1, 2)
-        for linear in (module.linear_q, module.linear_k, module.linear_v)
-    )
+    q, k, v = projected(module, x)
     position = torch.arange(TIME)
     logits = rotate(q, *turns(position, q)) @ rotate(k, *turns(position, k)).mT / q.size(-1) ** 0.5
     expected = module.linear_out((logits.softmax(-1) @ v).transpose(1, 2).flatten(2))
@@ -35,10 +22,7 @@ def test_logits_are_those_of_turned_queries_and_keys():
 
 def test_linear_biases_are_added_to_the_logits():
     module, x = attention(position="alibi"), tokens()
-    q, k, v = (
-        linear(x).view(2, TIME, HEADS, -1).transpose(1, 2)
-        for linear in (module.linear_q, module.linear_k, module.linear_v)
-    )
+    q, k, v = projected(module, x)
     distance = (torch.arange(TIME).unsqueeze(-1) - torch.arange(TIME)).abs()
     slope = torch.tensor([1 / 4, 1 / 16, 1 / 64, 1 / 256], dtype=torch.double).view(-1, 1, 1)
     weights = (q @ k.mT / q.size(-1) ** 0.5 - slope * distance).softmax(-1)

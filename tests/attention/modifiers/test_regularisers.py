@@ -2,23 +2,12 @@
 
 import pytest
 import torch
+from references.modified import HEADS, MASK, TIME, attention, tokens
 from torch import nn
 
 from espnet_diverse.attention import CORES, build_attention, set_updates_of_run
 from espnet_diverse.option_checks import OptionError
 from espnet_diverse.scope import Step, scope
-
-SIZE, HEADS, TIME = 16, 4, 6
-MASK = torch.arange(TIME) < torch.tensor([6, 4]).view(2, 1, 1)
-
-
-def attention(core="softmax", **options):
-    torch.manual_seed(0)
-    return build_attention(core, SIZE, HEADS, **options).double()
-
-
-def tokens(batch=2):
-    return torch.randn(batch, TIME, SIZE, generator=torch.Generator().manual_seed(1), dtype=torch.double)
 
 
 def outputs_of_heads(module, x, mask=None):

@@ -17,9 +17,7 @@ import soundfile
 
 from espnet_diverse.bin.main import main
 from espnet_diverse.decoding.condition_ids import KnownConditions
-from espnet_diverse.decoding.options import Options
 from espnet_diverse.errors import DataError
-from espnet_diverse.inference import Recognizer, Request, SegmentationOptions
 from espnet_diverse.transcription.result import Segment, Transcript
 
 # What the tiny model hears are tones, which are speech to what goes by loudness.
@@ -109,24 +107,6 @@ def test_one_long_recording_shows_how_far_it_is_on_a_terminal(tiny_run, beeps):
         re.fullmatch(r"transcribe: 0/1 files, .*/0:00:10 of audio, .*x real time \|.*\| \d+% \[.*\]", s) for s in shown
     )
     assert shown[-2].strip() == shown[-1].strip() == ""
-
-
-def test_seconds_done_are_reported_during_the_search(tiny_run, beeps):
-    reports = []
-    recognizer = Recognizer(
-        tiny_run.model_dir, options=Options(beam_size=1, batch_size=1), segmentation=SegmentationOptions("energy")
-    )
-    requests = [
-        Request(beeps, on_progress=lambda *report: reports.append(report)),
-        Request("gone.wav", on_progress=reports.append),
-    ]
-    found, failed = recognizer.transcribe_all(requests)
-    assert {length for _, length in reports} == {10.0} and isinstance(failed, DataError)
-    ends = [segment.end for segment in found.segments]
-    assert len(ends) == 6 and ends[-1] < 10.0
-    told = [done for done, _ in reports]
-    assert len(told) == 8 and told == sorted(told)
-    assert (told[0], told[-2], told[-1]) == (0.0, pytest.approx(ends[-1]), 10.0)
 
 
 def test_folders_give_files_with_what_decode_gives(tiny_run, decoded, tmp_path, capsys):

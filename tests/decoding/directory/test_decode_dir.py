@@ -6,7 +6,7 @@ import kaldiio
 import numpy as np
 import pytest
 import soundfile
-from references.numbered import numbered
+from references.numbered import Numbered, numbered, read
 from references.traced import traced
 
 from espnet_diverse.decoding.condition_ids import KnownConditions
@@ -23,10 +23,6 @@ from espnet_diverse.errors import DataError
 @pytest.fixture(scope="module")
 def search(tiny_run):
     return load_predictor(tiny_run.model_dir, options=Options(beam_size=3, ctc_weight=0.4, batch_size=2))
-
-
-def read(path):
-    return dict(line.partition(" ")[::2] for line in path.read_text().splitlines())
 
 
 @pytest.fixture
@@ -147,26 +143,7 @@ def test_segments_of_files_and_of_arks_give_what_their_utterances_give(tiny_run,
         decode(search, data_dir, tmp_path / "none")
 
 
-class Silent:
-    """A search that reads the number of frames from the table, finds nothing, and notes what it is asked for."""
-
-    device = "cpu"
-    conditions = KnownConditions()
-    table = "wav.scp"
-    batch_size, batch_frames, nbest, fused = 3, 100, 1, {}
-
-    def __init__(self):
-        self.asked = []
-
-    def read(self, value, segment=None):
-        return np.zeros(int(value) if value.isdigit() else 1), 1.0
-
-    def batch(self, sources, conditions):
-        self.asked.append([len(source) for source in sources])
-        return [[] for _ in sources]
-
-
-class Broken(Silent):
+class Broken(Numbered):
     """A search that has no room for long utterances, nor for any other beside them."""
 
     longest = 0
@@ -178,7 +155,7 @@ class Broken(Silent):
         return [[Text("found", ["f"], -1.0)] for _ in sources]
 
 
-class Several(Silent):
+class Several(Numbered):
     """A search that finds as many of two hypotheses as the utterance has frames."""
 
     nbest = 2
@@ -195,36 +172,37 @@ def test_a_single_hypothesis_is_a_list_of_one(tmp_path, counts):
     assert [[text for text, _ in hypotheses] for hypotheses in nbest.values()] == [
         ["first", "second"][: count - 1] for count in counts
     ]
-    decode(Silent(), numbered(tmp_path / "one", [1]), tmp_path / "out")
+    decode(Numbered(), numbered(tmp_path / "one", [1]), tmp_path / "out")
     assert not (tmp_path / "out" / "nbest.jsonl").exists()
 
 
-def test_an_utterance_without_a_hypothesis_has_an_empty_text(tiny_run, tmp_path, capsys):
-    results = list(decode(Silent(), tiny_run.test_dir, tmp_path))
-    assert read(tmp_path / "text") == {"test-00": "", "test-01": "", "test-02": ""}
-    assert read(tmp_path / "score")["test-00"] == "-inf" and results[0].score == -math.inf
+def test_an_utterance_without_a_hypothesis_has_an_empty_text(tmp_path, capsys):
+    results = list(decode(Numbered(), numbered(tmp_path / "data", [1, 1, 1]), tmp_path))
+    assert read(tmp_path / "text") == {"u000": "", "u001": "", "u002": ""}
+    assert read(tmp_path / "score")["u000"] == "-inf" and results[0].score == -math.inf
     assert "(0 failed, 3 empty)" in capsys.readouterr().out and results[0].failure is None
 
 
-def test_when_nothing_can_be_decoded_there_is_no_text_and_an_earlier_one_stays(tiny_run, tmp_path, caplog):
-    message = r"none of 3 utterances could be decoded; first test-00: MemoryError: no room"
+def test_when_nothing_can_be_decoded_there_is_no_text_and_an_earlier_one_stays(tmp_path_factory, tmp_path, caplog):
+    data_dir = numbered(tmp_path_factory.mktemp("numbers") / "data", [1, 1, 1])
+    message = r"none of 3 utterances could be decoded; first u000: MemoryError: no room"
     for left in ("failures.json", "text"):
         (tmp_path / "text").write_text("of an earlier run")
         (tmp_path / "text" if left == "failures.json" else tmp_path / "failures.json").unlink()
         with pytest.raises(DataError, match=message):
-            decode(Broken(), tiny_run.test_dir, tmp_path)
+            decode(Broken(), data_dir, tmp_path)
         assert [path.name for path in tmp_path.iterdir()] == [left]
-        assert "test-02 was not decoded: MemoryError: no room" in caplog.text
+        assert "u002 was not decoded: MemoryError: no room" in caplog.text
 
 
 def test_batches_hold_utterances_of_like_length_and_not_too_many_frames(tmp_path):
-    search = Silent()
+    search = Numbered()
     decode(search, numbered(tmp_path / "data", [9, 40, 8, 60, 7, 33, 101]), tmp_path / "out")
     assert search.asked == [[101], [60], [40, 33], [9, 8, 7]]
 
 
 def test_a_window_bounds_what_is_read_before_it_is_searched(tmp_path):
-    search = Silent()
+    search = Numbered()
     decode(search, numbered(tmp_path / "data", range(1, 50)), tmp_path / "out")
     assert search.asked[0] == [48, 47] and search.asked[-2:] == [[2, 1], [49]]
 
@@ -251,7 +229,7 @@ def test_the_utterances_of_a_large_table_are_listed_without_objects_for_all(tmp_
     assert jobs[6:8] == [jobs[6], jobs[7]] and jobs[-1].conditions == {"lang": 0} != jobs[-2].conditions
 
 
-class Words(Silent):
+class Words(Numbered):
     """A search that finds two hypotheses of some words for each utterance."""
 
     batch_size, batch_frames, nbest, fused = 64, 10**6, 2, {}

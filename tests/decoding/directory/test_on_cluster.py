@@ -2,32 +2,20 @@
 
 import json
 
-import numpy as np
 import pytest
+from references.numbered import Numbered
 
-from espnet_diverse.decoding.condition_ids import KnownConditions
 from espnet_diverse.decoding.directory.decode_dir import decode
 from espnet_diverse.decoding.directory.on_cluster import described
 from espnet_diverse.decoding.directory.results import Text
-from espnet_diverse.errors import ClusterError, DataError
+from espnet_diverse.errors import ClusterError
 
 
-class Search:
-    """Reads as many frames as the entry says; its score depends on the batch, as that of a real search does."""
-
-    device, table, conditions = "cpu", "wav.scp", KnownConditions()
-    batch_size, batch_frames, nbest, fused = 3, 100, 1, {}
-
-    def __init__(self):
-        self.asked = []
-
-    def read(self, value, segment=None):
-        if not value.isdigit():
-            raise DataError(f"{value}: no such file")
-        return np.zeros(int(value)), float(value)
+class Search(Numbered):
+    """Its score depends on the batch, as that of a real search does."""
 
     def batch(self, sources, conditions):
-        self.asked.append([len(source) for source in sources])
+        super().batch(sources, conditions)
         return [[Text(f"{len(source)}", ["t"], -0.01 * sum(map(len, sources)))] for source in sources]
 
 

@@ -11,9 +11,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from references.numbered import numbered
+from references.numbered import Numbered, numbered, read
 
-from espnet_diverse.decoding.condition_ids import KnownConditions
 from espnet_diverse.decoding.directory import processes
 from espnet_diverse.decoding.directory.decode_dir import UNFINISHED, decode
 from espnet_diverse.decoding.directory.results import Text
@@ -21,29 +20,10 @@ from espnet_diverse.decoding.directory.utterances import Job, Read
 from espnet_diverse.errors import UserError
 
 
-class Lengths:
-    """A search that reads the number of frames from the table, and finds nothing."""
-
-    device = "cpu"
-    conditions = KnownConditions()
-    table = "wav.scp"
-    batch_size, batch_frames, nbest, fused = 3, 100, 1, {}
-
-    def read(self, value, segment=None):
-        return np.zeros(int(value)), 1.0
-
-    def batch(self, sources, conditions):
-        return [[] for _ in sources]
-
-
-def read(path):
-    return dict(line.partition(" ")[::2] for line in path.read_text().splitlines())
-
-
 @pytest.mark.parametrize("nj", [1, 2])
 def test_the_search_is_not_kept_in_the_main_process(tmp_path, nj):
     before = vars(processes).keys()
-    decode(Lengths(), numbered(tmp_path / "data", [9, 8, 7]), tmp_path / "out", nj=nj)
+    decode(Numbered(), numbered(tmp_path / "data", [9, 8, 7]), tmp_path / "out", nj=nj)
     assert vars(processes).keys() == before and not hasattr(processes._Worker, "search")
 
 
@@ -63,14 +43,14 @@ def test_a_process_decodes_with_one_thread_and_ends_with_its_parent(monkeypatch,
     assert ended.get(timeout=30) == 1
 
 
-class Texts(Lengths):
+class Texts(Numbered):
     """A search that says how many frames there are."""
 
     def batch(self, sources, conditions):
         return [[Text(f"{len(source)} frames", [], -1.0)] for source in sources]
 
 
-class Killed(Lengths):
+class Killed(Numbered):
     """A search that is killed at utterances of 7 frames: as often as files are in `folder`, each of which it takes."""
 
     def __init__(self, folder):
@@ -108,7 +88,7 @@ def test_processes_that_are_killed_again_and_again_are_an_error(tmp_path):
     assert [path.name for path in (tmp_path / "out").iterdir()] == [UNFINISHED] and not active_children()
 
 
-class Slow(Lengths):
+class Slow(Numbered):
     """A search that takes minutes."""
 
     def batch(self, sources, conditions):

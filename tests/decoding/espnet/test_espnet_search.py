@@ -7,6 +7,7 @@ import soundfile
 import torch
 import yaml
 from espnet2.bin.asr_inference import Speech2Text
+from references.numbered import read
 
 from espnet_diverse.decoding.condition_ids import KnownConditions
 from espnet_diverse.decoding.directory.decode_dir import decode
@@ -23,10 +24,6 @@ OPTIONS = Options(beam_size=3, ctc_weight=0.4, penalty=0.1)
 @pytest.fixture(scope="module")
 def search(tiny_run):
     return load_search(tiny_run.model_dir, options=OPTIONS)
-
-
-def read(path):
-    return dict(line.partition(" ")[::2] for line in path.read_text().splitlines())
 
 
 def test_text_and_scores_are_those_of_espnet(tiny_run, search, tmp_path, capsys):
