@@ -89,7 +89,7 @@ def _local(options: LocalOptions) -> Iterator[AbstractContextManager]:
     import dask
     from distributed import LocalCluster
 
-    from espnet_diverse.cluster.replacement import KeepWorkers
+    from espnet_diverse.cluster.dask_classes import KeepWorkers
 
     # So long after a worker has died Dask looks for it once, and stops its nanny for good where it is away just then.
     patience = dask.config.set({"distributed.deploy.lost-worker-timeout": "60s"})

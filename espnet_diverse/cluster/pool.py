@@ -36,7 +36,7 @@ class Pool:
     """
 
     def __init__(self, client: "Client", options: ClusterOptions, setup: Setup):
-        from espnet_diverse.cluster.plugin import QuickStart
+        from espnet_diverse.cluster.dask_classes import QuickStart
 
         self._client, self._options, self._setup = client, options, setup
         with suppress(OSError):  # of a worker that dies at this moment; the one in its place gets the plugin

@@ -1,17 +1,27 @@
+"""A quick start of workers, whose logs are silenced, and workers in place of lost ones."""
+
+import logging
 import os
 from functools import partial
 
 import pytest
 from references.cluster_work import double, load
 
-from espnet_diverse.cluster import backends
+from espnet_diverse.cluster import backends, dask_classes
 from espnet_diverse.cluster.configuration import LocalOptions
 from espnet_diverse.cluster.pool import Pool
 from espnet_diverse.cluster.worker import Setup
 
-pytestmark = pytest.mark.slow
+
+def test_a_worker_imports_espnet_quickly_and_logs_no_closed_connection(monkeypatch):
+    asked = []
+    monkeypatch.setattr(dask_classes, "fast_start", lambda: asked.append(True))
+    monkeypatch.setattr(logging.getLogger("distributed"), "level", logging.INFO)
+    dask_classes.QuickStart().setup(None)
+    assert asked and logging.getLogger("distributed").level == logging.CRITICAL
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 2])
 def test_workers_that_dask_has_given_up_are_started_anew(tmp_path, count):
     options = LocalOptions(kind="local", workers=2, wait=120)

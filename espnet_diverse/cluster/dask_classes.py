@@ -1,0 +1,40 @@
+"""Set-up of a Dask worker before it receives work, and workers in place of lost ones; this module imports Dask."""
+
+import logging
+
+from distributed import Adaptive, Worker, WorkerPlugin
+from distributed.core import Status
+
+from espnet_diverse.cpu.allocator import keep_freed_memory
+from espnet_diverse.registration import fast_start
+
+
+class QuickStart(WorkerPlugin):
+    """Asks for memory that stays, and for the quick import of ESPnet.
+
+    Both must be done before the first piece of work is unpickled.
+    """
+
+    name = "espnet_diverse quick start"
+
+    def setup(self, worker: Worker) -> None:
+        """Called by Dask when a worker starts."""
+        keep_freed_memory()
+        fast_start()
+        # What fails is reported by its result; a connection that ends with its command would be logged as an error.
+        logging.getLogger("distributed").setLevel(logging.CRITICAL)
+
+
+class KeepWorkers(Adaptive):
+    """Restarts the process of a worker that Dask has given up.
+
+    Each worker has a nanny, which starts it again after a death. Where that fails, as when the new process is killed
+    before it has connected, the nanny closes, and Dask would go on with fewer workers or none.
+    """
+
+    async def recommendations(self, target: int) -> dict:
+        """Called by Dask each second; workers that the cluster lacks are then started."""
+        for name, nanny in list(self.cluster.workers.items()):
+            if nanny.status in (Status.closed, Status.failed):
+                del self.cluster.workers[name]
+        return await super().recommendations(target)
