@@ -10,9 +10,10 @@ import numpy as np
 
 from espnet_diverse.analysis.collect import KINDS, Observation
 from espnet_diverse.analysis.figures.heads import HeadMaps, draw
-from espnet_diverse.analysis.figures.overview import draw_all_heads, draw_layers
 from espnet_diverse.analysis.figures.plots import (
+    draw_all_heads,
     draw_clusters,
+    draw_layers,
     draw_pairs,
     draw_picks,
     draw_posteriors,
