@@ -1,4 +1,4 @@
-"""Services of the page, each of one model, one request at a time: recognition of speech, translation."""
+"""Services of the page, each of one model, one request at a time: for speech, and for text."""
 
 import time
 from abc import ABC, abstractmethod

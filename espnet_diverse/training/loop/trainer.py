@@ -41,7 +41,7 @@ from espnet_diverse.training.loop.non_finite import NonFiniteBatches
 from espnet_diverse.training.loop.precision import mixed_precision
 from espnet_diverse.training.loop.run_length import tell_length_of_run, warn_of_warmup
 from espnet_diverse.training.loop.stopping import StopRequest, stop_on_signals
-from espnet_diverse.training.loop.trained_share import UNCHANGED, ParameterSample, trained_share
+from espnet_diverse.training.loop.trained_parameters import UNCHANGED, ParameterSample, trained_share
 from espnet_diverse.training.loop.updates import Result, Update, Updates
 from espnet_diverse.training.repulsion_options import RepulsionOptions, read_repulsion
 

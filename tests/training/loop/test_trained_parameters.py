@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from espnet_diverse.nets.adapters.low_rank import LowRankOptions, add_low_rank
-from espnet_diverse.training.loop.trained_share import ParameterSample, trained_share
+from espnet_diverse.training.loop.trained_parameters import ParameterSample, trained_share
 
 
 def net():
