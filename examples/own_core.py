@@ -2,7 +2,8 @@
 
     python examples/own_core.py train --config model/small,examples/own_core.yaml ...
 
-is `espnet-diverse train` in a process that knows the core; decode, transcribe and analyse work in the same way.
+is `espnet-diverse train` in a process that knows the core. With its folder in PYTHONPATH, and own_core in
+ESPNET_DIVERSE_CORES, all commands and recipes know it.
 """
 
 import sys

@@ -12,6 +12,7 @@ from references.markdown import ROOT, captured, printed, run
 from references.speech import write_speech
 
 from espnet_diverse.attention import registry
+from espnet_diverse.bin.main import main
 
 EXAMPLES = ROOT / "examples"
 SCRIPTS = sorted(EXAMPLES.glob("*.py"))
@@ -70,7 +71,9 @@ def train(example, tiny_run, output, *more):
     return example("own_core.py", "train", *config, *more, *tiny_run.data(), *paths)
 
 
-def test_a_core_of_ones_own_trains_and_decodes(example, tiny_run, tmp_path):
+def test_a_core_of_ones_own_trains_and_every_command_knows_it_by_the_name_of_its_module(
+    example, tiny_run, tmp_path, monkeypatch, capsys
+):
     run_dir = tmp_path / "exp"
     done = train(example, tiny_run, run_dir)
     assert done.returncode == 0, done.stderr
@@ -80,8 +83,13 @@ def test_a_core_of_ones_own_trains_and_decodes(example, tiny_run, tmp_path):
     assert not torch.equal(scale, torch.full_like(scale, 8.0))  # that of the YAML file, which has learned
     model = [run_dir, "--model_file", "1epoch.pth"]
     decoding = ["--data_dir", tiny_run.test_dir, "--output_dir", tmp_path / "decode", "--set", "beam_size=2"]
-    done = example("own_core.py", "decode", *model, *decoding)
-    assert done.returncode == 0, done.stderr
+    monkeypatch.setattr(registry, "_registered", {})
+    decode = [str(word) for word in ["decode", *model, *decoding]]
+    assert main(decode) == 1
+    assert "unknown attention 'cosine'" in capsys.readouterr().err
+    monkeypatch.syspath_prepend(EXAMPLES)
+    monkeypatch.setenv(registry.MODULES, "own_core")
+    assert main(decode) == 0
     assert len((tmp_path / "decode" / "text").read_text().splitlines()) == 3
 
 

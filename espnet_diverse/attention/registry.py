@@ -1,5 +1,7 @@
 """Attention cores by name: those of this package, and those that a user's program registers."""
 
+import importlib
+import os
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import overload
@@ -40,6 +42,9 @@ CORES: dict[str, type[Core]] = {
 }
 """The cores of this package."""
 
+MODULES = "ESPNET_DIVERSE_CORES"
+"""Environment variable with the names of modules that register cores, separated by spaces."""
+
 _registered: dict[str, type[Core]] = {}
 
 
@@ -54,7 +59,8 @@ def register_core(name: str, core: type[Core] | None = None) -> Callable[[type[C
         class MeanAttention(Core):
             def forward(self, heads): ...
 
-    A configuration with `attention: {core: mean}` then works in this process. A class that is defined again in the same
+    A configuration with `attention: {core: mean}` then works in this process, and in all commands and recipes if the
+    environment variable ESPNET_DIVERSE_CORES names the module. A class that is defined again in the same
     module, as in a notebook, replaces the earlier one.
 
     Args:
@@ -86,7 +92,17 @@ def register_core(name: str, core: type[Core] | None = None) -> Callable[[type[C
 
 
 def known_cores() -> dict[str, type[Core]]:
-    """Return the cores of this package and the registered ones by name."""
+    """Return the cores of this package and the registered ones by name.
+
+    Raises:
+        ValueError: A module of ESPNET_DIVERSE_CORES cannot be imported.
+    """
+    for name in os.environ.get(MODULES, "").split():
+        try:
+            importlib.import_module(name)  # a module that is imported already costs nothing
+        except Exception as error:  # of any kind, as it is a user's program
+            what = f"{MODULES}: the module {name!r} cannot be imported ({error})"
+            raise OptionError("core", f"{what}; give names of modules in folders of PYTHONPATH") from error
     return CORES | _registered
 
 

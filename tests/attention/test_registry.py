@@ -106,6 +106,15 @@ def test_an_unknown_name_has_a_hint(name, text):
         build_attention(name, 8, 2)
 
 
+def test_a_module_of_the_environment_that_cannot_be_imported_is_named(monkeypatch, tmp_path):
+    (tmp_path / "broken_cores.py").write_text("1 / 0\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    for name, reason in [("no_such_cores", "No module named 'no_such_cores'"), ("broken_cores", "division by zero")]:
+        monkeypatch.setenv(registry.MODULES, name)
+        with pytest.raises(ValueError, match=f"^ESPNET_DIVERSE_CORES: the module '{name}' .*{reason}"):
+            build_attention("softmax", 8, 2)
+
+
 def test_the_message_names_the_cores_that_support_a_use():
     register_core("mean", Mean)
     check_uses("mean", Mean.supports, ["padding"])
