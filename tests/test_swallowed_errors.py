@@ -86,6 +86,7 @@ KNOWN = {
             "pack.push: Exception",
             "onnx_export._compare: Exception",
             "pretrained_tokenizer._refusing: BaseException",
+            "registry.known_cores: Exception",
         ),
         "tasks._TaskMixin.build_model: Exception",
         "tasks._TaskMixin.build_preprocess_fn: Exception",
