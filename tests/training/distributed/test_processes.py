@@ -121,7 +121,7 @@ def test_ten_kills_lose_nothing(command):
     """Each start does a few of the 56 updates at most, for it is killed after its first save, if not before."""
     whole, training = command("whole", 8)
     assert main(training) == 0
-    # Two restarts more than kills: on a busy machine one of seven such runs lost a start that was not killed.
+    # Two restarts more than kills: on a busy machine two of nine such runs lost a start that was not killed.
     folder, training = command("killed", 8, "--nproc", "2", "--max_restarts", "12", "--set", "save_interval_steps=2")
     killed: list[int] = []
     ended = threading.Event()
