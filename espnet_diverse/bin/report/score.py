@@ -202,9 +202,10 @@ def _undefined(path: Path, metric: "Metric", parts: "Mapping[str, Sequence[int]]
     """
     empty = [f"row {name!r}" for name in parts if name and name not in rows]
     if "" not in rows:
-        raise DataError(f"{path}: no text ({len(parts[''])}) has {metric.unit}s, so that {metric.name} is undefined")
-    why = f"no reference has {metric.unit}s; also left out of averages"
-    return [f"{path}: {metric.name} is undefined of {abridged(empty)}: {why}"] if empty else []
+        what = f"the references ({len(parts[''])}) have no {metric.unit}s, so that {metric.name} is undefined"
+        raise DataError(f"{path}: {what}; give references with text")
+    what = f"no {metric.name} of {abridged(empty)}, whose references have no {metric.unit}s"
+    return [f"{path}: {what}; left out of averages too"] if empty else []
 
 
 def _unknown(zero_shot: list[str], rows: dict) -> list[str]:

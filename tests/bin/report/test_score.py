@@ -231,7 +231,12 @@ def test_the_seed_and_the_number_of_resamples_are_in_the_signature(score, tmp_pa
         ("a x\na y\n", "a x\n", "", "reference:2: duplicate id 'a'"),
         ("a x\n", "a x\na x\n", "", "text:2: duplicate id 'a'"),
         ("a x\n", "a x\nb x\n", "", "decode/test/text: hypotheses without a reference (1): b; score against"),
-        ("a\n", "a x\n", "", "data/reference: no text (1) has chars, so that CER is undefined"),
+        (
+            "a\n",
+            "a x\n",
+            "",
+            "data/reference: the references (1) have no chars, so that CER is undefined; give",
+        ),
         ("x\n", "x\n", "--plain --by utt2lang", "--by finds the rows of texts by their ids"),
         (
             "a x\n",
@@ -274,7 +279,7 @@ def test_a_table_of_recordings_is_no_reference(score, capsys):
 def test_a_row_without_words_is_left_out_and_named(score, tmp_path, capsys):
     options = ["--metric", "wer", "--normalise", "wer", "--by", "utt2lang"]
     assert score("a x\nb ...\n", "a x\nb y\n", *options, utt2lang="a es\nb fr\n") == 2
-    said = "reference: WER is undefined of row 'fr': no reference has words; also left out of averages"
+    said = "reference: no WER of row 'fr', whose references have no words; left out of averages too"
     assert said in capsys.readouterr().err
     wer = summary_of(tmp_path)["metrics"]["wer"]
     assert list(wer["rows"]) == wer["averages"]["AVG"]["mean_of"] == ["es"] and wer["overall"]["score"] == 100
