@@ -7,6 +7,7 @@
     sources.open_audio      a path, a stream, standard input or an array as checked blocks of one rate
     live.open_live          a file, a FIFO or standard input as blocks while they come
     features.read_features  features of an entry of feats.scp
+    speech_synthesis        speech by espeak-ng, for synthetic corpora
     writing.write_audio     samples as 16-bit wav or flac
     writing.ArkWriter       samples as flac in an ark
     resampling.resample     samples from any rate to another, with a speed factor
@@ -16,10 +17,10 @@ Samples are float32 in [-1, 1); the channels of a recording are averaged. A rate
 `reading` chooses the decoder of a file:
 
     libsndfile      wav, flac, mp3, ogg, opus, sph and more: header checks and decoding
-    media           m4a, mp4, webm, wma, amr and aac, and files that `unread` or `ogg` reports; converted by ffmpeg
+    media           m4a, mp4, webm, wma, amr and aac, and files that `unread` reports; converted by ffmpeg
     ark             entries of Kaldi's arks, such as wav.1.ark:1234
-    unread          files that libsndfile does not read to their end: lengths that are missing or wrong, joined files
-    ogg             checksums of pages, ends of streams, and several recordings in one file
+    unread          files that libsndfile does not read to their end: lengths that are missing or wrong, joined files;
+                    pages and streams of ogg
 
 No reader trusts the length in a header: memory grows with the samples that a file really holds.
 """

@@ -9,10 +9,9 @@ import espeakng_loader
 import numpy as np
 import pytest
 
+from espnet_diverse.audio import speech_synthesis
 from espnet_diverse.audio.resampling import RATE
-from espnet_diverse.corpora.synthetic import speech_synthesis
-from espnet_diverse.corpora.synthetic.grammar import LANGUAGES, sentences
-from espnet_diverse.corpora.synthetic.speech_synthesis import (
+from espnet_diverse.audio.speech_synthesis import (
     PEAK,
     VOICES,
     Line,
@@ -21,6 +20,7 @@ from espnet_diverse.corpora.synthetic.speech_synthesis import (
     phonemes,
     synthesize,
 )
+from espnet_diverse.corpora.synthetic.grammar import LANGUAGES, sentences
 from espnet_diverse.errors import DataError
 
 VOICE = Voice("m3", 180, 50)

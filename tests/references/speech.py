@@ -4,7 +4,7 @@ from pathlib import Path
 
 import soundfile
 
-from espnet_diverse.corpora.synthetic.speech_synthesis import Line, Voice, synthesize
+from espnet_diverse.audio.speech_synthesis import Line, Voice, synthesize
 
 
 def write_speech(path: Path, text: str) -> Path:

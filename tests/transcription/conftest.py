@@ -2,7 +2,7 @@
 
 import pytest
 
-from espnet_diverse.corpora.synthetic.speech_synthesis import Line, Voice, synthesize
+from espnet_diverse.audio.speech_synthesis import Line, Voice, synthesize
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from espnet_diverse.corpora.synthetic.speech_synthesis import Line, Voice, synthesize
+from espnet_diverse.audio.speech_synthesis import Line, Voice, synthesize
 
 RATE = 16_000
 # The peak memory of a process is that of its own, so each recording has one.

@@ -18,8 +18,8 @@ from types import ModuleType
 import numpy as np
 
 from espnet_diverse.audio.resampling import RATE
+from espnet_diverse.audio.speech_synthesis import Line, Voice
 from espnet_diverse.corpora.synthetic.grammar import Sentence, sentences
-from espnet_diverse.corpora.synthetic.speech_synthesis import Line, Voice
 from espnet_diverse.data.files.atomic_files import staged_directory
 from espnet_diverse.errors import ConfigError, DataError
 

@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from espnet_diverse.audio.speech_synthesis import synthesize
 from espnet_diverse.audio.writing import write_audio
 from espnet_diverse.corpora.synthetic import Utterance, check_size, make_once, utterances
 from espnet_diverse.corpora.synthetic.parallel_text import write_lines
-from espnet_diverse.corpora.synthetic.speech_synthesis import synthesize
 
 # Number of utterances of each split.
 COUNTS = {

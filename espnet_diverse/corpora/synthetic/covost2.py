@@ -10,9 +10,9 @@ from pathlib import Path
 import soundfile
 
 from espnet_diverse.audio.resampling import RATE
+from espnet_diverse.audio.speech_synthesis import synthesize
 from espnet_diverse.corpora.covost2 import FOLDERS
 from espnet_diverse.corpora.synthetic import VOICES, Utterance, check_size, make_once, utterances
-from espnet_diverse.corpora.synthetic.speech_synthesis import synthesize
 
 # Target languages of each spoken language.
 LANGUAGES = {"en": ("ar", "de", "zh")} | dict.fromkeys(("de", "es", "fr", "it", "pt", "ru", "zh"), ("en",))

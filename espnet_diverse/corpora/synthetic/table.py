@@ -4,9 +4,9 @@ import csv
 from collections.abc import Sequence
 from pathlib import Path
 
+from espnet_diverse.audio.speech_synthesis import synthesize
 from espnet_diverse.audio.writing import write_audio
 from espnet_diverse.corpora.synthetic import Utterance, check_size, make_once, utterances
-from espnet_diverse.corpora.synthetic.speech_synthesis import synthesize
 
 # Number of recordings.
 COUNTS = {"tiny": 20, "demo": 640}

@@ -10,7 +10,7 @@ the same in all languages. Each language is a module in this package with two ta
 All values of all slots are combined, so every combination must be a meaningful sentence in every language, and no two
 may be equal. Words are separated by spaces in the tables, also in Mandarin, which is written without spaces.
 
-To add a language, write its module, and add it to `LANGUAGES` here and to `VOICES` in `speech_synthesis.py`.
+To add a language, write its module, and add it to `LANGUAGES` here and to `VOICES` in `audio/speech_synthesis.py`.
 """
 
 import hashlib
