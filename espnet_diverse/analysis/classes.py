@@ -17,6 +17,9 @@ from espnet_diverse.errors import DataError
 
 _LONGEST = 80  # tokens of a text that are drawn
 
+DRAWN = 4
+"""Number of texts whose heads are drawn unless one is named."""
+
 
 class PooledText(NamedTuple):
     """A text and the weights of its tokens.
@@ -64,10 +67,6 @@ def draw_pooling(texts: Sequence[PooledText], path: Path) -> None:
         aspect=15,
     )
     save_figure(figure, path)
-
-
-DRAWN = 4
-"""Number of texts whose heads are drawn unless one is named."""
 
 
 def draw_classes(

@@ -16,6 +16,7 @@ from espnet_diverse.data.files.atomic_files import save_figure
 from espnet_diverse.scoring.figures.forest_plot import Series, draw_forest
 
 _LISTED = 10
+_ROW = 0.24  # height of a system in a forest plot, in inches
 
 
 def write_page(
@@ -80,9 +81,6 @@ def _utterances(page: Page, differences: Differences, found: Difference, metric:
     page.heading(f"Utterances that differ most: {found.name} and {first}")
     header = ("utterance", metric, "reference", first, found.name)
     page.table(header, [(name, f"{size:+.1f}", *texts) for name, size, *texts in largest])
-
-
-_ROW = 0.24  # height of a system in a forest plot, in inches
 
 
 def draw_comparison(systems: Sequence[System], metric: str, path: Path) -> None:

@@ -18,6 +18,7 @@ from espnet_diverse.scoring.figures.forest_plot import DPI, WIDTH
 
 PAGE = "validate.html"
 _WORST = 10
+_BINS = 50
 
 
 def write_survey(surveys: Iterable[tuple[Path, Survey]], folder: Path) -> None:
@@ -70,9 +71,6 @@ def _table(page: Page, title: str, unit: str, rows: list[tuple[str, str]], surve
         recording = data.segments[name].recording if name in data.segments else name
         shown.append((name, value, data.text.get(name, ""), data.wav_scp.get(recording, "")))
     page.table(("id", unit, "text", "path"), shown, [audio.of(name) for name, _ in rows])
-
-
-_BINS = 50
 
 
 def draw_survey(survey: Survey, folder: Path, name: str) -> list[Path]:

@@ -54,6 +54,7 @@ _NAMES = {
 _BINS = 20
 _POINTS = 400  # of a curve
 _SMALL = 8  # points
+_LISTED = 10
 
 
 class Section(Protocol):
@@ -252,9 +253,6 @@ def draw_drops(ablation: HeadAblation, path: Path) -> None:
         axes.set_title(KINDS[kind].replace(" ", "\n", 1), fontsize="small")
     figure.colorbar(image, ax=list(panels), label=axis_label(ablation.metric))
     save_figure(figure, path)
-
-
-_LISTED = 10
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,10 @@ _CHUNKS: dict[bytes, tuple[int, Literal["little", "big"]]] = {
 }
 """By the first bytes of an uncompressed file: bytes and order of the length of a chunk."""
 
+_HEAD = 27  # bytes of a page of ogg before the sizes of its segments
+_BEGINS, _ENDS = 2, 4  # flags of a page: a stream begins, or ends
+_REVERSED = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
+
 
 class _Last(NamedTuple):
     """The last sample: whether it is there, and the position in the file after it."""
@@ -162,11 +166,6 @@ def _end_of_chunks(file: io.RawIOBase, at: int, size: int, mark: bytes) -> int:
             break
         at = end + end % 2 * is_even
     return at
-
-
-_HEAD = 27  # bytes of a page before the sizes of its segments
-_BEGINS, _ENDS = 2, 4  # flags
-_REVERSED = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
 
 
 def check_ogg(path: Path, name: str | Path) -> bool:

@@ -22,6 +22,29 @@ from espnet_diverse.data.files.targets import check_prepared, mark_prepared
 from espnet_diverse.scoring.metric import Metric, lower_is_better
 from espnet_diverse.scoring.table import markdown_table
 
+NAME = "contest"
+PICTURES = "pictures"
+"""Folder beside the report; it is replaced as a whole."""
+_FIRM = "\u00a0"  # a space at which no line ends, in the narrow cells of a phone
+_TERMS = (
+    (
+        "interval over seeds",
+        "95 % interval of Student's t for the mean difference of runs with the same seed: where the mean would lie if "
+        "all were trained again. It reaches 12.7 standard errors to each side with two seeds, 4.3 with three and 2.8 "
+        "with five: more seeds are what makes it narrow.",
+    ),
+    (
+        "interval over sentences",
+        "95 % interval of a paired bootstrap: where the difference of these models would lie on other sentences of the "
+        "same kind. p is that of the paired bootstrap test, about one-sided.",
+    ),
+    (
+        "shown",
+        "A difference is called shown where both intervals lie on one side of 0. Each interval is for one comparison: "
+        "of twenty methods that equal the baseline, one is expected outside of its interval by chance.",
+    ),
+)
+
 
 class Document:
     """A report, from top to bottom.
@@ -66,30 +89,6 @@ class Document:
         """Write both, `path` with .html and with .md."""
         write_text(path.with_suffix(".md"), "\n".join(self._lines))
         self._page.write(path.with_suffix(".html"))
-
-
-NAME = "contest"
-PICTURES = "pictures"
-"""Folder beside the report; it is replaced as a whole."""
-_FIRM = "\u00a0"  # a space at which no line ends, in the narrow cells of a phone
-_TERMS = (
-    (
-        "interval over seeds",
-        "95 % interval of Student's t for the mean difference of runs with the same seed: where the mean would lie if "
-        "all were trained again. It reaches 12.7 standard errors to each side with two seeds, 4.3 with three and 2.8 "
-        "with five: more seeds are what makes it narrow.",
-    ),
-    (
-        "interval over sentences",
-        "95 % interval of a paired bootstrap: where the difference of these models would lie on other sentences of the "
-        "same kind. p is that of the paired bootstrap test, about one-sided.",
-    ),
-    (
-        "shown",
-        "A difference is called shown where both intervals lie on one side of 0. Each interval is for one comparison: "
-        "of twenty methods that equal the baseline, one is expected outside of its interval by chance.",
-    ),
-)
 
 
 def write_report(

@@ -18,6 +18,11 @@ from espnet_diverse.errors import ConfigError
 
 _MOST_FRAMES = 400  # of an axis; the screen of the page has not many more dots for one
 
+_WINDOW, _HOP = 0.025, 0.01  # seconds of a spectrogram
+_RANGE = 60.0  # decibels from 0 to the loudest point
+_QUIET = -40.0  # decibels of the loudest point at least, so that silence stays at 0
+_MOST_COLUMNS, _ROWS = 400, 64  # the screen of the page has not many more dots for it
+
 
 @dataclass(frozen=True)
 class Axis:
@@ -134,12 +139,6 @@ def _pooled(values: NDArray, dimension: int, axis: Axis) -> tuple[NDArray, Axis]
     if axis.labels is not None or size == 1:
         return values, axis
     return np.maximum.reduceat(values, range(0, count, size), dimension), replace(axis, step=axis.step * size)
-
-
-_WINDOW, _HOP = 0.025, 0.01  # seconds
-_RANGE = 60.0  # decibels from 0 to the loudest point
-_QUIET = -40.0  # decibels of the loudest point at least, so that silence stays at 0
-_MOST_COLUMNS, _ROWS = 400, 64  # the screen of the page has not many more dots for it
 
 
 def spectrogram(samples: NDArray, rate: int, start: float) -> dict[str, Any]:

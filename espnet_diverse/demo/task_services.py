@@ -33,6 +33,7 @@ from espnet_diverse.transcription.segmentation_options import SegmentationOption
 
 _TASK_NAMES = {"asr": "Speech recognition", "st": "Speech translation", "mt": "Text translation"}
 _NBEST = 5
+_FILES = ("srt", "vtt", "txt", "json")
 
 
 class ModelService(ABC):
@@ -123,9 +124,6 @@ class ModelService(ABC):
 
     @abstractmethod
     def _run(self, body: bytes, choices: Mapping[str, str], options: Options) -> dict: ...
-
-
-_FILES = ("srt", "vtt", "txt", "json")
 
 
 class SpeechService(ModelService):

@@ -32,6 +32,8 @@ from espnet_diverse.scope import scope
 
 _FIRST = 0.0, -2.302585092994046  # logits of the heads that a subset begins with, and of the others: log 1 and log 0.1
 
+_SAMPLES, _FRAMES, _TOKENS = 16_000, 120, 12
+
 
 @dataclass(frozen=True)
 class Adopted:
@@ -187,9 +189,6 @@ def _begin(module: nn.Module, model: nn.Module) -> None:
         module.mark_start()
     if isinstance(module, TaggedEmbedding):
         module.start.weight.copy_(module.weight[model.sos].expand_as(module.start.weight))
-
-
-_SAMPLES, _FRAMES, _TOKENS = 16_000, 120, 12
 
 
 @torch.no_grad()

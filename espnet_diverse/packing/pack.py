@@ -1,6 +1,6 @@
 """Packing the directory of a run into one file, which ESPnet can also read; `archive.py` describes the format.
-A packed model can be published as a repository of the Hugging Face Hub, where hf:owner/name finds it.
 
+A packed model can be published as a repository of the Hugging Face Hub, where hf:owner/name finds it.
 Adapters of low rank become part of the weights, but for those by condition where no value of it is given.
 """
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 TASKS = ("asr", "st", "mt", "lm", "cls")
 _SEARCH_HELP = "each can also be given as --set KEY=VALUE or in a --config file; the command line overrides files"
+_TODO = "correct the path, or make it with espnet-diverse prepare"
 
 
 class JoinFragments(argparse.Action):
@@ -263,9 +264,6 @@ def stats_files(stats_dir: Path, task: str) -> list[Path]:
     texts = {"mt": ("text_shape", "src_text_shape"), **dict.fromkeys(("lm", "cls"), ("text_shape",))}
     names = texts.get(task, ("speech_shape", "feats_stats.npz"))
     return [stats_dir / phase / name for phase in ("train", "valid") for name in names]
-
-
-_TODO = "correct the path, or make it with espnet-diverse prepare"
 
 
 def check_paths(args: argparse.Namespace) -> None:

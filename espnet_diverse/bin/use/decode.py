@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 
 from espnet_diverse.bin.options import options
 from espnet_diverse.bin.options.cluster_option import add_cluster, check_nj, workers
-from espnet_diverse.bin.options.options import check_paths
 from espnet_diverse.errors import ConfigError, NoBatchedSearchError
 
 if TYPE_CHECKING:
@@ -65,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError(f"--compile and --nj {args.nj} cannot be combined; give one of them")
     if search_options.search == "espnet" and (args.precision != "float32" or args.compile):
         raise ConfigError("search=espnet supports neither --precision nor --compile; leave them out")
-    check_paths(args)
+    options.check_paths(args)
     from espnet_diverse.data.files.locks import folder_lock
     from espnet_diverse.data.files.targets import check_no_data
 

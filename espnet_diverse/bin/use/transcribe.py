@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 
 from espnet_diverse.bin.options import options
 from espnet_diverse.bin.options.cluster_option import add_cluster, workers
-from espnet_diverse.bin.options.options import check_paths
 from espnet_diverse.bin.use.transcribe_stream import add_stream_options, check_stream_options, run_stream
 from espnet_diverse.decoding.options import SAME_LANGUAGE_TASKS, SPEECH_SEARCHES
 from espnet_diverse.errors import ConfigError, DataError, UserError, abridged
@@ -91,7 +90,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Transcribe; 2 where a recording could not be read, an error where none could."""
-    check_paths(args)
+    options.check_paths(args)
     from espnet_diverse.transcription.formats import SUBTITLES
     from espnet_diverse.transcription.inputs import find_recordings
     from espnet_diverse.transcription.segmentation_options import SegmentationOptions

@@ -24,6 +24,8 @@ from espnet_diverse.errors import ConfigError, DataError
 # A word, a punctuation mark, or a Chinese character, because Chinese words are not separated.
 _WORD = re.compile(r"[\u3400-\u9fff]|[^\W\u3400-\u9fff]+|[^\w\s]")
 
+_SEGMENT = re.compile(r"""\s*<seg id=["']?[^"'>]+["']?>(.*)</seg>\s*""", re.IGNORECASE)
+
 
 class Files(NamedTuple):
     """Paths of two parallel files: line n of `target` is the translation of line n of `source`."""
@@ -184,9 +186,6 @@ def _jieba() -> Callable[[str], str]:
         tokenizer.tmp_dir = folder
         tokenizer.initialize()
     return lambda text: " ".join(" ".join(tokenizer.cut(text)).split())
-
-
-_SEGMENT = re.compile(r"""\s*<seg id=["']?[^"'>]+["']?>(.*)</seg>\s*""", re.IGNORECASE)
 
 
 def segment(line: str) -> str | None:

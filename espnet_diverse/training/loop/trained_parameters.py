@@ -5,6 +5,14 @@ from collections import Counter
 import torch
 from torch import nn
 
+_ENTRIES = 1000
+_SMALLEST = 1e-12  # of the largest entry: far less than float32 can add to it, and than a warm-up changes in an epoch
+UNCHANGED = (
+    "the updates change no parameter by 1e-12 of the largest; raise optim_conf.lr or grad_clip, "
+    "or lower optim_conf.eps, optim_conf.weight_decay or scheduler_conf.warmup_steps"
+)
+"""Error of a training whose first epoch leaves the sample unchanged."""
+
 
 def trained_share(model: nn.Module) -> str:
     """Say in one line how many parameters are trained, of the whole model and of each of its parts.
@@ -26,17 +34,6 @@ def trained_share(model: nn.Module) -> str:
 
 def _of(trained: int, whole: int) -> str:
     return f"all {whole:,}" if trained == whole else f"{trained:,} of {whole:,}"
-
-
-_ENTRIES = 1000
-_SMALLEST = 1e-12  # of the largest entry: far less than float32 can add to it, and than a warm-up changes in an epoch
-
-
-UNCHANGED = (
-    "the updates change no parameter by 1e-12 of the largest; raise optim_conf.lr or grad_clip, "
-    "or lower optim_conf.eps, optim_conf.weight_decay or scheduler_conf.warmup_steps"
-)
-"""Error of a training whose first epoch leaves the sample unchanged."""
 
 
 class ParameterSample:

@@ -280,7 +280,7 @@ def multilingual(monkeypatch):
     recognizer = Multilingual()
     monkeypatch.setattr("espnet_diverse.inference.Recognizer", lambda *_, **__: recognizer)
     monkeypatch.setattr(
-        "espnet_diverse.bin.use.transcribe.check_paths", lambda args: None
+        "espnet_diverse.bin.options.options.check_paths", lambda args: None
     )  # there is no folder "model"
     return recognizer
 
