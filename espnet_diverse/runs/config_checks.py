@@ -128,7 +128,8 @@ def chosen_classes(task: type[abs_task.AbsTask], config: Config) -> dict[str, ty
     tables = {choices.name: (choices.classes, choices.default) for choices in task.class_choices_list}
     if models := getattr(task, "models", None):  # ST, for which ESPnet has no choice of models
         tables["model"] = (models, "diverse")
-    tables["optim"] = (abs_task.optim_classes, "adadelta")
+    # The step of LBFGS needs a function that computes the loss again, which no trainer of ESPnet gives.
+    tables["optim"] = ({name: cls for name, cls in abs_task.optim_classes.items() if name != "lbfgs"}, "adadelta")
     tables["scheduler"] = (abs_task.scheduler_classes, None)
     found = {}
     for name, (classes, default) in tables.items():

@@ -36,6 +36,7 @@ def test_the_shared_fragments_are_accepted():
         ("ctc_conf.dropout=1", "unknown option 'ctc_conf.dropout'; did you mean 'dropout_rate'"),
         ("encoder=diverse", "--set encoder=diverse: unknown encoder 'diverse'; known: .*diverse_transformer"),
         ("optim=adamm", "unknown optim 'adamm'; known: .*adam "),
+        ("optim=lbfgs", "unknown optim .lbfgs.; known: "),
         ("scheduler=warm", "unknown scheduler 'warm'; known: .*warmuplr"),
         (
             "encoder_conf.input_layer=conv3d",
