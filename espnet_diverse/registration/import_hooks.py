@@ -115,16 +115,20 @@ class LazyLoader(importlib.abc.Loader):
     def exec_module(self, module: ModuleType) -> None:
         """Leave the module empty for now."""
         module.__spec__.loader = module.__loader__ = self.loader
+        module.__spec__.loader_state = {"lock": threading.RLock(), "is_executing": False}
 
 
 class _LazyModule(ModuleType):
     def __getattr__(self, name):
         if name.startswith("__"):
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
-        self.__class__ = ModuleType
-        try:
-            self.__loader__.exec_module(self)
-        except BaseException:
-            self.__class__ = _LazyModule  # the next use says again what is wrong
-            raise
-        return getattr(self, name)
+        state = self.__spec__.loader_state
+        with state["lock"]:  # other threads wait until the module is complete
+            if type(self) is _LazyModule and not state["is_executing"]:
+                state["is_executing"] = True
+                try:
+                    self.__loader__.exec_module(self)
+                    self.__class__ = ModuleType
+                finally:  # after an error the next use says again what is wrong
+                    state["is_executing"] = False
+            return ModuleType.__getattribute__(self, name)

@@ -2,8 +2,10 @@
 
 import importlib
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
+from threading import Barrier
 
 import pytest
 
@@ -50,6 +52,18 @@ def test_a_lazy_module_is_executed_when_it_is_used(hooked):
     assert sys.hook_events == ["executed"]
     with pytest.raises(AttributeError, match="G3p"):
         _ = module.G3p
+
+
+def test_threads_wait_for_a_lazy_module_that_one_of_them_executes(hooked):
+    module = hooked("import time\ntime.sleep(0.1)\nclass G2p: pass\n", LazyLoader)
+    together = Barrier(4)
+
+    def use(_):
+        together.wait()
+        return module.G2p
+
+    with ThreadPoolExecutor(4) as pool:
+        assert set(pool.map(use, range(4))) == {module.G2p}
 
 
 def test_a_lazy_module_that_fails_says_so_at_each_use(hooked):
