@@ -21,6 +21,8 @@ FILLED_IN = (
 NOT_HERE = {  # keys of ESPnet that would be ignored, or would leave nothing to average
     **dict.fromkeys(("dry_run", "print_config"), "give --list_options to see the settings"),
     "pretrain_path": "give init_param",
+    "write_collected_feats": "training computes features itself; remove it",
+    **dict.fromkeys(("multiple_iterator", "multi_task_dataset"), "a data directory is one set; remove it"),
     **dict.fromkeys(("sharded_ddp", "use_deepspeed", "deepspeed_config"), "training shares batches alone; remove it"),
     **dict.fromkeys(
         ("no_forward_run", "create_graph_in_tensorboard", "wandb_model_log_interval"),

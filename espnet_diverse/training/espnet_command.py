@@ -66,8 +66,10 @@ def run(
     """
     args = arguments(task, config)
     args.version = __version__  # what `task.main` does, which would also print the command line of another program
-    resolve_distributed_mode(args)
+    args.distributed = False  # also where the environment has a WORLD_SIZE for other programs
     with _told():
+        if group is not DistributedOption:
+            resolve_distributed_mode(args)
         task.check_required_command_args(args)
         processes = build_dataclass(group, args)
         processes.init_options()
@@ -124,8 +126,7 @@ def _train(task: type[AbsTask], args: Namespace, processes: DistributedOption) -
         _save_config(args)
     for given in args.init_param:
         initialise(given, model, args.ignore_init_mismatch, device, vars(args))
-    build = task.build_multiple_iter_factory if args.multiple_iterator else task.build_iter_factory
-    batches = build(args, processes, "train"), task.build_iter_factory(args, processes, "valid")
+    batches = [task.build_iter_factory(args, processes, mode) for mode in ("train", "valid")]
     has_plots = args.num_att_plot and args.use_matplotlib
     plots = task.build_iter_factory(args, processes, "plot_att") if has_plots else None
     args.use_wandb = args.use_wandb and is_first and _start_wandb(task, args)
@@ -178,7 +179,6 @@ def _collect(task: type[AbsTask], args: Namespace, collect: Callable[..., None])
             preprocess_fn=task.build_preprocess_fn(args, train=False),
             collate_fn=task.build_collate_fn(args, train=False),
             mode=mode,
-            multi_task_dataset=args.multi_task_dataset,
         )
 
     collect(
@@ -188,7 +188,7 @@ def _collect(task: type[AbsTask], args: Namespace, collect: Callable[..., None])
         output_dir=Path(args.output_dir),
         ngpu=args.ngpu,
         log_interval=args.log_interval,
-        write_collected_feats=args.write_collected_feats,
+        write_collected_feats=False,
     )
 
 

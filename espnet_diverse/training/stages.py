@@ -49,8 +49,7 @@ from espnet_diverse.training.loop.tasks import TASKS
 from espnet_diverse.training.repulsion_options import read_repulsion
 
 _OFF = (None, False, "", -1)  # their values in ESPnet's defaults
-# ESPnet's plots take 10 seconds per epoch. The values of normalize and of fold_length (80000 samples, 150 tokens; used
-# by `batch_type: folded` only) are those of ESPnet's recipes.
+# ESPnet's plots take 10 seconds per epoch.
 DEFAULTS = {
     "model": "diverse",
     "use_matplotlib": False,
@@ -250,6 +249,9 @@ def check_settings(config: Config) -> None:
     if config.get("train_dtype") == "float16":
         said = "train_dtype float16 is not supported, as small updates of its parameters are lost; set use_amp: true"
         raise ConfigError(f"{config.origin('train_dtype')}: {said}")
+    for key in ("iterator_type", "valid_iterator_type"):
+        if config.get(key) in ("none", "task"):
+            raise ConfigError(f"{config.origin(key)}: {key} {config[key]} is not supported; give sequence or chunk")
     check_numbers(config)
     check_forms(config)
     with located(config, "repulsion"):

@@ -20,6 +20,15 @@ def test_gpus_that_are_not_there():
         espnet_command.check_gpus(99)
 
 
+def test_a_process_alone_does_not_wait_for_the_others_of_another_program(tiny_run, tmp_path, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setattr(espnet_command, "_train", lambda _, args, processes: found.append(processes.distributed))
+    found: list[bool] = []
+    config = load(tiny_run.model_dir / "config.yaml") | {"output_dir": str(tmp_path), "dist_world_size": None}
+    espnet_command.run(TASKS["asr"], config)
+    assert found == [False]
+
+
 def test_half_precision_and_tf32_exclude_each_other(tiny_run, tmp_path):
     config = load(tiny_run.model_dir / "config.yaml") | {"use_tf32": True, "use_amp": True, "output_dir": str(tmp_path)}
     with pytest.raises(ConfigError, match="^use_tf32 and use_amp exclude each other; set one of them to false$"):

@@ -13,7 +13,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from espnet_diverse.runs import checkpoint
 from espnet_diverse.training.checkpoints.run_state import RunState
-from espnet_diverse.training.loop import stopping
+from espnet_diverse.training.loop import stopping, trainer
 
 
 @pytest.fixture
@@ -72,6 +72,21 @@ def test_a_signal_saves_within_the_epoch_and_the_run_goes_on_bit_for_bit(
     name = "SIGINT" if step == 4 else "SIGTERM"
     where = f"saved in epoch {epoch + 1} after {2 * (done // 2) + 2} batches; the same command goes on from there"
     assert error == f"espnet-diverse train: {name}: {where}"
+    assert train(tiny_run, tmp_path / "exp", *MANY) == 0
+    assert same_weights(straight, tmp_path / "exp")
+
+
+def test_a_signal_during_the_averages_ends_what_would_run_next(straight, tiny_run, tmp_path, capfd, monkeypatch):
+    average = trainer.average_best
+
+    def interrupted(*args):
+        os.kill(os.getpid(), signal.SIGINT)
+        average(*args)
+
+    monkeypatch.setattr(trainer, "average_best", interrupted)
+    assert train(tiny_run, tmp_path / "exp", *MANY) == 75
+    assert "SIGINT: saved all epochs and their averages; the same" in capfd.readouterr().err.splitlines()[-1]
+    monkeypatch.undo()
     assert train(tiny_run, tmp_path / "exp", *MANY) == 0
     assert same_weights(straight, tmp_path / "exp")
 

@@ -29,7 +29,7 @@ _CHECKS: dict[str, Rule] = {
     "log_interval": _COUNT,
     "save_interval_steps": _NUMBER,
     "num_workers": _NUMBER,
-    "seed": _NUMBER,
+    "seed": Rule(int, least=0, most=2**32 - 1 - 10**6),  # the loop adds the number of the epoch
     "grad_clip": _LIMIT,
     "grad_clip_type": _LIMIT,
 }

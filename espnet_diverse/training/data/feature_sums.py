@@ -22,7 +22,7 @@ from espnet2.torch_utils.set_all_random_seed import set_all_random_seed
 from torch.utils.data import DataLoader
 
 from espnet_diverse.data.threads import Workers
-from espnet_diverse.errors import ClusterError, ConfigError, UserError
+from espnet_diverse.errors import ClusterError, UserError
 from espnet_diverse.progress import WithProgress
 from espnet_diverse.training import espnet_command
 from espnet_diverse.training.loop.tasks import TASKS
@@ -117,7 +117,6 @@ def collect_sums(
     train_iter: WithProgress,
     valid_iter: WithProgress,
     output_dir: Path,
-    write_collected_feats: bool,
     **_,
 ) -> None:
     """Write the files of ESPnet's `collect_stats`, whose arguments follow ours.
@@ -129,14 +128,10 @@ def collect_sums(
         train_iter: The batches of the training set.
         valid_iter: Those of the validation set.
         output_dir: Directory to write.
-        write_collected_feats: Whether the features themselves are to be written, which only ESPnet's function does.
 
     Raises:
-        ConfigError: The features themselves are to be written.
         ClusterError: Workers are lost, or killed by some utterances.
     """
-    if write_collected_feats:
-        raise ConfigError("write_collected_feats is for a single process; leave it out, or --cluster")
     described = json.dumps(config)
     for shown, mode in ((train_iter, "train"), (valid_iter, "valid")):
         tables = shown.items.dataset.path_name_type_list

@@ -33,6 +33,7 @@ A classifier reads src_text if it is one of pairs, and an autoencoder reads text
 feats.scp in place of wav.scp, and the type of audio in arks is kaldi_ark; see `RunData`.
 """
 
+# Lengths of `batch_type: folded` in ESPnet's recipes: samples, frames, tokens.
 FOLD_LENGTH = {"wav.scp": 80000, "feats.scp": 800, "text": 150, "src_text": 150}
 PREFIX = {"text": "", "src_text": "src_"}  # ESPnet's keys for the vocabulary of each text begin with it
 

@@ -97,10 +97,10 @@ class _Trained:
 
     @classmethod
     def build_sequence_iter_factory(cls, args: Namespace, iter_options, mode: str):
-        """See `row_batches`; ESPnet's own for what that lacks: folded batches by utt2category, several tasks."""
+        """See `row_batches`; ESPnet's own for what that lacks: folded batches by utt2category."""
         folder = Path(iter_options.data_path_and_name_and_type[0][0]).parent
         by_category = iter_options.batch_type == "folded" and (folder / "utt2category").exists()
-        if args.multi_task_dataset or by_category and not args.sampling:
+        if by_category and not args.sampling:
             return super().build_sequence_iter_factory(args=args, iter_options=iter_options, mode=mode)
         return row_batches(args, iter_options, mode, cls.check_task_requirements)
 

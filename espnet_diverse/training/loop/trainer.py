@@ -194,6 +194,8 @@ class Loop:
         if self.ranks.own == 0:
             with self.stop.saving():
                 self._average()
+        if self._is_asked_to_stop():  # a plan must not begin its next stage
+            self.stop.end("all epochs and their averages")
 
     def train_epoch(self, loader: Iterable, statistics: SubReporter, position: Position | None = None) -> Position:
         """Train an epoch, or the rest of it from a position on; return its end, from which validation goes on."""

@@ -8,7 +8,7 @@ import soundfile
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 
-from espnet_diverse.errors import ClusterError, ConfigError
+from espnet_diverse.errors import ClusterError
 from espnet_diverse.runs.config import merge
 from espnet_diverse.training.data.feature_sums import _batches
 from espnet_diverse.training.data.run_data import RunData
@@ -86,11 +86,6 @@ def test_a_batch_that_kills_its_workers_is_named(collected, tmp_path):
     with pytest.raises(ClusterError, match="^utterances train-06 .*train-11: its worker was killed$"):
         collected(Workers("train-07"), "batch_size=6")
     assert not (tmp_path / "workers").exists()
-
-
-def test_features_are_not_written_by_workers(collected):
-    with pytest.raises(ConfigError, match="^write_collected_feats is for a single process; leave it out, or --cluster"):
-        collected(Workers(), "write_collected_feats=true")
 
 
 @pytest.mark.parametrize("workers", [None, Workers()])
