@@ -23,6 +23,7 @@ from espnet_diverse.bin.train.plan import run_steps
 from espnet_diverse.bin.train.plan_steps import PROGRAM, make_step
 from espnet_diverse.errors import TrainingError
 from espnet_diverse.registration import fast_start
+from espnet_diverse.runs.config import in_one_line
 
 fast_start()  # as the commands, before ESPnet is imported
 
@@ -136,8 +137,8 @@ def _configured(config: Source | Sequence[Source], settings: Mapping[str, Any] |
     """The options --config and --set."""
     names = [config] if isinstance(config, str | PathLike) else config
     fragments = [f"--config={name}" for name in map(str, names)]
-    changes = (settings or {}).items()
-    return fragments + [f"--set={key}={json.dumps(value, ensure_ascii=False, default=str)}" for key, value in changes]
+    plain = json.loads(json.dumps(dict(settings or {}), default=str))  # paths and other objects as text
+    return fragments + [f"--set={key}={in_one_line(value)}" for key, value in plain.items()]
 
 
 def _resources(ngpu: int, nproc: int, allow_changed: Iterable[str], restart: bool) -> list[str]:

@@ -2,6 +2,7 @@
 
 import inspect
 import logging
+import math
 import os
 import random
 import runpy
@@ -69,6 +70,12 @@ def test_fine_tuning_takes_what_the_command_takes(tiny_run, tuned, tmp_path):
     assert of_python.keys() == of_shell.keys() and any("lora_" in name for name in of_python)
     for name, value in of_shell.items():
         torch.testing.assert_close(of_python[name], value, rtol=0, atol=0, msg=name)
+
+
+def test_settings_are_those_of_the_command_line():
+    settings = {"grad_clip": math.inf, "pretrained": Path("a/b"), "sizes": (1, None)}
+    said = ["--config=a.yaml", "--set=grad_clip=.inf", "--set=pretrained=a/b", "--set=sizes=[1, null]"]
+    assert learning._configured("a.yaml", settings) == said
 
 
 def test_errors_are_raised(tiny_run, tuned, tmp_path, monkeypatch):

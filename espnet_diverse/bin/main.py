@@ -213,7 +213,7 @@ def main(arguments: list[str] | None = None) -> int:
     if "_ARGCOMPLETE" in os.environ:
         from espnet_diverse.bin.options.completion import complete
 
-        complete(COMMANDS, command_parser)
+        complete({name: text for name, (_, text) in COMMANDS.items()}, command_parser)
     _settle_streams()
     atexit.register(_reader_has_gone)  # of --help too, which ends the process
     parser = _parser()

@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
+from math import inf
 from pathlib import Path
 
 import yaml
@@ -231,6 +232,12 @@ def leaves(mapping: dict, *keys: str) -> Iterator[tuple[str, object]]:
 def listed(value: object) -> object:
     """A value with lists in place of tuples, as YAML has it."""
     return [listed(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def in_one_line(value: object) -> str:
+    """A value as YAML in one line, which --set reads back."""
+    text = yaml.safe_dump(listed(value), default_flow_style=True, allow_unicode=True, width=inf)
+    return text.strip().removesuffix("...").strip()
 
 
 def _find_one(name: str, folders: list[Path]) -> Path:

@@ -54,9 +54,9 @@ def run_steps(steps: list, cache: Path, dry_run: bool = False) -> int:
     if dry_run:
         _show(steps, cache)
         return 0
-    for step in steps:
+    for number, step in enumerate(steps):
         with _named(step):
-            step.check_machine(cache)
+            step.check_machine(cache, steps[:number])
     worst = 0
     for step in steps:
         code = _run_step(step, cache)
@@ -102,7 +102,7 @@ def _named(step) -> Iterator[None]:
 def _show(steps: list, cache: Path) -> None:
     """Print the commands, and which of them would run and why, also because of what one before them would write."""
     made: list[str] = []
-    for step in steps:
+    for number, step in enumerate(steps):
         record = step.record(cache)
         reason = "it always runs" if step.always else record.reason()
         if reason is None and (anew := record.made_anew(made)):
@@ -112,7 +112,7 @@ def _show(steps: list, cache: Path) -> None:
         _print(step, shlex.join(step.argv))
         _print(step, f"would run: {reason}" if reason else "up to date")
         try:
-            step.check_machine(cache)
+            step.check_machine(cache, steps[:number])
         except UserError as error:
             _print(step, f"not on this machine: {error}")
 

@@ -50,8 +50,8 @@ class Subcommand:
     The command's module may define `inputs(args)` and `outputs(args)`, which return the paths that the command reads
     and writes, from its arguments alone. Without both functions the step always runs. It may also define
     `check(args, before)`, which refuses what can be known to be wrong before the first step of a plan runs, and
-    `check_machine(args)`, which refuses what this machine cannot do; `before` has the arguments of the earlier commands
-    of the plan, by name.
+    `check_machine(args, made)`, which refuses what this machine cannot do; `before` has the arguments of the earlier
+    commands of the plan, by name, and `made` the paths that they write.
 
     Args:
         stage: Name of the stage.
@@ -89,15 +89,16 @@ class Subcommand:
             with _isolated(self.argv):
                 self._module.check(self._args, commands)
 
-    def check_machine(self, cache: Path) -> None:
-        """Check what this machine must have, unless the step has finished.
+    def check_machine(self, cache: Path, before: "Iterable[Subcommand | Program]") -> None:
+        """Check what this machine must have, unless the step has finished; the arguments are those of `check`.
 
         Raises:
             UserError: It lacks something.
         """
         if hasattr(self._module, "check_machine") and not self._finished(cache):
+            made = [path for step in before if isinstance(step, Subcommand) for path in step._paths("outputs")]
             with _isolated(self.argv):
-                self._module.check_machine(self._args)
+                self._module.check_machine(self._args, made)
 
     def _finished(self, cache: Path) -> bool:
         """Return whether the step has finished with these arguments and files; data directories are not looked at."""
@@ -145,7 +146,7 @@ class Program:
     def check(self, cache: Path, before: Iterable) -> None:
         """There is nothing to check."""
 
-    def check_machine(self, cache: Path) -> None:
+    def check_machine(self, cache: Path, before: Iterable) -> None:
         """There is nothing to check."""
 
     def run(self) -> int:

@@ -1,7 +1,7 @@
 """Train a model; an interrupted run continues from its last checkpoint."""
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -93,7 +93,7 @@ def inputs(args: argparse.Namespace) -> list[Path]:
     return [
         *options.data_inputs(args),
         *options.stats_files(args.stats_dir, args.task),
-        *map(_weights, args.init_param),
+        *map(_known_weights, args.init_param),
     ]
 
 
@@ -109,20 +109,29 @@ def check(args: argparse.Namespace, before: Mapping[str, argparse.Namespace]) ->
     check_early(options.fragments(args), args.set, args.task)
 
 
-def check_machine(args: argparse.Namespace) -> None:
+def check_machine(args: argparse.Namespace, made: Iterable[Path]) -> None:
     """Check that the pretrained parameters are here and that the processes can be started."""
+    folders = {path.parent.absolute() for path in made}
     for parameters in args.init_param:
+        given = Path(parameters.partition(":")[0]).absolute()
+        if given in folders or given.parent in folders:  # an earlier step writes it
+            continue
         path = _weights(parameters)
         if not path.is_file():
             raise ModelError(f"--init_param {parameters}: there is no file {path}; give the weights of a trained model")
     _processes(args)
 
 
-def _weights(parameters: str) -> Path:
-    """The file that a value of init_param names: weights, or a packed model; of the directory of a run its weights.
+def _known_weights(parameters: str) -> Path:
+    """As `_weights`; what is not there yet is returned as it is."""
+    try:
+        return _weights(parameters)
+    except ModelError:
+        return Path(parameters.partition(":")[0])
 
-    What is not there yet is returned as it is.
-    """
+
+def _weights(parameters: str) -> Path:
+    """The file that a value of init_param names: weights, or a packed model; of the directory of a run its weights."""
     from espnet_diverse.runs.model_files import find_weights
 
     path = Path(parameters.partition(":")[0])

@@ -68,21 +68,14 @@ def finite(least: float = -math.inf, most: float = math.inf) -> Check:
     return check
 
 
-def whole(least: int = 0, most: int = LARGEST) -> Check:
-    """A whole number of a range."""
+def whole(least: int = 0) -> Check:
+    """A whole number from `least` to `LARGEST`."""
 
     def check(value: Any, place: str) -> None:
-        if not isinstance(value, Integral) or isinstance(value, bool) or not least <= value <= most:
-            up_to = "" if most == LARGEST else f" and at most {most}"
-            raise MisfitError(place, described(value), f"a whole number of at least {least}{up_to}")
+        if not isinstance(value, Integral) or isinstance(value, bool) or not least <= value <= LARGEST:
+            raise MisfitError(place, described(value), f"a whole number of at least {least}")
 
     return check
-
-
-def flag(value: Any, place: str) -> None:
-    """Check that a value is a bool."""
-    if not isinstance(value, bool):
-        raise MisfitError(place, described(value), "True or False")
 
 
 def name(value: Any, place: str) -> None:
@@ -121,12 +114,11 @@ def dense(value: Any, place: str) -> None:
 
 
 def tensor(dtype: torch.dtype, shape: tuple[int, ...]) -> Check:
-    """A dense tensor of a type and shape whose elements are finite; a size of -1 may be any."""
+    """A dense tensor of a type and shape whose elements are finite."""
 
     def check(value: Any, place: str) -> None:
         dense(value, place)
-        sizes = zip(shape, value.shape, strict=False)
-        if value.dtype != dtype or value.dim() != len(shape) or any(size not in (-1, own) for size, own in sizes):
+        if value.dtype != dtype or tuple(value.shape) != shape:
             raise MisfitError(place, described(value), f"a tensor of {_type(dtype)} {shape}")
         if not torch.isfinite(value).all():
             raise MisfitError(place, "not finite", "a tensor of finite numbers")

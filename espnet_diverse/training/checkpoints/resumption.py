@@ -26,7 +26,11 @@ from espnet_diverse.untrusted.foreign_yaml import read_yaml
 ALLOWED = ("data", "statistics", "kernels")
 """Names beside settings that may change if that is allowed; with another vocabulary the weights would not fit."""
 
-WITHOUT_EFFECT = ("log_interval", "num_workers", "resume", "save_interval_steps", "use_tensorboard", "use_wandb")
+WITHOUT_EFFECT = (
+    *("log_interval", "log_level", "num_workers", "resume", "save_interval_steps"),
+    *("use_matplotlib", "num_att_plot", "use_tensorboard", "use_wandb"),
+    *(f"wandb_{what}" for what in ("project", "entity", "name", "id", "allow_val_change")),
+)
 """Settings that may change without being allowed: they have no effect on the model."""
 
 _FIXED = ("optim", "optim_conf", "scheduler", "scheduler_conf")  # the saved state of the optimizer has them

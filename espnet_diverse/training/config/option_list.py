@@ -1,15 +1,13 @@
 """All keys of a configuration with their values, as `espnet-diverse train --list_options` prints them."""
 
 import dataclasses
-from math import inf
 
-import yaml
 from espnet2.asr.ctc import CTC
 from espnet2.tasks.abs_task import AbsTask
 from espnet2.utils.get_default_kwargs import get_default_kwargs
 
 from espnet_diverse.attention import CORES, PARTS, core_options
-from espnet_diverse.runs.config import Config, leaves, listed
+from espnet_diverse.runs.config import Config, in_one_line, leaves
 from espnet_diverse.runs.config_checks import check, chosen_classes
 from espnet_diverse.runs.training_config import FILLED_IN, NOT_HERE
 from espnet_diverse.training.espnet_command import arguments
@@ -40,7 +38,7 @@ def list_options(task: type[AbsTask], config: Config) -> list[str]:
                 values[f"{name}_conf"][part] = _of_attention(values[f"{name}_conf"][part] or {})
     hidden = {*AbsTask.exclude_opts(), *FILLED_IN, *NOT_HERE}
     shown = {key: value for key, value in values.items() if key not in hidden}
-    return [f"{key} = {_shown(value)}" for key, value in leaves(shown)]
+    return [f"{key} = {in_one_line(value)}" for key, value in leaves(shown)]
 
 
 def _of_attention(given: dict) -> dict:
@@ -49,9 +47,3 @@ def _of_attention(given: dict) -> dict:
     known = {field.name for field in dataclasses.fields(CORES[core].Options)} if core in CORES else set()
     chosen = core_options(core, {key: value for key, value in given.items() if key in known | {"preset"}})
     return {"core": core, "layers": None, **dict.fromkeys(PARTS), **given, **dataclasses.asdict(chosen)}
-
-
-def _shown(value: object) -> str:
-    """The value as YAML in one line, which --set reads back."""
-    text = yaml.safe_dump(listed(value), default_flow_style=True, width=inf)
-    return text.strip().removesuffix("...").strip()

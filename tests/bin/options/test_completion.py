@@ -35,6 +35,8 @@ def test_options_are_declared_only_of_the_command_in_the_line(monkeypatch):
     monkeypatch.setenv("COMP_LINE", "espnet-diverse score --me")
     with pytest.raises(SystemExit):
         main(["--version"])
+    described = given[0]._subparsers._group_actions[0]._choices_actions
+    assert "average the best checkpoints of a training run" in {action.help for action in described}
     commands = given[0]._subparsers._group_actions[0].choices
     assert list(commands) == list(COMMANDS)
     assert "--metric" in commands["score"]._option_string_actions

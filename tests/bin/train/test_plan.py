@@ -246,7 +246,7 @@ def test_a_finished_stage_is_not_checked_until_its_arguments_or_files_change(fak
 
 
 def test_what_this_machine_lacks_stops_a_run_and_is_told_in_a_dry_run(fake, capfd):
-    def refuse(args):
+    def refuse(args, made):
         raise DataError("no GPU")
 
     fake.check_machine = refuse
@@ -265,6 +265,17 @@ SCORE = "espnet-diverse score --reference a --hypothesis a --output_dir exp"
 AUGMENT = "espnet-diverse augment back exp --data_dir mono --output_dir back --target_language de"
 RESCORE = "espnet-diverse rescore lm --decode_dir exp/test --output_dir exp/again"
 DECODE = "espnet-diverse decode exp --data_dir data/test --output_dir exp/test"
+
+
+@pytest.mark.parametrize("weights", ["exp", "exp/valid.acc.ave.pth", "exp/valid.acc.ave.pth:encoder:encoder"])
+def test_weights_that_an_earlier_stage_will_write_are_not_asked_for(weights, capfd):
+    second = f"second\t{TRAIN.replace('--output_dir exp', '--output_dir exp2')} --init_param {weights}"
+    for _ in range(2):
+        assert plan(f"first\t{TRAIN}", second, options=("--dry_run",)) == 0
+        assert "not on this machine" not in capfd.readouterr().out
+        Path("exp").mkdir(exist_ok=True)  # as a run that was stopped
+    assert plan(second, options=("--dry_run",)) == 0
+    assert "[second] not on this machine: " in capfd.readouterr().out
 
 
 @pytest.mark.parametrize(

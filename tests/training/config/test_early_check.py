@@ -15,7 +15,10 @@ from espnet_diverse.training.config.early_check import check_early
         ("optim=adamm", "unknown optim 'adamm'; known: adadelta "),
         ("output_dir=exp", "key 'output_dir' is filled in by the command line; remove it"),
         ("use_deepspeed=true", "key 'use_deepspeed' is not supported; training shares batches alone"),
-        ("iterator_type=task", "^--set iterator_type=task: iterator_type task is not supported; give sequence or chunk"),
+        (
+            "iterator_type=task",
+            "^--set iterator_type=task: iterator_type task is not supported; give sequence or chunk",
+        ),
         ("repulsion.method=svdg", "^--set repulsion.method=svdg: repulsion.*: method must be .* 'svdg'"),
         ("encoder_conf.attention.selection={strategy: groups}", "strategy must be .* but is 'groups'"),
     ],

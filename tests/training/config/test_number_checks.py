@@ -18,7 +18,8 @@ BAD = [
     *(f"batch_size={value}" for value in ("0", "-3", "2.5")),
     *(f"batch_bins={value}" for value in ("0", "-100", ".nan")),
     *("keep_nbest_models=0", "keep_nbest_models=[3, 0]", "num_iters_per_epoch=0", "patience=-1", "num_workers=-1"),
-    *("seed=-1", "seed=4294967295", "seed=0.5", "grad_clip_type=0", "grad_clip_type=.nan", "log_interval=0", "save_interval_steps=-1"),
+    *("seed=-1", "seed=4294967295", "seed=0.5"),
+    *("grad_clip_type=0", "grad_clip_type=.nan", "log_interval=0", "save_interval_steps=-1"),
     *(
         "optim_conf.weight_decay=-1",
         "optim_conf.weight_decay=1e30",
