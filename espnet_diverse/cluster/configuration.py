@@ -130,13 +130,13 @@ def read_cluster(names: str) -> ClusterOptions:
 
     Args:
         names: A name in conf/cluster, or a path such as ./site.yaml; several, joined by commas, are merged left to
-            right.
+            right. A name of conf/cluster has priority over a file of the working folder.
 
     Raises:
         ConfigError: A file is not found or not valid YAML, the kind or a key is unknown, a key is missing, or a value
             is not allowed; the message has file and line.
     """
-    # A file of the working folder is taken by its path alone: its prologue and python are commands.
+    # prologue and python are commands: no file of the working folder may take the place of a known name.
     paths = [str(Path(name).absolute()) if name.startswith(".") else name for name in names.split(",")]
     config = merge(paths, search=[SHARED, Path()])
     kind = config.get("kind")

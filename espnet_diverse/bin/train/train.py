@@ -26,9 +26,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--init_param",
         nargs="+",
         default=[],
-        metavar="MODEL:PART:PART",
+        metavar="MODEL[:FROM[:TO[:EXCLUDED]]]",
         help="pretrained parameters to start from, for example exp/asr/valid.acc.ave.pth:encoder:encoder; MODEL is a "
-        "file of weights, the directory of a run or a packed model",
+        "file of weights, the directory of a run or a packed model, FROM and TO are parts of its model and of the new "
+        "one, EXCLUDED are beginnings of names to leave out, joined by commas",
     )
     parser.add_argument(
         "--allow_changed",
@@ -134,6 +135,9 @@ def _weights(parameters: str) -> Path:
     """The file that a value of init_param names: weights, or a packed model; of the directory of a run its weights."""
     from espnet_diverse.runs.model_files import find_weights
 
+    if parameters.startswith("hf:"):
+        said = "a model of the Hub is not taken here; give a file of weights, or run espnet-diverse fine-tune"
+        raise ModelError(f"init_param {parameters}: {said}")
     path = Path(parameters.partition(":")[0])
     return find_weights(path) if path.is_dir() else path
 

@@ -1,7 +1,7 @@
 """A check before training that no utterance is longer than the attention of the model supports.
 
-The number of positions of an attention depends on frontend and subsampling. The model therefore computes it, from
-silence, or a text of one token, of the length of the longest utterance.
+The number of positions of an attention depends on frontend and subsampling. Therefore the model is run once on an input
+as long as the longest utterance: silence, or one token repeated.
 """
 
 from argparse import Namespace

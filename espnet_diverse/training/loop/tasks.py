@@ -28,8 +28,8 @@ def freeze(model: nn.Module, names: str | Sequence[str], but: str | Sequence[str
     Those of an adapter of low rank (`use_adapter`) are trained, as ESPnet adds it after it has frozen the rest. Beside
     one, batch norms that are frozen keep their statistics.
 
-    ESPnet knows a shared parameter by its first name alone, such as decoder.embed for decoder.output_layer, and takes a
-    name that the model does not have for nothing to freeze.
+    ESPnet knows a shared parameter by its first name alone, decoder.embed and not decoder.output_layer, and ignores
+    names that the model does not have; here they are an error.
 
     Args:
         model: The model.

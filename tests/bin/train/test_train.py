@@ -51,6 +51,12 @@ def test_initial_parameters_are_names(given, tiny_run, tmp_path, capfd):
     assert not (tmp_path / "exp").exists()
 
 
+def test_a_model_of_the_hub_is_for_fine_tuning(tiny_run, tmp_path, capfd):
+    assert train(tiny_run, tmp_path / "exp", "init_param=[hf:owner/name]") == 1
+    said = "init_param hf:owner/name: a model of the Hub is not taken here; give a file of weights, or run "
+    assert capfd.readouterr().err.endswith(f"error: {said}espnet-diverse fine-tune\n")
+
+
 def test_weights_are_not_taken_for_a_vocabulary_in_another_order(tiny_run, tmp_path, capfd):
     """As one that `tokens` makes for a model of ESPnet, whose tokens are in the order of its own list."""
     tokens = Vocabulary.load(tiny_run.tokens_dir).tokens
