@@ -74,13 +74,13 @@ class RowReader:
 
     def read(self) -> list[Entry]:
         """The rows of the wanted sets that have no fault, each with an id of its own."""
-        entries = {}
+        entries: dict[str, Entry] = {}
         audio_of: dict[str, Path] = {}
         for row in self.table.rows:
             entry = self._entry(row)
             if entry is None:
                 continue
-            first = entries.setdefault(entry.utterance, entry)
+            first = entries.get(entry.utterance, entry)
             if first is not entry:
                 other = f"line {first.where}" if isinstance(first.where, int) else first.where
                 what = f"utterance {entry.utterance} is also in {other}; remove one, or add a column id"
@@ -88,6 +88,8 @@ class RowReader:
             elif audio_of.setdefault(entry.recording, entry.audio) != entry.audio:
                 what = f"would have the id {entry.recording} of {audio_of[entry.recording]} as well; rename a file"
                 self._fault(row, "audio", what)
+            else:
+                entries[entry.utterance] = entry
         return list(entries.values())
 
     def _entry(self, row: Row) -> Entry | None:
@@ -135,11 +137,12 @@ class RowReader:
         self.faults.append(Fault(str(self.table.path), row.where, f"{self.columns[column]} {value!r}: {what}"))
 
     def _cells(self, row: Row) -> dict[str, str]:
-        """The values of a row by column; "" where there is none."""
+        """The values of a row by column, cleaned but for paths of audio; "" where there is none."""
         cells = {}
         for column, name in self.columns.items():
             value = row.values.get(name)
-            cells[column] = "" if value is None else str(value).strip()
+            given = "" if value is None else str(value)
+            cells[column] = given.strip() if column == "audio" else clean_text(given)[0]
             if isinstance(value, bool) or not isinstance(value, str | int | float | None):
                 self._fault(row, column, "must be a string or a number")
             elif _SURROGATE.search(cells[column]):
@@ -147,11 +150,10 @@ class RowReader:
         return cells
 
     def _text(self, row: Row, cells: dict[str, str], column: str) -> str:
-        text = clean_text(cells[column])[0]
-        what = text_fault(text)
+        what = text_fault(cells[column])
         if what:
             self._fault(row, column, what)
-        return text
+        return cells[column]
 
     def _set(self, row: Row, cells: dict[str, str]) -> str | None:
         """The set of a row, "" where the table names none; None if it is not wanted or unknown."""

@@ -150,9 +150,19 @@ def test_an_id_is_used_once(read):
     rows = [{"audio": "one.wav", "text": "x"}, {"audio": "one.wav", "text": "y"}]
     assert read(rows)[1] == ["3: utterance one is also in line 2; remove one, or add a column id"]
     rows[1] = {"audio": "one.mp3", "text": "y", "start": 1}
-    (fault,) = read(rows)[1]
+    entries, (fault,) = read(rows)
+    assert [entry.audio.name for entry in entries] == ["one.wav"]
     assert fault.startswith("3: audio 'one.mp3': would have the id one of ")
     assert fault.endswith("one.wav as well; rename a file")
+
+
+def test_cells_but_paths_are_cleaned_as_reading_does_it(read, tmp_path):
+    (tmp_path / "set" / "Rose\u0301\u200b.wav").touch()
+    row = {"audio": "Rose\u0301\u200b.wav", "text": "Rose\u0301", "id": "\ufeffcafe\u0301-1", "speaker": "s\xad1"}
+    (entry,), faults = read([row | {"domain": "the\u0301\u200b", "language": "e\u200bn"}])
+    assert faults == [] and entry.audio.name == "Rose\u0301\u200b.wav"
+    assert (entry.utterance, entry.speaker, entry.transcript) == ("café-1", "s1", "rosé")
+    assert entry.conditions == {"utt2domain": "thé", "utt2lang": "en"}
 
 
 def test_rows_of_sets_that_are_not_wanted_are_not_looked_at(read):
