@@ -76,17 +76,21 @@ def measure(runs: Sequence[Run], programs: Programs, path: Path, updates: int) -
         print(f"{path}: has the costs of another {key}: {change}; all methods are timed again", flush=True)
         costs = {}
     trials: dict[str, tuple[Path, Ended]] = {}
-    for run in runs:
-        if run.name not in costs:
-            print(f"{run.name}: timing {2 * updates} batches", flush=True)
-            trials[run.name] = _tried(run, programs, updates)
-            if programs.stopped:
-                return None
-    for name, (folder, ended) in trials.items():  # after all of them, see `Ended.memory`
-        costs[name] = _read(folder, ended.seconds, ended.memory)
-        shutil.rmtree(folder)
-    methods = {name: asdict(each) for name, each in costs.items()}
-    write_text(path, json.dumps({"settings": settings, "methods": methods}, indent=1) + "\n")
+    try:
+        for run in runs:
+            if run.name not in costs:
+                print(f"{run.name}: timing {2 * updates} batches", flush=True)
+                tried = _tried(run, programs, updates)
+                if programs.stopped:
+                    return None
+                trials[run.name] = tried
+    finally:  # those that have ended are kept; after all of them, see `Ended.memory`
+        for name, (folder, ended) in trials.items():
+            costs[name] = _read(folder, ended.seconds, ended.memory)
+            shutil.rmtree(folder)
+        if trials:
+            methods = {name: asdict(each) for name, each in costs.items()}
+            write_text(path, json.dumps({"settings": settings, "methods": methods}, indent=1) + "\n")
     return costs
 
 

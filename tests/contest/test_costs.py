@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -101,6 +102,24 @@ def test_a_stop_ends_the_trials(tiny_run, tmp_path):
     programs = Trials(tiny_run.model_dir, stops=True)
     assert measure([run(tmp_path), run(tmp_path, "new")], programs, tmp_path / "costs.json", updates=5) is None
     assert len(programs.calls) <= 2 and not (tmp_path / "costs.json").exists()
+
+
+@pytest.mark.parametrize("stops", [True, False])
+def test_trials_that_have_ended_are_kept_where_a_later_one_stops_or_fails(tiny_run, tmp_path, stops):
+    class SecondEnds(Trials):
+        def run(self, command, folder, log):
+            is_second = any("mine_new_" in word for word in command)
+            self.stopped, self.code = stops and is_second, int(is_second)
+            log.parent.mkdir(exist_ok=True)
+            log.touch()
+            return super().run(command, folder, log)
+
+    methods, path = [run(tmp_path), run(tmp_path, "new"), run(tmp_path, "third")], tmp_path / "costs.json"
+    with nullcontext() if stops else pytest.raises(TrainingError, match="the trial of new failed"):
+        assert measure(methods, SecondEnds(tiny_run.model_dir), path, updates=5) is None
+    assert list(read_costs(path)) == ["old"] and not (tmp_path / "exp" / "mine_old_trial").exists()
+    programs = Trials(tiny_run.model_dir)
+    assert list(measure(methods, programs, path, updates=5)) == ["old", "new", "third"] and len(programs.calls) == 4
 
 
 def test_a_trial_whose_log_lacks_the_batches_is_refused(tiny_run, tmp_path):
