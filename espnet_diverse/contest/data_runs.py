@@ -97,11 +97,9 @@ class DataRun(Run):
         ]
 
     def _train(self, folder: Path, *changes: str) -> list[str]:
-        begun = self.settings.get("init_param")
         return [
             *("train", *self._training(*changes, f"seed={self.seed}"), "--stats_dir", str(self._stats)),
-            *("--output_dir", str(folder), "--ngpu", str(self.shared["ngpu"])),
-            *(["--init_param", begun.format(seed=self.seed)] if begun else []),
+            *("--output_dir", str(folder), "--ngpu", str(self.shared["ngpu"]), *self.begun),
         ]
 
     def _trained(self) -> Iterator[tuple[str, list[str]]]:

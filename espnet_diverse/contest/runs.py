@@ -72,6 +72,12 @@ class Run(ABC):
         """Fragments of the configuration, joined by commas."""
         return self.shared["config"].replace("{}", self.settings["fragments"])
 
+    @property
+    def begun(self) -> list[str]:
+        """Option --init_param, where the run begins with weights."""
+        path = self.settings.get("init_param")
+        return ["--init_param", path.replace("{seed}", str(self.seed))] if path else []
+
     def changes(self, *more: str) -> list[str]:
         """Options --set: the changes of this run, then others."""
         return [word for change in (*self.settings.get("set", ()), *more) for word in ("--set", change)]
@@ -172,12 +178,10 @@ class RecipeRun(Run):
 
     def _recipe(self, tag: str, changes: Sequence[str], *more: str) -> list[str]:
         """Call run.sh, to be started in its folder."""
-        shared, settings = self.shared, self.settings
-        begun = settings["init_param"].format(seed=self.seed) if "init_param" in settings else None
+        shared = self.shared
         return [
             *("./run.sh", *self.source, "--tag", tag, "--seed", str(self.seed)),
-            *("--config", self.config, *self.changes(*changes)),
-            *(["--init_param", begun] if begun else []),
+            *("--config", self.config, *self.changes(*changes), *self.begun),
             *("--test_sets", " ".join(shared["sets"]), *shared.get("options", ())),
             *(["--decode_config", shared["decode_config"]] if "decode_config" in shared else []),
             *(["--metric", shared["metric"]] if shared["metric"] not in NOT_SCORED else []),

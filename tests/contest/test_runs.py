@@ -1,5 +1,6 @@
 """Runs as commands: of recipes and of data directories."""
 
+import dataclasses
 import shlex
 import sys
 from pathlib import Path
@@ -95,6 +96,12 @@ def test_a_run_of_a_recipe_is_a_call_of_it(tmp_path):
     assert command[-2:] == ["--stop_stage", "train"] and folder == tmp_path / "exp" / "mine_sdma_trial"
     assert value(command, "--tag") == folder.name
     assert recipe_run(tmp_path).preparation()[-2:] == ["--stop_stage", "tokens"]
+
+
+@pytest.mark.parametrize("kind", [recipe_run, data_run])
+def test_of_the_path_of_weights_only_the_seed_is_replaced(tmp_path, kind):
+    run = dataclasses.replace(kind(tmp_path), settings={**SETTINGS, "init_param": "exp/{method}_{seed}/a.pth"})
+    assert value(run.trial(7)[0], "--init_param") == "exp/{method}_3/a.pth"
 
 
 def test_without_a_search_it_is_that_of_the_command_with_a_norm_of_length_for_text(tmp_path):
