@@ -97,3 +97,5 @@ if __name__ == "__main__":
         sys.exit(main())
     except UserError as error:
         sys.exit(f"error: {error}")
+    except OSError as error:
+        sys.exit(f"error: {error.filename}: {error.strerror}")

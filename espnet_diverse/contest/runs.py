@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from espnet_diverse.data.lines import read_utf8
 from espnet_diverse.errors import ConfigError
-from espnet_diverse.untrusted.whole_files import read_text
+from espnet_diverse.untrusted.foreign_yaml import kind, parse_own
 
 SYNTHETIC = "synthetic"
 """The corpus that a recipe generates."""
@@ -19,6 +18,7 @@ KEYS = {
     *("recipe", "corpus", "prepared", "options", "config", "decode_config"),
     *("metric", "row", "score_options", "sets", "baseline", "seeds", "runs"),
 }
+_NEEDED = ("recipe", "corpus", "config", "metric", "sets", "baseline", "seeds", "runs")
 RUN_KEYS = {"fragments", "expected", "set", "seeds", "init_param"}
 
 
@@ -201,17 +201,20 @@ def read_runs(path: Path, egs: Path, corpora: Mapping[str, str], options: Sequen
         options: More options of run.sh.
 
     Raises:
-        ConfigError: A key is unknown, or there is no such recipe or baseline.
+        OSError: The table cannot be read.
+        ConfigError: It is no YAML of experiments, a key is unknown or missing, or there is no such recipe or baseline.
     """
     runs = []
-    for experiment, shared in yaml.safe_load(read_text(path)).items():
-        check_keys(shared, KEYS, f"{path}: {experiment}")
+    experiments, _ = parse_own(read_utf8(path, str(path), error=ConfigError), str(path))
+    for experiment, shared in _mapping(experiments, str(path)).items():
+        check_keys(_mapping(shared, f"{path}: {experiment}"), KEYS, f"{path}: {experiment}", _NEEDED)
         recipe = egs / shared["recipe"]
         if not (recipe / "run.sh").is_file():
             raise ConfigError(f"{path}: {experiment} has the recipe {shared['recipe']}, and {egs} no such recipe")
         source = _source(experiment, shared, corpora)
-        for name, settings in shared["runs"].items():
-            check_keys(settings, RUN_KEYS, f"{path}: {experiment}/{name}")
+        for name, settings in _mapping(shared["runs"], f"{path}: {experiment}: runs").items():
+            where = f"{path}: {experiment}/{name}"
+            check_keys(_mapping(settings, where), RUN_KEYS, where, ["fragments"])
             for seed in settings.get("seeds", shared["seeds"]):
                 runs.append(RecipeRun(experiment, shared, name, seed, settings, recipe, source, options))
         if shared["baseline"] not in shared["runs"]:
@@ -229,11 +232,19 @@ def _source(experiment: str, shared: Mapping[str, Any], corpora: Mapping[str, st
     return ["--corpus_dir", folder, "--data_dir", f"data/{experiment}"]
 
 
-def check_keys(given: Mapping[str, Any], known: set[str], where: str) -> None:
-    """Refuse unknown keys of a section of a table of runs.
+def _mapping(given: object, where: str) -> Mapping[str, Any]:
+    if not isinstance(given, Mapping):
+        raise ConfigError(f"{where} is {kind(given)}; give a mapping")
+    return given
+
+
+def check_keys(given: Mapping[str, Any], known: set[str], where: str, needed: Sequence[str] = ()) -> None:
+    """Refuse unknown keys of a section of a table of runs, and one without those that are needed.
 
     Raises:
-        ConfigError: A key is unknown; the message begins with `where`.
+        ConfigError: A key is unknown or missing; the message begins with `where`.
     """
     if unknown := sorted(set(given) - known):
         raise ConfigError(f"{where} has an unknown key {unknown[0]!r}; known: {' '.join(sorted(known))}")
+    if lacking := [key for key in needed if key not in given]:
+        raise ConfigError(f"{where} has no {lacking[0]}; needed: {' '.join(needed)}")

@@ -1,6 +1,7 @@
 """Runs as commands: of recipes and of data directories."""
 
 import dataclasses
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -175,9 +176,26 @@ def test_the_data_of_a_table_are_those_of_a_corpus_prepared_or_generated(table, 
     ("changes", "text"),
     [
         ({"baseline": "sma"}, "mine has no run 'sma', which is its baseline"),
+        ({"runs": {"softmax": {"set": []}}}, "mine/softmax has no fragments; needed: fragments"),
         ({"recipe": "a/mt2"}, "table.yaml: mine has the recipe a/mt2, and .* no such recipe"),
     ],
 )
 def test_a_wrong_table_is_refused(table, changes, text):
     with pytest.raises(ConfigError, match=text):
         table(**changes)
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ("", "table.yaml is empty; give a mapping"),
+        ("mine: [", "table.yaml:2: not valid YAML"),
+        ("mine: 3", "table.yaml: mine is a int; give a mapping"),
+        ("mine: {recipe: a/mt1}", "table.yaml: mine has no corpus; needed: recipe corpus config metric sets baseline"),
+    ],
+)
+def test_a_table_that_cannot_be_read_is_refused(tmp_path, content, text):
+    path = tmp_path / "table.yaml"
+    path.write_text(content)
+    with pytest.raises(ConfigError, match=re.escape(text)):
+        read_runs(path, tmp_path, {})

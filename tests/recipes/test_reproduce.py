@@ -234,6 +234,7 @@ def test_scores_that_cannot_be_read_fail_their_run_alone(walk):
         (["run", "--only", "his/*"], {}, "matches --only 'his/*'; `list` shows all"),
         (["run", "--corpus", "texts"], {}, "error: --corpus texts is not NAME=DIR"),
         (["run", "--corpus", "texts=/d", "--jobs", "0"], {}, "error: --jobs 0 is no number of runs; give 1 or more"),
+        (["list", "--table", "no.yaml"], {}, "error: no.yaml: No such file or directory"),
         (["list"], {"baseline": "odl"}, "reproduce.yaml: mine has no run 'odl', which is its baseline"),
         (["list"], {"recipe": "some/mt2"}, "reproduce.yaml: mine has the recipe some/mt2, and "),
         (["list"], {"seed": 1}, "reproduce.yaml: mine has an unknown key 'seed'; known: baseline config corpus"),
