@@ -34,7 +34,7 @@ _BUDGET = (
 )
 """Keys by which methods would have another number of updates, or batches of another size."""
 _NAME = re.compile(r"[A-Za-z0-9][\w.+-]*")
-_SHOWN_DEFAULT = re.compile(r"^ *--config .*\(default: ([^\s)]+)(?: for the synthetic corpus, else ([^\s)]+))?", re.M)
+_SHOWN_DEFAULT = r"^ *--{} .*\(default: (.+?)(?: for the synthetic corpus, else (.+))?\)$"
 
 
 @dataclass(frozen=True)
@@ -297,14 +297,19 @@ def recipe_config(recipe: Path, synthetic: bool) -> str:
     Raises:
         ConfigError: The folder has no run.sh, or the recipe tells no such configuration.
     """
-    if not (recipe / "run.sh").is_file():
-        raise ConfigError(f"--recipe {recipe}: has no run.sh; give the folder of a recipe, such as egs/aishell/asr1")
-    told = subprocess.run(["./run.sh", "--help"], cwd=recipe, capture_output=True, text=True, check=False).stdout
-    found = _SHOWN_DEFAULT.search(told)
-    told_fragments = (found[1] if synthetic or not found[2] else found[2]).split(",") if found else []
-    fragments = [name for name in told_fragments if not name.startswith("losses/")]  # which belong to an attention
+    told = recipe_default(recipe, "config", synthetic).split(",")
+    fragments = [name for name in told if not name.startswith("losses/")]  # which belong to an attention
     places = [number for number, name in enumerate(fragments) if name.startswith("attention/")]
     if len(places) != 1:
         raise ConfigError(f"--recipe {recipe}: its configuration names no attention to replace; give --config")
     fragments[places[0]] = "{}"
     return ",".join(fragments)
+
+
+def recipe_default(recipe: Path, option: str, synthetic: bool) -> str:
+    """The default of an option of a recipe, "" for none; the arguments and error are those of `recipe_config`."""
+    if not (recipe / "run.sh").is_file():
+        raise ConfigError(f"--recipe {recipe}: has no run.sh; give the folder of a recipe, such as egs/aishell/asr1")
+    told = subprocess.run(["./run.sh", "--help"], cwd=recipe, capture_output=True, text=True, check=False).stdout
+    found = re.search(_SHOWN_DEFAULT.format(option), told, re.MULTILINE)
+    return "" if found is None else found[1] if synthetic or not found[2] else found[2]

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from references.markdown import ROOT
 
-from espnet_diverse.contest.settings import Budget, Contest, methods, recipe_config
+from espnet_diverse.contest.settings import Budget, Contest, methods, recipe_config, recipe_default
 from espnet_diverse.errors import ConfigError
 
 SHARED = {
@@ -144,3 +144,10 @@ def test_the_configuration_of_a_recipe_has_a_place_for_the_attention(tmp_path):
         recipe_config(tmp_path, synthetic=True)
     with pytest.raises(ConfigError, match="its configuration names no attention to replace; give --config"):
         recipe_config(ROOT / "egs" / "wikitext103" / "lm1", synthetic=True)
+
+
+def test_the_defaults_of_a_recipe_are_those_of_its_help():
+    recipe = ROOT / "egs" / "mtedx" / "asr1"
+    assert recipe_default(recipe, "score_options", synthetic=False) == "--normalise wer"
+    assert [recipe_default(recipe, "average_number", synthetic) for synthetic in (True, False)] == ["3", "10"]
+    assert recipe_default(ROOT / "egs" / "aishell" / "asr1", "score_options", synthetic=True) == ""

@@ -20,6 +20,14 @@ if TYPE_CHECKING:
     from espnet_diverse.scoring.metric import Metric
 
 
+_SET_HERE = {
+    *("--config", "--set", "--seed", "--tag", "--init_param", "--stage", "--stop_stage", "--dry_run"),
+    *("--nj", "--ngpu", "--cluster", "--average_number"),
+    *("--test_sets", "--decode_config", "--metric", "--score_options"),
+}
+"""Options of run.sh that this command sets."""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this command."""
     parser.add_argument("methods", nargs="*", metavar="METHOD", help="fragments of a method, or NAME=FRAGMENTS")
@@ -120,7 +128,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _contest(args: argparse.Namespace) -> "Contest":
-    from espnet_diverse.contest.settings import METRICS, Budget, Contest, methods, recipe_config
+    from espnet_diverse.contest.runs import NOT_SCORED
+    from espnet_diverse.contest.settings import METRICS, Budget, Contest, methods, recipe_config, recipe_default
 
     if (args.data_dir is None) == (args.recipe is None):
         raise ConfigError("give the data: either --data_dir, the folder of data directories, or --recipe")
@@ -129,20 +138,24 @@ def _contest(args: argparse.Namespace) -> "Contest":
     if len(set(args.seeds)) < len(args.seeds):
         raise ConfigError(f"--seeds {' '.join(map(str, args.seeds))}: a seed is given twice; give each once")
     task, words = args.task or "asr", _words(args.recipe_options, "--recipe_options")
+    score_options, synthetic = args.score_options, "synthetic" in words
     if args.recipe is not None:
         _refuse_of_data(args)
         task = args.recipe.resolve().name.rstrip("0123456789")
         if task not in METRICS:
             raise ConfigError(f"--recipe {args.recipe}: its task {task!r} has no contest; known: {' '.join(METRICS)}")
-        words += _of_recipe(args)
+        words = _of_recipe(args, words)
+        if not score_options and (args.metric or METRICS[task]) not in NOT_SCORED:
+            score_options = recipe_default(args.recipe, "score_options", synthetic)
     return Contest(
         output_dir=args.output_dir,
         methods=methods(args.methods, args.runs, args.set),
         seeds=args.seeds,
         shared=_shared(args, task)
         | {
-            "config": args.config or recipe_config(args.recipe, "synthetic" in words),
+            "config": args.config or recipe_config(args.recipe, synthetic),
             "metric": args.metric or METRICS[task],
+            **({"score_options": score_options} if score_options else {}),
         },
         budget=Budget(args.epochs, args.updates, args.patience),
         data_dir=args.data_dir,
@@ -160,9 +173,11 @@ def _refuse_of_data(args: argparse.Namespace) -> None:
             raise ConfigError(f"--{name} is for --data_dir; with --recipe give --recipe_options '--{name} ...'")
 
 
-def _of_recipe(args: argparse.Namespace) -> list[str]:
-    """Options of run.sh that this command has too."""
-    words = ["--nj", str(args.nj), "--ngpu", str(args.ngpu)]
+def _of_recipe(args: argparse.Namespace, words: list[str]) -> list[str]:
+    """Options of run.sh: those that are given, and some that this command has too."""
+    if own := [word for word in words if word in _SET_HERE]:
+        raise ConfigError(f"--recipe_options: {own[0]} is set by contest itself; give the options of contest")
+    words = [*words, "--nj", str(args.nj), "--ngpu", str(args.ngpu)]
     if args.average_number is not None:
         words += ["--average_number", str(args.average_number)]
     return [*words, *(["--cluster", args.cluster] if args.cluster else [])]
@@ -173,8 +188,6 @@ def _shared(args: argparse.Namespace, task: str) -> dict:
     names = ("tokens_dir", "token_type", "vocab_size", "nj", "ngpu", "cluster")
     shared = {name: getattr(args, name) for name in names} | {"average_number": args.average_number or 3}
     shared |= {"task": task, "train": args.train_set, "valid": args.valid_set, "sets": args.test_sets}
-    if args.score_options:
-        shared["score_options"] = args.score_options
     if args.decode_config:
         shared["decode_config"] = args.decode_config
     return shared

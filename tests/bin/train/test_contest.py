@@ -10,14 +10,16 @@ from pathlib import Path
 
 import pytest
 import yaml
+from references.markdown import ROOT
 
 from espnet_diverse.bin.main import main
 from espnet_diverse.contest import programs
 from espnet_diverse.contest.programs import Ended
 from espnet_diverse.contest.scores import read_results
 from espnet_diverse.runs.config import merge
+from espnet_diverse.scoring.significance import Bootstrap
 
-CONTEST_PAGE = Path(__file__).parents[3] / "docs" / "contest.md"
+CONTEST_PAGE = ROOT / "docs" / "contest.md"
 SMALL = {
     **{"max_epoch": 1, "batch_type": "unsorted", "batch_size": 6, "num_workers": 0, "optim": "adam"},
     **{"optim_conf": {"lr": 0.001}, "best_model_criterion": [["valid", "acc", "max"]]},
@@ -105,6 +107,17 @@ def test_a_recipe_gets_the_options_that_both_have_and_its_metric(here, tmp_path)
     assert settings["recipe_options"] == options and settings["shared"]["metric"] == "word_perplexity"
 
 
+def test_the_errors_of_a_recipe_are_counted_as_it_scores(here, monkeypatch):
+    contests = []
+    monkeypatch.setattr("espnet_diverse.contest.contest.carry_out", lambda *given: contests.append(given) or 0)
+    words = ["contest", "attention/softmax", "attention/sma", "--recipe", str(ROOT / "egs/mtedx/asr1")]
+    for options, said in (([], "--normalise wer"), (["--score_options=--count_spaces"], "--count_spaces")):
+        assert main([*words, "--only_report", "--output_dir", "out", *options]) == 0
+        contest, _, metric, _ = contests.pop()
+        assert contest.shared["score_options"] == said
+        assert ("punct:no" in metric.signature([""], Bootstrap())) == (said == "--normalise wer")
+
+
 def test_the_number_of_heads_of_encoder_and_decoder_is_one_fragment(here, capsys):
     command = re.search(r"^espnet-diverse (contest number_of_heads.*)$", CONTEST_PAGE.read_text("utf-8"), re.MULTILINE)
     words = shlex.split(command[1].replace("update/adam_inverse_sqrt_800,mine.yaml", "small.yaml"))
@@ -154,6 +167,7 @@ def test_what_cannot_be_is_refused_in_one_line(here, capsys, options, text):
         ("--data_dir data", "give the configuration that all methods share, --config model/small,mine.yaml"),
         ("--recipe egs/a/cls1", "its task 'cls' has no contest; known: asr st mt nar lm"),
         ("--recipe egs/a/asr1 --vocab_size 3", "--vocab_size is for --data_dir; with --recipe give --recipe_options"),
+        ("--recipe egs/a/asr1 --recipe_options=--dry_run", "--recipe_options: --dry_run is set by contest itself"),
         ("--recipe egs/a/asr1", "has no run.sh; give the folder of a recipe, such as egs/aishell/asr1"),
     ],
 )
