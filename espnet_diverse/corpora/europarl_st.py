@@ -114,19 +114,14 @@ def _add_language(
         for pair in there:
             if split_pair(pair)[0] == language:
                 direction = _Direction(root, pair, selection, frozenset(taken))
-                # A set that is not to be prepared is read too, for its speeches are not in the sets after it.
-                found = direction.add_to(sets.get(name, DataDir()), name, "")
-                faults += found if name in sets else []
-                taken |= direction.read
+                faults += direction.add_to(sets[name], name, "") if name in sets else []
+                # Speeches of a set that is not to be prepared are not in the sets after it either.
+                taken |= direction.speeches(name, [] if name in sets else faults)
     return faults
 
 
 class _Direction:
-    """The folder <src>/<tgt>.
-
-    Attributes:
-        read: Speeches that `add_to` has read; those in `taken` were not added.
-    """
+    """The folder <src>/<tgt>; speeches in `taken` are not added to the data."""
 
     def __init__(self, root: Path, pair: str, selection: Selection, taken: frozenset[str] = frozenset()):
         self.source, self.target = split_pair(pair)
@@ -134,14 +129,12 @@ class _Direction:
         self.audios = root / self.source / "audios"
         self.selection = selection
         self.taken = taken
-        self.read: set[str] = set()
 
     def add_to(self, data: DataDir, name: str, prefix: str) -> list[Fault]:
         """Add the segments of one split, with ids that begin with `prefix`; return the faults."""
         faults: list[Fault] = []
         for entry in self._entries(name, faults):
             speech = entry.segment.recording
-            self.read.add(speech)
             if speech in self.taken:
                 continue
             utterance = f"{prefix}{speech}_{_milliseconds(entry.segment.start)}_{_milliseconds(entry.segment.end)}"
@@ -156,6 +149,11 @@ class _Direction:
             if reason:
                 data.dropped[utterance] = reason
         return faults
+
+    def speeches(self, name: str, faults: list[Fault]) -> set[str]:
+        """The speeches of one split."""
+        path = self.folder / self.selection.name_of(name) / "segments.lst"
+        return {line.split()[0] for line in _lines(path, faults) if line} if path.parent.is_dir() else set()
 
     def _add(self, data: DataDir, utterance: str, entry: Entry, audio: str) -> str:
         """Add one utterance, or return the reason why it is dropped."""

@@ -189,7 +189,7 @@ def test_a_wrong_table_is_refused(table, changes, text):
     ("content", "text"),
     [
         ("", "table.yaml is empty; give a mapping"),
-        ("mine: [", "table.yaml:2: not valid YAML"),
+        ("mine: [", "table.yaml:1: not valid YAML"),
         ("mine: 3", "table.yaml: mine is a int; give a mapping"),
         ("mine: {recipe: a/mt1}", "table.yaml: mine has no corpus; needed: recipe corpus config metric sets baseline"),
     ],

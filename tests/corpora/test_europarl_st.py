@@ -92,6 +92,19 @@ def test_recognition_never_trains_on_what_another_direction_tests(tree):
     assert {segment.recording for segment in sets["test"].segments.values()} == {SPEECHES["test"]}
 
 
+def test_recognition_never_trains_on_what_a_faulty_or_missing_set_tests(tree):
+    write(tree / "en" / "de" / "train" / "segments.lst", f"{SPEECHES['test']} 0.0 0.5", f"{SPEECHES['train']} 0.5 1.0")
+    for target in ("de", "fr"):
+        write(tree / "en" / target / "test" / f"segments.{target}", "one line too few")
+    (tree / "en" / "audios" / f"{SPEECHES['dev']}.wav").unlink()
+    only_train = Selection(sets=("train",))
+    (data,) = europarl_st.prepare(tree, only_train).values()
+    assert list(data.segments.values()) == [Segment(SPEECHES["train"], 0.5, 1.0)]
+    (tree / "en" / "fr" / "test" / "segments.lst").unlink()
+    with pytest.raises(DataError, match="fr/test/segments.lst"):
+        europarl_st.prepare(tree, only_train)
+
+
 def test_transcripts_as_written(tree):
     sets = europarl_st.prepare(tree, Selection(transcripts="written"))
     assert list(sets["dev"].text.values()) == TEXTS["en"]
