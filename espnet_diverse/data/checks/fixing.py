@@ -6,6 +6,7 @@ from pathlib import Path
 
 from espnet_diverse.conditions import TABLES
 from espnet_diverse.data.checks.faults import ACTIONS, Fault, refuse
+from espnet_diverse.data.checks.plausibility import CANCELLED
 from espnet_diverse.data.checks.repetitions import in_both
 from espnet_diverse.data.files.atomic_files import staged_directory
 from espnet_diverse.data.files.targets import check_prepared, check_target, check_unread, mark_prepared
@@ -14,7 +15,7 @@ from espnet_diverse.data.table_views import Without, lacking
 from espnet_diverse.data.tables import pack_table
 from espnet_diverse.errors import DataError, abridged
 
-NOT_PLAIN = "is blank, out of order, or has other than plain single spaces"
+NOT_PLAIN = "is blank, out of order, or has other than plain single spaces, or decomposed or invisible characters"
 """Fault of a line that `misread_line` finds."""
 READ_BY_TRAINING = ("wav.scp", "feats.scp", "text", "src_text", *TABLES)
 """Tables that training reads by ESPnet's reader."""
@@ -91,17 +92,23 @@ def misread_line(file: Path) -> int:
 
 
 def _reasons(data: DataTables, dropped: Sequence[Fault]) -> dict[str, str]:
-    """The reasons why each utterance is dropped; faults of a recording are those of all of its segments."""
+    """The reasons why each utterance is dropped.
+
+    Faults of a recording are those of all of its segments; that its channels cancel is no fault of one of a channel.
+    """
     in_recordings = {str(fault.where) for fault in dropped if data.segments and fault.file.endswith("wav.scp")}
     by_recording: dict[str, list[str]] = {}
+    of_a_channel = set()
     for utterance, segment in data.segments.items() if in_recordings else ():
         if segment.recording in in_recordings:
             by_recording.setdefault(segment.recording, []).append(utterance)
+            of_a_channel |= set() if segment.channel is None else {utterance}
     reasons: dict[str, str] = {}
     for fault in dropped:
         of_recording = data.segments and fault.file.endswith("wav.scp")
         for utterance in by_recording.get(str(fault.where), []) if of_recording else [str(fault.where)]:
-            reasons.setdefault(utterance, fault.what)
+            if not (of_recording and utterance in of_a_channel and fault.what.endswith(CANCELLED)):
+                reasons.setdefault(utterance, fault.what)
     return reasons
 
 
@@ -115,8 +122,9 @@ def shared(source: Path, other: Path) -> Iterator[Fault]:
     trained, faults = scan_tables(other, source_of(other))
     refuse(faults)
     speakers = set(trained.utt2spk.values()) if trained.utt2spk else trained.by_utterance()
-    for speaker in sorted(in_both(_speakers(data), speakers)):
-        yield Fault(f"{source}/utt2spk", speaker, f"this speaker is also in {other}", "shared_speaker")
+    table = "utt2spk" if data.utt2spk else "segments" if data.segments else source_of(source)
+    for speaker in sorted(in_both(_speakers(data), speakers)) if not data.is_text else ():
+        yield Fault(f"{source}/{table}", speaker, f"this speaker is also in {other}", "shared_speaker")
     texts = in_both(data.text.values(), trained.text.values())
     for utterance, text in data.text.items() if texts else ():
         if text and text in texts:

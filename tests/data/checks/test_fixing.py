@@ -54,6 +54,18 @@ def test_a_silent_recording_takes_its_segments_along(data, tmp_path):
     assert list(fixed.segments) == ["v"] and list(fixed.wav_scp) == ["a2"]
 
 
+def test_channels_that_cancel_take_the_segments_of_their_mean_along(tmp_path):
+    wave = 0.3 * np.sin(np.arange(48000) / 8)
+    soundfile.write(tmp_path / "r.wav", np.stack([wave, -wave], 1), 16000)
+    data = DataDir({"r": str(tmp_path / "r.wav")}, dict.fromkeys("uvw", "some words"), dict.fromkeys("uvw", "s"))
+    data.segments = {"u": Segment("r", 0.0, 1.0, 0), "v": Segment("r", 1.0, 2.0), "w": Segment("r", 2.0, 3.0, 1)}
+    write_data_dir(data, tmp_path / "set")
+    faults = find_faults(tmp_path / "set")
+    assert left_out(tmp_path / "set", faults) == "leaves out 1 of 3 utterances: v"
+    assert write_fixed(tmp_path / "set", tmp_path / "fixed", faults) == (2, 1)
+    assert list(read_data_dir(tmp_path / "fixed").segments) == ["u", "w"]
+
+
 def test_what_cannot_be_dropped_is_refused_and_nothing_is_written(data, data_dir, tmp_path):
     write_table(data_dir / "text", {"a1": "x", "a2": "y", "c1": "z"})
     faults = find_faults(data_dir)
@@ -88,7 +100,12 @@ def test_shared_speakers_and_sentences_are_named(data, data_dir, tmp_path):
     (data_dir / "utt2spk").unlink()
     data.utt2spk = {}
     write_data_dir(data, tmp_path / "test")
-    assert {fault.where for fault in shared(tmp_path / "test", data_dir)} == {"a1", "a2", "b1"}
+    found = list(shared(tmp_path / "test", data_dir))
+    assert {fault.where for fault in found} == {"a1", "a2", "b1"}
+    assert {fault.file for fault in found} == {f"{tmp_path}/test/wav.scp", f"{tmp_path}/test/text"}
+    for folder in (data_dir, tmp_path / "test"):
+        (folder / "wav.scp").unlink()
+    assert {fault.kind for fault in shared(tmp_path / "test", data_dir)} == {"shared_text"}
 
 
 @pytest.mark.parametrize("speakers", [True, False])
