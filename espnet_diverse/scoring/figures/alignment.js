@@ -1,11 +1,11 @@
 const items = [...document.querySelectorAll("#utterances > li")];
 const [kind, words, count] = ["kind", "words", "count"].map((id) => document.getElementById(id));
-const simple = (text) => text.normalize("NFC").toLowerCase();
+const spaces = document.body.dataset.unit === "char" ? /[^\S\n]+/g : /^\s+|\s+$/g; // where they do not matter
+const simple = (text) => text.normalize("NFC").toLowerCase().replace(spaces, "");
 const texts = items.map((item) => simple(item.dataset.find));
 
 function filter() {
-  let wanted = simple(words.value).trim();
-  if (document.body.dataset.unit === "char") wanted = wanted.replace(/\s+/g, "");
+  const wanted = simple(words.value);
   let shown = 0;
   items.forEach((item, index) => {
     item.hidden = !((!kind.value || item.dataset[kind.value] !== "0") && texts[index].includes(wanted));

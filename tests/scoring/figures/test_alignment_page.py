@@ -92,6 +92,12 @@ def test_in_a_browser(written):
             check_filter(page)
             check_player(page)
             assert said == []
+        for reference in ("to go", "togo"):
+            path, _ = written([Alignment("utt-go", (*zip(reference, reference, strict=True), ("a", "b")))], "char")
+            page.goto(path.as_uri())
+            for words, count in (("To go", 1), (" togoa", 1), ("to be", 0)):
+                page.fill("#words", words)
+                assert page.inner_text("#count") == f"{count} of 1 shown"
         chromium.close()
 
 
