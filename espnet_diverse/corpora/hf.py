@@ -51,13 +51,17 @@ def convert(source: Path, target_dir: Path, selection: Selection = EVERYTHING) -
 
     Raises:
         ConfigError: The library is not installed.
-        DataError: There is no such dataset.
+        DataError: There is no such dataset, or it has no split for the sets that are wanted.
     """
     splits = _load(optional_package("datasets", "prepare hf", "hf"), source)
     wanted = selection.wanted(SETS)
     several = len(splits) > 1
     if several and selection.sets:
+        there = " ".join(splits)
         splits = {split: dataset for split, dataset in splits.items() if set_of(split, selection) in wanted}
+        if not splits:
+            todo = f"name a split with --set_names {wanted[0]}=NAME"
+            raise DataError(f"{source}: none of its splits, {there}, is {' or '.join(wanted)}; {todo}")
     folder = converted_folder("hf", source, target_dir)
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:

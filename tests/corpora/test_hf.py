@@ -130,6 +130,15 @@ def test_sets_that_are_not_wanted_are_not_written(library, tmp_path):
     assert sorted(each.name for each in path.parent.iterdir()) == [hf.TABLE, "validation"]
 
 
+def test_a_dataset_without_the_wanted_splits_is_refused_and_its_table_stays(library, tmp_path):
+    path = hf.convert(tmp_path / "x", tmp_path)
+    before = path.read_text()
+    what = "x: none of its splits, train validation test.clean, is test; name a split with --set_names test=NAME"
+    with pytest.raises(DataError, match=re.escape(what)):
+        hf.convert(tmp_path / "x", tmp_path, Selection(sets=("test",)))
+    assert path.read_text() == before
+
+
 def test_the_audio_of_sets_prepared_before_stays(library, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     library.content["test"] = library.content.pop("test.clean")
