@@ -29,10 +29,10 @@ from typing import NamedTuple
 
 from espnet_diverse.corpora import EVERYTHING, Selection, split_pair
 from espnet_diverse.corpora.shared.directions import refuse_untrained, spoken_languages, translated_directions
+from espnet_diverse.corpora.shared.table_files import read_table_file
 from espnet_diverse.data.characters import clean_text
 from espnet_diverse.data.checks.faults import Fault, refuse
 from espnet_diverse.data.kaldi import DataDir
-from espnet_diverse.data.lines import numbered_lines
 from espnet_diverse.data.normalisation import for_wer
 from espnet_diverse.errors import DataError
 
@@ -259,22 +259,7 @@ def read_tsv(path: Path, columns: Sequence[str]) -> list[Row]:
     Raises:
         DataError: A column is missing, a row has more or fewer fields than the header, or the file is not UTF-8.
     """
-    faults: list[Fault] = []
-    lines = [(number, _fields(line)) for number, line in numbered_lines(path, faults) if line.strip()]
-    refuse(faults)
-    if not lines:
-        refuse([Fault(str(path), None, "is empty")])
-    (head, header), *rest = lines
-    for column in columns:
-        if column not in header:
-            faults.append(Fault(str(path), head, f"has no column {column!r}; it has {', '.join(header)}"))
-    for number, fields in rest:
-        if len(fields) != len(header):
-            faults.append(Fault(str(path), number, f"has {len(fields)} columns, and the header has {len(header)}"))
-    refuse(faults)
-    places = [header.index(column) for column in columns]
-    return [Row(number, tuple(fields[place] for place in places)) for number, fields in rest]
-
-
-def _fields(line: str) -> list[str]:
-    return [_ESCAPED.sub(r"\1", field) for field in line.rstrip("\r").split("\t")]
+    table = read_table_file(path)
+    lacking = [f"has no column {name!r}; it has {', '.join(table.columns)}" for name in {*columns} - {*table.columns}]
+    refuse([Fault(str(path), 1, what) for what in sorted(lacking)] or table.faults)
+    return [Row(row.where, tuple(_ESCAPED.sub(r"\1", row.values[name]) for name in columns)) for row in table.rows]

@@ -143,15 +143,6 @@ def existing(path: Path) -> Path | None:
     return next((file for file in (path, path.with_name(f"{path.name}.gz")) if file.is_file()), None)
 
 
-def find_training(root: Path, part: str, direction: str) -> Files | None:
-    """The files `part`.<language> of source and target, in `root`/training or in `root`, or None."""
-    for folder in (root / "training", root):
-        sides = [existing(folder / f"{part}.{language}") for language in split_pair(direction)]
-        if all(sides):
-            return Files(*sides)
-    return None
-
-
 _ESCAPED = {"&#124;": "|", "&lt;": "<", "&gt;": ">", "&apos;": "'", "&quot;": '"', "&#91;": "[", "&#93;": "]"}
 """Marks by the entities that Moses's tokeniser writes for them, and &amp; for an ampersand."""
 

@@ -19,7 +19,7 @@ tokenised. The full corpus takes about 8 GB of memory.
 from pathlib import Path
 
 from espnet_diverse.corpora import EVERYTHING, Selection
-from espnet_diverse.corpora.parallel_text import Layout, chosen, complete, find_training, from_tokens, read_layout
+from espnet_diverse.corpora.parallel_text import Layout, chosen, complete, from_tokens, read_layout
 from espnet_diverse.corpora.shared.bitext import Cleaning, Files, Reader, find_segments, segment
 from espnet_diverse.corpora.shared.directions import refuse_names, translated_directions
 from espnet_diverse.corpora.shared.release import fetch_release
@@ -90,7 +90,8 @@ def download(target_dir: Path, selection: Selection = EVERYTHING) -> Path:
 
 def _training(root: Path, direction: str) -> dict[str, Files]:
     """Files of each available part of the training text."""
-    parts = {part.removesuffix(".de-en"): find_training(root, part, direction) for part in TRAINING}
+    layout = Layout((root / "training", root), {part: (part,) for part in TRAINING})
+    parts = {part.removesuffix(".de-en"): layout.find(part, direction) for part in TRAINING}
     found = {part: files for part, files in parts.items() if files is not None}
     if not found:
         raise DataError(f"no WMT14 in {root}: there is neither {root}/training/europarl-v7.de-en.de nor train.de")

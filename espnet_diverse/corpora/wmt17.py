@@ -14,7 +14,7 @@ limits are 250 words and a ratio of 3.
 from pathlib import Path
 
 from espnet_diverse.corpora import EVERYTHING, Selection
-from espnet_diverse.corpora.parallel_text import complete, find_training
+from espnet_diverse.corpora.parallel_text import Layout, complete
 from espnet_diverse.corpora.shared.bitext import Cleaning, Files, Reader, find_segments, segment
 from espnet_diverse.corpora.shared.directions import refuse_names, translated_directions
 from espnet_diverse.corpora.shared.release import fetch_release
@@ -76,7 +76,7 @@ def download(target_dir: Path, selection: Selection = EVERYTHING) -> Path:
 
 
 def _training(root: Path, direction: str) -> Files:
-    files = find_training(root, TRAINING, direction)
+    files = Layout((root / "training", root), {"train": (TRAINING,)}).find("train", direction)
     if files is None:
         wanted = f"training/{TRAINING}.zh"
         raise DataError(f"no WMT17 in {root}: there is no {root}/{wanted}; unpack training-parallel-nc-v12.tgz there")

@@ -218,8 +218,8 @@ def test_line_ends_blank_lines_and_byte_order_mark(table):
     [
         ("", ": is empty"),
         ("path\tage\n", ":1: has no column 'sentence'; it has path, age"),
-        ("path\tsentence\na.mp3\n", ":2: has 1 columns, and the header has 2"),
-        ("path\tsentence\na.mp3\tone\ttwo\n", ":2: has 3 columns, and the header has 2"),
+        ("path\tsentence\na.mp3\n", ":2: has 1 fields, and the header has 2, path sentence; tabs"),
+        ("path\tsentence\na.mp3\tone\ttwo\n", ":2: has 3 fields, and the header has 2, path sentence; tabs"),
         (b"path\tsentence\na.mp3\tcaf\xe9\n", ":2: not utf-8 at byte offset "),
     ],
 )
