@@ -34,7 +34,7 @@ from espnet_diverse.data.packed_table import Column, PackedTable
 from espnet_diverse.data.table_views import Grouped, Mapped, Without, in_order, items_in_order, lacking
 from espnet_diverse.data.tables import COLUMNS, parse_segment, read_table, scan_packed, write_table
 
-__all__ = ["DataDir", "Segment", "read_data_dir", "read_table", "scan_data_dir", "write_data_dir", "write_table"]
+__all__ = ["DataDir", "Segment", "read_data_dir", "read_table", "scan_tables", "write_data_dir", "write_table"]
 
 SOURCES = ("wav.scp", "feats.scp")
 """Tables of what a model reads: audio or features."""
@@ -217,7 +217,12 @@ def source_of(path: Path) -> str:
 
 
 def scan_tables(path: Path, source: str = "wav.scp") -> tuple[DataTables, list[Fault]]:
-    """Read a data directory as `scan_data_dir` does, without an object for each row."""
+    """Read a data directory without an object for each row; return it and the faults of each table by itself.
+
+    Args:
+        path: The data directory.
+        source: The table of `SOURCES` that is read. The entries of feats.scp are then in `wav_scp`, without segments.
+    """
     if not path.is_dir():
         return DataTables(), [Fault(str(path), None, "no such data directory; `espnet-diverse prepare` makes one")]
     tables: dict[str, Mapping[str, str]] = {}
@@ -272,28 +277,17 @@ def text_files(path: Path) -> list[Path]:
     return [file for file in files if is_text(file)]
 
 
-def scan_data_dir(path: Path, source: str = "wav.scp") -> tuple[DataDir, list[Fault]]:
-    """Read a data directory; return it and the faults of each table by itself.
-
-    Args:
-        path: The data directory.
-        source: The table of `SOURCES` that is read. The entries of feats.scp are then in `wav_scp`, without segments.
-    """
-    data, faults = scan_tables(path, source)
-    tables = (dict(table.items()) for table in (data.wav_scp, data.text, data.utt2spk))
-    conditions = {name: dict(table.items()) for name, table in data.conditions.items()}
-    return DataDir(*tables, dict(data.segments.items()), dict(data.src_text.items()), conditions), faults
-
-
 def read_data_dir(path: Path) -> DataDir:
     """Read the tables of a data directory; `validate` also compares them and checks the audio.
 
     Raises:
         DataError: A table is faulty; the message names file and line.
     """
-    data, faults = scan_data_dir(path)
+    data, faults = scan_tables(path)
     refuse(faults)
-    return data
+    tables = (dict(table.items()) for table in (data.wav_scp, data.text, data.utt2spk))
+    conditions = {name: dict(table.items()) for name, table in data.conditions.items()}
+    return DataDir(*tables, dict(data.segments.items()), dict(data.src_text.items()), conditions)
 
 
 def write_data_dir(data: DataTables, path: Path, source: str = "wav.scp") -> None:

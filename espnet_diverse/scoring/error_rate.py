@@ -15,7 +15,6 @@ from itertools import chain, islice
 import jiwer
 import numpy as np
 
-from espnet_diverse.errors import ConfigError
 from espnet_diverse.scoring.alignment import Pairs
 from espnet_diverse.scoring.metric import Metric
 from espnet_diverse.scoring.normalisation import Normalisation
@@ -35,19 +34,12 @@ class ErrorRate(Metric):
         unit: "char" or "word".
         ignore_spaces: Whether "char" ignores spaces, as is usual for Chinese; False counts a space as a character.
         normalisation: Normalisation of references and hypotheses; by default none.
-
-    Raises:
-        ConfigError: The unit is unknown, or `ignore_spaces` is False for "word".
     """
 
     score_column = "Err"
     reference_columns = (0, 1, 2)
 
     def __init__(self, unit: str, ignore_spaces: bool = True, normalisation: Normalisation | None = None):
-        if unit not in UNITS:
-            raise ConfigError(f"unknown unit {unit!r}; choose one of {', '.join(UNITS)}")
-        if unit == "word" and not ignore_spaces:
-            raise ConfigError("spaces can be counted among characters only; score cer, or leave them out")
         self.name = UNITS[unit]
         self.columns = ("Snt", "Chr" if unit == "char" else "Wrd", "Corr", "Sub", "Del", "Ins", "Err", "S.Err")
         self.unit = unit

@@ -8,9 +8,8 @@ The tokenizer is read from `tokenizer.json`; no code of a model is executed. Its
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
 
-from espnet_diverse.errors import ConfigError, DataError
+from espnet_diverse.errors import ConfigError, DataError, optional_package
 from espnet_diverse.text.foreign_tokenizer import FILE, MOST_BYTES, read_content
 from espnet_diverse.untrusted.hub import encoder_folder
 from espnet_diverse.untrusted.whole_files import read_bytes
@@ -31,7 +30,8 @@ class PretrainedTokenizer:
     """
 
     def __init__(self, model: bytes):
-        tokenizers, content = _tokenizers(), read_content(model)
+        tokenizers = optional_package("tokenizers", "a pretrained tokenizer", "bert")
+        content = read_content(model)
         with _refusing():
             self._tokenizer = tokenizers.Tokenizer.from_buffer(model)
             self._tokenizer.encode("a")
@@ -109,16 +109,6 @@ def _refusing() -> Iterator[None]:
         if type(error) not in (Exception, ValueError) and type(error).__name__ != "PanicException":
             raise
         raise DataError(f"{FILE} is not a tokenizer of Hugging Face; make the vocabulary again") from error
-
-
-def _tokenizers() -> ModuleType:
-    try:
-        import tokenizers
-    except ImportError as error:
-        raise ConfigError(
-            "a pretrained tokenizer needs the package tokenizers; install espnet_diverse[bert]"
-        ) from error
-    return tokenizers
 
 
 def _unknown(model: dict, tokens: dict[int, str]) -> str | None:

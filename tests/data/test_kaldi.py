@@ -1,7 +1,7 @@
 import pytest
 
 from espnet_diverse.audio.segments import Segment
-from espnet_diverse.data.kaldi import DataDir, evenly_spaced, read_data_dir, scan_data_dir, write_data_dir
+from espnet_diverse.data.kaldi import DataDir, evenly_spaced, read_data_dir, scan_tables, write_data_dir
 from espnet_diverse.data.tables import write_table
 from espnet_diverse.errors import DataError
 
@@ -51,8 +51,8 @@ def test_features_are_read_in_place_of_audio(data_dir):
     write_table(data_dir / "feats.scp", {"a1": "raw.ark:3", "a2": "raw.ark:90", "b1": "raw.ark:200"})
     (data_dir / "segments").write_text("not even a table\n")
     (data_dir / "wav.scp").write_text("a1 sox |\n")
-    data, faults = scan_data_dir(data_dir, "feats.scp")
-    assert data.wav_scp["b1"] == "raw.ark:200" and data.segments == {} and faults == []
+    data, faults = scan_tables(data_dir, "feats.scp")
+    assert data.wav_scp["b1"] == "raw.ark:200" and not data.segments and faults == []
 
 
 def test_a_directory_of_text_alone(tmp_path):

@@ -7,7 +7,6 @@ import pytest
 from references.edit_distance import edit_distance
 from references.traced import traced
 
-from espnet_diverse.errors import ConfigError
 from espnet_diverse.scoring import error_rate
 from espnet_diverse.scoring.error_rate import ErrorRate
 from espnet_diverse.scoring.normalisation import Normalisation
@@ -108,18 +107,6 @@ def test_signatures_tell_the_ways_of_counting_apart():
     assert signatures[0].startswith("CER|spaces:ignored|case:mixed|norm:NFC|bs:1000|seed:1|jiwer:4")
     assert signatures[2].startswith("WER|case:mixed|norm:NFC|bs")
     assert signatures[3].startswith("WER|case:lc|punct:no|norm:NFC|bs")
-
-
-@pytest.mark.parametrize(
-    "ways, message",
-    [
-        (("phone",), "^unknown unit 'phone'; choose one of char, word$"),
-        (("word", False), "^spaces can be counted among characters only; score cer, or leave them out$"),
-    ],
-)
-def test_ways_that_are_refused(ways, message):
-    with pytest.raises(ConfigError, match=message):
-        ErrorRate(*ways)
 
 
 @pytest.mark.parametrize("unit", ["char", "word"])

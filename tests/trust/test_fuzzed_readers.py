@@ -22,7 +22,7 @@ from espnet_diverse.audio.reading import open_file
 from espnet_diverse.corpora.covost2 import read_tsv
 from espnet_diverse.corpora.shared.release import unzip
 from espnet_diverse.corpora.shared.table_files import read_table_file
-from espnet_diverse.data.kaldi import scan_data_dir
+from espnet_diverse.data.kaldi import scan_tables
 from espnet_diverse.data.tables import scan_lines, scan_table
 from espnet_diverse.errors import UserError
 from espnet_diverse.runs.checkpoint import load
@@ -98,7 +98,7 @@ READERS = {
     "utt2spk": ("utt2spk", ROWS, scan_table, 8),
     "segments": ("segments", SEGMENTS, scan_table, 12),
     "lines": ("a.txt", ROWS, scan_lines, 8),
-    "directory": ("text", ROWS, lambda path: scan_data_dir(path.parent), 4),
+    "directory": ("text", ROWS, lambda path: scan_tables(path.parent), 4),
     "tsv": ("a.tsv", TSV, lambda path: read_tsv(path, ("path", "sentence")), 8),
     "csv": ("table.csv", CSV, read_table_file, 8),
     "jsonl": ("table.jsonl", b'{"audio": "a.wav", "text": "x \\u00e9", "start": 1.5}\n' * 4, read_table_file, 8),

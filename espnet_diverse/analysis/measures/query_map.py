@@ -6,13 +6,10 @@ validation of cluster analysis"), each head being a cluster.
 """
 
 import math
-from types import ModuleType
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
-
-from espnet_diverse.errors import ConfigError
 
 POINTS = 1500
 PERPLEXITY = 30.0
@@ -47,16 +44,13 @@ class QuerySample:
 
 
 def embed(queries: NDArray) -> NDArray:
-    """Map queries (H, n, D) to points (H, n, 2); the same queries always give the same points.
+    """Map queries (H, n, D) to points (H, n, 2); the same queries always give the same points."""
+    from sklearn.manifold import TSNE
 
-    Raises:
-        ConfigError: scikit-learn is not installed.
-    """
-    manifold, _ = _scikit_learn()
     heads, count, width = queries.shape
     # Perplexity is about the number of neighbours of a point, and must be well below the number of points.
     perplexity = min(PERPLEXITY, (heads * count - 1) / 3)
-    points = manifold.TSNE(perplexity=perplexity, random_state=SEED, n_jobs=1).fit_transform(queries.reshape(-1, width))
+    points = TSNE(perplexity=perplexity, random_state=SEED, n_jobs=1).fit_transform(queries.reshape(-1, width))
     return points.reshape(heads, count, 2)
 
 
@@ -65,20 +59,10 @@ def separation(queries: NDArray) -> float:
     from those of others, 0 where heads overlap, below 0 where queries are closer to those of another head.
 
     It is not a number if there is only one head, or only one query of each. Distances are Euclidean.
-
-    Raises:
-        ConfigError: scikit-learn is not installed.
     """
-    _, metrics = _scikit_learn()
+    from sklearn.metrics import silhouette_score
+
     heads, count, width = queries.shape
     if heads == 1 or count == 1:
         return math.nan
-    return float(metrics.silhouette_score(queries.reshape(-1, width), np.repeat(np.arange(heads), count)))
-
-
-def _scikit_learn() -> tuple[ModuleType, ModuleType]:
-    try:
-        from sklearn import manifold, metrics
-    except ImportError as error:
-        raise ConfigError("t-SNE of queries needs scikit-learn; install it with pip install scikit-learn") from error
-    return manifold, metrics
+    return float(silhouette_score(queries.reshape(-1, width), np.repeat(np.arange(heads), count)))

@@ -103,7 +103,7 @@ def find_faults(
 
 
 def _table_faults(data: DataTables) -> list[Fault]:
-    """The faults that `scan_data_dir` finds in files, for tables in memory."""
+    """The faults that `scan_tables` finds in files, for tables in memory."""
     faults = []
     for name, table in data.tables().items():
         if name in data.required() and not table:

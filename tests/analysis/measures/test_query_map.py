@@ -1,5 +1,4 @@
 import math
-import sys
 
 import numpy as np
 import pytest
@@ -7,7 +6,6 @@ import torch
 
 from espnet_diverse.analysis.measures import query_map
 from espnet_diverse.analysis.measures.query_map import QuerySample, embed, separation
-from espnet_diverse.errors import ConfigError
 
 
 def sample():
@@ -70,11 +68,3 @@ def test_separation_of_heads_apart_and_of_heads_that_overlap():
     queries[1] += 1000
     assert separation(queries) > 0.99
     assert math.isnan(separation(queries[:1])) and math.isnan(separation(queries[:, :1]))
-
-
-@pytest.mark.parametrize("function", [embed, separation])
-def test_without_scikit_learn(function, monkeypatch):
-    monkeypatch.setitem(sys.modules, "sklearn.manifold", None)
-    monkeypatch.delattr("sklearn.manifold", raising=False)
-    with pytest.raises(ConfigError, match="t-SNE of queries needs scikit-learn; install it with pip install"):
-        function(np.zeros((2, 4, 2), np.float32))

@@ -12,7 +12,7 @@ from espnet_diverse.data.checks.faults import ACTIONS, Fault
 from espnet_diverse.data.checks.fixing import left_out, shared, write_fixed
 from espnet_diverse.data.checks.validate import find_faults, validate
 from espnet_diverse.data.files.targets import MARK
-from espnet_diverse.data.kaldi import DataDir, keep_utterances, read_data_dir, scan_data_dir, write_data_dir
+from espnet_diverse.data.kaldi import DataDir, keep_utterances, read_data_dir, scan_tables, write_data_dir
 from espnet_diverse.data.tables import read_table, write_table
 from espnet_diverse.errors import DataError
 
@@ -118,7 +118,7 @@ def test_features_are_kept_and_their_speakers_compared(data, data_dir, tmp_path,
     faults = [*find_faults(data_dir, features=0), Fault(f"{data_dir}/text", "a1", "is odd", "same_text")]
     assert left_out(data_dir, faults, ACTIONS | {"same_text": "drop"}) == "leaves out 1 of 3 utterances: a1"
     assert write_fixed(data_dir, tmp_path / "fixed", faults, ACTIONS | {"same_text": "drop"}) == (2, 1)
-    fixed, _ = scan_data_dir(tmp_path / "fixed", "feats.scp")
+    fixed, _ = scan_tables(tmp_path / "fixed", "feats.scp")
     assert (tmp_path / "fixed" / "feats.scp").is_file() and not (tmp_path / "fixed" / "wav.scp").exists()
     assert list(fixed.wav_scp) == list(fixed.text) == ["a2", "b1"] and bool(fixed.utt2spk) == speakers
     assert find_faults(tmp_path / "fixed", features=0) == []
