@@ -6,7 +6,7 @@
 # local/data.sh calls it too. A stage that needs another program calls `note program arguments`.
 
 set -f # the words of options such as --test_sets are no patterns of file names
-caller=${OLDPWD:-$PWD} # run.sh changes to its own folder; paths on its command line are relative to the caller's
+caller=${OLDPWD:-$PWD} # run.sh changes to its own folder; --corpus_dir, --bert and --cluster are relative to the caller's
 
 log() { printf '%s: %s\n' "${0##*/}" "$*" >&2; }
 die() { log "error: $*" && exit 1; }
@@ -25,10 +25,10 @@ option stop_stage score "last stage"
 option corpus_dir '' "folder of the unpacked official release; without --corpus_dir and --corpus the release is downloaded"
 option corpus '' "'synthetic' generates a small synthetic corpus in the official layout and uses it"
 option corpus_size '' "size of the synthetic corpus: demo or tiny (default: demo)"
-option data_dir '' "folder of the prepared data; without it data, or data/synthetic for the synthetic corpus"
+option data_dir '' "folder of the prepared data, relative to that of run.sh; without it data, or data/synthetic for the synthetic corpus"
 option task asr "asr, st for speech translation, mt for text translation, lm for a language model, or cls for classification of text"
 option prepare_options '' "further options of espnet-diverse prepare, such as '--languages ar de'"
-option config '' "configuration fragments joined by commas; later ones override earlier ones"
+option config '' "configuration fragments joined by commas, files relative to the folder of run.sh; later ones override earlier ones"
 option set '' "change of the configuration as key.sub=value; may be repeated"
 option seed 0 "random seed of the training"
 option tag '' "name of the experiment in exp/; without it made from data_dir or corpus, config, set, init_param and seed"

@@ -37,7 +37,7 @@ class System:
         pool: Number of heads P in the pool, in the encoder; H without selection.
         parameters: Number of parameters of the model, including frozen ones.
         tokens_per_second: Decoded tokens per second; None if decode.json is missing or no token was decoded.
-        scores: Scores by row, the average last; if there are no rows, the score of the whole corpus as "all".
+        scores: Scores by row: that of the whole corpus as "all", then rows, then averages.
         intervals: 95 % intervals of the scores by row, where score.json has them.
         attention: Core of the self-attention of the encoder.
         signature: How the scores were computed; "" if score.json does not say it.

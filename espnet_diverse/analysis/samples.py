@@ -123,4 +123,5 @@ def _read(predictor: Predictor, data: DataDir, utterance: str) -> NDArray:
 
 def _check_known(data: DataDir, utterance: str, entry: str, table: str, entries: Mapping[str, str]) -> None:
     if utterance not in data.text or entry not in entries:
-        raise DataError(f"utterance {utterance!r} is not in text and {table}; text has {min(data.text)!r}")
+        lacking = table if utterance in data.text else "text"
+        raise DataError(f"utterance {utterance!r} is not in {lacking}; text has {min(data.text)!r}")

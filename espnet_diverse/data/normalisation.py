@@ -25,7 +25,7 @@ _IN_NUMBERS, _IN_WORDS = frozenset(".,\u066b\u066c"), frozenset("'-")
 
 
 def for_wer(text: str, language: str = "") -> str:
-    """Normalise a transcript for word error rates; normalising the result changes nothing.
+    """Normalise a transcript for word error rates.
 
     Args:
         text: Transcript to normalise.

@@ -170,6 +170,10 @@ def test_features_are_combined_with_features_alone(tmp_path, part, speakers):
         (audio / "utt2spk").unlink()
     with pytest.raises(DataError, match=f"^{audio}: has wav.scp, and {parts[0]} has feats.scp; all need the same$"):
         combine([Part("", parts[0]), Part("", audio)])
+    with (parts[1] / "text").open("a") as file:
+        file.write("u4 text alone\n")
+    with pytest.raises(DataError, match="text: u4: transcript without audio in feats.scp"):
+        combine([Part("", path) for path in parts])
 
 
 def test_the_files_are_those_of_the_same_tables_in_memory(tmp_path, part):
