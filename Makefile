@@ -77,5 +77,5 @@ $(VENV)/pyvenv.cfg: FORCE
 FORCE:
 
 clean:
-	rm -rf egs/*/*/data egs/*/*/exp egs/*/*/downloads
+	rm -rf build dist
 

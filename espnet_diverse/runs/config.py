@@ -30,6 +30,9 @@ from espnet_diverse.option_checks import (
 from espnet_diverse.untrusted.foreign_config import told_task
 from espnet_diverse.untrusted.foreign_yaml import MOST_OF_A_RUN, kind, parse_own, read_yaml, shortened
 
+NONE = ("none", "null", "nil")
+"""Words that ESPnet reads as no value, as in its recipes."""
+
 
 def _conf_dir() -> Path:
     """Folder of the shared fragments: inside the package in a wheel, beside the package in a repository."""

@@ -24,7 +24,7 @@ from espnet_diverse.nets.memory import MEMORIES, memory_options, source_memory_o
 from espnet_diverse.nets.replace_attention import read_layers
 from espnet_diverse.nets.start_tag import StartTagOptions
 from espnet_diverse.option_checks import read as read_dataclass
-from espnet_diverse.runs.config import Config, check_keys, located
+from espnet_diverse.runs.config import NONE, Config, check_keys, located
 from espnet_diverse.runs.frontends import check_frontend
 from espnet_diverse.runs.lora import check_adapter
 from espnet_diverse.runs.tasks import TASKS, TRAINED
@@ -81,7 +81,8 @@ def _check_choices(config: Config, parser: ArgumentParser) -> None:
         if not action.choices or key not in config or key in FILLED_IN or key.endswith("batch_type"):
             continue
         given, known = config[key], [str(word) for word in action.choices if word is not None]
-        if given is not None and str(given).lower() not in map(str.lower, known):
+        is_unset = given is None or None in action.choices and str(given).strip().lower() in NONE
+        if not is_unset and str(given).lower() not in map(str.lower, known):
             said = f"{key} must be one of {' '.join(known)}, but is {given!r:.100}"
             raise ConfigError(f"{config.origin(key)}: {said}")
 

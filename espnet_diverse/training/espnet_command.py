@@ -173,7 +173,7 @@ def _collect(task: type[AbsTask], args: Namespace, collect: Callable[..., None])
             key_file=key_files[0] if key_files else None,
             batch_size=size,
             dtype=args.train_dtype,
-            num_workers=args.num_workers,
+            num_workers=min(1, args.num_workers),  # several would write the utterances in another order
             allow_variable_data_keys=args.allow_variable_data_keys,
             ngpu=args.ngpu,
             preprocess_fn=task.build_preprocess_fn(args, train=False),

@@ -221,7 +221,7 @@ def test_sections_of_espnets_own_nets_are_left_to_espnet():
 
 
 def test_names_are_taken_in_any_case_and_null_means_none():
-    checked("encoder=Diverse_Transformer", "specaug=null", "scheduler=null", "encoder_conf=null")
+    checked("encoder=Diverse_Transformer", "specaug=null", "scheduler=null", "init=none", "encoder_conf=null")
 
 
 def test_a_missing_model_fragment_is_named():

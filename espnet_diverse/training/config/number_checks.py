@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.option_checks import OptionError, Rule
-from espnet_diverse.runs.config import Config
+from espnet_diverse.runs.config import NONE, Config
 
 _POSITIVE = Rule(float, above=0, below=math.inf)
 _LIMIT = Rule(float, above=0)  # inf: the largest gradient, or no clipping
@@ -46,7 +46,6 @@ _SECTIONS: dict[str, dict[str, Rule]] = {
 }
 _OPTIONAL = ("patience", "num_iters_per_epoch", "valid_batch_size", "valid_batch_bins")
 _UNSET = (*_OPTIONAL, "log_interval")  # the keys of the trainer that may be null
-_NONE = ("none", "null", "nil")  # words that ESPnet reads as no value of such keys, as in its recipes
 
 
 def check_numbers(config: Config) -> None:
@@ -79,7 +78,7 @@ def _check(config: Config, section: object, checks: Mapping[str, Rule], *keys: s
         value = given.get(name)
         if value is None and (keys or name in _UNSET or name not in given):
             continue
-        if name in _OPTIONAL and isinstance(value, str) and value.strip().lower() in _NONE:
+        if name in _OPTIONAL and isinstance(value, str) and value.strip().lower() in NONE:
             continue
         may_be_list = keys or name == "keep_nbest_models"
         for each in value if may_be_list and isinstance(value, list | tuple) else [value]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import tee
+from itertools import batched, tee
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -138,21 +138,9 @@ def collect_sums(
         function = BatchSums(task, described, tuple((name, kind) for _, name, kind in tables))
         with ExitStack() as stack:
             files = [stack.enter_context(Path(path).open(encoding="utf-8")) for path, _, _ in tables]
-            sent, own = tee(_batches(zip(*files, strict=True), shown.items))
+            sent, own = tee(map(list, batched(zip(*files, strict=True), shown.items.batch_size)))
             found = WithProgress(workers.map(function, sent), shown.name, shown.total, shown.unit)
             _write(zip(own, found, strict=True), output_dir / mode)
-
-
-def _batches(rows: Iterator[Row], loader: DataLoader) -> Iterator[list[Row]]:
-    """The batches of a loader in its order: its processes take rows in turns."""
-    waiting: list[list[Row]] = [[] for _ in range(max(1, loader.num_workers))]
-    for number, row in enumerate(rows):
-        batch = waiting[number % len(waiting)]
-        batch.append(row)
-        if len(batch) == loader.batch_size:
-            yield batch[:]
-            batch.clear()
-    yield from filter(None, waiting)
 
 
 def _write(batches: Iterator[tuple[list[Row], Sums | UserError]], folder: Path) -> None:
