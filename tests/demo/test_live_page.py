@@ -116,6 +116,25 @@ def test_what_cannot_be_transcribed_meanwhile_is_recorded_all_the_same(opened, s
     assert second.inner_text("#error") == "" and second.is_visible("#result")
 
 
+def test_the_microphone_is_off_after_a_recording_that_cannot_begin(opened, server):
+    page, _ = opened(server)
+    page.evaluate(
+        """() => {
+          const ask = navigator.mediaDevices.getUserMedia.bind(navigator.mediaDevices);
+          navigator.mediaDevices.getUserMedia = async (wanted) => window.microphone = await ask(wanted);
+          const Context = window.AudioContext;
+          window.contexts = [];
+          window.AudioContext = class extends Context { constructor() { super(); contexts.push(this); } };
+          AudioWorklet.prototype.addModule = async () => { throw new Error("gone"); };  // as where the server has ended
+        }"""
+    )
+    page.click("#record")
+    page.wait_for_selector("#error:not(:empty)")
+    assert page.inner_text("#error") == "Recording failed: gone" and page.inner_text("#record") == "Record"
+    assert page.evaluate("microphone.getTracks().map(track => track.readyState)") == ["ended"]
+    page.wait_for_function("contexts.length == 2 && contexts.every(context => context.state === 'closed')")
+
+
 def test_live_text_fits_the_screen_of_a_phone(opened, server):
     page, _ = opened(server, viewport={"width": 390, "height": 700})
     record(page)

@@ -1,15 +1,15 @@
-// Recording from the microphone while the server transcribes what was said so far.
+// Recording from the microphone, while the server transcribes what was said so far if the model can.
 
 import {resampled, to16Bits} from "/recording.js";
 
 const PART_SECONDS = 0.25;  // length of a part that is sent, at least
 const MARGIN_SECONDS = 0.5;  // resampling makes the file a little longer, which must stay within the limit
 
-/** Record a stream of the microphone and send it while it is recorded.
+/** Record a stream of the microphone, and send it while it is recorded.
  * @param stream The stream, which is ended with the recording.
  * @param seconds Maximum duration.
  * @param rate Sampling rate of the recorded file in Hz.
- * @param choices Values of the page's controls by name.
+ * @param choices Values of the page's controls by name; false sends nothing.
  * @param tick Called every second with the seconds so far.
  * @param show Called with {text, partial}: the text of the utterances that have ended, and of the one that is spoken.
  * @param fail Called with an error of sending; the recording goes on without it.
@@ -18,7 +18,10 @@ const MARGIN_SECONDS = 0.5;  // resampling makes the file a little longer, which
  */
 export async function listen(stream, seconds, rate, choices, tick, show, fail) {
   const context = new AudioContext();
-  await context.audioWorklet.addModule("/microphone.js");
+  await context.audioWorklet.addModule("/microphone.js").catch((problem) => {
+    context.close();
+    throw problem;
+  });
   const options = {numberOfOutputs: 0, channelCount: 1, channelCountMode: "explicit"};
   const microphone = new AudioWorkletNode(context, "microphone", options);
   const pieces = [];
@@ -40,8 +43,8 @@ export async function listen(stream, seconds, rate, choices, tick, show, fail) {
     if (recorded.samples >= most) stop();
   };
   context.createMediaStreamSource(stream).connect(microphone);
-  const sent = sendAll(pieces, recorded, {...choices, rate: context.sampleRate}, show).catch(fail);
-  return {stop, file: sent.then(() => whole(pieces, recorded, context.sampleRate, rate))};
+  const sending = choices && sendAll(pieces, recorded, {...choices, rate: context.sampleRate}, show).catch(fail);
+  return {stop, file: whole(sending, pieces, recorded, context.sampleRate, rate)};
 }
 
 /** Send all pieces by a websocket as they are recorded, until the server has sent the last text. */
@@ -78,7 +81,8 @@ async function sendAll(pieces, recorded, choices, show) {
   if (ended) throw new Error(ended);
 }
 
-async function whole(pieces, recorded, from, rate) {
+async function whole(sending, pieces, recorded, from, rate) {
+  await sending;
   await until(() => recorded.stopped);  // sending may have failed before
   return new File([await resampled(new Blob(pieces), from, rate)], "recording.wav", {type: "audio/wav"});
 }

@@ -2,7 +2,6 @@
 
 import {at} from "/client.js";
 import {listen} from "/live.js";
-import {record} from "/recording.js";
 
 const QUIET = -50;  // dB below full scale
 const LOUD = -1;
@@ -27,8 +26,9 @@ async function toggle(model, take) {
   at("error").textContent = "";
   button.disabled = true;  // until it records, or another click would begin a second recording
   let ended = () => {};
+  let stream;
   try {
-    const stream = await navigator.mediaDevices.getUserMedia({audio: true});
+    stream = await navigator.mediaDevices.getUserMedia({audio: true});
     ended = showLevel(stream);
     recording = await begin(stream, model, name);
     button.disabled = false;
@@ -40,6 +40,7 @@ async function toggle(model, take) {
     take(file);
     if (!at("said").textContent) at("saying").textContent = "No speech was found.";
   } catch (problem) {
+    stream?.getTracks().forEach((track) => track.stop());
     at("live").hidden = true;
     at("error").textContent = `Recording failed: ${problem.message}`;
   } finally {
@@ -53,15 +54,14 @@ async function toggle(model, take) {
 
 /** Record, and show text meanwhile if the model can. */
 async function begin(stream, model, tick) {
-  at("live").hidden = true;
-  if (!model.live) return record(stream, model.limits.seconds, model.rate, tick);
-  const conditions = Object.fromEntries(model.conditions.map(({argument}) => [argument, at("ask").elements[argument].value]));
+  const valueOf = ({argument}) => [argument, at("ask").elements[argument].value];
+  const conditions = model.live && Object.fromEntries(model.conditions.map(valueOf));
   const fail = (problem) => {
     at("error").textContent = `${problem.message.replace(/\.$/, "")}. The recording is kept.`;
     at("live").hidden = !at("said").textContent;
   };
   showLive({text: "", partial: ""});
-  at("live").hidden = false;
+  at("live").hidden = !model.live;
   return listen(stream, model.limits.seconds, model.rate, conditions, tick, showLive, fail);
 }
 

@@ -1,4 +1,4 @@
-// Recordings from a file or the microphone, converted in the browser to a format that the server reads.
+// Recordings, converted in the browser to a format that the server reads.
 
 const READ_BY_THE_SERVER = /\.(wav|flac|mp3|ogg|oga|opus|aiff?|sph|au)$/i;
 
@@ -50,36 +50,4 @@ function withHeader(samples, rate) {
   text(36, "data");
   bytes.setUint32(40, samples.size, true);
   return new Blob([bytes.buffer, samples], {type: "audio/wav"});
-}
-
-/** Record a stream of the microphone.
- * @param stream The stream, which is ended with the recording.
- * @param seconds Maximum duration.
- * @param rate Sampling rate of the recorded file in Hz.
- * @param tick Called every second with the seconds so far.
- * @returns {{stop: function(), file: Promise<File>}} A function that stops, and the recorded file.
- */
-export function record(stream, seconds, rate, tick) {
-  const recorder = new MediaRecorder(stream);
-  const pieces = [];
-  const began = Date.now();
-  const clock = setInterval(() => {
-    const passed = (Date.now() - began) / 1000;
-    tick(Math.floor(passed));
-    if (passed >= seconds - 1) recorder.stop();  // so that the encoder's delay stays within the limit
-  }, 1000);
-  const file = new Promise((resolve, reject) => {
-    recorder.ondataavailable = (event) => pieces.push(event.data);
-    recorder.onstop = async () => {
-      clearInterval(clock);
-      stream.getTracks().forEach((track) => track.stop());
-      try {
-        resolve(new File([await wav(await new Blob(pieces).arrayBuffer(), rate)], "recording.wav", {type: "audio/wav"}));
-      } catch (error) {
-        reject(error);
-      }
-    };
-  });
-  recorder.start();
-  return {stop: () => recorder.stop(), file};
 }
