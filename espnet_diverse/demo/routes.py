@@ -1,12 +1,11 @@
 """Paths of the page, and its application."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from http import HTTPStatus
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Protocol
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -16,11 +15,11 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
 from espnet_diverse.demo.examples import Example
+from espnet_diverse.demo.task_services import ModelService
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.serve.application import application, in_thread
 from espnet_diverse.serve.bodies import Bodies
-from espnet_diverse.serve.limits import Limits
-from espnet_diverse.serve.live import LiveRecognition, close_with
+from espnet_diverse.serve.live import close_with
 from espnet_diverse.serve.refusals import RefusedError, busy
 
 BODY = "application/octet-stream"
@@ -28,23 +27,7 @@ BODY = "application/octet-stream"
 _KINDS = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
 
 
-class Service(Protocol):
-    """Interface of the service behind the page; `choices` are the values of its controls by name."""
-
-    limits: Limits
-    live: LiveRecognition | None
-
-    def about(self) -> dict:
-        """Describe the model and the choices."""
-
-    def run(self, body: bytes, choices: Mapping[str, str]) -> dict:
-        """Transcribe a recording, or translate a text."""
-
-    def heads(self, body: bytes, choices: Mapping[str, str]) -> dict:
-        """Map the attention heads of a result."""
-
-
-def page(service: Service, examples: Sequence[Example] = ()) -> Starlette:
+def page(service: ModelService, examples: Sequence[Example] = ()) -> Starlette:
     """The application of the page, which offers examples."""
     endpoints = _Page(service, examples)
     static = [_file(each) for each in files(__package__).joinpath("page").iterdir()]
@@ -77,7 +60,7 @@ async def _of_programs(request: Request) -> Response:
 
 
 class _Page:
-    def __init__(self, service: Service, examples: Sequence[Example]):
+    def __init__(self, service: ModelService, examples: Sequence[Example]):
         self.service, self.bodies, self.examples = service, Bodies(service.limits), examples
         self._places = asyncio.Semaphore(service.limits.waiting)
 
