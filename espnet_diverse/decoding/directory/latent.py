@@ -104,7 +104,7 @@ class Autoencoder:
         found = []
         for batch in codes.to(self.device).split(options.batch_size):
             with scope(collect=False):
-                best = self.search(batch.unsqueeze(1), torch.ones(len(batch), dtype=torch.long), options)
+                best = self.search(batch.unsqueeze(1), batch.new_ones(len(batch), dtype=torch.long), options)
             found += [self.predictor.tokens.decode(*each[0]).text if each else "" for each in best]
         return found
 
@@ -145,7 +145,8 @@ def measure(
     drawn = torch.randn(len(texts), number, model.size, generator=torch.Generator().manual_seed(seed))
     noise = dict(zip(texts, drawn * (not model.deterministic), strict=True))
     found: dict[str, dict[str, Tensor]] = {}
-    batches = grouped(texts, lambda name: len(texts[name].split()), BATCH_SIZE, BATCH_TOKENS)
+    lengths = {name: len(model.predictor.tokens.encode(text)) for name, text in texts.items()}
+    batches = grouped(texts, lengths.__getitem__, BATCH_SIZE, BATCH_TOKENS)
     for batch in progress(batches, "latent", unit="batch"):
         of_batch = _measured(model, [texts[name] for name in batch], torch.stack([noise[name] for name in batch], 1))
         found |= {name: {key: value[row] for key, value in of_batch.items()} for row, name in enumerate(batch)}

@@ -63,6 +63,26 @@ def test_the_bound_is_that_of_loops(model, data_dir, tmp_path, monkeypatch, toke
     assert "importance_weighted_bound" not in measure(model, data_dir, tmp_path / "out")
 
 
+def test_batches_are_limited_in_tokens(model, data_dir, tmp_path, monkeypatch):
+    sizes, posterior = [], model.posterior
+    monkeypatch.setattr(module, "BATCH_TOKENS", 6)
+    monkeypatch.setattr(model, "posterior", lambda texts: sizes.append(len(texts)) or posterior(texts))
+    measure(model, data_dir, tmp_path / "out")
+    assert sizes == [1, 2]  # cabba; abc and b
+
+
+def test_texts_of_codes_are_searched_on_one_device(model, monkeypatch):
+    devices = []
+
+    def search(source, lengths, options):
+        devices.extend([source.device.type, lengths.device.type])
+        return [[]] * len(lengths)
+
+    monkeypatch.setattr(model, "search", search)
+    monkeypatch.setattr(model, "device", "meta")
+    assert model.samples(2) == ["", ""] and devices == ["meta", "meta"]
+
+
 def test_codes_are_those_of_the_posteriors(model, data_dir, tmp_path):
     numbers = measure(model, data_dir, tmp_path / "out")
     with np.load(tmp_path / "out/codes.npz", allow_pickle=False) as codes:
