@@ -278,6 +278,7 @@ class StreamRecognizer(_Pretrained):
             A result whenever the text of the utterance changes, and one when it ends.
 
         Raises:
+            ConfigError: Another stream has begun since.
             DataError: The rate is impossible, or a block has another type or shape, or samples that are not scaled.
         """
         return transcribe_stream(self.search, live_blocks(blocks, rate, self.search.rate), self.segmentation)

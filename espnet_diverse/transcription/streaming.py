@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from espnet_diverse.audio.live import BLOCK_SECONDS
+from espnet_diverse.errors import ConfigError
 from espnet_diverse.transcription.endpointing import UtterancePart, utterances
 from espnet_diverse.transcription.segmentation_options import SegmentationOptions
 
@@ -61,17 +62,20 @@ def transcribe_stream(
         A result whenever the text changes, and one at the end of each utterance that had a text.
 
     Raises:
-        ConfigError: The voice activity detector is not installed.
+        ConfigError: The voice activity detector is not installed, or another stream has begun with the search.
         What `blocks` raises: the utterance that was spoken ends with a final result before.
     """
     source = _Source(blocks)
     search.reset()
+    search.stream = own = object()
     waiting: list[NDArray] = []
     text, had = "", False
     for part in utterances(source, segmentation or SegmentationOptions(), search.rate):
         waiting.append(part.samples)
         if not part.last and sum(map(len, waiting)) < seconds * search.rate:
             continue
+        if search.stream is not own:
+            raise ConfigError("another stream has begun with this StreamRecognizer; make one for each stream")
         result = _result(search, np.concatenate(waiting), part)
         waiting.clear()
         had = had or bool(result.text)

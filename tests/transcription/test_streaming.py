@@ -11,7 +11,7 @@ from references.streaming import RATE, tones
 from espnet_diverse.decoding.directory.results import Text
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.decoding.streaming.block_search import load_block_search
-from espnet_diverse.errors import DataError
+from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.transcription.segmentation import split_speech
 from espnet_diverse.transcription.segmentation_options import SegmentationOptions
 from espnet_diverse.transcription.streaming import Latencies, StreamResult, transcribe_stream
@@ -79,6 +79,15 @@ def test_what_an_ended_stream_has_begun_is_forgotten(search, results):
     stream.close()
     again = transcribe_stream(search, in_blocks(SPOKEN), ENERGY)
     assert [each.text for each in again] == [each.text for each in results]
+
+
+def test_a_stream_is_refused_once_another_has_begun(search, results):
+    first, second = (transcribe_stream(search, in_blocks(SPOKEN), ENERGY) for _ in range(2))
+    next(first)
+    found = [next(second)]
+    with pytest.raises(ConfigError, match="another stream has begun .*; make one for each stream"):
+        list(first)
+    assert [each.text for each in [*found, *second]] == [each.text for each in results]
 
 
 @pytest.mark.parametrize("fault", [DataError("-: 3 bytes are an odd number"), KeyboardInterrupt()], ids=repr)

@@ -67,6 +67,7 @@ class BlockSearch:
         options: The search options.
         task, device: Task of the model, and its device.
         indices: Condition indices of what is spoken, for models that depend on conditions.
+        stream: Identity of the stream that is recognised.
     """
 
     def __init__(
@@ -80,7 +81,7 @@ class BlockSearch:
     ):
         self.conditions, self.rate, self.options = known_conditions(model), required_rate(vars(args)), options
         self.indices: Mapping[str, int] = {}
-        self.task, self.device = "asr", device
+        self.task, self.device, self.stream = "asr", device, object()
         self.encoder, self._encoding = stream_encoder(model.encoder), Encoding(model, device)
         sizes = {name: getattr(self.encoder, name) for name in SIZES}
         self.speech2text = speech2text(model, args, sizes, options, device, language_model)
