@@ -7,7 +7,7 @@ decoded. A single recording or text has no tables; its values are handled by `co
 """
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from torch import nn
 from espnet_diverse.attention.selection.head_selection import HeadSelection
 from espnet_diverse.conditions import CONDITIONS
 from espnet_diverse.data.tables import pack_table
-from espnet_diverse.errors import DataError
+from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.runs.condition_names import condition_table
 
 
@@ -75,9 +75,10 @@ def condition_indices(
         Index by condition for each utterance.
 
     Raises:
+        ConfigError: A given condition is unknown.
         DataError: A given value is unknown, or an utterance has no known value of a condition without a default.
     """
-    _warn(given, {source for condition in known.names for source in _sources(condition, data_dir)})
+    _warn(known, given, {source for condition in known.names for source in _sources(condition, data_dir)})
     indices = _Indices(utterances)
     for condition, names in known.names.items():
         origin, named = _named(condition, data_dir, given)
@@ -147,15 +148,32 @@ def indices_of(known: KnownConditions, names: Mapping[str, str]) -> dict[str, in
     return {condition: values.index(names[condition]) for condition, values in known.names.items()}
 
 
+def check_conditions(names: Iterable[str]) -> None:
+    """Refuse names that are no conditions, such as `Condition.argument`.
+
+    Raises:
+        ConfigError: A name is unknown.
+    """
+    if unknown := [name for name in names if name not in CONDITIONS]:
+        raise ConfigError(f"condition {unknown[0]!r} is unknown; known: {' '.join(CONDITIONS)}")
+
+
 def warn_of_unused(known: KnownConditions, given: Mapping[str, str], same_language: bool) -> None:
-    """Warn about given values of conditions that the model does not depend on; arguments are those of `completed`."""
-    used, twins = set(known.names), {"lang", "tgtlang"}
-    if same_language and used & twins:
-        used |= twins
-    _warn(given, used)
+    """Warn about given values that have no effect; arguments are those of `completed`.
+
+    Raises:
+        ConfigError: A given condition is unknown.
+    """
+    twins = {"lang", "tgtlang"}
+    _warn(known, given, twins if same_language and twins & known.names.keys() else set())
 
 
-def _warn(given: Mapping[str, str], used: set[str]) -> None:
+def _warn(known: KnownConditions, given: Mapping[str, str], sources: set[str]) -> None:
+    """Warn of values without effect; `sources` give values of the model's conditions where these are not given."""
+    check_conditions(given)
+    used = set(known.names)
+    if "lang" not in given or given.get("tgtlang", given["lang"]) == given["lang"]:
+        used |= sources
     for condition, name in given.items():
         if condition not in used:
             what, option = CONDITIONS[condition].label, CONDITIONS[condition].option

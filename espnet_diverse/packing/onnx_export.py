@@ -105,8 +105,8 @@ def export(model: nn.Module, args: Namespace, output: Path, conditions: Mapping[
         `output`.
 
     Raises:
-        ConfigError: The packages of the extra `onnx` are missing, or a condition is missing.
-        DataError: A condition is unknown.
+        ConfigError: The packages of the extra `onnx` are missing, or a condition is missing or unknown.
+        DataError: A value of a condition is unknown.
         ModelError: The model cannot be exported, see `EncoderCTC`, or its graph would be wrong.
     """
     onnx = _import_onnx()

@@ -17,6 +17,7 @@ from torch import nn
 from espnet_diverse.attention import MultiHeadAttention
 from espnet_diverse.conditions import CONDITIONS
 from espnet_diverse.data.files.targets import check_prepared
+from espnet_diverse.decoding.condition_ids import check_conditions
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.nets.adapters.low_rank import adapted, merge_low_rank
 from espnet_diverse.nets.condition_rows import ConditionRows
@@ -51,8 +52,8 @@ def prune(
         Path of the weights, which keep the name of `model_file`.
 
     Raises:
-        ConfigError: A value is unknown or missing, nothing of the model can be pruned, its layers have kept different
-            patterns of heads, or `output_dir` is `model_dir`.
+        ConfigError: A condition or value is unknown or missing, nothing of the model can be pruned, its layers have
+            kept different patterns of heads, or `output_dir` is `model_dir`.
         DataError: `output_dir` has other files.
         ModelError: A file is missing or damaged, or the weights do not fit the configuration.
     """
@@ -76,7 +77,7 @@ def prune_model(model: nn.Module, conditions: Mapping[str, str]) -> None:
         conditions: Values by condition.
 
     Raises:
-        ConfigError: A value is unknown or missing, or nothing of the model can be pruned.
+        ConfigError: A condition or value is unknown or missing, or nothing of the model can be pruned.
     """
     ids = {condition: torch.tensor([index]) for condition, index in _indices(model, conditions).items()}
     model.eval()
@@ -159,6 +160,7 @@ def _indices(model: nn.Module, conditions: Mapping[str, str]) -> dict[str, int]:
         raise ConfigError(
             "no part of this model depends on a language or domain, so it cannot be pruned; give another model"
         )
+    check_conditions(conditions)
     given = dict(conditions)
     if "tgtlang" in known and "lang" in given:
         given.setdefault("tgtlang", given["lang"])

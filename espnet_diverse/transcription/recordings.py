@@ -286,9 +286,9 @@ class Transcription:
         beginning = list(islice(chunks, window))
         known, given = self.search.conditions, recording.request.conditions
         new = {condition: name for condition, name in given.items() if self.warned.get(condition) != name}
-        self.warned |= new
         same = self._has_same_language(given)
         warn_of_unused(known, new, same)
+        self.warned |= new
         recording.conditions = completed(known, given, same)
         recording.language = self._spoken(recording.conditions, same) or self._spoken(given, same)
         if not beginning:

@@ -150,3 +150,16 @@ def test_names_of_one_recording_that_change_nothing_are_said(caplog):
     assert "--domain news has no effect" in caplog.text and "--language" not in caplog.text
     warn_of_unused(known, {"lang": "de"}, False)
     assert "--language de has no effect" in caplog.text
+
+
+def test_a_second_language_that_is_not_used_is_said(data_dir, caplog):
+    warn_of_unused(KnownConditions(TASKS), {"lang": "de", "tgtlang": "de"}, True)
+    warn_of_unused(KnownConditions(KNOWN), {"lang": "de", "tgtlang": "en"}, True)
+    assert caplog.messages == []
+    warn_of_unused(KnownConditions(TASKS), {"lang": "de", "tgtlang": "fr"}, True)
+    (data_dir / "utt2tgtlang").unlink()
+    indices({"tgtlang": ["de"]}, data_dir, UTTERANCES, {"lang": "ar", "tgtlang": "de"})
+    assert caplog.messages == [
+        "--target_language fr has no effect: no part of this model depends on the target language",
+        "--language ar has no effect: no part of this model depends on the language",
+    ]

@@ -244,6 +244,7 @@ def test_a_model_of_translation_keeps_its_ctc_weight_under_espnets_name(tmp_path
         ({"lang": "fr"}, "--language 'fr' is unknown; this model knows: ar de el"),
         ({"lang": "de", "tgtlang": "fr"}, "--target_language 'fr' is unknown; this model knows: ar de el"),
         ({"lang": "de", "domain": "talk"}, "--domain talk: no part of this model depends on the domain; leave it out"),
+        ({"language": "de"}, "condition 'language' is unknown; known: lang tgtlang domain"),
     ],
 )
 def test_a_task_that_is_wrong_is_named(tmp_path, conditions, text):

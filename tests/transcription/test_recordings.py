@@ -136,6 +136,12 @@ def test_each_recording_has_its_own_tasks(recognizer, asked):
     assert [each.language for each in found] == ["de", "ar"]
 
 
+def test_a_condition_that_does_not_exist_is_refused_each_time(recognizer, asked):
+    requests = [Request(tones(1, seed=0), RATE, {"language": "de"})] * 2
+    found = [str(each) for each in recognizer.transcribe_all(requests)]
+    assert found == ["condition 'language' is unknown; known: lang tgtlang domain"] * 2
+
+
 def test_a_language_that_is_not_given_is_found(recognizer, asked, monkeypatch):
     seen = []
 
