@@ -91,7 +91,7 @@ class Recognizer(_Pretrained):
         device: "cpu", "cuda" or "cuda:N".
         precision: Precision of linear layers: "float32", "int8" or "bfloat16".
         compile: Whether to compile the encoder layers.
-        segmentation: Options of splitting recordings into segments of speech.
+        segmentation: Options of splitting recordings into segments of speech, or a mapping of some.
         options: Default search options, as `Options` or a mapping such as {"beam_size": 5}.
         fusion: Language model and hotwords of the search.
 
@@ -112,12 +112,11 @@ class Recognizer(_Pretrained):
         device: str = "cpu",
         precision: str = "float32",
         compile: bool = False,
-        segmentation: SegmentationOptions | None = None,
+        segmentation: SegmentationOptions | Mapping[str, Any] | None = None,
         options: SearchOptions = None,
         fusion: Fusion | None = None,
     ):
-        self.model, self.segmentation = str(model), segmentation or SegmentationOptions()
-        self.segmentation.detector()  # raises ConfigError where it is not installed, before the model is loaded
+        self.model, self.segmentation = str(model), _segmentation(segmentation)
         options = _options(options, searches=SPEECH_SEARCHES)
         folder = unpacked(Path(model))
         self.search = load_predictor(folder, model_file, options, device, precision, compile, fusion)
@@ -222,12 +221,12 @@ class StreamRecognizer(_Pretrained):
     """Transcribes streams while they are spoken; one at a time.
 
     Args:
-        model: Directory of a run, or a packed model, with a contextual block encoder or one with a memory.
+        model: A model as for `Recognizer`, with a contextual block encoder or one with a memory.
         model_file: Weights, as for `Recognizer`.
         device: "cpu", "cuda" or "cuda:N".
-        segmentation: Options of detecting utterances.
+        segmentation: Options of detecting utterances, or a mapping of some.
         options: Search options, as for `Recognizer`.
-        fusion: Language model of the search.
+        fusion: Language model and hotwords of the search.
         conditions: Values by condition, such as {"lang": "es"}, for models that depend on conditions.
 
     Attributes:
@@ -246,7 +245,7 @@ class StreamRecognizer(_Pretrained):
         model_file: str | Path | None = None,
         *,
         device: str = "cpu",
-        segmentation: SegmentationOptions | None = None,
+        segmentation: SegmentationOptions | Mapping[str, Any] | None = None,
         options: SearchOptions = None,
         fusion: Fusion | None = None,
         conditions: Mapping[str, str] | None = None,
@@ -255,8 +254,7 @@ class StreamRecognizer(_Pretrained):
             load_block_search,  # imports what only streaming needs
         )
 
-        self.model, self.segmentation = str(model), segmentation or SegmentationOptions()
-        self.segmentation.detector()  # raises ConfigError where it is not installed, before the model is loaded
+        self.model, self.segmentation = str(model), _segmentation(segmentation)
         self.search = load_block_search(unpacked(Path(model)), model_file, _options(options), device, fusion)
         known, given = self.search.conditions, conditions or {}
         warn_of_unused(known, given, same_language=True)
@@ -375,6 +373,18 @@ class Translator(_Pretrained):
                 else:
                     found[place] = Translation("", float("-inf"))
         return found
+
+
+def _segmentation(given: SegmentationOptions | Mapping[str, Any] | None) -> SegmentationOptions:
+    """Options of segmentation as a user gives them.
+
+    Raises:
+        ConfigError: An option is unknown or wrong, or the detector is not installed.
+    """
+    if not isinstance(given, SegmentationOptions):
+        given = read(SegmentationOptions, {} if given is None else given, "the segmentation")
+    given.detector()
+    return given
 
 
 def _options(

@@ -299,6 +299,16 @@ def test_hotwords_are_phrases_or_a_file_and_those_of_a_call(tiny_run, recognizer
         recognizer(samples, RATE, hotwords=["Ж"])
 
 
+def test_a_device_of_pytorch_and_a_mapping_of_segmentation_are_taken(tiny_run, recognizer, streaming_run):
+    cpu, whole = torch.device("cpu"), {"vad": "none", "max_seconds": 1.3}
+    given = Recognizer(tiny_run.model_dir, device=cpu, options=OPTIONS, segmentation=whole)
+    assert given(tones(2, seed=0), RATE) == recognizer(tones(2, seed=0), RATE) and given.search.device == "cpu"
+    online = StreamRecognizer(streaming_run, device=cpu, segmentation={"vad": "energy"})
+    assert online.search.device == "cpu" and online.segmentation == ENERGY
+    with pytest.raises(ConfigError, match="unknown option 'vda' of the segmentation; did you mean 'vad'"):
+        Recognizer(tiny_run.model_dir, segmentation={"vda": "none"})
+
+
 def test_arguments_of_another_type_are_refused(recognizer, tiny_translation):
     samples = torch.from_numpy(tones(1, seed=0))
     for tensor in (samples.clone().requires_grad_(), samples.bfloat16()):

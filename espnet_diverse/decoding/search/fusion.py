@@ -26,7 +26,7 @@ class Fusion:
         hotwords: Phrases, or the path of a file with one a line.
     """
 
-    language_model: Path | None = None
+    language_model: str | Path | None = None
     weights: str | Path | None = None
     hotwords: Hotwords | None = None
 
@@ -44,7 +44,7 @@ def language_model_of(model_dir: Path, fusion: Fusion, search: str) -> Path | No
     """
     own = model_dir / INSIDE
     if fusion.language_model is not None or search not in LM_SEARCHES:
-        return fusion.language_model
+        return None if fusion.language_model is None else Path(fusion.language_model)
     if (own / "config.yaml").is_file():
         return own
     return own / NGRAM if (own / NGRAM).is_file() and is_usable(own / NGRAM) else None

@@ -10,7 +10,7 @@ over hypotheses or phrases.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import torch
@@ -20,7 +20,7 @@ from espnet_diverse.data.characters import clean_text
 from espnet_diverse.data.checks.faults import Fault, refuse
 from espnet_diverse.data.tables import scan_lines
 from espnet_diverse.decoding.token_text import UNKNOWN, TokenText
-from espnet_diverse.errors import ConfigError
+from espnet_diverse.errors import ConfigError, DataError
 
 
 class HotwordScorer:
@@ -181,10 +181,12 @@ def read_hotwords(hotwords: Hotwords, encode: Callable[[str], list[int]], unknow
         unknown: Index of <unk>.
 
     Raises:
-        DataError: The file cannot be read, has no phrase, or a phrase has characters that the model does not know.
+        DataError: The file cannot be read, there is no phrase, or a phrase has characters that the model does not know.
     """
     if isinstance(hotwords, str | Path):
         path, (lines, faults) = str(hotwords), scan_lines(Path(hotwords))
+    elif not isinstance(hotwords, Iterable):
+        raise DataError(f"hotwords are a {type(hotwords).__name__}; give phrases, or the path of a file of them")
     else:
         path, given = "hotwords", list(hotwords)
         lines = [clean_text(phrase)[0] if isinstance(phrase, str) else "" for phrase in given]

@@ -193,7 +193,7 @@ def load_block_search(
         DataError: A hotword has characters that the model does not know.
         ModelError: The model does not stream, a file is missing or damaged, or the weights do not fit.
     """
-    check_device(device)
+    check_device(device := str(device))  # of PyTorch, too
     config_file, options, fusion = Path(model_dir) / "config.yaml", options or Options(), fusion or Fusion()
     config = read_config(config_file)
     check_streaming(config, config_file)
@@ -257,5 +257,5 @@ def check_stream_options(options: Options, fusion: Fusion) -> None:
         raise ConfigError(f"nbest {options.nbest} is not possible while streaming, which gives one text; leave it out")
     if options.search == "espnet" and (options.minlenratio or options.maxlenratio):
         raise ConfigError("minlenratio and maxlenratio need the whole utterance; set search=batched, or leave them out")
-    if fusion.language_model is not None and is_ngram(fusion.language_model):
+    if is_ngram(Path(fusion.language_model or "")):
         raise ConfigError("an n-gram model is not possible while streaming; leave --lm out")

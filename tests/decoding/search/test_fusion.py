@@ -57,6 +57,7 @@ def test_the_model_in_its_folder_is_used_unless_another_is_named(tiny_run, token
     copy = shutil.copytree(tiny_run.model_dir, tmp_path / "exp")
     own, other = write_lm(copy / INSIDE, tokens), write_lm(tmp_path / "lm", tokens)
     assert language_model_of(copy, Fusion(), "batched") == language_model_of(copy, Fusion(), "espnet") == own
+    assert language_model_of(copy, Fusion(str(other)), "batched") == other
     assert language_model_of(copy, Fusion(), "greedy") is None  # which does without the model's own
     assert (
         language_model_of(copy, Fusion(other), "batched") == language_model_of(copy, Fusion(other), "greedy") == other

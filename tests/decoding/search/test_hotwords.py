@@ -170,6 +170,8 @@ def test_a_missing_file_is_named(tmp_path):
 def test_phrases_that_are_no_text_are_refused():
     with pytest.raises(DataError, match="hotwords:2: is a NoneType; write each phrase as str"):
         read_hotwords(["a", None], encode, 0)
+    with pytest.raises(DataError, match="hotwords are a int; give phrases, or the path of a file of them"):
+        read_hotwords(5, encode, 0)
 
 
 @pytest.mark.parametrize("ctc_weight", [0.3, 1.0])
