@@ -126,7 +126,8 @@ def _is_folder(path: Path) -> bool:
 
 
 def _audio_files(folder: Path) -> Iterator[Path]:
-    for root, _, names in os.walk(folder):
+    for root, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".")]
         for name in names:
             if not name.startswith(".") and Path(name).suffix.lower() in SUFFIXES:
                 yield Path(root, name)

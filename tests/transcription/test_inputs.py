@@ -39,7 +39,16 @@ def test_files_are_taken_as_they_are_named(here):
 
 
 def test_folders_give_their_audio_by_name(here):
-    touch("d/z.WAV", "d/sub/deep/a.mp3", "d/b.opus", "d/notes.txt", "d/._b.opus", "d/.hidden.wav", "d/c.m4a")
+    touch(
+        "d/z.WAV",
+        "d/sub/deep/a.mp3",
+        "d/b.opus",
+        "d/notes.txt",
+        "d/._b.opus",
+        "d/.hidden.wav",
+        "d/.hidden/e.wav",
+        "d/c.m4a",
+    )
     Path("d/dangling.wav").symlink_to("nowhere.wav")
     Path("d/sub/loop").symlink_to(here / "d")
     found = find_recordings(["d"])
