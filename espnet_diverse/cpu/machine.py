@@ -18,8 +18,9 @@ _KIND = ("vendor_id", "cpu family", "model", "flags", "Features", "CPU part")  #
 
 def cache_folder() -> Path:
     """Folder of the cache, which may not exist: $ESPNET_DIVERSE_CACHE, by default ~/.cache/espnet_diverse."""
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(os.environ.get(CACHE) or Path(home, "espnet_diverse"))
+    if given := os.environ.get(CACHE):
+        return Path(given)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "espnet_diverse")
 
 
 @lru_cache

@@ -36,3 +36,14 @@ def test_the_folder_of_the_cache(environment, expected, monkeypatch):
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     assert machine.cache_folder() == expected
+
+
+@pytest.mark.parametrize("name", ["ESPNET_DIVERSE_CACHE", "XDG_CACHE_HOME"])
+def test_a_folder_that_is_given_needs_no_home(name, tmp_path, monkeypatch):
+    def home():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", home)
+    monkeypatch.delenv("ESPNET_DIVERSE_CACHE", raising=False)
+    monkeypatch.setenv(name, str(tmp_path))
+    assert machine.cache_folder() in (tmp_path, tmp_path / "espnet_diverse")
