@@ -263,7 +263,7 @@ def test_blocks_of_any_kind_give_one_text_while_streaming(tmp_path):
     [
         (np.full(9, 12_000.0), None, "stream: samples reach 12000; they must be finite and lie between -1 and 1"),
         (np.zeros(9, np.uint8), None, "stream: its type is uint8; give int16, int32, or floats"),
-        (np.zeros(9, np.float32), 3, "stream: its rate is 3; give one of 1000"),
+        (np.zeros(9, np.float32), 3, "stream: its rate is 3; give a number from 1000"),
     ],
 )
 def test_blocks_that_are_no_samples_are_refused(streaming_run, block, rate, said):

@@ -1,6 +1,6 @@
 """Conversion by ffmpeg of files that libsndfile cannot read, such as m4a, mp4, webm, wma, amr and aac.
 
-Files that `unread` and `ogg` report are converted too. The format is detected from the first bytes and given to ffmpeg;
+Files that `unread` reports are converted too. The format is detected from the first bytes and given to ffmpeg;
 otherwise ffmpeg would guess it, and could open a playlist, which names other files. ffmpeg is called without a shell
 and may read no other file.
 """

@@ -214,12 +214,12 @@ def live_blocks(blocks: Iterable[NDArray], rate: float | None, target_rate: int)
 
 def _check_rate(rate: object, name: str) -> None:
     if not isinstance(rate, Real) or not RATES[0] <= rate <= RATES[1]:
-        raise DataError(f"{name}: its rate is {rate}; give one of {RATES[0]} to {RATES[1]} Hz")
+        raise DataError(f"{name}: its rate is {rate!r:.100}; give a number from {RATES[0]} to {RATES[1]} Hz")
 
 
 def _checked_blocks(samples: NDArray, name: str) -> Iterator[NDArray]:
     """Samples (T,) or (T, channels), scaled and averaged, in blocks; none where there are no samples."""
-    if samples.ndim not in (1, 2) or samples.size and samples[0].size > _MAX_CHANNELS:
+    if samples.ndim not in (1, 2) or samples.ndim == 2 and samples.shape[1] > _MAX_CHANNELS:
         shape = tuple(samples.shape)
         raise DataError(f"{name}: its shape is {shape}; give (samples,) or (samples, channels)")
     if samples.dtype.kind != "f" and samples.dtype.name not in _SCALES:

@@ -190,9 +190,9 @@ def test_whatever_numpy_makes_an_array_of_is_taken():
 @pytest.mark.parametrize(
     ("samples", "rate", "what"),
     [
-        (tone(), None, "its rate is None; give one of 1000 to 768000 Hz"),
-        (tone(), "16000", "its rate is 16000; give one of 1000 to 768000 Hz"),
-        (tone(), 16, "its rate is 16; give one of 1000 to 768000 Hz"),
+        (tone(), None, "its rate is None; give a number from 1000 to 768000 Hz"),
+        (tone(), "16000", "its rate is '16000'; give a number from 1000 to 768000 Hz"),
+        (tone(), 16, "its rate is 16; give a number from 1000 to 768000 Hz"),
         (tone().reshape(1, -1), 16_000, r"its shape is \(1, 16000\); give \(samples,\) or \(samples, channels\)"),
         (np.zeros(()), 16_000, r"its shape is \(\)"),
         (np.zeros(0), 16_000, r"its shape is \(0,\)"),
@@ -200,6 +200,8 @@ def test_whatever_numpy_makes_an_array_of_is_taken():
         (np.zeros((2, 2, 2)), 16_000, r"its shape is \(2, 2, 2\)"),
         (np.zeros(9, np.uint8), 16_000, "its type is uint8; give int16, int32, or floats between -1 and 1"),
         (np.array(["a"]), 16_000, "its type is <U1"),
+        (np.array([None]), 16_000, "its type is object"),
+        (np.zeros((2, 65)), 16_000, r"its shape is \(2, 65\)"),
         (np.array([0, np.nan]), 16_000, "samples reach nan; they must be finite and lie between -1 and 1: scale them"),
         (np.array([0, -np.inf]), 16_000, "samples reach inf"),
         (np.array([0, 20_000.0]), 16_000, "samples reach 20000"),
