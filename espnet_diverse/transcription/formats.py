@@ -135,21 +135,25 @@ def _cues(transcript: Transcript, width: int | None) -> Iterator[_Cue]:
         positions = segment.word_positions()
         if positions is None:
             yield from _segments(replace(transcript, segments=(segment,)))
-            continue
-        for first, last in _split_words(segment, positions, CUE_COLUMNS if width is None else 2 * width):
-            text = _one_line(segment.text[positions[first] : positions[last] + len(segment.words[last].text)])
-            yield _Cue(segment.words[first].start, segment.words[last].end, text, segment.speaker)
+        else:
+            yield from _split_words(segment, positions, width)
 
 
-def _split_words(segment: Segment, positions: Sequence[int], most: int) -> Iterator[tuple[int, int]]:
-    """First and last word of each cue of a segment."""
+def _split_words(segment: Segment, positions: Sequence[int], width: int | None) -> Iterator[_Cue]:
+    """Cues of a segment, which end at pauses and where no other word fits."""
+
+    def cue(first: int, last: int) -> _Cue:
+        text = _one_line(segment.text[positions[first] : positions[last] + len(words[last].text)])
+        return _Cue(words[first].start, words[last].end, text, segment.speaker)
+
     first, words = 0, segment.words
     for index in range(1, len(words)):
-        shown = segment.text[positions[first] : positions[index] + len(words[index].text)]
-        if columns(shown) > most or words[index].start - words[index - 1].end >= CUE_PAUSE:
-            yield first, index - 1
+        shown = _spoken(cue(first, index))
+        is_long = columns(shown) > CUE_COLUMNS if width is None else _wrapped(shown, width).count("\n") > 1
+        if is_long or words[index].start - words[index - 1].end >= CUE_PAUSE:
+            yield cue(first, index - 1)
             first = index
-    yield first, len(words) - 1
+    yield cue(first, len(words) - 1)
 
 
 def _spoken(cue: _Cue) -> str:

@@ -2,6 +2,7 @@ import html
 import json
 import math
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -186,6 +187,15 @@ def test_lines_of_subtitles_have_a_width():
     assert all(len(line) <= 12 or " " not in line for cue in cues for line in cue)
     assert written(spoken, "talk", "vtt", 12) == spoken.to_vtt(12) != spoken.to_vtt()
     assert written(spoken, "talk", "txt", 12) == made("txt", spoken)
+
+
+@pytest.mark.parametrize(("speaker", "width"), [("", 10), ("", 26), ("Ann", 10)])
+def test_cues_have_at_most_two_lines(speaker, width):
+    words = ["aaaaaa", "bbbbbb", "cccccc", "the", "international", "conference", "recommendations", "were"]
+    (segment,) = worded(" ".join(words), words).segments
+    spoken = Transcript((replace(segment, speaker=speaker),), 1.0, {})
+    cues = [block.split("\n")[2:] for block in spoken.to_srt(width).removesuffix("\n").split("\n\n")]
+    assert {len(cue) for cue in cues} <= {1, 2} and len(cues) > 1
 
 
 def test_lines_break_between_chinese_characters_and_not_before_punctuation():
