@@ -120,7 +120,8 @@ def as_json(found: AlignedText, name: str) -> str:
 
 
 def as_ctm(found: AlignedText, name: str) -> str:
-    """NIST's ctm: name, channel, start, length, word and confidence a line."""
+    """NIST's ctm: name, channel, start, length, word and confidence a line; spaces of the name become "_"."""
+    name = "_".join(name.split())  # spaces separate columns
     rows = ((one.start, one.end - one.start, one.text, one.confidence) for one in found.words)
     return "".join(f"{name} 1 {start:.3f} {length:.3f} {text} {sure:.4f}\n" for start, length, text, sure in rows)
 

@@ -79,6 +79,7 @@ def test_formats():
     assert content["words"][1] == {"word": '"c"', "start": 1.0, "end": 1.5, "probability": 0.9}
     assert (content["name"], content["text"], len(content["tokens"])) == ("talk", FOUND.text, 3)
     assert as_ctm(FOUND, "talk") == 'talk 1 0.250 0.500 ab 0.5000\ntalk 1 1.000 0.500 "c" 0.9000\n'
+    assert as_ctm(FOUND, "my talk").startswith("my_talk 1 0.250 0.500 ab ")
     grid = as_textgrid(FOUND, "talk")
     texts = re.findall(r'text = "(.*)"', grid)
     assert texts == ["", "ab", "", '""c""', "", "", "a", "b", "", "c", ""]
