@@ -50,7 +50,8 @@ class Bodies:
     """
 
     def __init__(self, limits: Limits):
-        self.limits, self._left = limits, max(limits.bytes, int(limits.all_megabytes * 1e6))
+        self.limits = limits
+        self._left = max(limits.bytes + _FIELDS_BYTES, int(limits.all_megabytes * 1e6))
 
     @asynccontextmanager
     async def body(self, request: Request) -> AsyncIterator[bytes]:

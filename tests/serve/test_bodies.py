@@ -83,28 +83,38 @@ def test_slow_uploads_are_ended_and_keep_no_place_from_others(server, monkeypatc
     ]
 
 
-def request(*chunks, length=None):
+def request(*chunks, kind="application/octet-stream"):
     """A request whose body comes in these chunks."""
-    body = b"".join(chunks)
-    length = len(body) if length is None else length
+    length = len(b"".join(chunks))
     left = list(chunks)
 
     async def receive():
         return {"type": "http.request", "body": left.pop(0), "more_body": bool(left)}
 
-    return Request({"type": "http", "headers": [(b"content-length", str(length).encode())]}, receive)
+    headers = [(b"content-length", b"%d" % length), (b"content-type", kind.encode())]
+    return Request({"type": "http", "headers": headers}, receive)
 
 
 def test_all_bodies_together_are_bounded_and_what_is_held_is_given_back():
     async def check():
-        held = bodies.Bodies(Limits(megabytes=1e-4, all_megabytes=1e-4))  # 100 bytes
-        async with held.body(request(bytes(50), bytes(30))) as body:
-            assert len(body) == 80
+        held = bodies.Bodies(Limits(megabytes=0.1, all_megabytes=0.2))
+        async with held.body(request(bytes(60_000), bytes(40_000))) as body, held.body(request(bytes(80_000))):
+            assert len(body) == 100_000
             with pytest.raises(RefusedError, match="too many uploads are on their way; try again later"):
-                async with held.body(request(bytes(20), bytes(20))):
+                async with held.body(request(bytes(15_000), bytes(15_000))):
                     pytest.fail("received")
-        async with held.body(request(bytes(100))) as body:
-            assert len(body) == 100
+        async with held.body(request(bytes(100_000))) as body:
+            assert len(body) == 100_000
+
+    asyncio.run(check())
+
+
+def test_a_file_of_the_greatest_size_fits_into_a_form():
+    async def check():
+        head = b'--x\r\nContent-Disposition: form-data; name="file"; filename="a.wav"\r\n\r\n'
+        form = request(head, bytes(100_000), b"\r\n--x--\r\n", kind="multipart/form-data; boundary=x")
+        async with bodies.Bodies(Limits(megabytes=0.1, all_megabytes=0.1)).upload(form) as upload:
+            assert len(upload.content) == 100_000
 
     asyncio.run(check())
 
