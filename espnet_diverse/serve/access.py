@@ -92,7 +92,8 @@ class Access:
         if self.key is None or scope["path"] in OPEN_TO_ALL:
             return
         kind, _, given = headers.get("Authorization", "").partition(" ")
-        same = hmac.compare_digest(given.strip().encode(), self.key.encode())
+        coded = (given.strip(" \t").encode(code) for code in ("latin-1", "utf-8"))  # as UTF-8 and latin-1 came
+        same = any(hmac.compare_digest(each, self.key.encode()) for each in coded)
         if not same or kind.lower() != "bearer":
             message = "the key is missing or wrong; send the header Authorization: Bearer KEY"
             raise RefusedError(HTTPStatus.UNAUTHORIZED, message, "invalid_api_key")

@@ -1,5 +1,6 @@
 """Who is served, and what the log says of it. What browsers are told is tested with the page, in test_routes.py."""
 
+import asyncio
 import logging
 
 import httpx
@@ -12,6 +13,7 @@ from serve.test_transcriptions import wav
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
+from espnet_diverse.serve.access import Access
 from espnet_diverse.serve.limits import Limits
 from espnet_diverse.serve.models import Models
 from espnet_diverse.serve.transcriptions import api
@@ -44,6 +46,23 @@ def test_a_key_is_needed_where_there_is_one(closed):
     assert refused.json()["error"] == {**said, "type": "authentication_error", "code": "invalid_api_key"}
     with client_of(closed, "wrong") as client, pytest.raises(openai.AuthenticationError):
         client.audio.transcriptions.create(file=wav(0.75), model="tones")
+
+
+@pytest.mark.parametrize("code", ["utf-8", "latin-1"])
+def test_a_key_may_have_letters_outside_ascii(code):
+    heard = {}
+
+    async def send(message):
+        heard.update(message)
+
+    async def app(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+
+    for key, status in (("clé à", 200), ("clé", 401), ("Ã©", 401)):
+        headers = [(b"host", b"h"), (b"authorization", f"Bearer {key}".encode(code))]
+        scope = {"type": "http", "path": "/v1/models", "headers": headers}
+        asyncio.run(Access(app, "http://h/", "clé à")(scope, None, send))
+        assert heard["status"] == status
 
 
 def test_health_needs_no_key_and_tells_nothing(closed):
