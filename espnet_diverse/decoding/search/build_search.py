@@ -53,18 +53,24 @@ def build_search(
         return GreedySearch(ctc)
     if options.search == "sampling" and prompt is None:
         return _sampling(model, of_text)
-    try:
-        return _batched(model, ctc, options, of_text, language_model, hotwords, prompt)
-    except NoBatchedSearchError as error:
-        reason = str(error).partition(";")[0]
-    is_transducer = prompt is None and getattr(model, "use_transducer_decoder", False)
+    reason, is_transducer = "a multitask model has no batched search", False
+    if prompt is None:
+        decoder = None if options.ctc_weight == 1 else model.decoder  # which may be of a class without batched search
+        try:
+            return BeamSearch(decoder, ctc, model.eos, language_model, hotwords, of_text, model.sos)
+        except NoBatchedSearchError as error:
+            reason = str(error).partition(";")[0]
+        is_transducer = getattr(model, "use_transducer_decoder", False)
     if options.search != "batched" or (hotwords is not None and not is_transducer):
         what = "hotwords are" if hotwords is not None else f"search={options.search} is"
         raise ConfigError(f"{what} not possible: {reason}; leave it out")
     if is_transducer:
         search: ESPnetBeamSearch = TransducerSearch(model, language_model, hotwords)
+    elif prompt is not None:
+        search = MultitaskSearch(model, prompt, language_model)
     else:
-        search = _espnets(model, ctc, of_text, language_model, prompt)
+        check_decoder(model.decoder)
+        search = ESPnetBeamSearch(model, ctc, language_model, of_text)
     search.check(options)
     logging.warning("%s: ESPnet's is used, one utterance at a time", reason)
     return search
@@ -75,31 +81,3 @@ def _sampling(model: nn.Module, of_text: bool) -> SamplingSearch:
         return SamplingSearch(model.decoder, model.eos, of_text)
     except NoBatchedSearchError as error:
         raise ConfigError("search=sampling needs a transformer decoder; set search=batched") from error
-
-
-def _batched(
-    model: nn.Module,
-    ctc: nn.Module | None,
-    options: Options,
-    of_text: bool,
-    language_model: nn.Module | NgramScorer | None,
-    hotwords: HotwordScorer | None,
-    prompt: DecoderPrompt | None,
-) -> BeamSearch:
-    if prompt is not None:
-        raise NoBatchedSearchError("a multitask model has no batched search")
-    decoder = None if options.ctc_weight == 1 else model.decoder  # which may be of a class without batched search
-    return BeamSearch(decoder, ctc, model.eos, language_model, hotwords, of_text, model.sos)
-
-
-def _espnets(
-    model: nn.Module,
-    ctc: nn.Module | None,
-    of_text: bool,
-    language_model: nn.Module | NgramScorer | None,
-    prompt: DecoderPrompt | None,
-) -> ESPnetBeamSearch:
-    if prompt is not None:
-        return MultitaskSearch(model, prompt, language_model)
-    check_decoder(model.decoder)
-    return ESPnetBeamSearch(model, ctc, language_model, of_text)
