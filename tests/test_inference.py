@@ -177,7 +177,7 @@ def test_frames_of_the_encoder_cover_the_audio_of_eight_kilohertz(telephone):
 
 def test_without_ctc_there_are_no_word_times(recognizer, monkeypatch):
     monkeypatch.setattr(recognizer.search, "ctc", None)
-    with pytest.raises(ConfigError, match="word_timestamps is not possible"):
+    with pytest.raises(ConfigError, match="times of words need CTC that was trained on the output text"):
         recognizer(tones(1, seed=0), RATE, word_timestamps=True)
 
 

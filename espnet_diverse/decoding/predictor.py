@@ -170,10 +170,12 @@ class Predictor:
             TooShortUttError: There are too few frames for the encoder.
         """
         if self.preprocess is not None:
-            source = self.preprocess("", {"src_text": value[:_TEXT]})["src_text"]
-            if len(value) > _TEXT or len(source) > _QUADRATIC_TOKENS and not self.encoding.is_linear:
-                most = f"{_QUADRATIC_TOKENS} tokens, or {_TEXT} characters where attention is of linear cost"
-                raise DataError(f"a text of {len(value)} characters is too long: at most {most}; give its sentences")
+            if len(value) > _TEXT:
+                raise DataError(f"a text of {len(value)} characters is too long: at most {_TEXT}; give its sentences")
+            source = self.preprocess("", {"src_text": value})["src_text"]
+            if len(source) > _QUADRATIC_TOKENS and not self.encoding.is_linear:
+                most = f"at most {_QUADRATIC_TOKENS} with attention of quadratic cost"
+                raise DataError(f"a text of {len(source)} tokens is too long: {most}; give its sentences")
             return source, 0.0
         if self.rate is None:
             return self.features(read_features(value)), 0.0

@@ -36,9 +36,8 @@ def check_ctc(ctc: nn.Module | None) -> None:
         ConfigError: The module is None.
     """
     if ctc is None:
-        raise ConfigError(
-            "word_timestamps is not possible: the model has no CTC over its output text alone; turn it off"
-        )
+        what = "times of words need CTC that was trained on the output text, which this model lacks"
+        raise ConfigError(f"{what}; turn word_timestamps off, or take another model")
 
 
 def has_word_times(search: Predictor) -> bool:

@@ -231,7 +231,7 @@ def test_a_text_that_is_too_long_for_the_encoder_fails_alone(tiny_translation, t
     search = load_predictor(tiny_translation.model_dir, options=Options(beam_size=2))
     found = decode(search, data_dir, tmp_path / "decoded")
     failures = json.loads((tmp_path / "decoded" / "failures.json").read_text())
-    assert list(failures) == [name] and failures[name].startswith("a text of 5001 characters is too long: at most 5000")
+    assert list(failures) == [name] and failures[name].startswith("a text of 5001 tokens is too long: at most 5000")
     assert [one.utterance for one in found if one.utterance != name] == [line.split()[0] for line in others]
     monkeypatch.setattr(type(search.encoding), "is_linear", True)
     assert len(search.read("a" * 5001)[0]) == 5001

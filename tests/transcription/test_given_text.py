@@ -70,7 +70,7 @@ def test_a_recording_of_which_resampling_leaves_nothing_is_refused(recognizer):
 
 def test_without_ctc_there_are_no_times(recognizer, monkeypatch):
     monkeypatch.setattr(recognizer.search, "ctc", None)
-    with pytest.raises(ConfigError, match="word_timestamps is not possible"):
+    with pytest.raises(ConfigError, match="times of words need CTC that was trained on the output text"):
         align_text(recognizer.search, tones(1, seed=0), "a", RATE)
 
 

@@ -112,7 +112,7 @@ def test_a_target_language_alone_translates_from_the_language_that_the_model_nam
 def test_what_a_multitask_model_does_not_have_is_refused(folder, recognizer):
     with pytest.raises(DataError, match="--language xyz: unknown language; this model knows: eng deu jpn"):
         recognizer(tones(1, 0), RATE, language="xyz")
-    with pytest.raises(ConfigError, match="word_timestamps is not possible: the model has no CTC over its output text"):
+    with pytest.raises(ConfigError, match="times of words need CTC that was trained on the output text"):
         recognizer(tones(1, 0), RATE, language="eng", word_timestamps=True)
     with pytest.raises(ConfigError, match="no_segmentation is not possible: it decodes by CTC, which the model lacks"):
         Recognizer(folder, segmentation=SegmentationOptions(whole=True))(tones(1, 0), RATE, language="eng")
