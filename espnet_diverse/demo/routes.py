@@ -1,7 +1,8 @@
 """Paths of the page, and its application."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from http import HTTPStatus
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -36,8 +37,8 @@ def page(service: ModelService, examples: Sequence[Example] = ()) -> Starlette:
             *static,
             Route("/about", endpoints.about),
             Route("/examples/{number:int}", endpoints.example),
-            Route("/run", endpoints.run, methods=["POST"]),
-            Route("/heads", endpoints.heads, methods=["POST"]),
+            Route("/run", partial(endpoints.serve, service.run), methods=["POST"]),
+            Route("/heads", partial(endpoints.serve, service.heads), methods=["POST"]),
             WebSocketRoute("/live", endpoints.live),
             Route("/v1/{path:path}", _of_programs, methods=["GET", "POST"]),
         ]
@@ -74,12 +75,6 @@ class _Page:
             raise HTTPException(HTTPStatus.NOT_FOUND)
         return Response(self.examples[number].content, media_type=BODY)
 
-    async def run(self, request: Request) -> Response:
-        return await self._serve(request, self.service.run)
-
-    async def heads(self, request: Request) -> Response:
-        return await self._serve(request, self.service.heads)
-
     async def live(self, websocket: WebSocket) -> None:
         await websocket.accept()
         if self.service.live is not None:
@@ -88,11 +83,11 @@ class _Page:
         what = "this model does not transcribe while somebody speaks; send the whole recording"
         await close_with(websocket, ConfigError(what))
 
-    async def _serve(self, request: Request, serve) -> Response:
+    async def serve(self, method: Callable, request: Request) -> Response:
         if request.headers.get("Content-Type") != BODY:
             raise RefusedError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"the content type must be {BODY}")
         async with self.bodies.body(request) as body:
             if self._places.locked():
                 raise busy(f"{self.service.limits.waiting} requests are already waiting; try again later")
             async with self._places:
-                return JSONResponse(await in_thread(serve, body, dict(request.query_params)))
+                return JSONResponse(await in_thread(method, body, dict(request.query_params)))

@@ -8,6 +8,7 @@ import zlib
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
@@ -118,8 +119,8 @@ def api(models: Models, limits: Limits) -> Starlette:
             Route("/health", endpoints.health),
             Route("/v1/models", endpoints.models),
             Route("/v1/models/{name}", endpoints.model),
-            Route("/v1/audio/transcriptions", endpoints.transcribe, methods=["POST"]),
-            Route("/v1/audio/translations", endpoints.translate, methods=["POST"]),
+            Route("/v1/audio/transcriptions", partial(endpoints.serve, translates=False), methods=["POST"]),
+            Route("/v1/audio/translations", partial(endpoints.serve, translates=True), methods=["POST"]),
             WebSocketRoute("/v1/audio/stream", endpoints.listen),
         ]
     )
@@ -141,12 +142,6 @@ class _Endpoints:
         self._models.check(name := request.path_params["name"])
         return JSONResponse(self._describe(name))
 
-    async def transcribe(self, request: Request) -> Response:
-        return await self._serve(request, translates=False)
-
-    async def translate(self, request: Request) -> Response:
-        return await self._serve(request, translates=True)
-
     async def listen(self, websocket: WebSocket) -> None:
         await websocket.accept()
         choices = websocket.query_params
@@ -161,7 +156,7 @@ class _Endpoints:
     def _describe(self, name: str) -> dict:
         return {"id": name, "object": "model", "created": self._started, "owned_by": "espnet_diverse"}
 
-    async def _serve(self, request: Request, translates: bool) -> Response:
+    async def serve(self, request: Request, translates: bool) -> Response:
         async with self._bodies.upload(request) as upload:
             asked = Asked.of(upload.fields, self._limits.characters)
             async with self._models.use(asked.model) as model:
