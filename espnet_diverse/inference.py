@@ -376,14 +376,10 @@ class Translator(_Pretrained):
 
 
 def _segmentation(given: SegmentationOptions | Mapping[str, Any] | None) -> SegmentationOptions:
-    """Options of segmentation as a user gives them.
-
-    Raises:
-        ConfigError: An option is unknown or wrong, or the detector is not installed.
-    """
+    """Options of segmentation as a user gives them."""
     if not isinstance(given, SegmentationOptions):
         given = read(SegmentationOptions, {} if given is None else given, "the segmentation")
-    given.detector()
+    given.detector()  # raises ConfigError where it is not installed, before the model is loaded
     return given
 
 

@@ -128,12 +128,8 @@ class Results:
             source = self._indices(segment) if isinstance(segment.source, str) else segment.source
             text = TokenIDConverter(self.search.args.token_list).tokens2ids(segment.tokens)
             names = getattr(self._model, "conditions", {})
-            conditions = {
-                condition: list(names[condition]).index(name)
-                for condition, name in segment.conditions.items()
-                if condition in names
-            }
-            self._seen = segment, observe(self._model, source, text, conditions)
+            ids = {key: list(names[key]).index(name) for key, name in segment.conditions.items() if key in names}
+            self._seen = segment, observe(self._model, source, text, ids)
         if not self._seen[1]:
             raise ModelError("this model has no attention with one matrix of weights per head; choose another model")
         return self._seen[1]

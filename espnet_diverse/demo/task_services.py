@@ -140,7 +140,7 @@ class SpeechService(ModelService):
         name = choices.get("name") or "the recording"
         samples = samples_of(body, name, self.limits.seconds, self.search.rate)
         hotwords = split_hotwords(choices.get("hotwords", "")) or None
-        words, conditions = self.has_words, _arguments(choices)
+        words, conditions = self.has_words, as_arguments(values_by_condition(choices))
         transcript = self.recognizer.transcribe(
             samples, self.search.rate, word_timestamps=words, options=options, hotwords=hotwords, **conditions
         )
@@ -159,7 +159,7 @@ class TextService(ModelService):
 
     def _run(self, body: bytes, choices: Mapping[str, str], options: Options) -> dict:
         lines = _lines(body, self.limits.characters)
-        found = self.translator.translate(lines, options=options, **_arguments(choices))
+        found = self.translator.translate(lines, options=options, **as_arguments(values_by_condition(choices)))
         names = completed(self.search.conditions, values_by_condition(choices), same_language=False)
         kept = [
             DecodedSegment(line, one.tokens, names, f"line {index}")
@@ -224,11 +224,6 @@ def answer_of(transcript: Transcript, name: str) -> dict:
         "segments": [_segment(segment) for segment in transcript.segments],
         "files": {format: written(transcript, Path(name).stem, format) for format in _FILES},
     }
-
-
-def _arguments(choices: Mapping[str, str]) -> dict[str, str]:
-    """Arguments of `Recognizer.transcribe` and `Translator.translate` for the chosen conditions."""
-    return as_arguments(values_by_condition(choices))
 
 
 def _kept_segment(samples: NDArray, rate: int, transcript: Transcript, index: int) -> DecodedSegment:

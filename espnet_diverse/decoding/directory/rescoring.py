@@ -113,9 +113,7 @@ class OtherModel:
         except TooShortUttError as error:  # the model of the search may need fewer frames
             raise DataError(f"{self.data_dir}: {utterance}: {error}; leave its line out of nbest.jsonl") from error
         one = self.predictor.encode([source], [job.conditions])
-        each = one._replace(
-            output=one.output.expand(len(texts), -1, -1), lengths=one.lengths.expand(len(texts))
-        )  # without a copy
+        each = one._replace(output=one.output.expand(len(texts), -1, -1), lengths=one.lengths.expand(len(texts)))
         tokens = [self.predictor.tokens.encode(text) for text in texts]
         log_probs, targets = token_log_probs(self.predictor, each, tokens)
         chosen = log_probs.gather(1, targets.unsqueeze(1)).squeeze(1).double()
