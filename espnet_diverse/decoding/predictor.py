@@ -73,7 +73,7 @@ class Predictor:
         table: Table of a data directory that names the inputs.
         batch_size, nbest: Default numbers of utterances in a batch, and of hypotheses that are asked for.
         batch_frames: Maximum number of frames in a batch, padding included.
-        fused: Path and weight of the language model, see `used_language_model`.
+        used: Entries of decode.json: name of the weights, and those of `used_language_model`.
 
     Raises:
         ConfigError: The options ask for CTC, and the model was trained without it.
@@ -118,7 +118,7 @@ class Predictor:
         self.table = source_table(vars(args)) if task == "mt" else "wav.scp" if self.rate else "feats.scp"
         self.preprocess = TASKS[task].build_preprocess_fn(args, train=False) if task == "mt" else None
         self.batch_size, self.batch_frames, self.nbest = options.batch_size, _BATCH_FRAMES, options.nbest
-        self.fused: dict[str, str | float] = {}
+        self.used: dict[str, str | float] = {}
         self._lock = RLock()  # scorers cache keys of the current batch, and some modules their last output
 
     def resolve(self, options: Options | None) -> Options:
@@ -353,5 +353,5 @@ def load_predictor(
     model, args = TASKS[task].build_model_from_file(config_file, weights, device)
     lm = folder and load_language_model(folder, fusion.weights, args.token_list, known_conditions(model), device)
     predictor = Predictor(model, args, task, options, device, precision, compiled, lm, fusion.hotwords)
-    predictor.fused = used_language_model(folder, fusion, options.lm_weight)
+    predictor.used = {"model_file": weights.name, **used_language_model(folder, fusion, options.lm_weight)}
     return predictor

@@ -3,6 +3,7 @@
 It contains only what the files of the run state and what the user adds.
 """
 
+import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from espnet_diverse.runs.condition_names import names_of_conditions
 from espnet_diverse.runs.frontends import pretrained_encoders
 from espnet_diverse.scoring.score_file import read_metrics, rows_of
 from espnet_diverse.untrusted.hub import PREFIX
-from espnet_diverse.untrusted.whole_files import read_text
+from espnet_diverse.untrusted.whole_files import read_json, read_text
 
 _WHAT = {
     "asr": ("Speech recognition", "automatic-speech-recognition"),
@@ -81,7 +82,7 @@ class Facts:
     repository: str = ""
 
 
-def card(model_dir: Path, config: Mapping, model: nn.Module, facts: Facts, file: str) -> str:
+def card(model_dir: Path, config: Mapping, model: nn.Module, facts: Facts, file: str, weights: str) -> str:
     """Write the text of a model card.
 
     Args:
@@ -90,12 +91,13 @@ def card(model_dir: Path, config: Mapping, model: nn.Module, facts: Facts, file:
         model: The model.
         facts: Statements of the user.
         file: Name of the packed model.
+        weights: Name of its weights in the run, without the suffix; scores of others are left out with a warning.
 
     Raises:
         DataError: A file with results is missing or damaged.
     """
     task = config.get("task", "asr")
-    scores = dict(run_scores(model_dir))
+    scores = {folder: each for folder, each in run_scores(model_dir) if _is_of(model_dir / folder, weights)}
     use = _USE.get(task, _SPEECH).format(file=f"{PREFIX}{facts.repository}" if facts.repository else file)
     rows = model_rows(config, sum(parameter.numel() for parameter in model.parameters()))
     sections = {"Use": use, "Model": _table(rows), "Data": facts.data and f"{facts.data}\n"}
@@ -184,6 +186,18 @@ def run_scores(model_dir: Path) -> Iterator[tuple[str, dict[str, dict]]]:
     """Folder and metrics, see `read_metrics`, of each set of a run that was scored."""
     for path in sorted(model_dir.glob("decode*/*/score.json")):
         yield path.parent.relative_to(model_dir).as_posix(), read_metrics(path)
+
+
+def _is_of(folder: Path, weights: str) -> bool:
+    """Return whether a set was decoded with these weights, as far as its decode.json says; warn if not."""
+    path = folder / "decode.json"
+    decoded = read_json(path) if path.is_file() else None
+    used = decoded.get("model_file") if isinstance(decoded, Mapping) else None
+    if not isinstance(used, str) or Path(used).stem == weights:
+        return True
+    what = f"was decoded with {used}, so its scores are not of the packed weights, {weights}, and left out of the card"
+    logging.warning("%s: %s; give --model_file %s to pack those", folder, what, used)
+    return False
 
 
 def _results(scores: Mapping[str, Mapping]) -> str:

@@ -81,7 +81,7 @@ def pack(
     if next(adapted(model), None) is None:
         config = without_adapter(config)
     files = {checkpoint.SAFETENSORS: SAFETENSORS, ".pth": source.with_suffix(".pth").name}
-    text = card(model_dir, config, model, facts, output.name)
+    text = card(model_dir, config, model, facts, output.name, source.stem)
     named = _files(model_dir, config)
     meta = _meta(task, files[WEIGHTS[weights][0]])
     members = {

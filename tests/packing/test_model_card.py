@@ -55,9 +55,19 @@ def run(tmp_path):
 
 def made(folder, facts=None, config=CONFIG, file="model.zip"):
     """The front matter, and the sections by heading."""
-    _, matter, body = card(folder, config, nn.Linear(1000, 1000), facts or Facts(), file).split("---\n", 2)
+    _, matter, body = card(folder, config, nn.Linear(1000, 1000), facts or Facts(), file, "valid.acc.ave").split(
+        "---\n", 2
+    )
     title, *sections = body.split("\n## ")
     return yaml.safe_load(matter), title.strip(), dict(section.split("\n\n", 1) for section in sections)
+
+
+@pytest.mark.parametrize(("name", "is_shown"), [("valid.acc.ave.pth", True), ("valid.epoch.ave.pth", False)])
+def test_scores_of_other_weights_are_left_out(run, name, is_shown, caplog):
+    (run / "decode" / "test" / "decode.json").write_text(json.dumps({"model_file": name}))
+    matter, _, sections = made(run)
+    assert ("Results" in sections) is ("metrics" in matter) is is_shown
+    assert is_shown is not any(f"give --model_file {name} to pack those" in said for said in caplog.messages)
 
 
 def test_what_the_run_knows(run):

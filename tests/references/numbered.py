@@ -18,7 +18,7 @@ class Numbered:
     """A search that reads as many frames as the entry says, notes the batches of its calls, and finds nothing."""
 
     device, table, conditions = "cpu", "wav.scp", KnownConditions()
-    batch_size, batch_frames, nbest, fused = 3, 100, 1, {}
+    batch_size, batch_frames, nbest, used = 3, 100, 1, {}
 
     def __init__(self):
         self.asked = []

@@ -89,7 +89,7 @@ def decode(
             results = Joined([done, {utterance: Result(utterance, failure=why) for utterance, why in failures.items()}])
             numbers = summary(results.values(), float(journal.note))
             staged = _empty(folder / "results")
-            write_results(done, {**numbers, "device": search.device, **search.fused}, staged, search.nbest > 1)
+            write_results(done, {**numbers, "device": search.device, **search.used}, staged, search.nbest > 1)
             write_json(staged / "failures.json", failures)
             replace_results(staged, output_dir)
         elif not (output_dir / "text").exists():

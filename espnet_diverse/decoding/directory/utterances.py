@@ -33,7 +33,7 @@ class Search(Protocol):
         batch_size: Number of utterances in a batch.
         batch_frames: Maximum number of frames, padding included, of a batch of several utterances.
         nbest: Number of hypotheses that are asked for; there may be fewer.
-        fused: Entries of decode.json about a language model.
+        used: Entries of decode.json about the weights and a language model.
     """
 
     device: str
@@ -42,7 +42,7 @@ class Search(Protocol):
     batch_size: int
     batch_frames: int
     nbest: int
-    fused: Mapping[str, str | float]
+    used: Mapping[str, str | float]
 
     def read(self, value: str, segment: Segment | None = None) -> tuple[NDArray, float]:
         """Read the input that an entry of the table names, or a segment of a recording.
@@ -64,7 +64,7 @@ class Description(NamedTuple):
     batch_size: int
     batch_frames: int
     nbest: int = 1
-    fused: Mapping[str, str | float] = {}
+    used: Mapping[str, str | float] = {}
 
 
 class Job(NamedTuple):

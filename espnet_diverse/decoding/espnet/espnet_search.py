@@ -49,7 +49,7 @@ class Search:
         batch_size: 1; utterances are searched one at a time.
         batch_frames: 0.
         nbest: Number of hypotheses that are asked for.
-        fused: Path and weight of the language model, see `used_language_model`.
+        used: Entries of decode.json: name of the weights, and those of `used_language_model`.
         frontend: The frontend of the model, if it has one.
     """
 
@@ -60,7 +60,7 @@ class Search:
         self.speech2text = speech2text
         self.conditions, self.rate = conditions, rate
         self.device, self.nbest = speech2text.device, speech2text.nbest
-        self.fused: dict[str, str | float] = {}
+        self.used: dict[str, str | float] = {}
         self.frontend: AbsFrontend | None = None  # which `load_search` sets
 
     def __call__(self, source: NDArray, conditions: Mapping[str, int]) -> list[tuple]:
@@ -177,6 +177,6 @@ def load_search(
         search: Search = TextSearch(speech2text, conditions)
     else:
         search = (FeatureSearch if rate is None else Search)(speech2text, conditions, rate)
-    search.fused = used_language_model(folder, fusion, options.lm_weight)
+    search.used = {"model_file": weights.name, **used_language_model(folder, fusion, options.lm_weight)}
     search.frontend = getattr(model, "frontend", None)
     return search

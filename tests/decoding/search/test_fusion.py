@@ -71,8 +71,8 @@ def test_the_model_in_its_folder_is_used_unless_another_is_named(tiny_run, token
     numbers = json.loads((tmp_path / "out" / "decode.json").read_text())
     assert (numbers["language_model"], numbers["lm_weight"]) == (str(own), 0.3)
     caplog.clear()
-    assert load_predictor(copy, options=Options(lm_weight=0)).fused == {}
-    assert load_predictor(copy, fusion=Fusion(own)).fused == predictor.fused and not caplog.messages
+    assert load_predictor(copy, options=Options(lm_weight=0)).used == {"model_file": "valid.acc.ave.pth"}
+    assert load_predictor(copy, fusion=Fusion(own)).used == predictor.used and not caplog.messages
     assert predictor.resolve(Options(lm_weight=0.0)).lm_weight == 0.0
     assert load_predictor(copy, options=Options(search="greedy")).language_model is None
 
