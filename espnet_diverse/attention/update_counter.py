@@ -38,21 +38,30 @@ class UpdateCounter(nn.Module):
         self.share = next((span for span in spans if is_share(span)), None)
         if self.share is not None:
             self.register_buffer("of_run", torch.zeros(()))
+        self.before = 0.0  # updates of the training that this one continues, which the steps of the scope leave out
         self._told = False
         self._seen: int | None = None  # not `_version`, which a module has for its state dict
         self._watched: ref[Tensor] | None = None
 
     def forward(self, watched: Tensor) -> Tensor:
-        """Return the number of updates (); in training, that of the scope, or one more if `watched` has changed."""
+        """Return the number of updates (); in training, by that of the scope, or one more if `watched` has changed."""
         if not self.training or in_backward():
             return self.count
         if (step := current().step) is not None:
-            self.count = torch.full_like(self.count, step.updates)
+            self.count = torch.full_like(self.count, self.before + step.updates)
         else:
             if self._seen is not None and self._seen != watched._version:
                 self.count = self.count + 1
             self._seen, self._watched = watched._version, ref(watched)
         return self.count
+
+    def mark_start(self) -> None:
+        """Continue from the present count in a run whose steps begin at 0.
+
+        A schedule that is a share of the run remains that of the run before. The start is not in checkpoints: a run
+        that is resumed first loads the same trained model.
+        """
+        self.before = float(self.count)
 
     def __getstate__(self) -> dict:
         """For a copy, whose parameters begin with other versions: whether an update was made that was not counted."""
@@ -127,5 +136,6 @@ def set_updates_of_run(model: nn.Module, updates: int) -> None:
     if updates < 1:
         raise ValueError(f"a run of {updates} updates has no schedule; give at least 1")
     for counter in counters_by_share(model):
-        counter.of_run.fill_(updates)
-        counter._told = True
+        if not (counter.before and counter._told):  # else `mark_start` has kept the run before
+            counter.of_run.fill_(updates)
+            counter._told = True

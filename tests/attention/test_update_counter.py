@@ -130,3 +130,21 @@ def test_the_step_of_the_scope_is_the_count():
         weight.add_(1)
     with scope(step=Step(9, 0)):
         assert float(counter.eval()(weight)) == 3
+
+
+def test_a_trained_count_continues_in_a_run_whose_steps_begin_at_0():
+    """A resumed run is built from the same trained model, and then loads its own count."""
+    trained, weight = UpdateCounter(0.5), torch.zeros(1)
+    set_updates_of_run(trained, 100)
+    trained.count.fill_(40)
+    counters = [UpdateCounter(0.5) for _ in range(2)]
+    for counter in counters:
+        counter.load_state_dict(trained.state_dict())
+        counter.mark_start()
+        set_updates_of_run(counter, 10_000)
+    counter, resumed = counters
+    with scope(step=Step(3, 0)):
+        assert float(counter(weight)) == 43 and float(counter.length(0.5)) == 50
+    resumed.load_state_dict(counter.state_dict())
+    with scope(step=Step(4, 0)):
+        assert float(resumed(weight)) == float(counter(weight)) == 44 and float(resumed.length(0.5)) == 50

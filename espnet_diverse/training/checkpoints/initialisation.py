@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from espnet_diverse.attention.selection.head_selection import StaticSelection
 from espnet_diverse.attention.selection.learned_selection import LearnedSelection
+from espnet_diverse.attention.update_counter import UpdateCounter
 from espnet_diverse.errors import ModelError, abridged
 from espnet_diverse.nets.adapters.bottleneck import Adapters
 from espnet_diverse.nets.adapters.low_rank import LowRank, LowRankEmbedding, LowRankLinear
@@ -44,7 +45,8 @@ def initialise(
 ) -> None:
     """Copy parameters of a trained model, as ESPnet's `load_pretrained_model` does.
 
-    Parameters that the trained model does not have, for example those of adapters, keep their values.
+    Parameters that the trained model does not have, for example those of adapters, keep their values. Schedules of
+    modules continue, except of a module whose parameters do not all fit.
 
     Args:
         init_param: `file:source:target:excluded`, for example `exp/asr/valid.acc.ave.pth:encoder:encoder`. Parameters
@@ -89,8 +91,11 @@ def initialise(
     if not fitting:
         raise ModelError(f"init_param {init_param}: no parameter of {path} fits the model")
     part.load_state_dict(expected | fitting)
-    for module in part.modules():
-        if isinstance(module, LearnedSelection):
+    for name, module in part.named_modules():
+        owner = name.removesuffix("updates")
+        if isinstance(module, LearnedSelection) or (
+            isinstance(module, UpdateCounter) and not any(fault.startswith(owner) for fault in faults)
+        ):
             module.mark_start()
     kept = [name for name in expected if name not in fitting]
     logging.info("init_param %s: %d set, %d as they were: %s", init_param, len(fitting), len(kept), " ".join(kept))

@@ -45,6 +45,9 @@ def test_it_begins_with_the_trained_weights_and_is_finished_once(tiny_run, data,
     assert len(learned(before)) > 50
     for name in learned(before):
         torch.testing.assert_close(after[name], before[name], msg=name)
+    made = checkpoint.load(output / "checkpoint.pth")["updates"]
+    for name in (name for name in before if name.endswith("updates.count")):  # schedules continue
+        assert before[name] > 0 and after[name] == before[name] + made - 1, name
     config = yaml.safe_load((output / "train.yaml").read_text())
     assert config["encoder_conf"]["attention"]["core"] == "sdma" and config["patience"] == 3
     assert config["batch_size"] == 6 and config["scheduler"] == "warmuplr"

@@ -10,7 +10,7 @@ from espnet_diverse.nets.adapters.bottleneck import Adapters
 from espnet_diverse.nets.condition_rows import ConditionRows
 from espnet_diverse.runs import checkpoint
 from espnet_diverse.runs.tasks import TASKS
-from espnet_diverse.scope import scope
+from espnet_diverse.scope import Step, scope
 from espnet_diverse.training.checkpoints.initialisation import initialise
 
 WB = ("weight", "bias")
@@ -72,6 +72,18 @@ def test_logits_move_from_those_of_the_trained_model(tmp_path):
     with scope({"lang": torch.tensor([0])}) as shared:
         model.encoder.selection(1)
     assert float(shared.stats()["logit_movement"]) == 0
+
+
+@pytest.mark.parametrize(("languages", "count"), [("ar de", 72), ("es de", 2)])
+def test_schedules_continue_where_their_part_is_copied(tmp_path, languages, count):
+    """Logits that are drawn anew need the noise with which training begins."""
+    trained, model = Model("ar", "de"), Model(*languages.split())
+    trained.encoder.selection.updates.count.fill_(70)
+    path = saved(trained, tmp_path, "ar", "de")
+    initialise(f"{path}:encoder:encoder:encoder.adapter", model, ignore_init_mismatch=True)
+    with scope({"lang": torch.tensor([0])}, step=Step(2, 0)):
+        model.encoder.selection(1)
+    assert float(model.encoder.selection.updates.count) == count
 
 
 @pytest.mark.parametrize(
