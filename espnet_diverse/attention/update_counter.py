@@ -35,6 +35,7 @@ class UpdateCounter(nn.Module):
     def __init__(self, *spans: float | None):
         super().__init__()
         self.register_buffer("count", torch.zeros(()))
+        self.is_used = any(spans)
         self.share = next((span for span in spans if is_share(span)), None)
         if self.share is not None:
             self.register_buffer("of_run", torch.zeros(()))
@@ -44,12 +45,21 @@ class UpdateCounter(nn.Module):
         self._watched: ref[Tensor] | None = None
 
     def forward(self, watched: Tensor) -> Tensor:
-        """Return the number of updates (); in training, by that of the scope, or one more if `watched` has changed."""
+        """Return the number of updates (); in training, by that of the scope, or one more if `watched` has changed.
+
+        Raises:
+            ValueError: The scope has no step, and `watched` is frozen before anything was counted.
+        """
         if not self.training or in_backward():
             return self.count
         if (step := current().step) is not None:
             self.count = torch.full_like(self.count, self.before + step.updates)
         else:
+            if self._seen is None and self.is_used and not watched.requires_grad:
+                raise ValueError(
+                    "a schedule counts the updates of a parameter that is frozen, so it would stay at its start; open "
+                    "espnet_diverse.scope.scope(step=Step(updates, batch)) around the forward pass"
+                )
             if self._seen is not None and self._seen != watched._version:
                 self.count = self.count + 1
             self._seen, self._watched = watched._version, ref(watched)

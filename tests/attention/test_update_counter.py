@@ -50,12 +50,13 @@ def test_counter_goes_on_after_loading_as_if_there_had_been_no_stop():
 
 @pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16])
 def test_a_model_in_half_precision_counts_and_holds_large_numbers(kind):
-    counter, weight = UpdateCounter(0.5).to(kind), torch.zeros(1, dtype=kind)
+    counter, weight = UpdateCounter(0.5).to(kind), torch.zeros(1, dtype=kind, requires_grad=True)
     set_updates_of_run(counter, 200_000)
     counter.count.fill_(70_000)
     for _ in range(3):
         counter(weight)
-        weight.add_(1)
+        with torch.no_grad():
+            weight.add_(1)
     counter = copy.deepcopy(counter).half()
     assert (float(counter.count), float(counter.of_run), float(counter.length(0.5))) == (70_002, 200_000, 100_000)
     assert counter.double().count.dtype == torch.float64
@@ -148,3 +149,14 @@ def test_a_trained_count_continues_in_a_run_whose_steps_begin_at_0():
     resumed.load_state_dict(counter.state_dict())
     with scope(step=Step(4, 0)):
         assert float(resumed(weight)) == float(counter(weight)) == 44 and float(resumed.length(0.5)) == 50
+
+
+def test_a_frozen_parameter_needs_the_step():
+    weight = torch.nn.Parameter(torch.zeros(1), requires_grad=False)
+    counter, trained = UpdateCounter(300), UpdateCounter(300)
+    with pytest.raises(ValueError, match=r"a parameter that is frozen, .* open espnet_diverse.scope.scope\(step=Step"):
+        counter(weight)
+    with scope(step=Step(7, 7)):
+        assert float(counter(weight)) == 7
+    trained.load_state_dict({"count": torch.tensor(300.0)})
+    assert [float(trained(weight)) for _ in range(2)] == [301, 301] and float(UpdateCounter(None)(weight)) == 0

@@ -58,7 +58,7 @@ class SMA(Core):
 
     def build(self) -> None:
         self.token_mixture = self._mixture(self.heads, self.options.n_clusters_z)
-        self.updates = UpdateCounter(self.options.gamma_updates)
+        self.updates = UpdateCounter(self.options.gamma_updates or math.inf)  # gamma_rate has no end
         learned = self.options.approx_var == "learned"
         self.token_variance = LearnedVariance(self.size, self.heads) if learned else None
         self.memory_variance = LearnedVariance(self.size, self.heads) if learned and self.cross else None

@@ -26,7 +26,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from espnet_diverse.attention import MultiHeadAttention
-from espnet_diverse.attention.modifiers.regularisers import DropHeads
 from espnet_diverse.attention.self_attentive_pooling import SelfAttentivePooling
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.functional.low_rank import low_rank, magnitude_scale
@@ -292,8 +291,6 @@ def _fault(model: nn.Module, parent: nn.Module, name: str, options: LowRankOptio
     if isinstance(parent, MultiHeadAttention) and (parent.selection is not None or parent.core.tied):
         what = "with head selection" if parent.selection is not None else f"{parent.core.name!r} with tied values"
         return f"of an attention {what}, whose projections take no adapter"
-    if isinstance(parent, MultiHeadAttention) and own == "linear_out" and any(map(_is_scheduled, parent.changes)):
-        return "of an attention with a schedule of removed heads, which counts the changes of its weight"
     if isinstance(parent, MultiHeadAttention) and own != "linear_out" and _compares_parameters(parent):
         return "of an attention whose disagreement compares the weights of its projections"
     if isinstance(parent, SelfAttentivePooling) or type(parent).__name__ == "WavLMAttention":
@@ -308,10 +305,6 @@ def _fault(model: nn.Module, parent: nn.Module, name: str, options: LowRankOptio
     if options.by is not None and any(isinstance(each, _IN_PARTS) for each in _enclosing(model, name)):
         return "a map of segments or blocks, whose batch is not that of samples, and cannot depend on conditions (by)"
     return ""
-
-
-def _is_scheduled(change: nn.Module) -> bool:
-    return isinstance(change, DropHeads) and change.updates is not None
 
 
 def _compares_parameters(attention: MultiHeadAttention) -> bool:

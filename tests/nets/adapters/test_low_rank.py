@@ -267,11 +267,6 @@ def test_training_moves_the_matrices_of_the_languages_that_are_there():
         ),
         ({}, {"attention": {"core": "luna", "tied": True}}, "self_attn.linear_q is of an attention 'luna' with tied"),
         (
-            {"targets": ["linear_out"]},
-            {"attention": {"core": "softmax", "drop_heads": {"schedule": "linear"}}},
-            "of an attention with a schedule of removed heads, which counts the changes of its weight",
-        ),
-        (
             {},
             {
                 "attention": {
