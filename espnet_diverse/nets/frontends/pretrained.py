@@ -1,7 +1,7 @@
 """Pretrained text encoders of Hugging Face, read as safetensors from a folder or the Hub. No code of a model is run."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,6 +15,7 @@ from torch.nn.utils.rnn import pad_sequence
 from espnet_diverse.errors import ConfigError, UserError, optional_package
 from espnet_diverse.functional.masks import lengths_to_mask
 from espnet_diverse.nets.frontends.pretrained_config import OPTIONS, checked
+from espnet_diverse.nets.size_limits import bounded_by
 from espnet_diverse.text.pretrained_tokenizer import PretrainedTokenizer, read_tokenizer
 from espnet_diverse.untrusted import whole_files
 from espnet_diverse.untrusted.hub import encoder_folder
@@ -39,17 +40,20 @@ def read_config(model: str | Path) -> dict:
     return checked({name: value for name, value in config.items() if name in ("model_type", *OPTIONS)}, file)
 
 
-def build(config: dict) -> Any:
+def build(config: dict, model: str | Path | None = None) -> Any:
     """Build an encoder with random weights.
 
     Args:
         config: Architecture, the result of `read_config`, or of `to_diff_dict` of transformers in earlier versions.
+        model: Folder of the encoder that the architecture is from, or hf:owner/name, whose weights bound the size.
 
     Raises:
-        ConfigError: The architecture has a type, option or value that is not allowed.
+        ConfigError: The architecture has a type, option or value that is not allowed, or the weights cannot be read.
+        ModelError: The architecture asks for a far larger encoder than the weights.
     """
     config = checked(config, "bert_config")
-    with reading(config["model_type"]) as transformers:
+    bounds = _bounded(encoder_folder(model)) if model is not None else nullcontext()
+    with reading(model or config["model_type"]) as transformers, bounds:
         known = transformers.AutoConfig.for_model(**config)
         return _without_heads(transformers.AutoModel.from_config(known, trust_remote_code=False))
 
@@ -62,21 +66,39 @@ def load(model: str | Path) -> Any:
 
     Raises:
         ConfigError: The encoder cannot be read, is not stored as safetensors, or lacks parameters.
-        ModelError: The files of hf:owner/name cannot be fetched.
+        ModelError: The files of hf:owner/name cannot be fetched, or the architecture asks for a far larger encoder.
     """
     folder = encoder_folder(model)
     config = read_config(folder)
-    options = {"local_files_only": True, "trust_remote_code": False, "use_safetensors": True}
     with reading(model) as transformers:
-        transformers.utils.logging.disable_progress_bar()
         known = transformers.AutoConfig.for_model(**config)
-        encoder, found = transformers.AutoModel.from_pretrained(
-            str(folder), config=known, output_loading_info=True, **options
-        )
-    missing = [name for name in found["missing_keys"] if not name.startswith(_HEADS)]
+        return _without_heads(load_checked(transformers.AutoModel, known, model, folder, _HEADS))
+
+
+def load_checked(
+    kind: Any, config: Any, model: str | Path, folder: Path, unused: tuple[str, ...], **options: Any
+) -> nn.Module:
+    """Load a trained encoder in float32 and evaluation mode; called within `reading`.
+
+    Args:
+        kind: Its class in transformers.
+        config: Its configuration in transformers.
+        model: What is read, for messages.
+        folder: Its folder.
+        unused: Beginnings of the names of parameters that are not used, which may be missing.
+        options: Further arguments of `from_pretrained`.
+
+    Raises:
+        ConfigError: Parameters are missing.
+        ModelError: The configuration asks for a far larger encoder than the weights.
+    """
+    options |= {"local_files_only": True, "trust_remote_code": False, "use_safetensors": True}
+    with _bounded(folder), _quiet():
+        encoder, found = kind.from_pretrained(str(folder), config=config, output_loading_info=True, **options)
+    missing = [name for name in found["missing_keys"] if not name.startswith(unused)]
     if missing:
         raise ConfigError(f"{model}: model.safetensors lacks {len(missing)} parameters, first {missing[0]}")
-    return _without_heads(encoder).float()
+    return encoder.float().eval()
 
 
 def positions(encoder: Any) -> int:
@@ -171,6 +193,36 @@ def reading(model: str | Path | None, extra: str = "bert", needed: str = _NEEDED
         if isinstance(error, UserError):
             raise
         raise ConfigError(f"{model}: cannot be read as a pretrained encoder ({_one_line(error)}); {needed}") from error
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep transformers from showing its progress, and the parameters that an encoder leaves out, such as of heads."""
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    level = logging.get_verbosity()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+
+
+@contextmanager
+def _bounded(folder: Path) -> Iterator[None]:
+    """Stop the building of an encoder that is far larger than the weights in its folder."""
+    from safetensors import safe_open
+
+    state = {}
+    for file in sorted(folder.glob("model*.safetensors")):
+        with safe_open(file, "pt") as weights:
+            for name in weights.keys():  # noqa: SIM118  it is no mapping
+                state[name] = torch.empty(weights.get_slice(name).get_shape(), device="meta")
+    if not state:
+        raise OSError("no model.safetensors")
+    with bounded_by(state, folder):
+        yield
 
 
 def _one_line(error: Exception) -> str:

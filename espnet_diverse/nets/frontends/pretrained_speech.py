@@ -11,16 +11,13 @@ An architecture is plain data, which config.yaml holds, so that a trained model 
 """
 
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import torch
-
 from espnet_diverse.errors import ConfigError
-from espnet_diverse.nets.frontends.pretrained import read_json, reading
+from espnet_diverse.nets.frontends.pretrained import load_checked, read_json, reading
 from espnet_diverse.nets.frontends.pretrained_config import (
     ACTIVATION,
     COUNT,
@@ -30,7 +27,6 @@ from espnet_diverse.nets.frontends.pretrained_config import (
     checked,
     checked_options,
 )
-from espnet_diverse.nets.size_limits import bounded_by
 from espnet_diverse.untrusted.foreign_yaml import shortened
 from espnet_diverse.untrusted.hub import PREFIX, encoder_folder
 
@@ -178,20 +174,11 @@ def load(model: str | Path, architecture: Mapping[str, Any], cache: str | None =
         ModelError: The files of hf:owner/name cannot be fetched, or the architecture asks for a far larger encoder.
     """
     folder = encoder_folder(model, _FILES, cache, or_cached=True)
-    options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False, "use_safetensors": True}
-    with reading(model, _EXTRA, _NEEDED) as transformers, _bounded(folder):
-        transformers.utils.logging.disable_progress_bar()
+    with reading(model, _EXTRA, _NEEDED) as transformers:
         known = transformers.AutoConfig.for_model(**architecture["encoder"])
-        if known.model_type == "whisper":
-            options["key_mapping"] = {r"^(model\.)?encoder\.": ""}
-        with _quiet(transformers):
-            encoder, found = _class(transformers, known).from_pretrained(
-                str(folder), config=known, output_loading_info=True, **options
-            )
-    missing = [name for name in found["missing_keys"] if name != "masked_spec_embed"]  # which only training uses
-    if missing:
-        raise ConfigError(f"{model}: model.safetensors lacks {len(missing)} parameters, first {missing[0]}")
-    return encoder.float().eval()
+        options = {"key_mapping": {r"^(model\.)?encoder\.": ""}} if known.model_type == "whisper" else {}
+        kind, unused = _class(transformers, known), ("masked_spec_embed",)  # which only training uses
+        return load_checked(kind, known, model, folder, unused, **options)
 
 
 def processor(architecture: Mapping[str, Any]) -> Any:
@@ -225,30 +212,3 @@ def _class(transformers: ModuleType, config: Any) -> Any:
 
         return WhisperEncoder
     return transformers.AutoModel
-
-
-@contextmanager
-def _quiet(transformers: ModuleType) -> Iterator[None]:
-    """Keep transformers from listing the parameters that an encoder leaves out: of heads, and of Whisper's decoder."""
-    level = transformers.utils.logging.get_verbosity()
-    transformers.utils.logging.set_verbosity_error()
-    try:
-        yield
-    finally:
-        transformers.utils.logging.set_verbosity(level)
-
-
-@contextmanager
-def _bounded(folder: Path) -> Iterator[None]:
-    """Stop the building of an encoder that is far larger than the weights in its folder."""
-    from safetensors import safe_open
-
-    state = {}
-    for file in sorted(folder.glob("model*.safetensors")):
-        with safe_open(file, "pt") as weights:
-            for name in weights.keys():  # noqa: SIM118  it is no mapping
-                state[name] = torch.empty(weights.get_slice(name).get_shape(), device="meta")
-    if not state:
-        raise OSError("no model.safetensors")
-    with bounded_by(state, folder):
-        yield

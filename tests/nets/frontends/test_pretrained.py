@@ -1,5 +1,6 @@
 """Pretrained encoders: what is read from a folder, and what is refused."""
 
+import json
 import shutil
 import sys
 
@@ -8,8 +9,9 @@ import pytest
 import torch
 import transformers
 
-from espnet_diverse.errors import ConfigError
+from espnet_diverse.errors import ConfigError, ModelError
 from espnet_diverse.nets.frontends import pretrained
+from espnet_diverse.nets.frontends.bert import BertFrontend
 from espnet_diverse.nets.frontends.pretrained import Embedder
 from espnet_diverse.nets.frontends.pretrained_config import TYPES
 
@@ -59,6 +61,15 @@ def test_missing_parameters_are_refused(tiny_bert, tmp_path):
     shutil.copy(tiny_bert / "config.json", tmp_path / "config.json")
     with pytest.raises(ConfigError, match=r"model.safetensors lacks \d+ parameters, first encoder.layer.1."):
         pretrained.load(tmp_path)
+
+
+def test_an_encoder_far_larger_than_its_weights_is_not_built(tiny_bert, tmp_path):
+    folder = shutil.copytree(tiny_bert, tmp_path / "large")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"hidden_size": 20_000}))
+    for read in (pretrained.load, lambda bert: BertFrontend(9, bert=str(bert))):
+        with pytest.raises(ModelError, match="large: the configuration asks for a far larger model than these weights"):
+            read(folder)
 
 
 def test_a_long_text_is_cut(tiny_bert):
