@@ -13,6 +13,7 @@ import operator
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
+from math import inf
 from typing import Any
 
 from espnet_diverse.errors import ConfigError
@@ -86,7 +87,8 @@ class Rule:
         kind: int, float, bool, str (one of `words`) or list.
         none: Whether None is allowed.
         words: Names that are allowed, beside the numbers if it is a number.
-        least, most, above, below: Bounds of a number; `least` is also that of the length of a list.
+        least, most, above, below: Bounds of a number; `least` is also that of the length of a list. Infinity is a
+            number where `most` is infinite.
         of: Rule of the elements of a list.
         help: Description in the help of commands, and `shown`, the default in words where it is not the value itself.
         key: Name for messages where users give the option by another name than the field's.
@@ -130,8 +132,10 @@ class Rule:
             if self.kind is float and isinstance(value, str) and re.fullmatch(r"[-+]?[\d.]+[eE][-+]?\d+", value):
                 raise OptionError(name, f"{error}; YAML reads 5e-4 as text, write 5.0e-4")
             raise error
+        if value in (inf, -inf) and self.most != inf:
+            raise must_be(name, f"a finite number{others}", value)
         bounds = {"at least": self.least, "above": self.above, "at most": self.most, "below": self.below}
-        given = {words: bound for words, bound in bounds.items() if bound is not None}
+        given = {words: bound for words, bound in bounds.items() if bound not in (None, inf)}
         if not all(_INSIDE[words](value, bound) for words, bound in given.items()):
             raise must_be(name, " and ".join(f"{words} {bound}" for words, bound in given.items()) + others, value)
 

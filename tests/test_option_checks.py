@@ -33,15 +33,17 @@ class Search(Options):
     scale: float | str = number(1.0, above=0, words=["learned"])
     tied: bool = flag(True)
     parts: tuple[str, ...] = listed("qk", of=choice("q", "k", "v"))
-    length: float = number(1.0, above=0, below=math.inf, key="max_length")
+    length: float = number(1.0, above=0, key="max_length")
     conditions: dict = field(default_factory=dict)
+    seconds: float = number(1.0, above=0, most=math.inf)
 
 
 def test_options_are_read():
     given: dict[str, Any] = {"pool": 3, "rate": 0, "steps": 9, "scale": "learned", "tied": False, "parts": ["v"]}
     options = read(Search, given | {"mode": "some", "length": 2}, "search")
     assert options == Search("some", 3, 0, 9, "learned", False, ["v"], 2)
-    assert Search() == Search("all", 8, 0.5, None, 1.0, True, ("q", "k"), 1.0, {})
+    assert Search() == Search("all", 8, 0.5, None, 1.0, True, ("q", "k"), 1.0, {}, 1.0)
+    assert Search(seconds=math.inf).seconds == math.inf
 
 
 @pytest.mark.parametrize(
@@ -66,7 +68,9 @@ def test_options_are_read():
         ("parts", "q", "parts must be a list of at least 1, but is 'q'"),
         ("parts", [], "parts must be a list of at least 1, but is []"),
         ("parts", ["q", "o"], "parts must be one of q k v, but is 'o'"),
-        ("length", math.inf, "max_length must be above 0 and below inf, but is inf"),
+        ("length", math.inf, "max_length must be a finite number, but is inf"),
+        ("length", -math.inf, "max_length must be a finite number, but is -inf"),
+        ("seconds", 0, "seconds must be above 0, but is 0"),
     ],
 )
 def test_a_value_that_is_not_allowed_is_refused(name, value, said):

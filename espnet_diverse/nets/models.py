@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from inspect import signature
-from math import inf
 
 from espnet2.asr.espnet_model import ESPnetASRModel
 from espnet2.lm.espnet_model import ESPnetLanguageModel
@@ -73,7 +72,7 @@ class Diverse:
         super().__init__(*args, **options)
         self.conditions = conditions or {}
         check_handed_over(self, self.reads_source_once)  # type: ignore[arg-type]  # a mixin: a module
-        Rule(float, least=0, below=inf).check("auxiliary_factor", auxiliary_factor)
+        Rule(float, least=0).check("auxiliary_factor", auxiliary_factor)
         Rule(int, least=0).check("balance_interval", balance_interval)
         self.auxiliary_factor, self.balance_interval = auxiliary_factor, balance_interval
         self._batches = 0

@@ -1,7 +1,6 @@
 """Limits of the requests to a server."""
 
 from dataclasses import dataclass
-from math import inf
 
 from espnet_diverse.option_checks import Options, number
 
@@ -22,11 +21,11 @@ class Limits(Options):
         idle_seconds: A recording that somebody speaks ends when nothing was sent for so long.
     """
 
-    seconds: float = number(120.0, above=0, below=inf, key="max_seconds")  # JSON has no infinity
-    megabytes: float = number(20.0, above=0, below=inf, key="max_megabytes")
+    seconds: float = number(120.0, above=0, key="max_seconds")
+    megabytes: float = number(20.0, above=0, key="max_megabytes")
     waiting: int = number(8, least=1, key="max_waiting")
     streams: int = number(4, least=1, key="max_streams")
-    stream_seconds: float = number(4 * 3600.0, above=0, below=inf, key="max_stream_seconds")
+    stream_seconds: float = number(4 * 3600.0, above=0, key="max_stream_seconds")
     characters: int = 5000
     all_megabytes: float = 100.0
     queued_seconds: float = 3600.0

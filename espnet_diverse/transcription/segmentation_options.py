@@ -1,6 +1,7 @@
 """Options of splitting recordings into segments of speech."""
 
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING
 
 from espnet_diverse.option_checks import Options, choice, conflict, flag, must_be, number
@@ -32,7 +33,7 @@ class SegmentationOptions(Options):
     """
 
     vad: str = choice(*VADS)
-    max_seconds: float = number(20.0, least=1)
+    max_seconds: float = number(20.0, least=1, most=inf)
     min_speech_seconds: float = number(0.1, least=0, most=1)
     min_silence_seconds: float = number(0.5, least=0.1, most=10)
     padding_seconds: float = number(0.2, least=0)

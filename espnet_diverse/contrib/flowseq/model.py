@@ -1,7 +1,5 @@
 """Training of FlowSeq: ESPnet's translation model with the evidence lower bound as its loss."""
 
-from math import inf
-
 import torch
 from torch import Tensor
 
@@ -44,7 +42,7 @@ class FlowMTModel(DiverseMTModel):
         super().__init__(*args, **options)
         if not isinstance(self.decoder, FlowDecoder):
             raise ConfigError(f"model flow has no use for decoder {type(self.decoder).__name__}; set decoder: flow")
-        Rule(float, least=0, below=inf).check("kl_updates", kl_updates)
+        Rule(float, least=0).check("kl_updates", kl_updates)
         self.kl_updates, self.updates = kl_updates, UpdateCounter(kl_updates)
 
     def _calc_mt_att_loss(

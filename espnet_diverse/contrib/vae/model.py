@@ -1,7 +1,6 @@
 """Training of a variational autoencoder of text: ESPnet's translation model, whose source is the target text."""
 
 from dataclasses import dataclass
-from math import inf
 from typing import Any
 
 import torch
@@ -36,11 +35,11 @@ class BoundOptions(Options):
         word_dropout: Fraction of the decoder's input tokens that training replaces by <unk> (Bowman et al. 2016).
     """
 
-    kl_weight: float = number(1.0, least=0, below=inf)
+    kl_weight: float = number(1.0, least=0)
     schedule: str = choice("linear", "cyclical", "constant")
-    kl_updates: float = number(0.5, above=0, below=inf)
+    kl_updates: float = number(0.5, above=0)
     cycles: int = number(4, least=1)
-    free_bits: float = number(0.0, least=0, below=inf)
+    free_bits: float = number(0.0, least=0)
     word_dropout: float = number(0.0, least=0, most=1)
 
 

@@ -1,6 +1,7 @@
 """Options of writing the sets of a corpus as training reads them."""
 
 from dataclasses import dataclass
+from math import inf
 
 from espnet_diverse.audio.libsndfile import RATES
 from espnet_diverse.audio.resampling import RATE
@@ -27,7 +28,7 @@ class FormatOptions(Options):
 
     speeds: tuple[float, ...] = listed((1.0,), of=number(1.0, least=0.5, most=2), key="speed_perturb")
     min_seconds: float = number(0.1, above=0)
-    max_seconds: float = number(20.0, above=0)
+    max_seconds: float = number(20.0, above=0, most=inf)
     audio_format: str = choice("wav", "flac", "ark")
     rate: int = number(RATE, least=RATES[0], most=RATES[1])
     shards: int = number(1, least=1)

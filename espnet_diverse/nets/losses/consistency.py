@@ -15,7 +15,6 @@ Without the section, or with weights of 0, nothing is computed. Evaluation never
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import inf
 from typing import Any, NamedTuple
 
 import torch
@@ -43,8 +42,8 @@ class ConsistencyOptions(Options):
         cr_ctc: Weight of CR-CTC relative to the loss of CTC, which is the mean of both passes as in icefall.
     """
 
-    r_drop: float = number(0.0, least=0, below=inf)
-    cr_ctc: float = number(0.0, least=0, below=inf)
+    r_drop: float = number(0.0, least=0)
+    cr_ctc: float = number(0.0, least=0)
 
 
 class Branches(NamedTuple):

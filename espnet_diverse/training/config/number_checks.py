@@ -7,9 +7,9 @@ from espnet_diverse.errors import ConfigError
 from espnet_diverse.option_checks import OptionError, Rule
 from espnet_diverse.runs.config import NONE, Config
 
-_POSITIVE = Rule(float, above=0, below=math.inf)
-_LIMIT = Rule(float, above=0)  # inf: the largest gradient, or no clipping
-_NOT_NEGATIVE = Rule(float, least=0, below=math.inf)
+_POSITIVE = Rule(float, above=0)
+_LIMIT = Rule(float, above=0, most=math.inf)  # inf: the largest gradient, or no clipping
+_NOT_NEGATIVE = Rule(float, least=0)
 _SHARE = Rule(float, least=0, below=1)
 _RATE = Rule(float, least=0, most=1)
 _COUNT = Rule(int, least=1)

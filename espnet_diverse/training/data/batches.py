@@ -44,7 +44,7 @@ class Sampling(Options):
     """
 
     by: str | Sequence[str]
-    temperature: float = number(1.0, least=1)
+    temperature: float = number(1.0, least=1, most=math.inf)
     batches: str = choice("mixed", "single")
 
     def __post_init__(self):

@@ -52,8 +52,8 @@ def test_the_page_is_opened_and_has_the_examples(tiny_run, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--max_seconds", "0"], "max_seconds must be above 0 and below inf, but is 0"),
-        (["--max_megabytes", "inf"], "max_megabytes must be above 0 and below inf, but is inf"),
+        (["--max_seconds", "0"], "max_seconds must be above 0, but is 0"),
+        (["--max_megabytes", "inf"], "max_megabytes must be a finite number, but is inf"),
         (["--port", "70000"], "--port 70000: a port is a number from 0 to 65535; give another one"),
         (["--port", "0"], "is not the directory of a run, because it has no config.yaml"),
     ],
