@@ -1,15 +1,15 @@
 """Lookup of the row of a parameter that each sample uses: one row for each language, domain, or combination of them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from itertools import product
 
 import torch
 from torch import Tensor, nn
 
+from espnet_diverse.attention.selection.selection_options import checked_values
 from espnet_diverse.conditions import CONDITIONS
 from espnet_diverse.errors import ConfigError, DataError
-from espnet_diverse.option_checks import check_names
+from espnet_diverse.option_checks import OptionError, read
 from espnet_diverse.scope import current
 
 
@@ -38,9 +38,11 @@ class ConditionRows(nn.Module):
     ):
         super().__init__()
         self.option = option
-        self.by = [by] if isinstance(by, str) else list(by)
-        self._check_conditions(conditions)
-        self.names = [list(conditions[condition]) for condition in self.by]
+        try:
+            values = checked_values(by, conditions)
+        except OptionError as error:
+            raise ConfigError(f"{option}: {error}") from error
+        self.by, self.names = list(values), list(values.values())
         self.labels = list(product(*self.names)) if combinations is None else [tuple(c) for c in combinations]
         rows = torch.full([len(names) for names in self.names], -1)
         for row, label in enumerate(self.labels):
@@ -89,23 +91,10 @@ class ConditionRows(nn.Module):
                 )
         return tuple(names.index(name) for names, name in zip(self.names, label, strict=True))
 
-    def _check_conditions(self, conditions: Mapping[str, Sequence[str]]) -> None:
-        for condition in self.by:
-            if condition not in CONDITIONS:
-                raise ConfigError(f"{self.option}.by: {condition!r} is unknown; known: {' '.join(CONDITIONS)}")
-            if not conditions or not conditions.get(condition):
-                raise ConfigError(
-                    f"{self.option}.conditions has no names for {condition}; "
-                    f"training fills them in from utt2{condition}, or list them"
-                )
-
     def _check_distinct(self) -> None:
-        lists: tuple[list, ...] = (*self.names, self.labels)
-        for listed in lists:
-            twice = next((entry for entry in listed if listed.count(entry) > 1), None)
-            if twice is not None:
-                shown = twice if isinstance(twice, str) else " ".join(twice)
-                raise ConfigError(f"{self.option}: {shown} is listed twice; list it once")
+        for label in self.labels:
+            if self.labels.count(label) > 1:
+                raise ConfigError(f"{self.option}: {' '.join(label)} is listed twice; list it once")
 
 
 def read_options(kind: type, option: str, given: Mapping[str, object]):
@@ -114,7 +103,6 @@ def read_options(kind: type, option: str, given: Mapping[str, object]):
     Raises:
         ConfigError: An option is unknown, or `by` is missing.
     """
-    check_names(given, [field.name for field in fields(kind)], option)
-    if not given.get("by"):
+    if isinstance(given, Mapping) and not given.get("by"):
         raise ConfigError(f"{option}.by is missing; choose from: {' '.join(CONDITIONS)}")
-    return kind(**given)
+    return read(kind, given, option)

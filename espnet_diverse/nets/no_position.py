@@ -35,7 +35,7 @@ def remove_absolute_position(net: nn.Module, attention: dict[str, Any] | None) -
     Raises:
         ConfigError: The net needs the positions of its blocks.
     """
-    if (position := (attention or {}).get("position")) is None:
+    if not isinstance(attention, dict) or (position := attention.get("position")) is None:
         return
     if any(isinstance(module, StreamPositionalEncoding) for module in net.modules()):
         raise ConfigError(f"position {position} does not fit the blocks of {type(net).__name__}; leave it out")

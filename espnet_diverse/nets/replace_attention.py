@@ -90,8 +90,10 @@ def _in_layers(attention: dict, count: int, net: str) -> tuple[dict, Sequence[in
     """Return options of an attention without `layers`, and the numbers of the layers that have it.
 
     Raises:
-        ConfigError: The net of `count` layers does not have these, or the attention must be that of all layers.
+        ConfigError: It is no mapping, the net of `count` layers does not have these, or it must be that of all layers.
     """
+    if not isinstance(attention, dict):
+        raise must_be(f"{net}: attention", "a mapping of options, such as {core: sdma}", attention)
     given = dict(attention)
     chosen = read_layers(given.pop("layers", None))
     if chosen is None:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from espnet_diverse.attention.selection.selection_options import SelectionOptions
+from espnet_diverse.attention.selection.selection_options import SelectionOptions, checked_values, conditions_of
 from espnet_diverse.conditions import CONDITIONS
 from espnet_diverse.data.tables import pack_table
 from espnet_diverse.errors import ConfigError, DataError
@@ -35,18 +35,6 @@ def condition_table(data_dir: Path, condition: str) -> Path:
     table = data_dir / f"utt2{condition}"
     transcribed = condition == "tgtlang" and not table.exists() and not (data_dir / "src_text").exists()
     return data_dir / "utt2lang" if transcribed else table
-
-
-def conditions_of(by: object) -> list[str]:
-    """The conditions that the option `by` names: a condition or a list of conditions.
-
-    Raises:
-        OptionError: A condition is unknown.
-    """
-    conditions = [by] if isinstance(by, str) else by
-    if not isinstance(conditions, list) or not conditions or not set(conditions) <= set(CONDITIONS):
-        raise must_be("by", f"one or a list of {' '.join(CONDITIONS)}", by)
-    return conditions
 
 
 def fill_in(config: Config, train_dir: Path, valid_dir: Path) -> list[str]:
@@ -180,18 +168,8 @@ def _listed(config: Config, keys: Keys, condition: str) -> list[str] | None:
     for key in keys:
         part = part.get(key) or {}
     with located(config, *keys):
-        listed = _values(part).get(condition)
-    if listed is None:
-        return None
-    if (
-        not isinstance(listed, list)
-        or len(set(listed)) < len(listed)
-        or not all(isinstance(name, str) for name in listed)
-    ):
-        raise ConfigError(
-            f"{_shown(config, keys)}: conditions of {condition} are {listed!r}; give a list of different values"
-        )
-    return list(listed)
+        values = _values(part)
+        return checked_values(condition, values)[condition] if values.get(condition) else None
 
 
 def _values(part: Mapping) -> dict:

@@ -65,15 +65,16 @@ def test_unknown_and_missing_conditions_are_named(ids, text):
 @pytest.mark.parametrize(
     ("by", "names", "combinations", "text"),
     [
-        ("language", NAMES, None, "adapter.by: 'language' is unknown; known: lang tgtlang domain"),
+        ("language", NAMES, None, "adapter: by must be one or a list of lang tgtlang domain, but is 'language'"),
         (
             "domain",
             NAMES,
             None,
-            "adapter.conditions has no names for domain; training fills them in from utt2domain, or list",
+            "adapter: conditions has no names for domain; training fills them in from utt2domain, or list",
         ),
-        ("lang", None, None, "adapter.conditions has no names for lang"),
-        ("lang", {"lang": ["ar", "ar"]}, None, "adapter: ar is listed twice; list it once"),
+        ("lang", None, None, "adapter: conditions has no names for lang"),
+        ("lang", {"lang": ["ar", "ar"]}, None, "adapter: conditions of lang must be a list of different names"),
+        ("lang", ["ar"], None, "adapter: conditions must be a mapping, such as {lang: [de, en]}, but is ['ar']"),
         (CONDITIONS, NAMES, [["ar"]], "adapter.combinations: ar: give one name for each of lang tgtlang"),
         (CONDITIONS, NAMES, [["ar", "it"]], "adapter.combinations: tgtlang 'it' is unknown; known: en fr"),
         (CONDITIONS, NAMES, [["ar", "en"]] * 2, "adapter: ar en is listed twice; list it once"),
@@ -95,6 +96,7 @@ class _Options:
     ("given", "text"),
     [
         ({"by": "lang", "width": 3}, "unknown option 'width' of tag; known: by size"),
+        ("lang", "tag must be a mapping of options, such as {by: ...}, but is 'lang'"),
         ({"size": 3}, "tag.by is missing; choose from: lang tgtlang domain"),
     ],
 )

@@ -249,3 +249,9 @@ def test_a_decoder_whose_layers_differ_decodes_with_a_cache():
 def test_layers_that_cannot_be_chosen_are_refused(options, message):
     with pytest.raises((ConfigError, OptionError), match=message):
         encoder(**{"core": "softmax", **options})
+
+
+@pytest.mark.parametrize("section", ["attention", "memory"])
+def test_a_name_in_place_of_a_mapping_is_refused(section):
+    with pytest.raises(ConfigError, match=f"{section} must be a mapping of options, such as .*, but is 'cdt'"):
+        ENCODERS["diverse_transformer"](20, **SMALL, **{section: "cdt"})

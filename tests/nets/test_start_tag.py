@@ -105,7 +105,7 @@ def test_unknown_and_missing_languages_are_named(inputs, conditions, text):
         (
             {"by": "tgtlang"},
             {},
-            "start_tag.conditions has no names for tgtlang; training fills them in from utt2tgtlang",
+            "start_tag: conditions has no names for tgtlang; training fills them in from utt2tgtlang",
         ),
         (TAG | {"token": "<en>"}, {}, "unknown option 'token' of start_tag"),
         (TAG, {"input_layer": "linear"}, "start_tag needs a decoder that embeds tokens; set its input_layer to embed"),

@@ -256,7 +256,7 @@ def test_after_a_kill_it_can_be_run_again(tmp_path, killed):
         ),
         (
             ["encoder_conf.attention.selection={strategy: group, pool: 4, by: [lang]}"],
-            "selection: conditions must have the names of lang",
+            "selection: conditions has no names for lang",
         ),
     ],
 )

@@ -8,12 +8,14 @@ Numbers of updates may be a share of all updates of the run, a number between 0 
 last fifth without noise.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from espnet_diverse.conditions import CONDITIONS
 from espnet_diverse.option_checks import OptionError, Options, choice, conflict, flag, must_be, needs, number, read
+
+_QUOTES = "'no', 'on' and 'off' in quotes"  # which YAML reads as true and false
 
 
 @dataclass(frozen=True)
@@ -78,29 +80,26 @@ class SelectionOptions(Options):
             raise needs(self, "noise_schedule", "noise_steps, such as 0.8 of the run")
         if self.all_candidates and self.strategy not in ("none", "group"):
             raise needs(self, "all_candidates", "strategy: group")
-        if not self.selected_by or not all(condition in tuple(CONDITIONS) for condition in self.selected_by):
-            raise must_be("by", f"one or a list of {' '.join(CONDITIONS)}", self.by)
-        self._check_default()
+        conditions_of(self.by)
+        self._check_forms()
         if self.strategy != "none":
             self._check_names()
 
     @property
     def selected_by(self) -> tuple[str, ...]:
         """The conditions of `by` as a tuple."""
-        return (self.by,) if isinstance(self.by, str) else tuple(self.by)
+        return tuple(conditions_of(self.by))
 
-    def _check_default(self) -> None:
+    def _check_forms(self) -> None:
         given = self.default_condition
-        if not isinstance(given, Mapping) or not all(name in CONDITIONS for name in given):
+        if not isinstance(given, Mapping) or not set(given) <= set(CONDITIONS) or not _texts(given.values()):
             allowed = f"a value by condition, of {' '.join(CONDITIONS)}, such as {{lang: en}}"
-            raise must_be("default_condition", allowed, given)
+            raise must_be("default_condition", f"{allowed} ({_QUOTES})", given)
+        if not all(isinstance(family, list | tuple) and _texts(family) for family in self.families or ()):
+            raise must_be("families", f"lists of names ({_QUOTES})", self.families)
 
     def _check_names(self) -> None:
-        for condition in self.selected_by:
-            names = list(self.conditions.get(condition) or ())
-            if not names:
-                message = f"conditions must have the names of {condition}; training fills them in from the data"
-                raise OptionError("conditions", message)
+        for condition, names in checked_values(self.by, self.conditions).items():
             default = self.default_condition.get(condition, names[0])
             if default not in names:
                 raise must_be("default_condition", f"one of {' '.join(names)}", default)
@@ -122,6 +121,46 @@ class SelectionOptions(Options):
                 message = f"{name!r} is in {listed.count(name)} families; put every name into one"
                 raise OptionError("families", message)
         return families
+
+
+def conditions_of(by: object) -> list[str]:
+    """Return the conditions that the option `by` names: a condition or a list of conditions.
+
+    Raises:
+        OptionError: A condition is unknown.
+    """
+    conditions = [by] if isinstance(by, str) else by
+    if not isinstance(conditions, list | tuple) or not conditions or any(c not in list(CONDITIONS) for c in conditions):
+        raise must_be("by", f"one or a list of {' '.join(CONDITIONS)}", by)
+    return list(conditions)
+
+
+def checked_values(by: object, conditions: object) -> dict[str, list[str]]:
+    """Return the values of each condition that `by` names, in the order of their indices.
+
+    Args:
+        by: A condition of `conditions.CONDITIONS`, or several.
+        conditions: Values of each condition.
+
+    Raises:
+        OptionError: A condition is unknown, or its values are missing or no list of different names.
+    """
+    given = conditions or {}
+    if not isinstance(given, Mapping):
+        raise must_be("conditions", "a mapping, such as {lang: [de, en]}", given)
+    for condition in conditions_of(by):
+        values = given.get(condition)
+        if not values:
+            has = f"conditions has no names for {condition}"
+            raise OptionError("conditions", f"{has}; training fills them in from utt2{condition}, or list them")
+        if not isinstance(values, list | tuple) or not _texts(values) or len(set(values)) < len(values):
+            said = f"conditions of {condition} must be a list of different names ({_QUOTES}), but is {values!r:.100}"
+            raise OptionError("conditions", said)
+    return {condition: list(given[condition]) for condition in conditions_of(by)}
+
+
+def _texts(names: Iterable) -> bool:
+    return all(isinstance(name, str) for name in names)
 
 
 def selection_options(given: Mapping[str, Any]) -> SelectionOptions:

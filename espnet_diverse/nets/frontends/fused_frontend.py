@@ -9,6 +9,7 @@ from torch import nn
 
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.nets.frontends.speech_frontend import HuggingFaceFrontend, least_samples
+from espnet_diverse.option_checks import must_be
 from espnet_diverse.untrusted.foreign_config import FUSED
 
 
@@ -29,7 +30,7 @@ class FusedFrontends(fused.FusedFrontends):
         least_samples: Number of samples that every frontend needs.
 
     Raises:
-        ConfigError: There is no frontend, a type is unknown, or an option of a pretrained encoder has no effect here.
+        ConfigError: There is no frontend, a type is unknown, or an option is wrong or has no effect here.
     """
 
     def __init__(
@@ -40,6 +41,8 @@ class FusedFrontends(fused.FusedFrontends):
         fs: int = 16000,
     ):
         frontends = frontends or []
+        if not isinstance(frontends, list) or not all(isinstance(part, dict) for part in frontends):
+            raise must_be("frontend_conf.frontends", "a list of mappings, such as {frontend_type: default}", frontends)
         kinds = [str(part.get("frontend_type")) for part in frontends]
         if not kinds or (unknown := [kind for kind in kinds if kind not in FUSED]):
             has = f"has frontend_type {unknown[0]!r}" if kinds else "is empty"

@@ -14,7 +14,7 @@ from espnet_diverse.nets.memory.source import SourceMemory
 from espnet_diverse.nets.memory.xl import XLMemory
 from espnet_diverse.nets.replace_attention import RELATIVE, replace_attention, selects_heads
 from espnet_diverse.nets.stream import return_mask
-from espnet_diverse.option_checks import hint, read
+from espnet_diverse.option_checks import hint, must_be, read
 from espnet_diverse.upstream.layers import ConformerLayer, DecoderLayer, EncoderLayer
 
 __all__ = [
@@ -45,6 +45,8 @@ def memory_options(memory: Mapping[str, Any], net: str = "") -> tuple[str, Memor
     Raises:
         ConfigError: The kind or an option is unknown, or an option has a wrong value.
     """
+    if not isinstance(memory, Mapping):
+        raise must_be("memory", "a mapping of options, such as {kind: cdt}", memory)
     options = dict(memory)
     kind = options.pop("kind", None)
     if not isinstance(kind, str) or kind not in MEMORIES:

@@ -22,11 +22,12 @@ import torch
 from espnet2.samplers.abs_sampler import AbsSampler
 from numpy.typing import NDArray
 
+from espnet_diverse.attention.selection.selection_options import conditions_of
 from espnet_diverse.data.packed_table import PackedTable
 from espnet_diverse.data.tables import pack_table
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.option_checks import Options, choice, number, read
-from espnet_diverse.runs.condition_names import condition_table, conditions_of
+from espnet_diverse.runs.condition_names import condition_table
 from espnet_diverse.training.data.batch_types import Batches, BatchOptions, Shapes, make_batches, read_shapes
 from espnet_diverse.training.data.row_dataset import RowBatches, RowDataset, RowIterFactory
 

@@ -203,7 +203,7 @@ def test_espnets_initialisation_keeps_fresh_adapters_without_effect():
         (BY_LANGUAGE | {"bottleneck": "8"}, "bottleneck must be a whole number, but is '8'"),
         (BY_LANGUAGE | {"bottleneck": 2.5}, "bottleneck must be a whole number, but is 2.5"),
         (BY_LANGUAGE | {"freeze_base": "no"}, "freeze_base must be true or false, but is 'no'"),
-        (BY_LANGUAGE | {"conditions": {}}, "adapter.conditions has no names for lang"),
+        (BY_LANGUAGE | {"conditions": {}}, "adapter: conditions has no names for lang"),
     ],
 )
 def test_wrong_options_are_named(adapter, text):

@@ -60,6 +60,7 @@ def test_the_greatest_number_of_samples_is_needed(encoder):
     [
         ({"frontends": None}, "frontend_conf.frontends is empty; give a list of frontends of default and huggingface"),
         ({"frontends": []}, "frontend_conf.frontends is empty"),
+        ({"frontends": ["default"]}, "frontend_conf.frontends must be a list of mappings, .* but is .'default'"),
         ({"frontends": [NARROW, {"frontend_type": "s3prl"}]}, "frontend_conf.frontends has frontend_type 's3prl'"),
         ({"frontends": [{"n_mels": 3}]}, "frontend_conf.frontends has frontend_type 'None'"),
         ({"frontends": [NARROW], "align_method": "x"}, "frontend_conf.align_method 'x' is unknown"),
