@@ -88,6 +88,8 @@ class RandomFeatures(Core):
         self.register_buffer("bits", self._draw(int(torch.randint(2**31, ()))))
         if self.options.redraw_interval:  # a resumed run goes on counting
             self.register_buffer("batches", torch.zeros((), dtype=torch.int64))
+        if self.options.feature == "trigonometric":  # which normalise by themselves
+            self.supports = replace(type(self).supports, dot_products=False)
 
     def cache(self, key: Tensor, k: Tensor, v: Tensor) -> KVCache:
         """Return features (B, H, T, R or 2 R) in place of keys, and the logarithms of their factors (B, H, T, 1)."""

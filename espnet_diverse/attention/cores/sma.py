@@ -15,6 +15,7 @@ negative. Where the paper and its released code differ, an option selects the fo
 
 Softmax-equivalent setting: nu = 0 (gamma stays 0), noise_std = 0, lambda_k = 0 and lambda_d = 0.
 Cost: that of softmax plus O(T C (D + C)); the mixed weights are computed in blocks of rows and never stored whole.
+Training with attention dropout stores several matrices (T, T) for each head.
 """
 
 import math

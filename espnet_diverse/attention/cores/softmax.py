@@ -3,7 +3,8 @@
     A = softmax(Q K^T / sqrt(D)),    context = A V
 
 Softmax-equivalent setting: always. With weights the output equals that of ESPnet's attention bit for bit.
-Cost: O(Tq Tk D) time; O(Tq D) memory with PyTorch's fused kernel, O(Tq Tk) when weights are needed.
+Cost: O(Tq Tk D) time; O(Tq D) memory with PyTorch's fused kernel, O(Tq Tk) when weights are needed, with relative
+position, and in training on CPUs with attention dropout.
 """
 
 import functools

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from references import efficient as oracle
 from references.core_inputs import CASES, CAUSAL, PADDED, SIZE, B, D, H, gradcheck, heads
 
-from espnet_diverse.attention import build_core
+from espnet_diverse.attention import build_attention, build_core
 from espnet_diverse.option_checks import OptionError
 
 T = 6
@@ -142,3 +142,9 @@ def test_a_resumed_run_redraws_when_the_whole_run_does():
 def test_what_makes_no_features_is_refused(options, text):
     with pytest.raises(OptionError, match=text):
         make(**options)
+
+
+def test_features_of_normalised_inputs_are_not_normalised_again():
+    build_attention("random_features", 8, 2, qk_norm={})
+    with pytest.raises(ValueError, match="'random_features' does not support normalised queries and keys"):
+        build_attention("random_features", 8, 2, feature="trigonometric", qk_norm={})
