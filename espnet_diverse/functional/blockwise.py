@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from espnet_diverse.functional.mixed_attention import coefficients_of, dense, excluded, huge, score_scale, with_ones
+from espnet_diverse.functional.mixed_attention import coefficients_of, dense, excluded, huge, with_ones
 from espnet_diverse.functional.semantic import soften
 from espnet_diverse.functional.shapes import broadcast
 from espnet_diverse.functional.whole_attention import WholeMatrixAttention
@@ -45,7 +45,6 @@ def sdma_attention(
     p_key: Tensor,
     gamma: float | Tensor,
     mask: Tensor | None = None,
-    scale: float | None = None,
     bias: Tensor | None = None,
 ) -> Tensor:
     """Compute the context of semantic mask attention, equations (1), (2), (10) and (11), without storing its weights.
@@ -58,7 +57,6 @@ def sdma_attention(
         p_key: Posteriors of the keys (..., H, Tk, C).
         gamma: Mixing rate, a number or a scalar tensor; it gets no gradient.
         mask: Bool, True = may attend, broadcastable to (..., H, Tq, Tk).
-        scale: Factor of the scores q . k; 1 / sqrt(D) unless given.
         bias: Added to the scaled scores, broadcastable to (..., H, Tq, Tk).
 
     Returns:
@@ -79,7 +77,7 @@ def sdma_attention(
     scores_shape = q.size(-2), k.size(-2)
     small = math.prod(lead) * math.prod(scores_shape) <= block_size(q.device) // 4
     if small and not torch.is_grad_enabled():
-        return dense(q, k, v, p_query, p_key, gamma, mask, scale, bias)[0]
+        return dense(q, k, v, p_query, p_key, gamma, mask, bias)[0]
     p_query, p_key = soften(p_query).transpose(-2, -1), p_key.transpose(-2, -1)
     inputs = [four_dimensional(x, *x.shape[-2:]) for x in (q, k, v, p_query, p_key)]
     bias = None if bias is None else four_dimensional(bias, *scores_shape)
@@ -87,7 +85,7 @@ def sdma_attention(
         sizes = (1, 1, 1, *mask.shape)[-3:]
         mask = excluded(mask).view(torch.uint8).expand(*lead[:-1], *sizes).reshape(-1, *sizes)
     attention = WholeMatrixAttention if small else _SemanticMaskAttention
-    context = attention.apply(*inputs, bias, mask, gamma, score_scale(q, scale))
+    context = attention.apply(*inputs, bias, mask, gamma, 1 / math.sqrt(q.size(-1)))
     return context.view(*lead, *context.shape[-2:])
 
 

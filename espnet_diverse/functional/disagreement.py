@@ -20,8 +20,6 @@ from torch import Tensor
 
 from espnet_diverse.functional.masks import masked_mean
 
-PER = ("sequence", "position")
-
 
 def disagreement(heads: Tensor, mask: Tensor | None = None, per: str = "sequence") -> Tensor:
     """Compute -1/H^2 sum_ij cos(x_i, x_j), D_subspace of values or D_output of outputs.
@@ -34,12 +32,7 @@ def disagreement(heads: Tensor, mask: Tensor | None = None, per: str = "sequence
 
     Returns:
         (...), between -1 (equal directions) and 0.
-
-    Raises:
-        ValueError: `per` is unknown.
     """
-    if per not in PER:
-        raise ValueError(f"unknown per {per!r}; known: {' '.join(PER)}")
     if mask is not None:
         heads = heads.masked_fill(~mask[..., None, :, None], 0.0)
     if per == "sequence":

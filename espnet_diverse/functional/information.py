@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from espnet_diverse.functional.blockwise import LOG2_E, block_size, blocks
-from espnet_diverse.functional.mixture import floored, log_density, posterior
+from espnet_diverse.functional.mixture import floored
 from espnet_diverse.functional.posterior_losses import Evidence, HeadPairCost, PairwiseSquares
 
 
@@ -49,15 +49,14 @@ def valid_tokens(mask: Tensor | Valid | None, like: Tensor) -> Valid:
 
 
 def cluster_kl(
-    x: Tensor,
+    log_joint: Tensor,
+    p: Tensor,
+    width: int,
     log_prior: Tensor,
-    mean: Tensor,
     log_var: Tensor,
     variance: float | Tensor,
     mask: Tensor | Valid | None = None,
     direction: str = "paper",
-    log_joint: Tensor | None = None,
-    p: Tensor | None = None,
 ) -> Tensor:
     """Compute the KL divergence of q(x, c) = N(x, variance) p(c|x) from the mixture, equation (20), in nats per token.
 
@@ -66,60 +65,31 @@ def cluster_kl(
         -log p(x) + variance / 2 sum_c p(c|x) sum_d 1/sigma_cd^2 - D/2 (1 + log(2 pi variance)).
 
     Args:
-        x: Tokens (..., T, D).
+        log_joint: `mixture.log_density` of the tokens, (..., T, C).
+        p: Their posteriors, `posterior(log_joint)`.
+        width: Width D of the tokens.
         log_prior: Cluster weights of the mixture as logits, as in `mixture.log_density`.
-        mean: Centroids of the mixture.
         log_var: Logarithms of the variances of the mixture.
         variance: Variance of the variational Gaussian, a positive number or broadcastable to (..., T).
         mask: Valid tokens, broadcastable to (..., T).
         direction: "paper" is KL(q(c) || pi); "released" is KL(pi || q(c)), as in the released code.
-        log_joint: `log_density(x, log_prior, mean, log_var)`, if the caller has it already.
-        p: `posterior(log_joint)`, if the caller has it already; with it only the width of x is read.
-
-    Raises:
-        ValueError: The direction is unknown.
     """
-    if direction not in ("paper", "released"):
-        raise ValueError(f"unknown KL direction {direction!r}; known: paper released")
-    joint = log_density(x, log_prior, mean, log_var) if log_joint is None else log_joint
-    p = posterior(joint) if p is None else p
-    valid = valid_tokens(mask, x)
-    evidence = Evidence.apply(joint.transpose(-2, -1), p.transpose(-2, -1))  # log p(x)
+    valid = valid_tokens(mask, p)
+    evidence = Evidence.apply(log_joint.transpose(-2, -1), p.transpose(-2, -1))  # log p(x)
     precision = torch.exp(-floored(log_var)).sum(-1)
     spread = (p * precision.unsqueeze(-2)).sum(-1)
     log_variance = torch.log(variance) if torch.is_tensor(variance) else math.log(variance)
-    gaussian = variance / 2 * spread - x.size(-1) / 2 * (1 + math.log(2 * math.pi) + log_variance)
+    gaussian = variance / 2 * spread - width / 2 * (1 + math.log(2 * math.pi) + log_variance)
     if direction == "paper":
         return _mean_over_tokens(gaussian - evidence, valid)
     log_prior = log_prior.log_softmax(-1).unsqueeze(-2)
-    log_posterior = joint - evidence.unsqueeze(-1)
+    log_posterior = log_joint - evidence.unsqueeze(-1)
     categorical = (log_prior.exp() * (log_prior - log_posterior)).sum(-1)
-    return _mean_over_tokens(gaussian + (p * (log_prior - joint)).sum(-1) + categorical, valid)
-
-
-def _both_conditionals(q, log_prior, mean, log_var, valid, mi_density, log_joint, p) -> tuple[Tensor, Tensor]:
-    """Compute p(q|c), equation (17), over the valid tokens, and p(c|q); both (..., H, C, T)."""
-    if mi_density not in ("paper", "tempered"):
-        raise ValueError(f"unknown MI density {mi_density!r}; known: paper tempered")
-    joint = log_density(q, log_prior, mean, log_var) if log_joint is None else log_joint
-    p = posterior(joint) if p is None else p
-    if mi_density == "tempered":
-        joint = joint - joint.logsumexp(-1, keepdim=True) * (1 - 1 / q.size(-1))
-    joint = joint.transpose(-2, -1)
-    if valid.mask is not None:
-        joint = joint - (1 - valid.ones).unsqueeze(-2) * (torch.finfo(joint.dtype).max / 2)
-    return joint.softmax(-1), p.transpose(-2, -1)
+    return _mean_over_tokens(gaussian + (p * (log_prior - log_joint)).sum(-1) + categorical, valid)
 
 
 def head_mi_upper(
-    q: Tensor,
-    log_prior: Tensor,
-    mean: Tensor,
-    log_var: Tensor,
-    mask: Tensor | Valid | None = None,
-    mi_density: str = "paper",
-    log_joint: Tensor | None = None,
-    p: Tensor | None = None,
+    log_joint: Tensor, p: Tensor, width: int, mask: Tensor | Valid | None = None, mi_density: str = "paper"
 ) -> Tensor:
     """Compute L_Dqq, an upper bound on the mutual information of the queries of two heads, equation (21), in nats.
 
@@ -127,21 +97,20 @@ def head_mi_upper(
     1 - p is clamped, which bounds the loss of a token.
 
     Args:
-        q: Queries (..., H, T, D).
-        log_prior: Cluster weights of the mixture of the queries as logits, as in `mixture.log_density`.
-        mean: Centroids of the mixture.
-        log_var: Logarithms of the variances of the mixture.
+        log_joint: `mixture.log_density` of the queries, (..., H, T, C).
+        p: Their posteriors, `posterior(log_joint)`.
+        width: Width D of the queries.
         mask: Valid tokens, broadcastable to (..., H, T), the same for all heads.
         mi_density: "paper", or "tempered": log p(q) of (18) divided by D, because in many dimensions the density of the
             paper has all its weight on a few tokens.
-        log_joint: `log_density(q, log_prior, mean, log_var)`, if the caller has it already.
-        p: `posterior(log_joint)`, if the caller has it already.
-
-    Raises:
-        ValueError: The density is unknown.
     """
-    valid = valid_tokens(mask, q)
-    a, b = _both_conditionals(q, log_prior, mean, log_var, valid, mi_density, log_joint, p)
+    valid = valid_tokens(mask, p)
+    if mi_density == "tempered":
+        log_joint = log_joint - log_joint.logsumexp(-1, keepdim=True) * (1 - 1 / width)
+    joint = log_joint.transpose(-2, -1)
+    if valid.mask is not None:
+        joint = joint - (1 - valid.ones).unsqueeze(-2) * (torch.finfo(joint.dtype).max / 2)
+    a, b = joint.softmax(-1), p.transpose(-2, -1)  # p(q|c) over the valid tokens (17), and p(c|q)
     heads, tokens = a.size(-3), a[..., :1, :1, :].numel()
     weights = valid.tokens if valid.tokens.dim() == 1 else valid.tokens.sum(-2, keepdim=True)
     return HeadPairCost.apply(a, b, weights) * (weights.numel() / tokens / heads**2)
@@ -177,12 +146,7 @@ def diversity(
             averages the diagonal and the other entries separately, because otherwise long sequences favour uniform
             posteriors.
         mask: Valid tokens, broadcastable to (..., T).
-
-    Raises:
-        ValueError: The form is unknown.
     """
-    if form not in ("paper", "code", "balanced"):
-        raise ValueError(f"unknown form of the diversity loss {form!r}; known: paper code balanced")
     valid = valid_tokens(mask, p)
     power = 1 if form == "code" else 2
     size = valid.count.clamp(min=2)

@@ -19,14 +19,13 @@ def mixed_weights(
     p_key: Tensor,
     gamma: float | Tensor,
     mask: Tensor | None = None,
-    scale: float | None = None,
     bias: Tensor | None = None,
 ) -> Tensor:
     """Compute the weights Ahat = A o W, (..., H, Tq, Tk).
 
     The arguments are those of `blockwise.sdma_attention` without the values.
     """
-    scores = torch.matmul(q * score_scale(q, scale), k.transpose(-2, -1))
+    scores = torch.matmul(q * (1 / math.sqrt(q.size(-1))), k.transpose(-2, -1))
     if bias is not None:
         scores = scores + bias
     if mask is not None:
@@ -48,20 +47,14 @@ def dense(
     p_key: Tensor,
     gamma: float | Tensor,
     mask: Tensor | None = None,
-    scale: float | None = None,
     bias: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Compute context (..., H, Tq, D) and weights Ahat (..., H, Tq, Tk).
 
     The arguments are those of `blockwise.sdma_attention`.
     """
-    weights = mixed_weights(q, k, p_query, p_key, gamma, mask, scale, bias)
+    weights = mixed_weights(q, k, p_query, p_key, gamma, mask, bias)
     return torch.matmul(weights, v), weights
-
-
-def score_scale(q: Tensor, scale: float | None) -> float:
-    """Return the factor of the scores, 1 / sqrt(D) unless `scale` is given."""
-    return 1 / math.sqrt(q.size(-1)) if scale is None else scale
 
 
 def excluded(mask: Tensor) -> Tensor:

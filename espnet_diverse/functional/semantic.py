@@ -1,8 +1,5 @@
 """Semantic mask attention: equations (10) and (11) of the SDMA paper."""
 
-import math
-from typing import overload
-
 import torch
 from torch import Tensor
 
@@ -31,18 +28,12 @@ def semantic_mask(p_query: Tensor, p_key: Tensor, mask: Tensor | None = None) ->
     return _normalise(same if mask is None else same.masked_fill(~mask, 0.0))
 
 
-@overload
-def gamma_schedule(step: Tensor, nu: float = ..., rate: float | Tensor = ...) -> Tensor: ...
-@overload
-def gamma_schedule(step: float, nu: float = ..., rate: float = ...) -> float: ...
-def gamma_schedule(step: float | Tensor, nu: float = 0.9, rate: float | Tensor = 5e-4) -> float | Tensor:
-    """Return the mixing rate of (11) after `step` training updates, 1 - max(1 - nu, exp(-rate step)).
+def gamma_schedule(step: Tensor, nu: float = 0.9, rate: float | Tensor = 5e-4) -> Tensor:
+    """Return the mixing rate of (11) after `step` training updates (), 1 - max(1 - nu, exp(-rate step)).
 
     It grows from 0 to its bound nu. The paper prints exp(+rate step), with which it would be negative.
     """
-    if isinstance(step, Tensor):
-        return 1 - torch.exp(-rate * step).clamp(min=1 - nu)
-    return 1 - max(1 - nu, math.exp(-rate * step))
+    return 1 - torch.exp(-rate * step).clamp(min=1 - nu)
 
 
 def _normalise(weights: Tensor) -> Tensor:

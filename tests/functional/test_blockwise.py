@@ -56,14 +56,14 @@ def compare(result, expected, tensors, draw):
 def test_equals_loops(draw, blocks, mask, gamma):
     q, k, v, p_query, p_key = inputs(draw)
     bias = draw.normal(H, TQ, TK)
-    context = sdma_attention(q, k, v, p_query, p_key, gamma, mask, scale=0.7, bias=bias)
-    twin, weights = dense(q, k, v, p_query, p_key, gamma, mask, scale=0.7, bias=bias)
+    context = sdma_attention(q, k, v, p_query, p_key, gamma, mask, bias=bias)
+    twin, weights = dense(q, k, v, p_query, p_key, gamma, mask, bias=bias)
     seen = torch.ones(B, H, TQ, TK, dtype=torch.bool) if mask is None else mask.expand(B, H, TQ, TK)
     for b in range(B):
         for h in range(H):
             own = [x[b, h].detach().numpy() for x in (q, k, p_query, p_key)]
             expected = torch.tensor(
-                oracle.mixed_attention(*own, gamma, seen[b, h].numpy(), 0.7, bias[h].detach().numpy())
+                oracle.mixed_attention(*own, gamma, seen[b, h].numpy(), D**-0.5, bias[h].detach().numpy())
             )
             torch.testing.assert_close(weights[b, h], expected)
             torch.testing.assert_close(context[b, h], expected @ v[b, h])
@@ -73,7 +73,7 @@ def test_equals_loops(draw, blocks, mask, gamma):
 @pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
 def test_gradients_equal_those_of_the_dense_twin(draw, blocks, mask):
     tensors = *inputs(draw), draw.normal(B, 1, TQ, TK)
-    arguments = *tensors[:5], torch.tensor(0.6, dtype=torch.float64), mask, None, tensors[5]
+    arguments = *tensors[:5], torch.tensor(0.6, dtype=torch.float64), mask, tensors[5]
     compare(sdma_attention(*arguments), dense(*arguments)[0], tensors, draw)
 
 
@@ -82,7 +82,7 @@ def test_gradients_equal_those_of_the_dense_twin(draw, blocks, mask):
 def test_gradcheck(draw, monkeypatch, function, mask):
     monkeypatch.setattr(blockwise, "block_size", lambda device: 2 * TK)
     tensors = *inputs(draw, (1, 2)), draw.normal(1, 2, TQ, TK)
-    assert torch.autograd.gradcheck(lambda *x: function(*x[:5], 0.6, mask, None, x[5]), tensors)
+    assert torch.autograd.gradcheck(lambda *x: function(*x[:5], 0.6, mask, x[5]), tensors)
 
 
 @pytest.mark.parametrize("batch", [(H,), (2, 2, H)], ids=str)

@@ -5,26 +5,20 @@ import math
 import pytest
 import torch
 from references import sdma as oracle
-from references.posteriors import responsibility
+from references.posteriors import kl_of, mi_of, responsibility
 
 from espnet_diverse.functional import information
-from espnet_diverse.functional.information import (
-    cluster_kl,
-    diversity,
-    head_mi_upper,
-    query_mi_lower,
-)
+from espnet_diverse.functional.information import diversity, query_mi_lower
 from espnet_diverse.functional.masks import lengths_to_mask
-from espnet_diverse.functional.mixture import log_density
 
 B, H, T, D, C = 2, 3, 5, 4, 3
 
 
 LOSSES = {
-    "kl": lambda x, mixture, mask=None: cluster_kl(x, *mixture, 0.1, mask),
-    "kl released": lambda x, mixture, mask=None: cluster_kl(x, *mixture, 0.01, mask, "released"),
-    "D_qq": lambda x, mixture, mask=None: head_mi_upper(x, *mixture, mask),
-    "D_qq tempered": lambda x, mixture, mask=None: head_mi_upper(x, *mixture, mask, "tempered"),
+    "kl": lambda x, mixture, mask=None: kl_of(x, *mixture, 0.1, mask),
+    "kl released": lambda x, mixture, mask=None: kl_of(x, *mixture, 0.01, mask, "released"),
+    "D_qq": lambda x, mixture, mask=None: mi_of(x, *mixture, mask),
+    "D_qq tempered": lambda x, mixture, mask=None: mi_of(x, *mixture, mask, "tempered"),
     "D_xq": lambda x, mixture, mask=None: query_mi_lower(responsibility(x, *mixture), mask),
     "DV paper": lambda x, mixture, mask=None: diversity(responsibility(x, *mixture), mask=mask),
     "DV code": lambda x, mixture, mask=None: diversity(responsibility(x, *mixture), form="code", mask=mask),
@@ -54,7 +48,7 @@ def test_cluster_kl_equals_loops(draw, direction):
         for b in range(B)
         for h in range(H)
     )
-    assert cluster_kl(x, *mixture, 0.1, direction=direction).item() == expected
+    assert kl_of(x, *mixture, 0.1, direction=direction).item() == expected
 
 
 def test_cluster_kl_with_a_variance_of_each_token(draw):
@@ -66,8 +60,8 @@ def test_cluster_kl_with_a_variance_of_each_token(draw):
         for h in range(H)
         for i in range(T)
     )
-    assert cluster_kl(x, *mixture, variance).item() == expected
-    assert torch.autograd.gradcheck(lambda v: cluster_kl(x, *mixture, v), (variance.detach().requires_grad_(),))
+    assert kl_of(x, *mixture, variance).item() == expected
+    assert torch.autograd.gradcheck(lambda v: kl_of(x, *mixture, v), (variance.detach().requires_grad_(),))
 
 
 @pytest.mark.parametrize(("density", "temper"), [("paper", 1.0), ("tempered", 1 / D)])
@@ -75,7 +69,7 @@ def test_head_information_equals_loops(draw, density, temper):
     q, mixture = draw.normal(B, H, T, D), draw.mixture(1, C, D)
     own = arrays(*(part[0] for part in mixture))
     expected = [oracle.query_given_query(*arrays(q[b]), *own, temper) for b in range(B)]
-    loss = head_mi_upper(q, *mixture, mi_density=density)
+    loss = mi_of(q, *mixture, mi_density=density)
     assert loss.item() == mean(oracle.head_mi_upper(value) for value in expected)
 
 
@@ -162,24 +156,5 @@ def test_certain_query_costs_no_more_than_the_clamp():
     q = torch.full((1, 2, 4, 8), 30.0, dtype=torch.float64)
     q[:, :, 0] = 0
     mixture = torch.zeros(1, 2), torch.zeros(1, 2, 8), torch.zeros(1, 2, 8)
-    loss = head_mi_upper(q, *(part.double() for part in mixture))
+    loss = mi_of(q, *(part.double() for part in mixture))
     assert loss.item() == pytest.approx(-math.log(1e-6) * 2 / (4 * 2**2))
-
-
-def test_density_that_the_caller_has_is_used(draw):
-    x, mixture = draw.normal(2, H, T, D), draw.mixture(1, C, D)
-    joint = log_density(x, *mixture)
-    for function, more in ((cluster_kl, {"variance": 0.1}), (head_mi_upper, {})):
-        shared = function(x, *mixture, **more, log_joint=joint)
-        torch.testing.assert_close(shared, function(x, *mixture, **more))
-        assert not torch.equal(shared, function(x, *mixture, **more, log_joint=2 * joint))
-
-
-def test_unknown_options_are_refused(draw):
-    x, mixture = draw.normal(2, T, D), draw.mixture(1, C, D)
-    with pytest.raises(ValueError, match="unknown KL direction 'reverse'; known: paper released"):
-        cluster_kl(x, *mixture, 0.1, direction="reverse")
-    with pytest.raises(ValueError, match="unknown MI density 'sharp'; known: paper tempered"):
-        head_mi_upper(x, *mixture, mi_density="sharp")
-    with pytest.raises(ValueError, match="unknown form of the diversity loss 'old'; known: paper code balanced"):
-        diversity(responsibility(x, *mixture), form="old")

@@ -85,11 +85,6 @@ def test_slots_equal_the_oracle(update):
             assert picks[row][filled[row]].tolist() == oracle_choice(valid[row], 4, score[row], update)
 
 
-def test_an_unknown_update_is_refused():
-    with pytest.raises(ValueError, match="unknown update 'lru'; known: topk mask fifo"):
-        choose_slots(FILLED, 4, update="lru")
-
-
 def test_divergences_equal_those_of_torch():
     torch.manual_seed(0)
     mean, log_var = torch.randn(4, 3).double(), torch.randn(4, 3).double()

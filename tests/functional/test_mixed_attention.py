@@ -10,7 +10,6 @@ from espnet_diverse.functional.mixed_attention import (
     excluded,
     huge,
     mixed_weights,
-    score_scale,
     with_ones,
 )
 
@@ -23,7 +22,6 @@ def test_a_mask_is_bool(draw):
 
 
 def test_parts_of_the_equations(draw):
-    assert score_scale(torch.zeros(3, 16), None) == 0.25 and score_scale(torch.zeros(3, 16), 2.0) == 2.0
     for dtype in (torch.float32, torch.float64):
         assert math.isfinite(2 * huge(torch.zeros(1, dtype=dtype)))
     p = draw.posterior(1, 4, 3).transpose(-2, -1)

@@ -84,7 +84,7 @@ def query_losses(
     (side,) = sides
     x, joint, p = side.clustering
     kl, spread = _kl_and_diversity(options, components, side)
-    head_mi = head_mi_upper(x, *components, side.mask, options.mi_density, joint, p)
+    head_mi = head_mi_upper(joint, p, x.size(-1), side.mask, options.mi_density)
     query_mi = -options.lambda_x * query_mi_lower(p, side.mask)
     return {"kl_q": kl, "diversity_q": spread, "head_mi": options.lambda_q * head_mi, "query_mi": query_mi}
 
@@ -93,7 +93,8 @@ def _kl_and_diversity(
     options: SMAOptions, components: tuple[Tensor, Tensor, Tensor], side: Side
 ) -> tuple[Tensor, Tensor]:
     x, joint, p = side.clustering
-    kl = cluster_kl(x, *components, side.variance, side.mask, options.kl_direction, joint, p)
+    log_prior, _, log_var = components
+    kl = cluster_kl(joint, p, x.size(-1), log_prior, log_var, side.variance, side.mask, options.kl_direction)
     spread = diversity(p, options.alpha, options.beta, options.dv_form, side.mask)
     return options.lambda_k * kl, options.lambda_d * spread
 
