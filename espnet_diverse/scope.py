@@ -18,6 +18,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -111,7 +112,9 @@ class Scope:
             self._losses[name].append((value, 1))
 
     def add_losses(self, key: Hashable, compute: "Losses", *inputs: Tensor) -> None:
-        """Add losses of one module that `losses` computes, in one call for all modules that it can; else ignored.
+        """Add losses of one module; `losses` computes them in one call for all modules that are alike.
+
+        Ignored if losses are not collected.
 
         Modules of small inputs spend their time on the calls of many small operations, not on the operations.
 
@@ -195,26 +198,15 @@ def current() -> Scope:
 def scope(
     conditions: Mapping[str, Tensor] | None = None,
     keep_attention: bool = False,
-    collect: bool = True,
-    statistics: bool = True,
-    token_count: TokenCount | None = None,
+    *,
     step: Step | None = None,
-    paired: bool = False,
+    **options: Any,
 ) -> Iterator[Scope]:
     """Open a scope for one forward pass.
 
-    Args:
-        conditions: For each condition (a name in `conditions.CONDITIONS`), the index of the value that each sample has,
-            (B,) int64, or (1,) if all samples have the same value.
-        keep_attention: Whether attention modules keep their weights in `module.attn`.
-        collect: Whether modules compute and add auxiliary losses and statistics.
-        statistics: Whether they compute statistics, if `collect` is set.
-        token_count: What counts the tokens of a batch that is part of a larger one, see `Scope`.
-        step: The place of the batch in training; by default that of the scope around.
-        paired: Whether the second half of the batch repeats the samples of the first, see `Scope`.
+    The arguments are those of `Scope`; `step` is by default that of the scope around.
     """
-    step = step or _CURRENT.get().step
-    token = _CURRENT.set(Scope(conditions, keep_attention, collect, statistics, token_count, step, paired))
+    token = _CURRENT.set(Scope(conditions, keep_attention, step=step or _CURRENT.get().step, **options))
     try:
         yield _CURRENT.get()
     finally:

@@ -121,9 +121,8 @@ def build_attention(
     Raises:
         ValueError: A name or an option is unknown, or the core does not support what is asked for.
     """
-    uses = {"relative_position": relative, "causal": causal, "cross_attention": cross}
-    given = {"core": core, **options}
-    built, parts = attention_parts(given, size, heads, cross, causal, [use for use, needed in uses.items() if needed])
+    uses = ["relative_position"] * relative
+    built, parts = attention_parts({"core": core, **options}, size, heads, cross, causal, uses)
     return MultiHeadAttention(size, heads, built, dropout, **parts)
 
 
@@ -160,7 +159,8 @@ def attention_parts(
     selection = build_selection(raw["selection"], heads)
     pool = selection.pool if selection else heads
     core = build_core(name, size, heads, options, cross, causal)
-    check_uses(name, core.supports, [*uses, *["head_selection"] * (selection is not None)], needed_by)
+    own = {"causal": causal, "cross_attention": cross, "head_selection": selection is not None}
+    check_uses(name, core.supports, [*uses, *(use for use, needed in own.items() if needed)], needed_by)
     for each, needs in _NEEDS.items():
         if part[each] is not None:
             check_uses(name, core.supports, needs, dict.fromkeys(needs, each))

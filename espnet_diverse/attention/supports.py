@@ -1,7 +1,7 @@
 """Properties of an attention core: declared by the core, checked by the nets when they are built."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 USES = {
     "padding": "batches with padding",
@@ -78,17 +78,5 @@ class Supports:
             )
 
 
-EVERYTHING = Supports(
-    padding=True,
-    relative_position=True,
-    causal=True,
-    cached_decoding=True,
-    cross_attention=True,
-    explicit_weights=True,
-    head_selection=True,
-    head_patterns=True,
-    dot_products=True,
-    weighted_values=True,
-    half_precision=True,
-)
+EVERYTHING = Supports(**{each.name: True for each in fields(Supports) if each.name != "max_length"})
 """Everything, at any length."""

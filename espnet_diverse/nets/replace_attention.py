@@ -150,7 +150,8 @@ def _counterpart(
     size = theirs.h * theirs.d_k
     try:
         needed_by = {} if with_memory is None or of_source else {"cross_attention": "a memory"}
-        uses = _uses(relative, kind["causal"] or of_source, **kind)  # decoders decode with a cache
+        cached = kind["causal"] or of_source  # decoders decode with a cache
+        uses = ["padding", *["relative_position"] * relative, *["cached_decoding"] * cached]
         core, parts = attention_parts(attention, size, theirs.h, **kind, uses=uses, needed_by=needed_by)
         core.supports.check_length(core.name, length or 0)
         if with_memory is not None and core.state_rows:
@@ -166,18 +167,6 @@ def _counterpart(
     if core.tied:
         ours.linear_v = ours.linear_k
     return ours.train(theirs.training)
-
-
-def _uses(relative: bool, cached: bool, cross: bool, causal: bool) -> list[str]:
-    """Return what a net uses an attention for, keys of `attention.supports.USES`."""
-    wanted = {
-        "padding": True,
-        "relative_position": relative,
-        "causal": causal,
-        "cross_attention": cross,
-        "cached_decoding": cached,
-    }
-    return [use for use, needed in wanted.items() if needed]
 
 
 def signature_with(base: type, **added: object) -> inspect.Signature:
