@@ -10,7 +10,7 @@ therefore opens a scope around its forward pass, and attention modules read from
 
 (`nets/models.py` also scales the losses, so that their weights mean the same for every task.)
 
-This is the only ambient state of the package. It is a `ContextVar`: threads and nested scopes do not see each other.
+This is the only state that forward passes share. It is a `ContextVar`: threads and nested scopes do not see each other.
 """
 
 from collections import defaultdict

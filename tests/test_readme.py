@@ -96,10 +96,12 @@ def test_the_yaml_builds():
     (block,) = blocks(README, "yaml")
     config = yaml.safe_load(block)
     encoder = ENCODERS[config["encoder"]](80, **config["encoder_conf"])
-    decoder = DECODERS[config["decoder"]](10, encoder.output_size(), **config["decoder_conf"])
     assert len(encoder.encoders[0].self_attn.patterns.groups()) == 3
-    assert type(decoder.decoders[0].self_attn.core).__name__ == "SDMA"
-    assert type(decoder.decoders[0].src_attn.core).__name__ == "SMA"
+    (other,) = re.findall(r"# or ({core: .*})", block)
+    for options in (config["decoder_conf"], config["decoder_conf"] | {"attention": yaml.safe_load(other)}):
+        decoder = DECODERS[config["decoder"]](10, encoder.output_size(), **options)
+        for part, name in (("self_attn", "attention"), ("src_attn", "cross_attention")):
+            assert getattr(decoder.decoders[0], part).core.name == options[name]["core"]
 
 
 def test_the_python_runs(tiny_run, tmp_path):

@@ -219,7 +219,8 @@ class Core(Monitored):
 
     @dataclass(frozen=True)
     class Options(option_checks.Options):
-        """Options of the core: the keys of its `attention:` section besides `core`, `preset` and `selection`."""
+        """Options of the core: the keys of its `attention:` section besides `core`, `preset`, `layers` and those of
+        `build.PARTS`."""
 
         #: Bundles of options by name. `preset` selects one, and explicit options override it.
         PRESETS: ClassVar[dict[str, dict[str, Any]]] = {}

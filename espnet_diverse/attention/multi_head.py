@@ -63,7 +63,8 @@ class MultiHeadAttention(Uncompiled):
         disagreement: A `Disagreement`, which adds a loss of heads that are alike, or None.
         qk_norm: Options of normalised queries and keys, or None to attend with them as they are projected.
         patterns: Pattern of allowed keys of each head of the pool, or None.
-        changes: Modules that change the outputs of heads, see `modifiers/regularisers.py` and `head_routing.py`.
+        changes: Modules that change the outputs of heads, see `regularisers`, `head_routing` and
+            `differential_extension` in `modifiers`.
 
     Attributes:
         attn: Attention weights (B, H, Tq, Tk) of the last call, without gradients. They are kept only in a scope with
