@@ -68,8 +68,7 @@ class UpdateCounter(nn.Module):
     def mark_start(self) -> None:
         """Continue from the present count in a run whose steps begin at 0.
 
-        A schedule that is a share of the run remains that of the run before. The start is not in checkpoints: a run
-        that is resumed first loads the same trained model.
+        A schedule that is a share of the run remains that of the run before.
         """
         self.before = float(self.count)
 
@@ -119,7 +118,8 @@ def in_backward() -> bool:
     return torch._C._current_graph_task_id() != -1
 
 
-def _counters(model: nn.Module) -> list[UpdateCounter]:
+def update_counters(model: nn.Module) -> list[UpdateCounter]:
+    """Return the counters of a model, in the order of its modules."""
     return [module for module in model.modules() if isinstance(module, UpdateCounter)]
 
 
@@ -130,7 +130,7 @@ def is_share(span: float | None) -> bool:
 
 def counters_by_share(model: nn.Module) -> list[UpdateCounter]:
     """Return the counters of a model that need the number of updates of the run."""
-    return [counter for counter in _counters(model) if counter.share is not None]
+    return [counter for counter in update_counters(model) if counter.share is not None]
 
 
 def set_updates_of_run(model: nn.Module, updates: int) -> None:

@@ -100,6 +100,7 @@ _STATE = {
     "within_epoch": optional(table(name, _anything)),  # earlier versions had others
     "base_learning_rates": optional(sequence(sequence(finite(_LEAST_RATE), least=1))),
     "updates": optional(whole()),
+    "updates_before": optional(sequence(finite(0))),
     "run": optional(name),
 }
 """Checks by key of the state of a run: those of ESPnet's, and of ours, which former and ESPnet's checkpoints lack."""

@@ -9,12 +9,14 @@ reading the finished ones, and bit for bit on a CPU, because random numbers depe
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from itertools import chain, repeat
 from pathlib import Path
 
 import torch
 from espnet2.train.reporter import Average, Reporter, SubReporter, WeightedAverage
 from torch import nn
 
+from espnet_diverse.attention.update_counter import update_counters
 from espnet_diverse.data.files.atomic_files import scratch_directory
 from espnet_diverse.errors import ModelError, TrainingError
 from espnet_diverse.runs import checkpoint
@@ -25,6 +27,7 @@ from espnet_diverse.training.loop.epoch_batches import Position
 from espnet_diverse.training.loop.updates import Updates
 
 _POSITION, _RATES, _UPDATES = "within_epoch", "base_learning_rates", "updates"
+_BEFORE = "updates_before"  # those of a trained model that the run continues, by counter
 
 
 class RunState:
@@ -83,6 +86,7 @@ class RunState:
             "scaler": None,
             _RATES: self._rates,
             _UPDATES: self.updates.made,
+            _BEFORE: [counter.before for counter in update_counters(self.model)],
             KEY: self._identity,
         }
         path = self.output_dir / checkpoint.CHECKPOINT
@@ -112,6 +116,9 @@ class RunState:
             if part is not None:
                 part.load_state_dict(saved)
         self.updates.made = state[_UPDATES]
+        continued = chain(state.get(_BEFORE) or (), repeat(0.0))
+        for counter in update_counters(self.model):
+            counter.before = next(continued)
         logging.info("training is resumed from %s", path)
         if position := state.get(_POSITION):
             return Position(**position)

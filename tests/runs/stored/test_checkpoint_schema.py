@@ -163,6 +163,7 @@ FAULTS = [  # place, value, and what is said
     (("scaler",), {"scale": "x"}, "scaler['scale'] is 'x'; "),
     (("base_learning_rates",), [[0.1, 0.1]], "base_learning_rates[0] is a list of 2; allowed is a list of 1"),
     (("updates",), -1, "updates is -1; "),
+    (("updates_before", 0), -1.0, "updates_before[0] is -1.0; "),
     (("updates",), None, "updates is None; "),
     (("base_learning_rates",), None, "base_learning_rates is None; "),
     (("updates",), 0.5, "updates is 0.5; "),

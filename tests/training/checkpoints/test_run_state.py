@@ -6,6 +6,7 @@ import pytest
 import torch
 from espnet2.train.reporter import Reporter, SubReporter
 
+from espnet_diverse.attention.update_counter import UpdateCounter
 from espnet_diverse.errors import ModelError, TrainingError
 from espnet_diverse.runs import checkpoint
 from espnet_diverse.training.checkpoints.run_state import RunState, check_finite, restore_statistics, statistics_of
@@ -136,3 +137,18 @@ def test_an_epoch_leaves_the_weights_of_the_best_and_the_last_and_links_to_them(
     assert sorted(path.name for path in tmp_path.glob("*epoch.pth")) == ["2epoch.pth", "4epoch.pth", "5epoch.pth"]
     assert (tmp_path / "train.loss.best.pth").readlink().name == "2epoch.pth"
     assert not (tmp_path / "valid.acc.best.pth").exists()  # which no epoch has measured
+
+
+@pytest.mark.parametrize(("key", "before"), [("updates_before", 40.0), ("added later", 0.0)])
+def test_schedules_go_on_from_those_of_the_model_that_the_run_continues(tmp_path, key, before):
+    """That model may have changed since; a run that was saved without them has counted from 0."""
+    saved, resumed = state_of(tmp_path), fresh(tmp_path)
+    for state, known in ((saved, 40.0), (resumed, 70.0)):
+        state.model.updates = UpdateCounter()
+        state.model.updates.before = known
+    saved.save_position(position())
+    state = checkpoint.load(tmp_path / checkpoint.CHECKPOINT)
+    state[key] = state.pop("updates_before")
+    checkpoint.save(state, tmp_path / checkpoint.CHECKPOINT)
+    resumed.restore("cpu")
+    assert resumed.model.updates.before == before
