@@ -160,7 +160,7 @@ def attention_parts(
     pool = selection.pool if selection else heads
     core = build_core(name, size, heads, options, cross, causal)
     own = {"causal": causal, "cross_attention": cross, "head_selection": selection is not None}
-    check_uses(name, core.supports, [*uses, *(use for use, needed in own.items() if needed)], needed_by)
+    check_uses(name, core.supports, [*(use for use, needed in own.items() if needed), *uses], needed_by)
     for each, needs in _NEEDS.items():
         if part[each] is not None:
             check_uses(name, core.supports, needs, dict.fromkeys(needs, each))
