@@ -95,7 +95,8 @@ class SelectionOptions(Options):
         if not isinstance(given, Mapping) or not set(given) <= set(CONDITIONS) or not _texts(given.values()):
             allowed = f"a value by condition, of {' '.join(CONDITIONS)}, such as {{lang: en}}"
             raise must_be("default_condition", f"{allowed} ({_QUOTES})", given)
-        if not all(isinstance(family, list | tuple) and _texts(family) for family in self.families or ()):
+        lists = self.families or []
+        if not isinstance(lists, list | tuple) or not all(isinstance(f, list | tuple) and _texts(f) for f in lists):
             raise must_be("families", f"lists of names ({_QUOTES})", self.families)
 
     def _check_names(self) -> None:

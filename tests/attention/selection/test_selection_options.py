@@ -116,6 +116,7 @@ def test_pruning_wants_one_task():
         ({"strategy": "static", "conditions": {"lang": [False, "sv"]}}, r"'off' in quotes\), but is \[F"),
         ({"strategy": "group", "by": 3}, "by must be one or a list of lang tgtlang domain, but is 3"),
         ({"default_condition": {"lang": False}}, "'no', .* in quotes\\), but is {'lang': False}"),
+        ({"strategy": "static", "families": 3}, r"families must be lists of names .* but is 3"),
         ({"strategy": "static", "families": [[False], ["de"]]}, r"families must be lists of .* \[\[False\]"),
         ({"strategy": "static", "families": [["ar", "el"], "de"]}, r"families must be lists of names .* 'de'\]"),
         ({"strategy": "group", "by": "speaker"}, "by must be one or a list of lang tgtlang domain, but is 'speaker'"),
