@@ -126,22 +126,29 @@ def chosen_classes(task: type[abs_task.AbsTask], config: Config) -> dict[str, ty
     Raises:
         ConfigError: The configuration names an unknown class.
     """
+    found = {}
+    for name, (classes, default) in _choices(task).items():
+        chosen = config.get(name, default)
+        if chosen is None:
+            continue
+        if not isinstance(chosen, str) or chosen.lower() not in classes:
+            known = " ".join(sorted(classes))
+            others = [other for other in TRAINED if str(chosen).lower() in _choices(TASKS[other]).get(name, [{}])[0]]
+            todo = f"; for this one give --task {' or '.join(others)}" if others else ""
+            raise ConfigError(f"{config.origin(name)}: unknown {name} {chosen!r}; known: {known}{todo}")
+        found[name] = classes[chosen.lower()]
+    return found
+
+
+def _choices(task: type[abs_task.AbsTask]) -> dict[str, tuple]:
+    """The classes by name, and the name of the default, of each part that a configuration chooses."""
     tables = {choices.name: (choices.classes, choices.default) for choices in task.class_choices_list}
     if models := getattr(task, "models", None):  # ST, for which ESPnet has no choice of models
         tables["model"] = (models, "diverse")
     # The step of LBFGS needs a function that computes the loss again, which no trainer of ESPnet gives.
     tables["optim"] = ({name: cls for name, cls in abs_task.optim_classes.items() if name != "lbfgs"}, "adadelta")
     tables["scheduler"] = (abs_task.scheduler_classes, None)
-    found = {}
-    for name, (classes, default) in tables.items():
-        chosen = config.get(name, default)
-        if chosen is None:
-            continue
-        if not isinstance(chosen, str) or chosen.lower() not in classes:
-            known = " ".join(sorted(classes))
-            raise ConfigError(f"{config.origin(name)}: unknown {name} {chosen!r}; known: {known}")
-        found[name] = classes[chosen.lower()]
-    return found
+    return tables
 
 
 def _check_section(config: Config, section: str, cls: type) -> None:

@@ -1,5 +1,6 @@
 """All keys of a configuration with their values, as `espnet-diverse train --list_options` prints them."""
 
+import copy
 import dataclasses
 
 from espnet2.asr.ctc import CTC
@@ -7,6 +8,7 @@ from espnet2.tasks.abs_task import AbsTask
 from espnet2.utils.get_default_kwargs import get_default_kwargs
 
 from espnet_diverse.attention import CORES, PARTS, core_options
+from espnet_diverse.runs.condition_names import fill_in_without_data
 from espnet_diverse.runs.config import Config, in_one_line, leaves
 from espnet_diverse.runs.config_checks import check, chosen_classes
 from espnet_diverse.runs.training_config import FILLED_IN, NOT_HERE
@@ -26,7 +28,9 @@ def list_options(task: type[AbsTask], config: Config) -> list[str]:
     Raises:
         ConfigError: The configuration is wrong.
     """
-    check(task, config)
+    filled = copy.deepcopy(config)
+    fill_in_without_data(filled)  # names that training takes from the data
+    check(task, filled)
     values = Config()
     values.update(vars(arguments(task, DEFAULTS | config)))
     classes = chosen_classes(task, values) | ({"ctc": CTC} if "ctc_conf" in values else {})

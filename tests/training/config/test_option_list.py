@@ -20,6 +20,12 @@ def test_defaults_and_what_the_fragments_set():
     assert not {"output_dir", "token_list", "train_data_path_and_name_and_type", "config"} & found.keys()
 
 
+def test_head_selection_needs_no_names_of_languages():
+    found = listed("mt", "model/mt_base", "heads/group")
+    assert found["encoder_conf.attention.selection.by"] == "[lang]"
+    assert "encoder_conf.attention.selection.conditions" not in found
+
+
 @pytest.mark.parametrize("task", ["asr", "st", "mt", "lm"])
 def test_every_key_can_be_set_to_what_is_listed(task):
     found = listed(task)
