@@ -124,6 +124,7 @@ def run_command(name: str, arguments: list[str]) -> int:
     """Parse `arguments` for the subcommand `name` and run it; return its exit code."""
     module, parser = command_parser(name)
     args = parser.parse_intermixed_args(arguments)
+    given = getattr(args, "model_dir", None)
     logging.basicConfig(format=f"espnet-diverse {name}: %(message)s")  # where the calling program has no handler
     try:
         take_kernels(args)
@@ -141,6 +142,8 @@ def run_command(name: str, arguments: list[str]) -> int:
         if args.debug:
             raise
         message, code = _explain(name, error)
+        if given is not None and args.model_dir != given:  # the user knows the packed model, not where it is unpacked
+            message = message.replace(str(args.model_dir), str(given))
         print(f"espnet-diverse {name}: {message}", file=sys.stderr)
         return code
 

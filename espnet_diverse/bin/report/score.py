@@ -172,6 +172,8 @@ def _tables(args: argparse.Namespace) -> dict[str, "PackedTable"]:
     from espnet_diverse.data.tables import pack_table
 
     paths = [args.reference.parent / name if "/" not in name else Path(name) for name in args.by]
+    if lacking := next((path for path in paths if not path.exists()), None):
+        raise DataError(f"{lacking}: no such table; leave out --by, or write the table")
     return {str(path): pack_table(path, path.name if path.name in TABLES else "utt2domain") for path in paths}
 
 

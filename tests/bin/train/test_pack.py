@@ -36,6 +36,8 @@ def test_other_commands_take_it(tiny_run, packed, tmp_path, capfd):
     data = ["--data_dir", str(tiny_run.test_dir), "--output_dir", str(tmp_path / "out")]
     assert main(["figure", *model, *data]) == 0
     assert (tmp_path / "out" / "test-00.encoder.png").is_file()
+    assert main(["figure", *model, *data[2:]]) == 1
+    assert f"figure: error: {packed}: no checkpoint.pth has statistics" in capfd.readouterr().err
     assert main(["perplexity", *model, *data]) == 1
     assert "is a model of task asr, not a language model" in capfd.readouterr().err
     assert main(["export", "safetensors", *model, "--output", str(tmp_path / "new" / "w.safetensors")]) == 0
