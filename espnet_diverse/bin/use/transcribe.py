@@ -239,11 +239,15 @@ def _results(
     from espnet_diverse.inference import Request
     from espnet_diverse.transcription.audio_progress import AudioProgress
 
+    of_lists: list[Mapping[str, str]] = [recording.conditions for recording in recordings]
+    if "domain" not in recognizer.search.conditions.names and any("domain" in listed for listed in of_lists):
+        logging.warning("the domains of --list have no effect: no part of this model depends on the domain")
+        of_lists = [{name: value for name, value in listed.items() if name != "domain"} for listed in of_lists]
     with closing(AudioProgress([recording.path for recording in recordings])) as progress:
         requests = [
             Request(
                 recording.path,
-                conditions={**given, **recording.conditions},
+                conditions={**given, **of_lists[index]},
                 on_progress=partial(progress.update, index),
             )
             for index, recording in enumerate(recordings)
