@@ -31,7 +31,7 @@ class Condition(NamedTuple):
 CONDITIONS: dict[str, Condition] = {
     "lang": Condition("language", "language", "language of the input: of the speech, or of the source text"),
     "tgtlang": Condition(
-        "target language", "target_language", "language of the output text (default: that of the input)"
+        "target language", "target_language", "language of the output text (default for asr: that of the input)"
     ),
     "domain": Condition("domain", "domain", "domain of the recordings or texts"),
 }

@@ -71,6 +71,9 @@ def run(args: argparse.Namespace) -> int:
         check_device(args.device)
     check_prepared(args.output_dir)
     sentences = Monolingual.of(read_data_dir(args.data_dir))
+    if sentences.languages and not args.target_language:
+        lost = "their language is not known, so the pairs get no utt2lang and utt2tgtlang"
+        options.notice(f"translations without --target_language: {lost}; give it, or combine with --fill")
     work = args.output_dir / "translation"  # keeps the model's input and output for inspection
     args.output_dir.mkdir(parents=True, exist_ok=True)
     mark_prepared(args.output_dir, later=[*_WRITTEN, work.name])  # first: after a kill it can run again

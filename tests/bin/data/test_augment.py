@@ -1,6 +1,7 @@
 import pytest
 
 from espnet_diverse.bin.main import main
+from espnet_diverse.bin.options.options import notice
 from espnet_diverse.data import kaldi
 from espnet_diverse.data.kaldi import read_data_dir, write_data_dir
 
@@ -56,6 +57,7 @@ def test_sampling_is_seeded_and_is_not_beam_search(tiny_translation, tmp_path, c
     run = tiny_translation
     (mono := tmp_path / "mono").mkdir()
     (mono / "text").write_text("m1 abc\nm2 ddab\nm3 cabd\n")
+    (mono / "utt2lang").write_text("m1 yy\nm2 yy\nm3 yy\n")
 
     def sources(name, *options):
         limits = ["--set", "minlenratio=1", "--max_ratio", "99"]
@@ -63,7 +65,11 @@ def test_sampling_is_seeded_and_is_not_beam_search(tiny_translation, tmp_path, c
         return read_data_dir(tmp_path / name).src_text
 
     sampling = ["--search", "sampling", "--temperature", "0.9", "--top_k", "5"]
+    notice.cache_clear()  # another test may have had it
     first = sources("a", *sampling, "--seed", "3")
+    assert not (tmp_path / "a" / "utt2lang").exists()
+    said = "espnet-diverse: translations without --target_language: their language is not known"
+    assert said in capsys.readouterr().err
     assert sources("b", *sampling, "--seed", "3", "--nj", "2", "--set", "batch_size=1") == first
     assert sources("c", *sampling, "--seed", "4") != first != sources("d")
     assert main(["augment", "back", *named(run, mono, tmp_path / "e"), "--top_k", "5"]) == 1
