@@ -57,6 +57,7 @@ KNOWN = {
         *(
             "model_files.known_config: ModelError",
             "model_files.model_files: ModelError",
+            "train._known_weights: ModelError",
         ),
     ],
     "the user is told in one line: the end of a command, of a request, of a process": [

@@ -25,7 +25,7 @@ def test_figure_draws_the_named_utterance(tiny_run, tmp_path, capfd, parse):
     module, args = parse("figure", arguments)
     assert all(path.exists() for path in module.inputs(args) + module.outputs(args))
     assert main(["figure", *arguments, "--utterance", "test-99"]) == 1
-    assert "utterance 'test-99' is not in text and wav.scp; text has 'test-00'" in capfd.readouterr().err
+    assert "utterance 'test-99' is not in text; text has 'test-00'" in capfd.readouterr().err
 
 
 def test_an_utterance_that_is_too_short_is_named(tiny_run, tmp_path, capfd):
