@@ -131,7 +131,7 @@ def _observation(
 
     `q_norm` returns the queries, and `linear_out` is given the outputs of the heads, in ESPnet's attention too.
     """
-    reports = [_inspection(module) for module in modules]
+    reports = [each.core.inspect() if hasattr(each, "core") else Inspection() for each in modules]  # ESPnet's has none
     maps = {
         name: replace(shown, values=torch.stack([report.maps[name].values[0] for report in reports]).cpu())
         for name, shown in reports[0].maps.items()
@@ -146,8 +146,3 @@ def _observation(
     merged = torch.stack([outputs[module.linear_out][0][0] for module in modules]).cpu()  # (N, Tq, H D)
     heads = merged.unflatten(-1, (weights.size(1), -1)).transpose(1, 2)
     return Observation(weights, queries[modules[-1].q_norm][0][0].cpu(), heads, maps, posteriors)
-
-
-def _inspection(module: nn.Module) -> Inspection:
-    """Return what the core of an attention reports; ESPnet's attention has no core."""
-    return module.core.inspect() if isinstance(module, MultiHeadAttention) else Inspection()

@@ -162,19 +162,15 @@ def _read(folder: Path, seconds: float, memory: int) -> Cost:
     found = _BATCHES.search(read_text(folder / "train.log"))
     if found is None:
         raise TrainingError(f"{folder}/train.log does not tell the number of batches; give --timing 0")
+    batches = second["train"]["total_count"] - statistics[1]["train"]["total_count"]
     return Cost(
-        step=_seconds(second["train"]) / _batches(statistics),
+        step=_seconds(second["train"]) / batches,
         memory=(float(on_gpu) * _GIB if on_gpu else memory) / 1e9,
         parameters=count_parameters(folder),
         batches=int(found[1]),
         validation=_seconds(second["valid"]),
         start=max(0.0, seconds - spent),
     )
-
-
-def _batches(statistics: Mapping[int, Mapping]) -> int:
-    """Number of batches of the second epoch."""
-    return statistics[2]["train"]["total_count"] - statistics[1]["train"]["total_count"]
 
 
 def _seconds(phase: Mapping) -> float:

@@ -220,17 +220,14 @@ def _redundancy_section(document: Document, done: Sequence[Run], folder: Path) -
         "How alike the heads of a layer attend, with teacher forcing on some utterances, the first seed. A method "
         "without a row, or without a kind of attention, keeps no weights there that could be compared.",
     )
+    keys = ("lr_normalised", "hr", "entropy")
     rows = [
-        [name, KINDS[kind], *(_number(values[key]) for key in ("lr_normalised", "hr", "entropy"))]
+        [name, KINDS[kind], *("–" if values[key] is None else f"{values[key]:.3f}" for key in keys)]
         for name, kinds in measured.items()
         for kind, values in kinds.items()
     ]
     document.table(("method", "attention", "LR / log2 H", "HR", "entropy (nats)"), rows)
     document.paragraph("espnet-diverse analyse explains these measures; its report is in analysis/ of each run.")
-
-
-def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3f}"
 
 
 def _settings_section(

@@ -213,7 +213,8 @@ class _Folder:
             return "empty translation" if words else f"no words in transcript {entry.sentence!r}"
         data.wav_scp[utterance] = str(self._clips[Path(entry.clip).stem])
         data.text[utterance] = translation if target else words
-        data.utt2spk[utterance] = _speaker(entry.client) or utterance
+        client = entry.client
+        data.utt2spk[utterance] = client[:12] if _HASH.fullmatch(client) else client or utterance
         data.conditions.setdefault("utt2lang", {})[utterance] = self.language
         if target:
             data.src_text[utterance] = words
@@ -230,10 +231,6 @@ class _Folder:
         """Sentence and speaker of every clip."""
         rows = read_tsv(self.folder / "validated.tsv", ("path", "sentence", "client_id"))
         return {clip: (sentence, client) for _, (clip, sentence, client) in rows}
-
-
-def _speaker(client: str) -> str:
-    return client[:12] if _HASH.fullmatch(client) else client
 
 
 _ESCAPED = re.compile(r"\\(.)")

@@ -30,7 +30,7 @@ class Alignment:
         rows: list[list[str]] = [["REF: "], ["HYP: "], ["Eval:"]]
         marks = self.marks
         for pair, mark in zip(self.pairs, marks, strict=True):
-            cells = [*map(_shown, pair), mark]
+            cells = [*({None: "*", " ": "<space>"}.get(unit, unit) for unit in pair), mark]
             width = max(map(_width, cells))
             for row, cell in zip(rows, cells, strict=True):
                 row.append(cell + " " * (width - _width(cell)))
@@ -45,10 +45,6 @@ def _mark(reference: str | None, hypothesis: str | None) -> str:
     if hypothesis is None:
         return "D"
     return " " if reference == hypothesis else "S"
-
-
-def _shown(unit: str | None) -> str:
-    return {None: "*", " ": "<space>"}.get(unit, unit)
 
 
 def _width(text: str) -> int:

@@ -105,11 +105,7 @@ def _add_conduct(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--minutes", type=float, help="stop after this time; the same command continues")
     group.add_argument(
-        "--timing",
-        type=int,
-        default=10,
-        metavar="N",
-        help="batches of each of two short epochs that time a method; 0 for none (default: 10)",
+        "--timing", type=int, default=10, metavar="N", help="batches of both trial epochs; 0: no trial (default: 10)"
     )
     only = group.add_mutually_exclusive_group()
     only.add_argument("--dry_run", action="store_true", help="only time the methods, and print how long it will take")

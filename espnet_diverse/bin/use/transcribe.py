@@ -239,15 +239,14 @@ def _results(
     from espnet_diverse.inference import Request
     from espnet_diverse.transcription.audio_progress import AudioProgress
 
-    of_lists: list[Mapping[str, str]] = [recording.conditions for recording in recordings]
-    if "domain" not in recognizer.search.conditions.names and any("domain" in listed for listed in of_lists):
+    unused = {"domain"} - set(recognizer.search.conditions.names)
+    if any(unused & set(recording.conditions) for recording in recordings):
         logging.warning("the domains of --list have no effect: no part of this model depends on the domain")
-        of_lists = [{name: value for name, value in listed.items() if name != "domain"} for listed in of_lists]
     with closing(AudioProgress([recording.path for recording in recordings])) as progress:
         requests = [
             Request(
                 recording.path,
-                conditions={**given, **of_lists[index]},
+                conditions={**given, **{key: name for key, name in recording.conditions.items() if key not in unused}},
                 on_progress=partial(progress.update, index),
             )
             for index, recording in enumerate(recordings)

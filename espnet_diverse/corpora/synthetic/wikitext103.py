@@ -14,7 +14,9 @@ PARAGRAPH, ARTICLE = 4, 17
 def _write(root: Path, texts: Texts) -> None:
     for name, split in SPLITS.items():
         path = root / "wikitext-103" / f"wiki.{split}.tokens"
-        write_lines(path, _articles([_tokenised(text) for text in column(texts[name], 0)]))
+        sentences = (" ".join(re.findall(r"[\w']+|[^\w\s]", text)) for text in column(texts[name], 0))
+        # Names of cities become <unk>, like rare words in the corpus.
+        write_lines(path, _articles([re.sub(r"\b(Nanjing|Beijing)\b", "<unk>", sentence) for sentence in sentences]))
 
 
 def _articles(sentences: Sequence[str]) -> Iterator[str]:
@@ -23,11 +25,6 @@ def _articles(sentences: Sequence[str]) -> Iterator[str]:
         yield from (" ", f" = {title.removesuffix(' .')} = ", " ")
         for start in range(0, len(rest), PARAGRAPH):
             yield f" {' '.join(rest[start : start + PARAGRAPH])} "
-
-
-def _tokenised(text: str) -> str:
-    """Words and punctuation marks separated by spaces; names of cities become <unk>, like rare words in the corpus."""
-    return re.sub(r"\b(Nanjing|Beijing)\b", "<unk>", " ".join(re.findall(r"[\w']+|[^\w\s]", text)))
 
 
 make = generator("wikitext103", ("en",), COUNTS, 10000, _write)

@@ -40,7 +40,10 @@ class AudioLinks:
             return self._embedded(path, segment) if path.name else None
         if path.suffix.lower() not in _PLAYED or not path.is_file():
             return None
-        return quote(os.path.relpath(path.resolve(), self._folder)) + (_fragment(segment) if segment else "")
+        address = quote(os.path.relpath(path.resolve(), self._folder))
+        if segment:  # a media fragment of W3C
+            address += f"#t={segment.start:g}" + ("" if segment.end == inf else f",{segment.end:g}")
+        return address
 
     def _embedded(self, path: Path, segment: Segment | None) -> str:
         encoded = base64.b64encode(flac_bytes(*read_audio(path, segment)))
@@ -49,8 +52,3 @@ class AudioLinks:
 
 def _table(path: Path) -> Mapping[str, str]:
     return scan_packed(path)[0] if path.is_file() else {}
-
-
-def _fragment(segment: Segment) -> str:
-    """The part of a recording, as a media fragment of W3C."""
-    return f"#t={segment.start:g}" + ("" if segment.end == inf else f",{segment.end:g}")
