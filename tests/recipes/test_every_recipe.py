@@ -84,7 +84,10 @@ class TestEveryRecipe:
             "Time and size",
         ]
         assert re.findall(r"^\| \d \| `(\w+)`", readme, flags=re.MULTILINE) == STAGES
-        helps = [help_of(*argv) for argv in ([folder / "run.sh"], [PROGRAM, "prepare"], [PROGRAM, "score"])]
+        helps = [
+            help_of(*argv)
+            for argv in ([folder / "run.sh"], [PROGRAM, "prepare"], [PROGRAM, "score"], [PROGRAM, "pack"])
+        ]
         known = {name for text in helps for name in re.findall(r"^  --(\w+)", text, flags=re.MULTILINE)}
         assert set(re.findall(r"--(\w+)", readme)) <= known | {"help"}
         files = {path.name for path in folder.glob("conf/*.yaml")}
