@@ -275,7 +275,7 @@ def test_the_figure_utterance_is_the_one_named(softmax_dir, tiny_run, tmp_path, 
     numbered = ", ".join(f"{number} {letter}" for number, letter in enumerate(letters.split(), 1))
     assert f"those that it lacks are numbered there: {numbered}" in text
     assert main(["analyse", *chosen, "test-99"]) == 1
-    assert "utterance 'test-99' is not in text and wav.scp; text has 'test-00'" in capfd.readouterr().err
+    assert "utterance 'test-99' is not in text; text has 'test-00'" in capfd.readouterr().err
     assert main(["analyse", *chosen[:-2], "0"]) == 1
     assert "--utterances 0 is not allowed; give at least 1" in capfd.readouterr().err
 

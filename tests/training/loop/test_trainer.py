@@ -156,7 +156,7 @@ def test_the_save_after_an_epoch_is_finished_however_long_it_takes(tiny_run, tmp
 
     monkeypatch.setattr(stopping, "SECONDS", 1)
     monkeypatch.setattr(RunState, "save_epoch", slow)
-    assert train(tiny_run, tmp_path / "exp", "max_epoch=1") == 0
+    assert train(tiny_run, tmp_path / "exp", "max_epoch=1") == 75
     assert checkpoint.load(tmp_path / "exp" / "valid.acc.ave.pth")
 
 
