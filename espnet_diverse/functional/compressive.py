@@ -11,7 +11,13 @@ from torch import Tensor
 
 
 def pooled(frames: Tensor, ratio: int, how: str) -> Tensor:
-    """Compress every `ratio` frames into one by their mean or maximum: (B, T, D) -> (B, T / ratio, D)."""
+    """Compress every `ratio` frames into one by their mean or maximum: (B, T, D) -> (B, T / ratio, D).
+
+    Raises:
+        ValueError: The way to compress is unknown.
+    """
+    if how not in ("mean", "max"):
+        raise ValueError(f"unknown compression {how!r}; known: mean max")
     groups = frames.unflatten(1, (-1, ratio))
     return groups.mean(2) if how == "mean" else groups.amax(2)
 

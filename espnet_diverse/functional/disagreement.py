@@ -32,7 +32,12 @@ def disagreement(heads: Tensor, mask: Tensor | None = None, per: str = "sequence
 
     Returns:
         (...), between -1 (equal directions) and 0.
+
+    Raises:
+        ValueError: `per` is unknown.
     """
+    if per not in ("sequence", "position"):
+        raise ValueError(f"unknown per {per!r}; known: sequence position")
     if mask is not None:
         heads = heads.masked_fill(~mask[..., None, :, None], 0.0)
     if per == "sequence":

@@ -73,7 +73,12 @@ def cluster_kl(
         variance: Variance of the variational Gaussian, a positive number or broadcastable to (..., T).
         mask: Valid tokens, broadcastable to (..., T).
         direction: "paper" is KL(q(c) || pi); "released" is KL(pi || q(c)), as in the released code.
+
+    Raises:
+        ValueError: The direction is unknown.
     """
+    if direction not in ("paper", "released"):
+        raise ValueError(f"unknown KL direction {direction!r}; known: paper released")
     valid = valid_tokens(mask, p)
     evidence = Evidence.apply(log_joint.transpose(-2, -1), p.transpose(-2, -1))  # log p(x)
     precision = torch.exp(-floored(log_var)).sum(-1)
@@ -103,7 +108,12 @@ def head_mi_upper(
         mask: Valid tokens, broadcastable to (..., H, T), the same for all heads.
         mi_density: "paper", or "tempered": log p(q) of (18) divided by D, because in many dimensions the density of the
             paper has all its weight on a few tokens.
+
+    Raises:
+        ValueError: The density is unknown.
     """
+    if mi_density not in ("paper", "tempered"):
+        raise ValueError(f"unknown MI density {mi_density!r}; known: paper tempered")
     valid = valid_tokens(mask, p)
     if mi_density == "tempered":
         log_joint = log_joint - log_joint.logsumexp(-1, keepdim=True) * (1 - 1 / width)
@@ -146,7 +156,12 @@ def diversity(
             averages the diagonal and the other entries separately, because otherwise long sequences favour uniform
             posteriors.
         mask: Valid tokens, broadcastable to (..., T).
+
+    Raises:
+        ValueError: The form is unknown.
     """
+    if form not in ("paper", "code", "balanced"):
+        raise ValueError(f"unknown form of the diversity loss {form!r}; known: paper code balanced")
     valid = valid_tokens(mask, p)
     power = 1 if form == "code" else 2
     size = valid.count.clamp(min=2)

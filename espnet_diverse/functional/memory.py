@@ -44,7 +44,12 @@ def choose_slots(valid: Tensor, slots: int, score: Tensor | None = None, update:
 
     Returns:
         Indices (B, N) of the entries in rising order, and which of them are filled, (B, N).
+
+    Raises:
+        ValueError: The update is unknown.
     """
+    if update not in ("topk", "mask", "fifo"):
+        raise ValueError(f"unknown update {update!r}; known: topk mask fifo")
     chosen = valid
     if score is not None and update == "mask":
         chosen = valid & (score > 0)

@@ -37,3 +37,8 @@ def test_the_reconstruction_loss_equals_the_oracle():
     of_one = (expected - found)[1, :, 2].square().mean()
     torch.testing.assert_close(reconstruction_loss(expected, found, alone), of_one)
     assert torch.autograd.gradcheck(lambda x: reconstruction_loss(expected, x, counted), found.requires_grad_())
+
+
+def test_an_unknown_compression_is_refused():
+    with pytest.raises(ValueError, match="unknown compression 'min'; known: mean max"):
+        pooled(torch.zeros(1, 4, 2), 2, "min")

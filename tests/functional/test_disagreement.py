@@ -69,3 +69,8 @@ def test_a_sample_without_positions_adds_nothing():
     heads, weights = torch.randn(1, 2, 3, 4), torch.rand(1, 2, 3, 4)
     assert not disagreement(heads, nothing).any() and not disagreement(heads, nothing, "position").any()
     assert not position_disagreement(weights, nothing).any() and not frobenius_of_queries(weights, nothing).any()
+
+
+def test_what_is_unknown_is_refused():
+    with pytest.raises(ValueError, match="unknown per 'token'; known: sequence position"):
+        disagreement(torch.ones(1, 2, 2, 2), per="token")

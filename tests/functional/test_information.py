@@ -158,3 +158,13 @@ def test_certain_query_costs_no_more_than_the_clamp():
     mixture = torch.zeros(1, 2), torch.zeros(1, 2, 8), torch.zeros(1, 2, 8)
     loss = mi_of(q, *(part.double() for part in mixture))
     assert loss.item() == pytest.approx(-math.log(1e-6) * 2 / (4 * 2**2))
+
+
+def test_unknown_options_are_refused(draw):
+    x, mixture = draw.normal(2, T, D), draw.mixture(1, C, D)
+    with pytest.raises(ValueError, match="unknown KL direction 'reverse'; known: paper released"):
+        kl_of(x, *mixture, 0.1, direction="reverse")
+    with pytest.raises(ValueError, match="unknown MI density 'sharp'; known: paper tempered"):
+        mi_of(x, *mixture, mi_density="sharp")
+    with pytest.raises(ValueError, match="unknown form of the diversity loss 'old'; known: paper code balanced"):
+        diversity(responsibility(x, *mixture), form="old")

@@ -177,3 +177,8 @@ def test_losses_stay_finite_in_free_optimisation():
         losses.append(loss.item())
     assert np.isfinite(losses).all() and torch.isfinite(free).all()
     assert losses[-1] < losses[0] and constraint.min() > -cap  # the bound of (5) with the cap
+
+
+def test_an_unknown_update_is_refused():
+    with pytest.raises(ValueError, match="unknown update 'lru'; known: topk mask fifo"):
+        choose_slots(FILLED, 4, update="lru")
