@@ -337,7 +337,7 @@ def load_predictor(
             no search supports, or reads features.
         NoBatchedSearchError: The model has a part after its encoder, which only ESPnet's programs search with.
     """
-    check_device(device := str(device))  # of PyTorch, too
+    check_device(device := str(device))  # may be a torch.device
     check_precision(precision, device, compiled)
     config_file, options = Path(model_dir) / "config.yaml", options or Options()
     config = read_config(config_file)

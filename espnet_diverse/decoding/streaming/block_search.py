@@ -193,7 +193,7 @@ def load_block_search(
         DataError: A hotword has characters that the model does not know.
         ModelError: The model does not stream, a file is missing or damaged, or the weights do not fit.
     """
-    check_device(device := str(device))  # of PyTorch, too
+    check_device(device := str(device))  # may be a torch.device
     config_file, options, fusion = Path(model_dir) / "config.yaml", options or Options(), fusion or Fusion()
     config = read_config(config_file)
     check_streaming(config, config_file)
