@@ -158,24 +158,32 @@ def check_conditions(names: Iterable[str]) -> None:
         raise ConfigError(f"condition {unknown[0]!r} is unknown; known: {' '.join(CONDITIONS)}")
 
 
-def warn_of_unused(known: KnownConditions, given: Mapping[str, str], same_language: bool) -> None:
-    """Warn about given values that have no effect; arguments are those of `completed`.
+def warn_of_unused(
+    known: KnownConditions, given: Mapping[str, str], same_language: bool, told: set[str] | None = None
+) -> None:
+    """Warn about given values that have no effect.
+
+    Args:
+        known, given, same_language: As for `completed`.
+        told: Conditions of earlier warnings, of which there is no other; those of this call are added.
 
     Raises:
         ConfigError: A given condition is unknown.
     """
     twins = {"lang", "tgtlang"}
-    _warn(known, given, twins if same_language and twins & known.names.keys() else set())
+    _warn(known, given, twins if same_language and twins & known.names.keys() else set(), told)
 
 
-def _warn(known: KnownConditions, given: Mapping[str, str], sources: set[str]) -> None:
+def _warn(known: KnownConditions, given: Mapping[str, str], sources: set[str], told: set[str] | None = None) -> None:
     """Warn of values without effect; `sources` give values of the model's conditions where these are not given."""
+    told = set() if told is None else told
     check_conditions(given)
     used = set(known.names)
     if "lang" not in given or given.get("tgtlang", given["lang"]) == given["lang"]:
         used |= sources
     for condition, name in given.items():
-        if condition not in used:
+        if condition not in used | told:
+            told.add(condition)
             what, option = CONDITIONS[condition].label, CONDITIONS[condition].option
             logging.warning("%s %s has no effect: no part of this model depends on the %s", option, name, what)
 

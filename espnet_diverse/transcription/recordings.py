@@ -168,7 +168,7 @@ class Transcription:
             longest = min(segmentation.max_seconds, search.prompt.seconds)
             self.segmentation = replace(segmentation, max_seconds=longest)
         self.whole = stays_whole(search, segmentation, word_timestamps)
-        self.warned: dict[str, str] = {}
+        self.warned: set[str] = set()
         self.frames = None
         check_whole(search, self.segmentation, word_timestamps, self.options)
         if word_timestamps:
@@ -285,10 +285,8 @@ class Transcription:
         """
         beginning = list(islice(chunks, window))
         known, given = self.search.conditions, recording.request.conditions
-        new = {condition: name for condition, name in given.items() if self.warned.get(condition) != name}
         same = self._has_same_language(given)
-        warn_of_unused(known, new, same)
-        self.warned |= new
+        warn_of_unused(known, given, same, self.warned)
         recording.conditions = completed(known, given, same)
         recording.language = self._spoken(recording.conditions, same) or self._spoken(given, same)
         if not beginning:

@@ -152,6 +152,13 @@ def test_names_of_one_recording_that_change_nothing_are_said(caplog):
     assert "--language de has no effect" in caplog.text
 
 
+def test_each_condition_without_effect_is_said_once(caplog):
+    told: set[str] = set()
+    for given in ({"domain": "news"}, {"domain": "talks"}, {"lang": "de"}, {"lang": "ar", "domain": "news"}):
+        warn_of_unused(KnownConditions({}), given, True, told)
+    assert [message.split()[:2] for message in caplog.messages] == [["--domain", "news"], ["--language", "de"]]
+
+
 def test_a_second_language_that_is_not_used_is_said(data_dir, caplog):
     warn_of_unused(KnownConditions(TASKS), {"lang": "de", "tgtlang": "de"}, True)
     warn_of_unused(KnownConditions(KNOWN), {"lang": "de", "tgtlang": "en"}, True)

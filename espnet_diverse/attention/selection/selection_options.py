@@ -149,6 +149,7 @@ def checked_values(by: object, conditions: object) -> dict[str, list[str]]:
     given = conditions or {}
     if not isinstance(given, Mapping):
         raise must_be("conditions", "a mapping, such as {lang: [de, en]}", given)
+    found: dict[str, list[str]] = {}
     for condition in conditions_of(by):
         values = given.get(condition)
         if not values:
@@ -157,7 +158,8 @@ def checked_values(by: object, conditions: object) -> dict[str, list[str]]:
         if not isinstance(values, list | tuple) or not _texts(values) or len(set(values)) < len(values):
             said = f"conditions of {condition} must be a list of different names ({_QUOTES}), but is {values!r:.100}"
             raise OptionError("conditions", said)
-    return {condition: list(given[condition]) for condition in conditions_of(by)}
+        found[condition] = list(values)
+    return found
 
 
 def _texts(names: Iterable) -> bool:

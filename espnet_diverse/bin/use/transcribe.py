@@ -239,14 +239,11 @@ def _results(
     from espnet_diverse.inference import Request
     from espnet_diverse.transcription.audio_progress import AudioProgress
 
-    unused = {"domain"} - set(recognizer.search.conditions.names)
-    if any(unused & set(recording.conditions) for recording in recordings):
-        logging.warning("the domains of --list have no effect: no part of this model depends on the domain")
     with closing(AudioProgress([recording.path for recording in recordings])) as progress:
         requests = [
             Request(
                 recording.path,
-                conditions={**given, **{key: name for key, name in recording.conditions.items() if key not in unused}},
+                conditions={**given, **recording.conditions},
                 on_progress=partial(progress.update, index),
             )
             for index, recording in enumerate(recordings)

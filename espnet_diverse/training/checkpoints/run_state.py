@@ -116,9 +116,9 @@ class RunState:
             if part is not None:
                 part.load_state_dict(saved)
         self.updates.made = state[_UPDATES]
-        continued = chain(state.get(_BEFORE) or (), repeat(0.0))
-        for counter in update_counters(self.model):
-            counter.before = next(continued)
+        counters = update_counters(self.model)
+        for counter, before in zip(counters, chain(state.get(_BEFORE) or (), repeat(0.0)), strict=False):
+            counter.before = before
         logging.info("training is resumed from %s", path)
         if position := state.get(_POSITION):
             return Position(**position)

@@ -292,15 +292,7 @@ def test_the_language_that_was_found_is_reported(multilingual, capsys):
     assert said.out == "hola\n" and "a.wav: identified language es (90%)\n" in said.err
 
 
-def test_domains_of_a_list_that_have_no_effect_are_said_once(multilingual, tmp_path, caplog):
-    (tmp_path / "list.tsv").write_text("a.wav\tde\tnews\nb.wav\tde\ttalks\nc.wav\tde\n")
-    assert call("model", "--list", tmp_path / "list.tsv") == 0
-    assert multilingual.asked == [{"lang": "de"}] * 3
-    assert caplog.messages == ["the domains of --list have no effect: no part of this model depends on the domain"]
-
-
-def test_languages_of_a_list_come_before_that_of_the_command(multilingual, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(multilingual.search, "conditions", KnownConditions({"lang": ["de", "es"], "domain": ["news"]}))
+def test_languages_of_a_list_come_before_that_of_the_command(multilingual, tmp_path, capsys):
     (tmp_path / "list.tsv").write_text("a.wav\tde\tnews\n")
     assert call("model", "b.wav", "--list", tmp_path / "list.tsv", "--language", "es") == 0
     assert multilingual.asked == [{"lang": "es"}, {"lang": "de", "domain": "news"}]
