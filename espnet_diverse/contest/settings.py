@@ -8,7 +8,7 @@ import re
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -308,8 +308,12 @@ def recipe_config(recipe: Path, synthetic: bool) -> str:
 
 def recipe_default(recipe: Path, option: str, synthetic: bool) -> str:
     """The default of an option of a recipe, "" for none; the arguments and error are those of `recipe_config`."""
+    found = re.search(_SHOWN_DEFAULT.format(option), _help_of(recipe), re.MULTILINE)
+    return "" if found is None else found[1] if synthetic or not found[2] else found[2]
+
+
+@cache
+def _help_of(recipe: Path) -> str:
     if not (recipe / "run.sh").is_file():
         raise ConfigError(f"--recipe {recipe}: has no run.sh; give the folder of a recipe, such as egs/aishell/asr1")
-    told = subprocess.run(["./run.sh", "--help"], cwd=recipe, capture_output=True, text=True, check=False).stdout
-    found = re.search(_SHOWN_DEFAULT.format(option), told, re.MULTILINE)
-    return "" if found is None else found[1] if synthetic or not found[2] else found[2]
+    return subprocess.run(["./run.sh", "--help"], cwd=recipe, capture_output=True, text=True, check=False).stdout
