@@ -63,6 +63,16 @@ class TinyRun(NamedTuple):
         ]
 
 
+@pytest.fixture(autouse=True, scope="session")
+def clean_repository():
+    """Tests write into folders of their own: nothing new stands beside setup.py in the end, caches aside."""
+    root = Path(__file__).parent.parent
+    before = set(os.listdir(root))
+    yield
+    left = {name for name in set(os.listdir(root)) - before if not name.startswith((".", "__pycache__"))}
+    assert not left, f"a test has left {', '.join(sorted(left))} in {root}; let it work in tmp_path"
+
+
 @pytest.fixture(autouse=True)
 def no_curves(request, monkeypatch):
     """Training draws no learning curves, which takes longer than a tiny model does; test_trainer.py has them."""

@@ -268,7 +268,7 @@ DECODE = "espnet-diverse decode exp --data_dir data/test --output_dir exp/test"
 
 
 @pytest.mark.parametrize("weights", ["exp", "exp/valid.acc.ave.pth", "exp/valid.acc.ave.pth:encoder:encoder"])
-def test_weights_that_an_earlier_stage_will_write_are_not_asked_for(weights, capfd):
+def test_weights_that_an_earlier_stage_will_write_are_not_asked_for(fake, weights, capfd):
     second = f"second\t{TRAIN.replace('--output_dir exp', '--output_dir exp2')} --init_param {weights}"
     for _ in range(2):
         assert plan(f"first\t{TRAIN}", second, options=("--dry_run",)) == 0
