@@ -31,6 +31,17 @@ def test_a_packed_model_has_its_card_and_both_kinds_of_weights(packed):
     assert "## Data\n\nTones of four letters.\n" in card and "| encoder attention | sdma" in card
 
 
+def test_the_card_has_the_results_of_a_file(tiny_run, tmp_path, capfd):
+    path, results = tmp_path / "model.zip", tmp_path / "RESULTS.md"
+    results.write_text("| set | CER |\n|---|---|\n| test | 4.2 |\n")
+    command = ["pack", str(tiny_run.model_dir), "--results", str(results), "--output"]
+    assert main([*command, str(path)]) == 0, capfd.readouterr().err
+    with zipfile.ZipFile(path) as archive:
+        assert "| test | 4.2 |" in archive.read("README.md").decode()
+    assert main([*command, str(results)]) == 1
+    assert f"{results}: is the file to read, {results}; choose another path" in capfd.readouterr().err
+
+
 def test_other_commands_take_it(tiny_run, packed, tmp_path, capfd):
     model = [str(packed)]
     data = ["--data_dir", str(tiny_run.test_dir), "--output_dir", str(tmp_path / "out")]
@@ -44,6 +55,8 @@ def test_other_commands_take_it(tiny_run, packed, tmp_path, capfd):
     found = checkpoint.load(tmp_path / "new" / "w.safetensors")
     expected = checkpoint.load(tiny_run.model_dir / "valid.acc.ave.pth")
     assert all(torch.equal(found[name], tensor) for name, tensor in expected.items())
+    assert main(["pack", *model, "--output", *model]) == 1
+    assert f"pack: error: {packed}: is the file to read, {packed}" in capfd.readouterr().err
     (tmp_path / "no.zip").write_text("no")
     assert main(["decode", str(tmp_path / "no.zip"), *data]) == 1
     assert (
