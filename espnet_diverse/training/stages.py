@@ -300,9 +300,16 @@ def _check_data(
     nj: int | Workers = 4,
     read_audio: bool = True,
 ) -> None:
+    """Check both data directories, and name the faults of both in one error."""
+    errors: dict[str, DataError] = {}
     for phase, data_dir in data.phases().items():
         tables = [Path(file) for file, _, _ in config[f"{phase}_data_path_and_name_and_type"]]
-        check_data(data_dir, tables, rate, decode, config.get("input_size"), nj, read_audio)
+        try:
+            check_data(data_dir, tables, rate, decode, config.get("input_size"), nj, read_audio)
+        except DataError as error:
+            errors[str(error)] = error
+    if errors:
+        raise DataError("; ".join(errors)) from next(iter(errors.values()))
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -148,6 +148,12 @@ def test_training_refuses_audio_of_another_rate(tiny_run, telephone_run, broadca
     assert [path.name for path in tmp_path.iterdir()] == ["train"]
 
 
+def test_faults_of_both_sets_are_named_together(tiny_run, telephone_run, broadcast_dir, tmp_path):
+    data = RunData(broadcast_dir, telephone_run.valid_dir, tiny_run.tokens_dir)
+    with pytest.raises(DataError, match="train-05: .* has 44100 Hz .*; 4 faults: .*valid-00: .* has 8000 Hz"):
+        stages.collect_stats(merge(["model/tiny"]), data, tmp_path / "stats")
+
+
 def test_training_refuses_statistics_of_other_data(tiny_run, telephone_run, train_dir, tmp_path):
     data = RunData(tiny_run.train_dir, tiny_run.valid_dir, tiny_run.tokens_dir)
     said = "train: has statistics of other data than .*: utterance 'train-00' has 6000 samples in .* and 12000 in "
