@@ -116,7 +116,7 @@ def _add_language(
                 direction = _Direction(root, pair, selection, frozenset(taken))
                 faults += direction.add_to(sets[name], name, "") if name in sets else []
                 # Speeches of a set that is not to be prepared are not in the sets after it either.
-                taken |= direction.speeches(name, [] if name in sets else faults)
+                taken |= {line.split()[0] for line in direction.listed(name, faults) if line}
     return faults
 
 
@@ -129,6 +129,7 @@ class _Direction:
         self.audios = root / self.source / "audios"
         self.selection = selection
         self.taken = taken
+        self._listed: dict[str, list[str]] = {}
 
     def add_to(self, data: DataDir, name: str, prefix: str) -> list[Fault]:
         """Add the segments of one split, with ids that begin with `prefix`; return the faults."""
@@ -150,10 +151,12 @@ class _Direction:
                 data.dropped[utterance] = reason
         return faults
 
-    def speeches(self, name: str, faults: list[Fault]) -> set[str]:
-        """The speeches of one split."""
+    def listed(self, name: str, faults: list[Fault]) -> list[str]:
+        """The lines of segments.lst of one split; it is read once, and its faults are added then."""
         path = self.folder / self.selection.name_of(name) / "segments.lst"
-        return {line.split()[0] for line in _lines(path, faults) if line} if path.parent.is_dir() else set()
+        if name not in self._listed:
+            self._listed[name] = _lines(path, faults) if path.parent.is_dir() else []
+        return self._listed[name]
 
     def _add(self, data: DataDir, utterance: str, entry: Entry, audio: str) -> str:
         """Add one utterance, or return the reason why it is dropped."""
@@ -176,7 +179,7 @@ class _Direction:
         folder = self.folder / self.selection.name_of(name)
         if not folder.is_dir():
             return
-        listed = _lines(folder / "segments.lst", faults)
+        listed = self.listed(name, faults)
         transcripts = _lines(folder / f"segments.{self.source}", faults, folder / "segments.lst", listed)
         translations = _lines(folder / f"segments.{self.target}", faults, folder / "segments.lst", listed)
         speakers = self._speakers(folder, faults)

@@ -1,5 +1,6 @@
 import io
 import tarfile
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -83,6 +84,13 @@ def test_recognition_takes_a_speech_once(tree):
     assert sets["train"].utt2spk[f"{own}_0000000_0000700"] == own  # speakers.lst does not know it
     assert sets["train"].conditions.keys() == {"utt2lang"}
     assert not sets["train"].src_text
+
+
+def test_recognition_reads_each_file_once(tree, monkeypatch):
+    read, scan = Counter(), europarl_st.scan_lines
+    monkeypatch.setattr(europarl_st, "scan_lines", lambda path: (read.update([path]), scan(path))[1])
+    europarl_st.prepare(tree)
+    assert set(read.values()) == {1}
 
 
 def test_recognition_never_trains_on_what_another_direction_tests(tree):
