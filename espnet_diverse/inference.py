@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+import numpy as np
 from numpy.typing import NDArray
 
 from espnet_diverse.registration import fast_start
@@ -54,6 +55,8 @@ __all__ = [
     "Translator",
 ]
 
+_SINGLE = (str, Path, bytes, bytearray, memoryview, np.ndarray)
+"""Types of a single recording that can be iterated over."""
 _Loaded = TypeVar("_Loaded", bound="_Pretrained")
 SearchOptions = Options | Mapping[str, Any] | None
 """Search options as arguments: all of them, some by name, or the defaults."""
@@ -205,10 +208,11 @@ class Recognizer(_Pretrained):
 
         Raises:
             ConfigError: Word timestamps are asked for and the model has no CTC, or a search option is not possible.
-            DataError: `requests` is a single path.
+            DataError: `requests` is a single recording, or nothing that can be iterated over.
         """
-        if isinstance(requests, str | Path):
-            raise DataError(f"{requests}: transcribe_all takes several recordings; give a list, or use transcribe")
+        if isinstance(requests, _SINGLE) or hasattr(requests, "read") or not isinstance(requests, Iterable):
+            given = requests if isinstance(requests, str | Path) else f"a {type(requests).__name__}"
+            raise DataError(f"{given}: transcribe_all takes several recordings; give a list, or use transcribe")
         transcription = self._transcription(word_timestamps, options, hotwords)
         return transcription(each if isinstance(each, Request) else Request(each) for each in requests)
 

@@ -1,5 +1,6 @@
 """Recognizer and Translator: texts are those of the decode command, and no recording changes another's result."""
 
+import io
 import os
 import subprocess
 import sys
@@ -278,6 +279,9 @@ def test_several_recordings_are_a_list_of_paths(tiny_run, recognizer):
     )
     with pytest.raises(DataError, match="a.wav: transcribe_all takes several recordings; give a list"):
         recognizer.transcribe_all("a.wav")
+    for single in (None, 3, b"RIFF", np.zeros(9), Request("a.wav"), io.BytesIO()):
+        with pytest.raises(DataError, match=f"a {type(single).__name__}: transcribe_all takes several recordings"):
+            recognizer.transcribe_all(single)
     with pytest.raises(DataError, match="audio is a list; .* for several recordings call transcribe_all"):
         recognizer.transcribe(files)
 
