@@ -3,7 +3,10 @@
 All output of a command passes here, so that no place has to think of it. Files and pipes get text as it is.
 """
 
+import errno
+import os
 import re
+from collections.abc import Callable
 from typing import Any, TextIO
 
 _CONTROL = re.compile(r"\x1b(?!\[[AK])|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -14,6 +17,8 @@ moves up a line, `ESC [K` clears its rest."""
 class Terminal:
     """A stream to a terminal that shows control characters as U+FFFD.
 
+    After the terminal is closed, output is discarded: a command saves its work and ends with its own exit code.
+
     Args:
         stream: The stream, which serves everything but writing.
     """
@@ -23,7 +28,22 @@ class Terminal:
 
     def write(self, text: str) -> int:
         """Write text."""
-        return self._stream.write(_CONTROL.sub("\N{REPLACEMENT CHARACTER}", text))
+        shown = _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
+        self._while_open(lambda: self._stream.write(shown))
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush the stream."""
+        self._while_open(self._stream.flush)
+
+    def _while_open(self, action: Callable[[], object]) -> None:
+        """Write by `action`; once the terminal is closed, lead the stream to the null device."""
+        try:
+            action()
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)

@@ -56,3 +56,23 @@ def test_a_command_writes_no_escapes_to_a_terminal_and_all_bytes_elsewhere(tmp_p
 def test_closed_streams_are_no_error(tmp_path, closed):
     script = f'"{sys.executable}" -m espnet_diverse score --help {closed}'
     assert subprocess.run(["bash", "-c", script], cwd=tmp_path, check=False).returncode == 0
+
+
+def test_a_closed_terminal_changes_no_exit_code(tmp_path):
+    reader, terminal = pty.openpty()
+    os.close(reader)
+    done = subprocess.run(command(tmp_path), cwd=tmp_path, stdout=terminal, stderr=terminal, check=False)
+    help_text = [sys.executable, "-m", "espnet_diverse", "score", "--help"]
+    shown = subprocess.run(help_text, cwd=tmp_path, stdout=terminal, stderr=terminal, check=False)
+    os.close(terminal)
+    assert (done.returncode, shown.returncode) == (1, 0)
+
+
+def test_output_is_discarded_after_the_terminal_is_closed():
+    reader, terminal = pty.openpty()
+    with os.fdopen(terminal, "w", buffering=1) as stream:
+        shown = Terminal(stream)
+        print("one", file=shown)
+        os.close(reader)
+        for _ in range(2):
+            print("two", file=shown, flush=True)
