@@ -25,9 +25,9 @@ def checked_size(type: str, vocab_size: int | None) -> int:
     """The number of tokens of a type of sentencepiece.
 
     Raises:
-        ConfigError: It is missing, or less than any vocabulary has.
+        ConfigError: It is missing, or less or more than any vocabulary has.
     """
-    if vocab_size is None or vocab_size < 4:
+    if vocab_size is None or not 4 <= vocab_size < 1 << 31:
         raise ConfigError(f"vocab_size is {vocab_size}; type {type} needs a number of tokens, for example 500")
     return vocab_size
 

@@ -173,7 +173,7 @@ def test_the_minimum_named_for_a_too_small_vocabulary_works(type, sentences):
     assert len(Vocabulary.train(sentences, type, 12)) == 12
 
 
-@pytest.mark.parametrize("size", [None, 0, -3])
+@pytest.mark.parametrize("size", [None, 0, -3, 10**20])
 def test_sentencepiece_needs_a_size(size, sentences):
     with pytest.raises(ConfigError, match=f"vocab_size is {size}; type bpe needs a number of tokens, for example 500"):
         Vocabulary.train(sentences, "bpe", size)

@@ -40,8 +40,8 @@ def run(args: argparse.Namespace) -> int:
     from espnet_diverse.data.writing.combining import parse_part, write_combined
 
     fill = dict(word.partition("=")[::2] for word in args.fill)
-    if not all(fill.values()):
-        raise ConfigError(f"--fill {' '.join(args.fill)}: must be TABLE=NAME, such as utt2lang=zh")
+    if not all(fill.values()) or len(fill) < len(args.fill):
+        raise ConfigError(f"--fill {' '.join(args.fill)}: must be TABLE=NAME, such as utt2lang=zh, each table once")
     combined = write_combined([parse_part(word) for word in args.parts], args.output_dir, fill)
     names = [f"{len(set(table.values()))} in {name}" for name, table in sorted(combined.conditions.items())]
     counts = f"{len(combined.text)} utterances of {len(args.parts)} directories"

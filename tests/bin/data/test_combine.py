@@ -36,6 +36,7 @@ def test_combine(parts, capsys):
     [
         ([], "b: has no utt2lang, which a has"),
         (["--fill", "utt2lang"], "--fill utt2lang: must be TABLE=NAME, such as utt2lang=zh"),
+        (["--fill", "utt2lang=zh", "--fill", "utt2lang=de"], "--fill utt2lang=zh utt2lang=de: must be TABLE=NAME"),
         (["--fill", "utt2lang=z h"], "utt2lang: b: has 3 columns"),
     ],
 )
