@@ -12,6 +12,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from multiprocessing import resource_tracker
 from pathlib import Path
 
 from torch.distributed.elastic.multiprocessing.api import SignalException
@@ -44,6 +45,7 @@ def launch(task: str, config: Config, processes: Processes) -> None:
     os.environ["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"  # or the launch opens a port; see `meeting.py`
     os.environ.setdefault("NCCL_DEBUG", "WARN")  # ESPnet sets INFO: dozens of lines of each process on the console
     output_dir = Path(config["output_dir"])
+    _start_tracker()
     with _private_folder() as (folder, errors_dir), _signal_handlers_kept():
         place = folder / "processes" if processes.num_nodes == 1 else processes.rdzv_endpoint
         try:
@@ -58,6 +60,18 @@ def launch(task: str, config: Config, processes: Processes) -> None:
         finally:
             if processes.node_rank == 0:
                 (output_dir / KEY).unlink(missing_ok=True)
+
+
+def _start_tracker() -> None:
+    """Start the process that tracks semaphores for Python, so that SIGHUP does not end it, as SIGTERM does not.
+
+    A closed terminal sends SIGHUP to all processes. Without the tracker, their next ends with KeyErrors.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+    try:
+        resource_tracker.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager

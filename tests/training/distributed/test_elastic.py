@@ -4,6 +4,8 @@ import logging
 import os
 import signal
 import socket
+import time
+from multiprocessing.resource_tracker import ResourceTracker
 from pathlib import Path
 
 import pytest
@@ -160,3 +162,14 @@ def test_one_machine_needs_no_address_even_if_one_is_given(monkeypatch, config):
     run("mt", config, Processes(nproc=2, rdzv_endpoint="first:29500"))
     ((launch, (*_, place)),) = seen
     assert launch.rdzv_configs["store_type"] == "file" and isinstance(place, Path)
+
+
+def test_a_closed_terminal_does_not_end_the_tracker(monkeypatch):
+    tracker = ResourceTracker()
+    monkeypatch.setattr(elastic.resource_tracker, "ensure_running", tracker.ensure_running)
+    elastic._start_tracker()
+    os.kill(tracker._pid, signal.SIGHUP)
+    time.sleep(0.3)
+    assert os.waitpid(tracker._pid, os.WNOHANG) == (0, 0)
+    assert signal.SIGHUP not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    tracker._stop()
