@@ -34,18 +34,42 @@ _CHECKS: dict[str, Rule] = {
     "grad_clip_type": _LIMIT,
 }
 _OF_NET: dict[str, Rule] = {
-    **dict.fromkeys(("output_size", "attention_heads", "num_blocks", "linear_units"), _COUNT),
+    **dict.fromkeys(("output_size", "attention_heads", "num_blocks", "linear_units", "cgmlp_linear_units"), _COUNT),
+    **dict.fromkeys(("conv_channels", "positionwise_conv_kernel_size", "cnn_module_kernel"), _COUNT),
+    **dict.fromkeys(("cgmlp_conv_kernel", "merge_conv_kernel", "max_pos_emb_len"), _COUNT),
     **{f"{of}dropout_rate": _RATE for of in ("", "positional_", "attention_", "self_attention_", "src_attention_")},
+    **dict.fromkeys(("layer_drop_rate", "stochastic_depth_rate"), _RATE),
 }
-_NETS = ("encoder_conf", "decoder_conf")
+_OF_MODEL: dict[str, Rule] = {
+    **dict.fromkeys(("ctc_weight", "mtlalpha", "st_mtlalpha", "asr_weight", "mt_weight"), _RATE),
+    **dict.fromkeys(("lsm_weight", "interctc_weight"), _SHARE),
+    "auxiliary_factor": _NOT_NEGATIVE,
+    "balance_interval": _NUMBER,
+    "patch_size": _COUNT,
+}
 _SECTIONS: dict[str, dict[str, Rule]] = {
     "optim_conf": {"lr": _POSITIVE, "weight_decay": _SHARE, "eps": _NOT_NEGATIVE, "momentum": _SHARE, "betas": _SHARE},
     "scheduler_conf": {"warmup_steps": _COUNT, "gamma": _POSITIVE, "lr_factor": _POSITIVE},
-    "model_conf": {"ctc_weight": _RATE, "lsm_weight": _SHARE},
-    **dict.fromkeys(_NETS, _OF_NET),
+    "model_conf": _OF_MODEL,
+    "frontend_conf": dict.fromkeys(("embed_dim", "n_mels", "n_fft", "hop_length"), _COUNT)
+    | {"positional_dropout_rate": _RATE},
+    "ctc_conf": {"dropout_rate": _RATE},
+    **dict.fromkeys(("encoder_conf", "decoder_conf"), _OF_NET),
+    "lm_conf": _OF_NET | dict.fromkeys(("embed_unit", "att_unit", "head", "unit", "layer", "nlayers"), _COUNT),
+    "classifier_conf": _OF_NET
+    | dict.fromkeys(("embed_dim", "hidden_size", "pooling_width", "heads"), _COUNT)
+    | {"frobenius": _NOT_NEGATIVE},
 }
+_HEADS = {
+    "encoder_conf.attention_heads": "encoder_conf.output_size",
+    "decoder_conf.attention_heads": "encoder_conf.output_size",
+    "classifier_conf.attention_heads": "classifier_conf.output_size",
+    "lm_conf.head": "lm_conf.att_unit",
+}
+"""Numbers of heads, and the widths that they divide: that of a decoder is the encoder's."""
 _OPTIONAL = ("patience", "num_iters_per_epoch", "valid_batch_size", "valid_batch_bins")
-_UNSET = (*_OPTIONAL, "log_interval")  # the keys of the trainer that may be null
+_UNSET = (*_OPTIONAL, "log_interval", "ctc_weight")  # the keys that may be null
+_LISTS = ("keep_nbest_models", "betas", "eps", "stochastic_depth_rate")  # the keys that may be lists of such numbers
 
 
 def check_numbers(config: Config) -> None:
@@ -63,25 +87,28 @@ def check_numbers(config: Config) -> None:
 
 
 def _check_heads(config: Config) -> None:
-    """Check that heads divide the width of the encoder, which is that of the decoder too."""
-    width = (config.get("encoder_conf") or {}).get("output_size")
-    for section in _NETS if isinstance(width, int) else ():
-        heads = (config.get(section) or {}).get("attention_heads")
-        if isinstance(heads, int) and width % heads:
-            said = f"{section}.attention_heads must divide encoder_conf.output_size, {width}, but is {heads}"
-            raise ConfigError(f"{config.origin(section, 'attention_heads')}: {said}")
+    """Check that heads divide the width of their net."""
+    for key, of_width in _HEADS.items():
+        heads, width = (_value(config, each) for each in (key, of_width))
+        if isinstance(heads, int) and isinstance(width, int) and width % heads:
+            said = f"{key} must divide {of_width}, {width}, but is {heads}"
+            raise ConfigError(f"{config.origin(*key.split('.'))}: {said}")
+
+
+def _value(config: Config, key: str) -> object:
+    section, name = key.split(".")
+    return (config.get(section) or {}).get(name)
 
 
 def _check(config: Config, section: object, checks: Mapping[str, Rule], *keys: str) -> None:
     given = section if isinstance(section, Mapping) else {}
     for name, rule in checks.items():
         value = given.get(name)
-        if value is None and (keys or name in _UNSET or name not in given):
+        if name not in given or value is None and name in _UNSET:
             continue
         if name in _OPTIONAL and isinstance(value, str) and value.strip().lower() in NONE:
             continue
-        may_be_list = keys or name == "keep_nbest_models"
-        for each in value if may_be_list and isinstance(value, list | tuple) else [value]:
+        for each in value if name in _LISTS and isinstance(value, list | tuple) else [value]:
             try:
                 rule.check(".".join((*keys, name)), each)
             except OptionError as error:

@@ -35,17 +35,25 @@ BAD = [
     *(f"model_conf.ctc_weight={value}" for value in (".nan", "-1", "2")),
     *(f"model_conf.lsm_weight={value}" for value in (".nan", "2")),
     *("encoder_conf.output_size=0", "encoder_conf.num_blocks=0", "decoder_conf.attention_heads=0"),
+    *("encoder_conf.num_blocks=null", "encoder_conf.linear_units=[8]", "encoder_conf.cnn_module_kernel=-1"),
+    *(f"encoder_conf.layer_drop_rate={value}" for value in ("-1", "3", ".nan")),
+    *("encoder_conf.stochastic_depth_rate=[0.1, 2]", "encoder_conf.conv_channels=many", "ctc_conf.dropout_rate=.nan"),
+    *("frontend_conf.hop_length=-1", "frontend_conf.embed_dim=2.5", "model_conf.patch_size=-1"),
+    *(f"model_conf.auxiliary_factor={value}" for value in (".nan", ".inf", "-1", "null")),
+    *(f"lm_conf.{key}={value}" for key in ("head", "layer", "att_unit") for value in ("0", "null", "'2'", "[1]")),
+    *(f"classifier_conf.{key}={value}" for key in ("heads", "embed_dim") for value in ("0", "'2'", "1.5")),
+    *("classifier_conf.attention_heads=0", "classifier_conf.dropout_rate=.nan", "classifier_conf.frobenius=.inf"),
 ]
 RUINOUS = [  # found where the model is built or first used, or by what an epoch has done to it
     *(f"optim_conf.lr={value}" for value in ("1e30", "1e10", "1e-30", "1e-300")),
     *("optim_conf.eps=0", "optim_conf.eps=1e30", "optim_conf.betas=[0, 0]"),
     *("grad_clip=1e-300", "grad_clip=1e-30", "accum_grad=1000", "max_epoch=1e9", "init=nan", "train_dtype=float16"),
-    *(f"model_conf.auxiliary_factor={value}" for value in (".nan", ".inf", "-1")),
-    *(f"frontend_conf.{key}=0" for key in ("n_mels", "n_fft", "hop_length", "fs")),
+    "frontend_conf.fs=0",
     *("freeze_param=[encoder, decoder, ctc]", "no_forward_run=true", "exclude_weight_decay=maybe"),
     "allow_variable_data_keys=1",
 ]
 GOOD = ["max_epoch=1", "grad_clip=.inf", "grad_clip_type=.inf", "patience=null", "optim_conf.lr=1e-12", "patience=0"]
+GOOD += ["model_conf.ctc_weight=null", "encoder_conf.stochastic_depth_rate=[0.1, 0.2]", "optim_conf.betas=[0.9, 0.98]"]
 GOOD += ["keep_nbest_models=[1, 2]", "log_interval=null"]
 GOOD += ["patience=none", "patience=None", "num_iters_per_epoch=nil", "valid_batch_bins=none", "valid_batch_size=none"]
 
@@ -82,11 +90,18 @@ def test_sense_passes(change):
     check_numbers(merge([], [change]))
 
 
-@pytest.mark.parametrize("section", ["encoder_conf", "decoder_conf"])
-def test_heads_that_do_not_divide_the_width_are_refused(section):
-    said = rf"^--set {section}.attention_heads=3: {section}.attention_heads must divide .*output_size, 64, but is 3$"
-    with pytest.raises(ConfigError, match=said):
-        check_numbers(merge([], ["encoder_conf.output_size=64", f"{section}.attention_heads=3"]))
+@pytest.mark.parametrize(
+    ("heads", "width"),
+    [
+        ("encoder_conf.attention_heads", "encoder_conf.output_size"),
+        ("decoder_conf.attention_heads", "encoder_conf.output_size"),
+        ("classifier_conf.attention_heads", "classifier_conf.output_size"),
+        ("lm_conf.head", "lm_conf.att_unit"),
+    ],
+)
+def test_heads_that_do_not_divide_the_width_are_refused(heads, width):
+    with pytest.raises(ConfigError, match=rf"^--set {heads}=3: {heads} must divide {width}, 64, but is 3$"):
+        check_numbers(merge([], [f"{width}=64", f"{heads}=3"]))
 
 
 def test_the_fragments_pass():
