@@ -6,7 +6,10 @@ import pytest
 import torch
 
 from espnet_diverse.errors import ConfigError, DataError
+from espnet_diverse.nets.adapters.bottleneck import AdapterOptions
+from espnet_diverse.nets.adapters.low_rank import LowRankOptions
 from espnet_diverse.nets.condition_rows import ConditionRows, read_options
+from espnet_diverse.option_checks import OptionError
 from espnet_diverse.scope import scope
 
 CONDITIONS = ["lang", "tgtlang"]
@@ -108,3 +111,11 @@ def test_wrong_options_are_named(given, text):
 
 def test_options_are_read():
     assert read_options(_Options, "tag", {"by": "lang"}) == _Options("lang", 3)
+
+
+@pytest.mark.parametrize("given", [3, "ar", [], ["ar"], [3], [["ar", False]], {"ar": "en"}])
+@pytest.mark.parametrize("kind", [AdapterOptions, LowRankOptions])
+def test_combinations_are_lists_of_names(kind, given):
+    with pytest.raises(OptionError, match=r"^combinations must be lists of names \(.*\), such as .*, but is "):
+        kind(by=CONDITIONS, combinations=given)
+    assert kind(by=CONDITIONS, combinations=TRAINED).combinations == TRAINED

@@ -26,7 +26,7 @@ from espnet2.asr.encoder.e_branchformer_encoder import EBranchformerEncoderLayer
 from torch import Tensor, nn
 
 from espnet_diverse.errors import ConfigError
-from espnet_diverse.nets.condition_rows import ConditionRows, read_options
+from espnet_diverse.nets.condition_rows import ConditionRows, check_combinations, read_options
 from espnet_diverse.option_checks import Options, flag, number
 from espnet_diverse.upstream.layers import ConformerLayer, DecoderLayer, EncoderLayer
 
@@ -52,6 +52,10 @@ class AdapterOptions(Options):
     combinations: Sequence[Sequence[str]] | None = None
     bottleneck: int = number(256, least=1)
     freeze_base: bool = flag(True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_combinations(self.combinations)
 
 
 class Adapters(nn.Module):
