@@ -9,6 +9,10 @@ from importlib.util import find_spec
 from itertools import product
 
 from espnet2.asr.ctc import CTC
+from espnet2.asr.decoder.transformer_decoder import TransformerDecoder
+from espnet2.asr.encoder.conformer_encoder import ConformerEncoder
+from espnet2.asr.encoder.e_branchformer_ctc_encoder import EBranchformerCTCEncoder
+from espnet2.asr.encoder.transformer_encoder import TransformerEncoder
 from espnet2.tasks import abs_task
 
 from espnet_diverse.attention import PARTS, core_class, core_options
@@ -18,6 +22,7 @@ from espnet_diverse.contrib.vae.model import BoundOptions
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.nets import DECODERS, ENCODERS, LANGUAGE_MODELS, PROMPTED_ENCODERS
 from espnet_diverse.nets.adapters.bottleneck import AdapterOptions
+from espnet_diverse.nets.classification.transformer_classifier import TransformerClassifier
 from espnet_diverse.nets.condition_rows import read_options
 from espnet_diverse.nets.losses.consistency import consistency_options
 from espnet_diverse.nets.memory import MEMORIES, memory_options, source_memory_options
@@ -140,6 +145,14 @@ def chosen_classes(task: type[abs_task.AbsTask], config: Config) -> dict[str, ty
     return found
 
 
+def without_effect(task: type[abs_task.AbsTask], config: Config) -> list[str]:
+    """Return what to warn of: options that a class of ESPnet takes and does not use."""
+    ignoring = {name for name, chosen in chosen_classes(task, config).items() if issubclass(chosen, _KEEP_LAYERS)}
+    given = {name: (config.get(f"{name}_conf") or {}).get("layer_drop_rate") for name in sorted(ignoring)}
+    has = "layer_drop_rate has no effect, as this net of ESPnet drops no layers"
+    return [f"{config.origin(f'{name}_conf', 'layer_drop_rate')}: {name}_conf.{has}" for name in given if given[name]]
+
+
 def _choices(task: type[abs_task.AbsTask]) -> dict[str, tuple]:
     """The classes by name, and the name of the default, of each part that a configuration chooses."""
     tables = {choices.name: (choices.classes, choices.default) for choices in task.class_choices_list}
@@ -198,7 +211,12 @@ def _read_attention(options: dict) -> None:
     core_options(options.get("core", "softmax"), of_core)
 
 
-_NAMED = ("input_layer", "positionwise_layer_type", "selfattention_layer_type")
+_NAMED = ("input_layer", "pos_enc_layer_type", "positionwise_layer_type", "selfattention_layer_type")
+_KEEP_LAYERS = (
+    *(TransformerEncoder, ConformerEncoder, EBranchformerCTCEncoder, TransformerDecoder),
+    TransformerClassifier,
+)
+"""Nets that go through their layers one by one, where ESPnet's `layer_drop_rate` is not read."""
 _ATTENTIONS = ("attention", "cross_attention")
 _MEMORIES = ("memory", "cross_memory")
 

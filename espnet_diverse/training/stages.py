@@ -21,7 +21,7 @@ from espnet_diverse.runs.audio_rate import audio_rate, reads_features
 from espnet_diverse.runs.checkpoint import CHECKPOINT
 from espnet_diverse.runs.condition_names import condition_table, fill_in
 from espnet_diverse.runs.config import Config, located, save
-from espnet_diverse.runs.config_checks import check
+from espnet_diverse.runs.config_checks import check, without_effect
 from espnet_diverse.runs.criteria import check_forms
 from espnet_diverse.runs.logs import logged
 from espnet_diverse.runs.tasks import source_table
@@ -181,8 +181,8 @@ def train(
         with logged(output_dir / "train.log"):
             if changed:
                 logging.warning("%s: training continues with changed settings: %s", output_dir, "; ".join(changed))
-            if "optim" not in config:
-                logging.warning(_NO_OPTIM)
+            for said in [_NO_OPTIM] * ("optim" not in config) + without_effect(TASKS[data.task], filled):
+                logging.warning("%s", said)
             if not processes.ngpu:
                 run_kernels.keep(output_dir, resumed=sound is not None)
             run(data.task, filled, processes)

@@ -3,7 +3,7 @@ import pytest
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.runs import config_checks
 from espnet_diverse.runs.config import merge
-from espnet_diverse.runs.config_checks import check
+from espnet_diverse.runs.config_checks import check, without_effect
 from espnet_diverse.runs.tasks import ASRTask, LMTask
 
 
@@ -42,6 +42,7 @@ def test_the_shared_fragments_are_accepted():
             "encoder_conf.input_layer=conv3d",
             "unknown encoder_conf.input_layer 'conv3d' of .*; known: conv1d2 conv2d ",
         ),
+        ("encoder_conf.pos_enc_layer_type=rel_pos", "pos_enc_layer_type 'rel_pos' of .*; known: abs_pos conv$"),
         ("encoder_conf.positionwise_layer_type=conv", "'conv' of .*; known: conv1d conv1d-linear linear"),
         ("iterator_type=sequenc", "--set iterator_type=sequenc: iterator_type must be one of sequence category chunk "),
         ("ddp_comm_hook=fp16", "ddp_comm_hook must be one of none fp16_compress_hook bf16_compress_hook, but "),
@@ -52,6 +53,24 @@ def test_the_shared_fragments_are_accepted():
 def test_what_the_user_cannot_have_meant_is_refused(override, said):
     with pytest.raises(ConfigError, match=said):
         checked(override)
+
+
+@pytest.mark.parametrize(
+    ("encoder", "ignoring"),
+    [
+        ("diverse_transformer", ["encoder", "decoder"]),
+        ("conformer", ["encoder", "decoder"]),
+        ("diverse_e_branchformer", ["decoder"]),
+    ],
+)
+def test_layers_that_are_not_dropped_are_told(encoder, ignoring):
+    rates = ["encoder_conf.layer_drop_rate=0.1", "decoder_conf.layer_drop_rate=0.2"]
+    told = without_effect(ASRTask, merge(["model/tiny"], [f"encoder={encoder}", *rates]))
+    assert sorted(each.partition("=")[0] for each in told) == sorted(
+        f"--set {n}_conf.layer_drop_rate" for n in ignoring
+    )
+    assert all(each.endswith("has no effect, as this net of ESPnet drops no layers") for each in told)
+    assert without_effect(ASRTask, merge(["model/tiny"], [f"{n}_conf.layer_drop_rate=0" for n in ignoring])) == []
 
 
 def test_what_sends_to_wandb_needs_its_package(monkeypatch):

@@ -173,13 +173,15 @@ def test_training_refuses_statistics_of_other_data(tiny_run, telephone_run, trai
 
 
 @pytest.mark.parametrize(("fragments", "count"), [(["model/tiny"], 1), (["model/tiny", "update/fine_tune"], 0)])
-def test_the_default_optimizer_is_told(tiny_run, tmp_path, monkeypatch, fragments, count):
+def test_the_default_optimizer_and_options_without_effect_are_told(tiny_run, tmp_path, monkeypatch, fragments, count):
     monkeypatch.setattr(stages, "run", lambda *parts: None)
     monkeypatch.setattr(stages, "draw_curves", lambda folder: None)
     data = RunData(tiny_run.train_dir, tiny_run.valid_dir, tiny_run.tokens_dir)
-    overrides = ["encoder_conf.output_size=16", "frontend_conf.n_mels=20"]
+    overrides = ["encoder_conf.output_size=16", "frontend_conf.n_mels=20", "decoder_conf.layer_drop_rate=0.1"]
     stages.train(merge(fragments, overrides), data, tiny_run.stats_dir, tmp_path / "exp")
-    assert (tmp_path / "exp" / "train.log").read_text().count("no optim is given, so it is ESPnet's default") == count
+    log = (tmp_path / "exp" / "train.log").read_text()
+    assert log.count("no optim is given, so it is ESPnet's default") == count
+    assert log.count("decoder_conf.layer_drop_rate=0.1: decoder_conf.layer_drop_rate has no effect") == 1
 
 
 def test_a_model_of_eight_kilohertz_trains_on_half_the_samples_and_frames(telephone_run):
