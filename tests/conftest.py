@@ -67,9 +67,10 @@ class TinyRun(NamedTuple):
 def clean_repository():
     """Tests write into folders of their own: nothing new stands beside setup.py in the end, caches aside."""
     root = Path(__file__).parent.parent
-    before = set(os.listdir(root))
+    before = {path.name for path in root.iterdir()}
     yield
-    left = {name for name in set(os.listdir(root)) - before if not name.startswith((".", "__pycache__"))}
+    left = {path.name for path in root.iterdir()} - before
+    left = {name for name in left if not name.startswith((".", "__pycache__"))}
     assert not left, f"a test has left {', '.join(sorted(left))} in {root}; let it work in tmp_path"
 
 
