@@ -61,6 +61,14 @@ def test_every_parameter_is_trained(part):
     assert [name for name, parameter in model.named_parameters() if parameter.grad is None] == []
 
 
+@pytest.mark.parametrize("part", ["softmax", "memory"])
+def test_a_part_of_a_batch_has_padding_after_its_longest_text(part):
+    """As where training halves a batch that needs too much memory."""
+    model, domain = DiverseClassificationModel(build(part), conditions=CLASSES["conditions"]), torch.tensor([[2]])
+    loss = model(TEXTS[2:], LENGTHS[2:], domain=domain)[0]
+    torch.testing.assert_close(loss, model(TEXTS[2:, :3], LENGTHS[2:], domain=domain)[0])
+
+
 def test_options_are_those_of_the_encoder():
     """Named in the signature, and checked before a run: an unknown one, and one of a part."""
     known = inspect.signature(TransformerClassifier).parameters
