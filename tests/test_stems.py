@@ -29,7 +29,7 @@ def test_a_core_has_its_module_its_fragment_and_its_row(stem):
 
 
 def test_every_attention_fragment_belongs_to_a_core():
-    assert {path.stem for path in (ROOT / "conf" / "attention").glob("*.yaml")} == {*CORES, "best_text"}
+    assert {path.stem for path in (ROOT / "conf" / "attention").glob("*.yaml")} == {*CORES, "best_text", "best_speech"}
 
 
 @pytest.mark.parametrize("folder", ["heads", "modifiers", "repulsion", "memory"])

@@ -237,6 +237,11 @@ def test_the_preset_for_text_is_softmax_with_heads_of_neighbours():
     assert merge(["attention/best_text"]) == merge(["attention/softmax", "modifiers/neighbours"])
 
 
+def test_the_preset_for_speech_is_softmax_with_windows_of_three_widths():
+    patterns = "encoder_conf.attention.head_patterns=[global,{window: 2},{window: 4},{window: 8}]"
+    assert merge(["attention/best_speech"]) == merge(["attention/softmax"], [patterns])
+
+
 def test_noam_peak_is_that_of_factor_2_at_width_256():
     config = merge(["model/transformer_6x6", "update/adam_noam_25k"])
     width, warmup = config["encoder_conf"]["output_size"], config["scheduler_conf"]["warmup_steps"]

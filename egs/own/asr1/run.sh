@@ -8,7 +8,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 
 metric='cer wer'
 parse_options "$@"
-default config model/small,attention/sdma,conf/demo.yaml \
-    model/small,attention/sdma,conf/train.yaml
+default config model/small,attention/best_speech,conf/demo.yaml \
+    model/small,attention/best_speech,conf/train.yaml
 default speed_perturb 1.0 '0.9 1.0 1.1'
 run_stages
