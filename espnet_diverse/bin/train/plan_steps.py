@@ -65,6 +65,8 @@ class Subcommand:
         self.stage, self.argv = stage, argv
         if len(argv) < 2 or argv[1] not in COMMANDS:
             raise ConfigError(f"{shlex.join(argv)}: no such command; known: {' '.join(COMMANDS)}")
+        if argv[1] == "plan":  # it could be this one
+            raise ConfigError(f"{shlex.join(argv)}: a plan runs no plan; list the stages of that one here")
         self._module, self._parser = command_parser(argv[1], _Parser)
         self._args = self._parser.parse_intermixed_args(argv[2:])
         self.always = not (hasattr(self._module, "inputs") or hasattr(self._module, "outputs"))

@@ -165,6 +165,7 @@ def test_other_programs_run_once_until_an_argument_that_is_a_file_changes(fake, 
         ("copy\t", "stage 'copy': has no command"),
         ("copy\tcat 'x", "No closing quotation"),
         ("copy\tespnet-diverse fakes", "espnet-diverse fakes: no such command; known: prepare"),
+        ("copy\tespnet-diverse plan plan.tsv", "espnet-diverse plan plan.tsv: a plan runs no plan; list"),
         ("copy\tespnet-diverse fake --help", "espnet-diverse fake: "),
     ],
 )
