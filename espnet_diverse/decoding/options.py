@@ -105,8 +105,8 @@ class Options(option_checks.Options):
             raise conflict(self, "length_penalty", f"search={self.search}; set search=batched or length_penalty=0")
         if self.search == "sampling" and self.ctc_weight:
             raise conflict(self, "ctc_weight", "search=sampling; set ctc_weight=0")
-        fixed = self.minlenratio < 0 and self.maxlenratio < 0
-        if fixed and self.least(0) > self.greatest(0, of_text=False):
+        alike = self.minlenratio * self.maxlenratio > 0  # two fractions, or two numbers of tokens
+        if alike and self.least(1000) > self.greatest(1000, of_text=False):
             raise conflict(self, "minlenratio", f"maxlenratio={self.maxlenratio}, which allows fewer tokens")
 
     def least(self, frames: int, ratio: float | None = None) -> int:

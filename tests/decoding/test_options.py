@@ -28,10 +28,8 @@ from espnet_diverse.errors import ConfigError
         ({"maxlenratio": 1e20}, r"maxlenratio must be .* at most 2147483647, but is 1e\+20"),
         ({"length_penalty": 500}, "length_penalty must be at least 0 and at most 10, but is 500"),
         ({"temperature": 1e-320}, "temperature must be at least 1e-06 .* but is 1e-320"),
-        (
-            {"minlenratio": -5, "maxlenratio": -3},
-            "minlenratio -5 cannot be combined with maxlenratio=-3",
-        ),
+        ({"minlenratio": -5, "maxlenratio": -3}, "minlenratio -5 cannot be combined with maxlenratio=-3"),
+        ({"minlenratio": 0.8, "maxlenratio": 0.5}, "minlenratio 0.8 cannot be combined with maxlenratio=0.5"),
         ({"length_penalty": -1.0}, "length_penalty must be at least 0 .* but is -1.0"),
         ({"length_penalty": 1.0, "search": "espnet"}, "length_penalty 1.0 cannot be combined with search=espnet"),
     ],
