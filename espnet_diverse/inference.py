@@ -55,8 +55,7 @@ __all__ = [
     "Translator",
 ]
 
-_SINGLE = (str, Path, bytes, bytearray, memoryview, np.ndarray)
-"""Types of a single recording that can be iterated over."""
+_SINGLE = (str, Path, bytes, bytearray, memoryview, np.ndarray)  # single recordings that can be iterated over
 _Loaded = TypeVar("_Loaded", bound="_Pretrained")
 SearchOptions = Options | Mapping[str, Any] | None
 """Search options as arguments: all of them, some by name, or the defaults."""

@@ -29,6 +29,7 @@ KNOWN = {
         *("kaldi._check: DataError", "kaldi._run: DataError", "mtedx._yaml_rows: DataError"),
         *("mtedx._yaml_rows: ValueError", "table._audio_fault: DataError", "table._end: DataError"),
         *("rttm.read_turns: ValueError", "table_files.json_objects: ValueError", "age._documents: ValueError"),
+        "stages._check_data: DataError",
     ],
     "something else is taken instead, and a line says so": [
         *("build_search.build_search: NoBatchedSearchError", "checkpoint.load_run: ModelError"),
