@@ -6,7 +6,6 @@ import importlib
 import io
 import logging
 import os
-import re
 import select
 import sys
 from collections.abc import Sequence
@@ -134,9 +133,8 @@ def run_command(name: str, arguments: list[str]) -> int:
         if name not in _CHECKING and hasattr(module, "inputs") and hasattr(module, "outputs"):
             from espnet_diverse.data.files.targets import check_outputs
 
-            results = [args.results] if getattr(args, "results", None) else []
             packed = [given] if given is not None and args.model_dir != given else []
-            check_outputs([*module.outputs(args), *results], [*module.inputs(args), *packed])
+            check_outputs(module.outputs(args), [*module.inputs(args), *packed])
         return module.run(args)
     except (UserError, OSError, KeyboardInterrupt) as error:
         if isinstance(error, BrokenPipeError) and _reader_has_gone():
@@ -145,7 +143,7 @@ def run_command(name: str, arguments: list[str]) -> int:
             raise
         message, code = _explain(name, error)
         if given is not None and args.model_dir != given:  # the user knows the packed model, not where it is unpacked
-            message = _with_path(message, args.model_dir, given)
+            message = message.replace(str(args.model_dir), str(given))
         print(f"espnet-diverse {name}: {message}", file=sys.stderr)
         return code
 
@@ -195,11 +193,6 @@ def _unpack_model(args: argparse.Namespace) -> None:
         from espnet_diverse.packing.archive import unpacked  # imports PyTorch, which takes seconds
 
         args.model_dir = unpacked(model_dir)
-
-
-def _with_path(message: str, path: Path, other: Path) -> str:
-    """`message` with `other` in the place of `path`, but not where that is a part of another name."""
-    return re.sub(rf"(?<![\w./-]){re.escape(str(path))}(?![\w-])", lambda _: str(other), message)
 
 
 def _explain(name: str, error: BaseException) -> tuple[str, int]:

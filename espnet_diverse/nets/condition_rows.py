@@ -6,10 +6,10 @@ from itertools import product
 import torch
 from torch import Tensor, nn
 
-from espnet_diverse.attention.selection.selection_options import QUOTES, checked_values, texts
+from espnet_diverse.attention.selection.selection_options import checked_values
 from espnet_diverse.conditions import CONDITIONS
 from espnet_diverse.errors import ConfigError, DataError
-from espnet_diverse.option_checks import OptionError, must_be, read
+from espnet_diverse.option_checks import OptionError, read
 from espnet_diverse.scope import current
 
 
@@ -95,17 +95,6 @@ class ConditionRows(nn.Module):
         for label in self.labels:
             if self.labels.count(label) > 1:
                 raise ConfigError(f"{self.option}: {' '.join(label)} is listed twice; list it once")
-
-
-def check_combinations(combinations: object) -> None:
-    """Check the form of the option `combinations`, lists of names, or None for all.
-
-    Raises:
-        OptionError: It is something else.
-    """
-    lists = combinations if isinstance(combinations, list | tuple) and combinations else [None]
-    if combinations is not None and not all(isinstance(each, list | tuple) and texts(each) for each in lists):
-        raise must_be("combinations", f"lists of names ({QUOTES}), such as [[es, en], [fr, en]]", combinations)
 
 
 def read_options(kind: type, option: str, given: Mapping[str, object]):

@@ -145,12 +145,14 @@ def chosen_classes(task: type[abs_task.AbsTask], config: Config) -> dict[str, ty
     return found
 
 
-def without_effect(task: type[abs_task.AbsTask], config: Config) -> list[str]:
-    """Return what to warn of: options that a class of ESPnet takes and does not use."""
-    ignoring = {name for name, chosen in chosen_classes(task, config).items() if issubclass(chosen, _KEEP_LAYERS)}
-    given = {name: (config.get(f"{name}_conf") or {}).get("layer_drop_rate") for name in sorted(ignoring)}
+def doubts(task: type[abs_task.AbsTask], config: Config) -> list[str]:
+    """Return warnings of a configuration: ESPnet's default optimizer, and options that a net of ESPnet does not use."""
+    nets = chosen_classes(task, config)
+    sections = [f"{name}_conf" for name in sorted(nets) if issubclass(nets[name], _KEEPING)]
     has = "layer_drop_rate has no effect, as this net of ESPnet drops no layers"
-    return [f"{config.origin(f'{name}_conf', 'layer_drop_rate')}: {name}_conf.{has}" for name in given if given[name]]
+    given = [section for section in sections if (config.get(section) or {}).get("layer_drop_rate")]
+    unused = [f"{config.origin(section, 'layer_drop_rate')}: {section}.{has}" for section in given]
+    return unused if "optim" in config else [_NO_OPTIM, *unused]
 
 
 def _choices(task: type[abs_task.AbsTask]) -> dict[str, tuple]:
@@ -212,10 +214,11 @@ def _read_attention(options: dict) -> None:
 
 
 _NAMED = ("input_layer", "pos_enc_layer_type", "positionwise_layer_type", "selfattention_layer_type")
-_KEEP_LAYERS = (
-    *(TransformerEncoder, ConformerEncoder, EBranchformerCTCEncoder, TransformerDecoder),
-    TransformerClassifier,
+_NO_OPTIM = (
+    "no optim is given, so it is ESPnet's default, Adadelta with a learning rate of 1; recipes name another, "
+    "by --config update/adam_inverse_sqrt_800 for example"
 )
+_KEEPING = (TransformerEncoder, ConformerEncoder, EBranchformerCTCEncoder, TransformerDecoder, TransformerClassifier)
 """Nets that go through their layers one by one, where ESPnet's `layer_drop_rate` is not read."""
 _ATTENTIONS = ("attention", "cross_attention")
 _MEMORIES = ("memory", "cross_memory")

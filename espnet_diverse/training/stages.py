@@ -21,7 +21,7 @@ from espnet_diverse.runs.audio_rate import audio_rate, reads_features
 from espnet_diverse.runs.checkpoint import CHECKPOINT
 from espnet_diverse.runs.condition_names import condition_table, fill_in
 from espnet_diverse.runs.config import Config, located, save
-from espnet_diverse.runs.config_checks import check, without_effect
+from espnet_diverse.runs.config_checks import check, doubts
 from espnet_diverse.runs.criteria import check_forms
 from espnet_diverse.runs.logs import logged
 from espnet_diverse.runs.tasks import source_table
@@ -56,10 +56,6 @@ DEFAULTS = {
     "num_att_plot": 0,
     "resume": True,
 }
-_NO_OPTIM = (
-    "no optim is given, so it is ESPnet's default, Adadelta with a learning rate of 1; recipes name another, "
-    "by --config update/adam_inverse_sqrt_800 for example"
-)
 _UNKNOWN = 1  # index of <unk>
 _MOST_UNKNOWN = 0.1  # with a larger share of <unk>, the vocabulary must be that of another text
 
@@ -181,7 +177,7 @@ def train(
         with logged(output_dir / "train.log"):
             if changed:
                 logging.warning("%s: training continues with changed settings: %s", output_dir, "; ".join(changed))
-            for said in [_NO_OPTIM] * ("optim" not in config) + without_effect(TASKS[data.task], filled):
+            for said in doubts(TASKS[data.task], filled):
                 logging.warning("%s", said)
             if not processes.ngpu:
                 run_kernels.keep(output_dir, resumed=sound is not None)
@@ -301,15 +297,15 @@ def _check_data(
     read_audio: bool = True,
 ) -> None:
     """Check both data directories, and name the faults of both in one error."""
-    errors: dict[str, DataError] = {}
+    faults: list[str] = []
     for phase, data_dir in data.phases().items():
         tables = [Path(file) for file, _, _ in config[f"{phase}_data_path_and_name_and_type"]]
         try:
             check_data(data_dir, tables, rate, decode, config.get("input_size"), nj, read_audio)
         except DataError as error:
-            errors[str(error)] = error
-    if errors:
-        raise DataError("; ".join(errors)) from next(iter(errors.values()))
+            faults.append(str(error))
+    if faults:
+        raise DataError("; ".join(dict.fromkeys(faults)))  # one where both are the same directory
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -4,11 +4,10 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-from espnet_diverse.bin.main import COMMANDS, _with_path, command_parser, main, run_command
+from espnet_diverse.bin.main import COMMANDS, command_parser, main, run_command
 from espnet_diverse.errors import DataError, InterruptedRunError
 
 COPY = ["--source", "a", "--target", "b"]
@@ -101,12 +100,6 @@ def test_only_commands_that_continue_say_so_when_they_are_interrupted(fake, caps
     monkeypatch.setitem(sys.modules, f"espnet_diverse.bin.{COMMANDS[name][0]}", fake)
     assert run_command(name, COPY) == 130
     assert capsys.readouterr().err == f"espnet-diverse {name}: interrupted{more}\n"
-
-
-def test_the_path_of_a_packed_model_is_shown_and_other_names_stay():
-    message = "/c/3f/config.yaml: wrong; /c/3f; /c/3f0 and /x/c/3f and /c/3f-new"
-    shown = "m.zip/config.yaml: wrong; m.zip; /c/3f0 and /x/c/3f and /c/3f-new"
-    assert _with_path(message, Path("/c/3f"), Path("m.zip")) == shown
 
 
 def test_errors_of_the_program_keep_their_traceback(fake):

@@ -15,7 +15,7 @@ from typing import Any
 from espnet_diverse.conditions import CONDITIONS
 from espnet_diverse.option_checks import OptionError, Options, choice, conflict, flag, must_be, needs, number, read
 
-QUOTES = "'no', 'on' and 'off' in quotes"  # which YAML reads as true and false
+_QUOTES = "'no', 'on' and 'off' in quotes"  # which YAML reads as true and false
 
 
 @dataclass(frozen=True)
@@ -92,12 +92,11 @@ class SelectionOptions(Options):
 
     def _check_forms(self) -> None:
         given = self.default_condition
-        if not isinstance(given, Mapping) or not set(given) <= set(CONDITIONS) or not texts(given.values()):
+        if not isinstance(given, Mapping) or not set(given) <= set(CONDITIONS) or not _texts(given.values()):
             allowed = f"a value by condition, of {' '.join(CONDITIONS)}, such as {{lang: en}}"
-            raise must_be("default_condition", f"{allowed} ({QUOTES})", given)
-        lists = self.families or []
-        if not isinstance(lists, list | tuple) or not all(isinstance(f, list | tuple) and texts(f) for f in lists):
-            raise must_be("families", f"lists of names ({QUOTES})", self.families)
+            raise must_be("default_condition", f"{allowed} ({_QUOTES})", given)
+        if self.families:
+            check_lists_of_names("families", self.families)
 
     def _check_names(self) -> None:
         for condition, names in checked_values(self.by, self.conditions).items():
@@ -155,15 +154,25 @@ def checked_values(by: object, conditions: object) -> dict[str, list[str]]:
         if not values:
             has = f"conditions has no names for {condition}"
             raise OptionError("conditions", f"{has}; training fills them in from utt2{condition}, or list them")
-        if not isinstance(values, list | tuple) or not texts(values) or len(set(values)) < len(values):
-            said = f"conditions of {condition} must be a list of different names ({QUOTES}), but is {values!r:.100}"
+        if not isinstance(values, list | tuple) or not _texts(values) or len(set(values)) < len(values):
+            said = f"conditions of {condition} must be a list of different names ({_QUOTES}), but is {values!r:.100}"
             raise OptionError("conditions", said)
         found[condition] = list(values)
     return found
 
 
-def texts(names: Iterable) -> bool:
-    """Return whether all names are texts."""
+def check_lists_of_names(option: str, given: object) -> None:
+    """Check that the value of an option is a list of lists of names, and not empty.
+
+    Raises:
+        OptionError: It is something else.
+    """
+    lists = given if isinstance(given, list | tuple) and given else [None]
+    if not all(isinstance(each, list | tuple) and _texts(each) for each in lists):
+        raise must_be(option, f"lists of names ({_QUOTES}), such as [[es, en], [fr, en]]", given)
+
+
+def _texts(names: Iterable) -> bool:
     return all(isinstance(name, str) for name in names)
 
 

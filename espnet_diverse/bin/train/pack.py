@@ -44,17 +44,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     about.add_argument("--datasets", nargs="+", default=[], metavar="NAME", help="names of the training data sets")
     about.add_argument("--data", default="", metavar="TEXT", help="description of the training data")
     about.add_argument(
-        "--results",
-        dest="card_results",  # not `results`, which is a file that a command writes
-        type=Path,
-        metavar="RESULTS.md",
-        help="Markdown file with results to include in the card",
+        "--results", type=Path, metavar="RESULTS.md", help="Markdown file with results to include in the card"
     )
 
 
 def inputs(args: argparse.Namespace) -> list[Path]:
     """Files that are read."""
-    return [*options.model_inputs(args), *filter(None, [args.card_results])]
+    return [*options.model_inputs(args), *filter(None, [args.results])]
 
 
 def outputs(args: argparse.Namespace) -> list[Path]:
@@ -71,8 +67,7 @@ def run(args: argparse.Namespace) -> int:
         check_push(args.push_to)
     elif args.private:
         raise ConfigError("--private is for a repository; give --push_to too")
-    about = (args.name, args.license, args.languages, args.datasets, args.data, args.card_results)
-    facts = Facts(*about, args.push_to or "")
+    facts = Facts(args.name, args.license, args.languages, args.datasets, args.data, args.results, args.push_to or "")
     print(pack(args.model_dir, args.output, facts, args.model_file, args.weights, options.conditions(args)))
     if args.push_to is not None:
         print(push(args.output, args.push_to, args.private))

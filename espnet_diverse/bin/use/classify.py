@@ -32,7 +32,10 @@ def inputs(args: argparse.Namespace) -> list[Path]:
 
 def outputs(args: argparse.Namespace) -> list[Path]:
     """Files that are written."""
-    return [args.output_dir / name for name in ("label", "confidence", "classification.json")]
+    return [
+        *(args.output_dir / name for name in ("label", "confidence", "classification.json")),
+        *filter(None, [args.results]),
+    ]
 
 
 def run(args: argparse.Namespace) -> int:

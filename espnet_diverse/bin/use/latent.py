@@ -40,7 +40,8 @@ def inputs(args: argparse.Namespace) -> list[Path]:
 
 def outputs(args: argparse.Namespace) -> list[Path]:
     """Files that are written."""
-    return [args.output_dir / name for name in ("codes.npz", "latent.json")] if args.output_dir else []
+    written = [args.output_dir / name for name in ("codes.npz", "latent.json")] if args.output_dir else []
+    return [*written, *filter(None, [args.results])]
 
 
 def run(args: argparse.Namespace) -> int:

@@ -25,7 +25,7 @@ def inputs(args: argparse.Namespace) -> list[Path]:
 
 def outputs(args: argparse.Namespace) -> list[Path]:
     """Files that are written."""
-    return [args.output_dir / name for name in ("score", "perplexity.json")]
+    return [*(args.output_dir / name for name in ("score", "perplexity.json")), *filter(None, [args.results])]
 
 
 def run(args: argparse.Namespace) -> int:

@@ -25,8 +25,9 @@ from espnet2.asr.encoder.branchformer_encoder import BranchformerEncoderLayer
 from espnet2.asr.encoder.e_branchformer_encoder import EBranchformerEncoderLayer
 from torch import Tensor, nn
 
+from espnet_diverse.attention.selection.selection_options import check_lists_of_names
 from espnet_diverse.errors import ConfigError
-from espnet_diverse.nets.condition_rows import ConditionRows, check_combinations, read_options
+from espnet_diverse.nets.condition_rows import ConditionRows, read_options
 from espnet_diverse.option_checks import Options, flag, number
 from espnet_diverse.upstream.layers import ConformerLayer, DecoderLayer, EncoderLayer
 
@@ -55,7 +56,8 @@ class AdapterOptions(Options):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_combinations(self.combinations)
+        if self.combinations is not None:
+            check_lists_of_names("combinations", self.combinations)
 
 
 class Adapters(nn.Module):

@@ -26,10 +26,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from espnet_diverse.attention import MultiHeadAttention
+from espnet_diverse.attention.selection.selection_options import check_lists_of_names
 from espnet_diverse.attention.self_attentive_pooling import SelfAttentivePooling
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.functional.low_rank import low_rank, magnitude_scale
-from espnet_diverse.nets.condition_rows import ConditionRows, check_combinations
+from espnet_diverse.nets.condition_rows import ConditionRows
 from espnet_diverse.nets.memory.segments import MemoryAttention
 from espnet_diverse.nets.recomputation import check_recomputed
 from espnet_diverse.option_checks import Options, choice, flag, must_be, number
@@ -73,7 +74,8 @@ class LowRankOptions(Options):
         names = self.target_modules
         if not isinstance(names, list | tuple) or not names or not all(isinstance(name, str) for name in names):
             raise must_be("target_modules", "a list of names of modules, such as [linear_q, linear_v]", names)
-        check_combinations(self.combinations)
+        if self.combinations is not None:
+            check_lists_of_names("combinations", self.combinations)
 
 
 class LowRank(nn.Module, ABC):

@@ -144,11 +144,6 @@ class SelfAttentivePairClassifier(SelfAttentiveClassifier):
     pairs = True
 
 
-def _cut(text: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-    """Leave out padding (B, T) after the longest text, which a part of a batch has, and return the lengths (B,) too."""
-    return text[:, : int(lengths.max())], lengths
-
-
 def _read_classes(by: str | Sequence[str] | None, conditions: Mapping[str, Sequence[str]]) -> tuple[str, list[str]]:
     """Return the condition that is predicted, and its values in the order of their indices.
 
@@ -190,8 +185,8 @@ class ClassificationModel(AbsESPnetModel):
             ValueError: The open scope has no classes of the sentences.
         """
         labels = current().condition(self.by, len(text))
-        of_pair = _cut(first["src_text"], first["src_text_lengths"]) if self.classifier.pairs else ()
-        scores = self.classifier(*_cut(text, text_lengths), *of_pair).scores
+        of_pair = (first["src_text"], first["src_text_lengths"]) if self.classifier.pairs else ()
+        scores = self.classifier(text, text_lengths, *of_pair).scores
         loss = F.cross_entropy(scores, labels)
         accuracy = (scores.argmax(-1) == labels).float().mean()
         return force_gatherable((loss, {"loss": loss.detach(), "acc": accuracy}, len(text)), loss.device)

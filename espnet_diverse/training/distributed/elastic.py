@@ -65,7 +65,7 @@ def launch(task: str, config: Config, processes: Processes) -> None:
 def _start_tracker() -> None:
     """Start the process that tracks semaphores for Python, so that SIGHUP does not end it, as SIGTERM does not.
 
-    A closed terminal sends SIGHUP to all processes. Without the tracker, their next ends with KeyErrors.
+    A closed terminal sends SIGHUP to all processes; a tracker that starts after it knows none of their semaphores.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     try:

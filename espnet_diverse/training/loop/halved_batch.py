@@ -126,7 +126,14 @@ def _halves(batch: Mapping[str, Any]) -> list[dict[str, Any]]:
     number = len(next(iter(batch.values())))
     middle = (number + 1) // 2
     slices = [slice(0, middle), slice(middle, None)] if number > 1 else [slice(None)]
-    return [{key: value[part] for key, value in batch.items()} for part in slices]
+    return [_rows(batch, part) for part in slices]
+
+
+def _rows(batch: Mapping[str, Any], part: slice) -> dict[str, Any]:
+    """Rows of a batch, without padding after the longest of them: some models expect none."""
+    rows = {key: value[part] for key, value in batch.items()}
+    lengths = {key: rows[f"{key}_lengths"] for key in rows if f"{key}_lengths" in rows}
+    return rows | {key: rows[key][:, : int(longest.max())] for key, longest in lengths.items()}
 
 
 def _sum(old: Tensor | None, new: Tensor | None) -> Tensor | None:
