@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from espnet_diverse.scoring.texts import Corpus
 
 _PICTURE, _PAGE = "score.{}.png", "alignment.{}.html"
+_ABOVE, _WORST = 1e7, 300
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -70,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--sizes", type=Path, help="table with 'row amount' of training data per line, for the averages High and Low"
     )
-    parser.add_argument("--above", type=float, default=1e7, help="amount above which a row is High (default: 1e7)")
+    parser.add_argument("--above", type=float, help="amount of --sizes above which a row is High (default: 1e7)")
     parser.add_argument("--baseline", type=Path, help="texts of another system, for a paired bootstrap test")
     parser.add_argument("--samples", type=int, default=1000, help="number of bootstrap resamples (default: 1000)")
     parser.add_argument("--seed", type=int, default=12345, help="seed of the resamples (default: 12345)")
@@ -80,9 +81,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--worst",
         type=int,
-        default=300,
         metavar="N",
-        help="utterances on the page of alignments, those with the most errors (default: 300)",
+        help=f"utterances on the page of alignments, those with the most errors (cer, wer; default: {_WORST})",
     )
     parser.add_argument(
         "--embed_audio",
@@ -100,12 +100,19 @@ def check(args: argparse.Namespace, before: "Mapping[str, argparse.Namespace]") 
         raise ConfigError("--zero_shot and --sizes need rows; give the tables of the rows, such as --by utt2lang")
     if args.by and args.plain:
         raise ConfigError("--by finds the rows of texts by their ids, which those of --plain lack; leave one out")
+    if len(set(args.by)) < len(args.by):
+        raise ConfigError(f"--by {' '.join(args.by)}: a table is given twice; give each once")
     if args.above != args.above:
         raise ConfigError(f"--above {args.above} is no amount of training data; give a number such as 1e7")
-    if args.worst < 1:
+    if args.above is not None and not args.sizes:
+        raise ConfigError(f"--above {args.above:g} needs amounts of training data; give --sizes FILE too")
+    if args.worst is not None and args.worst < 1:
         raise ConfigError(f"--worst {args.worst}: must be 1 or more")
-    if args.embed_audio and not {"cer", "wer"} & set(args.metric):
-        raise ConfigError(f"--embed_audio is for cer and wer, not for {' '.join(args.metric)}; leave it out")
+    for option, given in (("--embed_audio", args.embed_audio), ("--worst", args.worst)):
+        if given and not {"cer", "wer"} & set(args.metric):
+            raise ConfigError(f"{option} is for cer and wer, not for {' '.join(args.metric)}; leave it out")
+    if args.results and args.results.is_dir():
+        raise ConfigError(f"--results {args.results}: is a directory; give a file such as RESULTS.md")
     check_metrics(
         args.metric, args.count_spaces, args.normalise, args.tokenize, args.bert_path is not None, args.spelling
     )
@@ -128,7 +135,8 @@ def run(args: argparse.Namespace) -> int:
     tables = _tables(args)
     corpus = _corpus(args, tables)
     rows = groups(list(corpus.references), tables)
-    means = averages(rows, args.zero_shot, read_sizes(args.sizes) if args.sizes else None, args.above)
+    sizes, above = read_sizes(args.sizes) if args.sizes else None, _ABOVE if args.above is None else args.above
+    means = averages(rows, args.zero_shot, sizes, above)
     parts = {"": range(len(corpus.references))} | {name: group.indices for name, group in rows.items()}
     scores = {name: evaluate(metric, corpus, parts, means, bootstrap) for name, metric in metrics.items()}
     undefined = [note for name in metrics for note in _undefined(args.reference, metrics[name], parts, scores[name])]
@@ -251,7 +259,7 @@ def _write_alignments(args: argparse.Namespace, report: "Report") -> None:
     from espnet_diverse.scoring.figures.alignment_page import WorstAlignments, write_alignment_page
     from espnet_diverse.scoring.figures.audio_links import AudioLinks
 
-    worst = {name: WorstAlignments(args.worst) for name in report.error_rates()}
+    worst = {name: WorstAlignments(args.worst or _WORST) for name in report.error_rates()}
     watch = {name: each.watch for name, each in worst.items()}  # aligning takes most of the time, so it is done once
     write_parts(args.output_dir / "alignment.txt", report.alignments(watch))
     for name, metric in report.error_rates().items():
