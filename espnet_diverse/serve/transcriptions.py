@@ -19,7 +19,7 @@ from starlette.websockets import WebSocket
 from espnet_diverse.conditions import base_language, values_by_condition
 from espnet_diverse.decoding.search.hotwords import split_hotwords
 from espnet_diverse.errors import ConfigError
-from espnet_diverse.option_checks import Options, choice, conflict, flag, listed, must_be, number, read
+from espnet_diverse.option_checks import OptionError, Options, choice, conflict, flag, listed, must_be, number, read
 from espnet_diverse.serve.application import application, in_thread
 from espnet_diverse.serve.batches import Job, Kind
 from espnet_diverse.serve.bodies import Bodies, Upload, samples_of
@@ -78,13 +78,15 @@ class Asked(Options):
         """Read the fields of a form.
 
         Raises:
-            OptionError: A field is unknown or has a value that is not allowed.
+            OptionError: A field is unknown, has a value that is not allowed, or is repeated.
         """
         given: dict[str, object] = {}
         for name, text in form:
             name = name.removesuffix("[]")
             if name == _GRANULARITIES:
                 given[name] = (*given.get(name, ()), text)
+            elif name in given:
+                raise OptionError(name, f"{name} is given twice; give it once")
             elif name == "temperature":
                 given[name] = _number(name, text)
             elif name == "stream":

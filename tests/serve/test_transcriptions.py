@@ -9,6 +9,9 @@ import pytest
 import soundfile
 from references.tones import RATE, tones
 
+from espnet_diverse.option_checks import OptionError
+from espnet_diverse.serve.transcriptions import Asked
+
 
 def wav(seconds, seed=0, rate=RATE):
     """A recording as a file that a client sends."""
@@ -189,6 +192,14 @@ def test_fields_that_are_refused(served, fields, message):
     assert caught.value.body["message"].startswith(message)
     assert caught.value.type == "invalid_request_error"
     assert caught.value.param in message
+
+
+def test_a_repeated_field_is_refused_unless_it_is_a_list():
+    words = [("timestamp_granularities[]", "word"), ("timestamp_granularities[]", "segment")]
+    asked = Asked.of([*words, ("response_format", "srt")], 100)
+    assert asked.timestamp_granularities == ("word", "segment")
+    with pytest.raises(OptionError, match="language is given twice; give it once"):
+        Asked.of([("language", "de"), ("language", "es")], 100)
 
 
 def test_files_that_are_refused(served):
