@@ -1,7 +1,7 @@
 """Attention from options by name: a core, and the parts that surround any core.
 
-An `attention:` section of a configuration has the name of the core, `core`, the options of that core, and the parts of
-`PARTS`, each a section of its own.
+An `attention:` section of a configuration holds the name of the core (`core`), the options of that core, and the parts
+of `PARTS`, each in its own section.
 """
 
 import dataclasses
@@ -40,7 +40,7 @@ PARTS: Mapping[str, Callable[[Any], Any]] = {
     "routing": partial(read, HeadRoutingOptions, owner="routing"),
     "dex": partial(read, DifferentialExtensionOptions, owner="dex"),
 }
-"""Parts of an attention that no core has to itself, and what reads their options."""
+"""Parts of an attention that do not depend on the core, each with the function that reads its options."""
 
 _NEEDS = {
     "qk_norm": ("dot_products",),
@@ -79,10 +79,10 @@ def build_core(
 
 
 def core_options(core: str, given: Mapping[str, Any]) -> Core.Options:
-    """Options of the core called `core`, its name; `given` are the `options` of `build_core`.
+    """Return the options of the core named `core`; `given` are the `options` of `build_core`.
 
     Raises:
-        ValueError: As `build_core`.
+        ValueError: As for `build_core`.
     """
     kind = core_class(core).Options
     own = [field.name for field in dataclasses.fields(kind)] + ["preset"] * bool(kind.PRESETS)
@@ -135,7 +135,7 @@ def attention_parts(
     uses: Sequence[str] = (),
     needed_by: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[Core, dict[str, Any]]:
-    """Build the core of an attention and what surrounds it.
+    """Build the core of an attention and the parts around it.
 
     Args:
         given: An `attention:` section.
@@ -144,7 +144,7 @@ def attention_parts(
         cross: Whether it is cross-attention.
         causal: Whether it is causal self-attention.
         uses: Other uses that the core must support, keys of `supports.USES`.
-        needed_by: What needs a use, see `check_uses`.
+        needed_by: What needs each use, see `check_uses`.
 
     Returns:
         The core, and arguments of `MultiHeadAttention` by name.

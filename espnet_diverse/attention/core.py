@@ -30,7 +30,7 @@ class KVCache(NamedTuple):
     """Projected keys and values, kept for later queries.
 
     Attributes:
-        k: Keys (B, H, T, D), or what the core needs in place of them.
+        k: Keys (B, H, T, D), or what the core needs instead of them.
         v: Values (B, H, T, D).
         features: What `Core.key_features` computed of the keys, (B, H, T, R), or None.
         sums: Sums over keys that are not among `k`, see `Core.sum_up`; None if there are none.
@@ -54,11 +54,11 @@ class KVCache(NamedTuple):
 
 @dataclass
 class Stream:
-    """Values that the layers of a net pass on beside their outputs, in one forward pass.
+    """Values that the layers of a net pass on in addition to their outputs, in one forward pass.
 
     Attributes:
-        mask: The mask of the layers. It is the one argument that ESPnet's layers give to their attention and return as
-            it is; the state therefore travels with it, and is passed explicitly like everything else.
+        mask: The mask of the layers. It is the only argument that ESPnet's layers both give to their attention and
+            return unchanged, so the state travels with it, and is passed explicitly like everything else.
         state: The state, which the core reads from `Heads.stream` and replaces; None before the first layer.
     """
 
@@ -67,12 +67,12 @@ class Stream:
 
     # What ESPnet's convolutions read from the mask to leave out padding.
     def dim(self) -> int:
-        """Number of dimensions of the mask; 0 is none, which ESPnet ignores."""
+        """Number of dimensions of the mask; 0 without a mask, which ESPnet ignores."""
         return 0 if self.mask is None else self.mask.dim()
 
     def size(self, dim: int) -> int:
         """Size of a dimension of the mask."""
-        return self.mask.size(dim)  # type: ignore[union-attr]  # a stream without a mask has said so by `dim`
+        return self.mask.size(dim)  # type: ignore[union-attr]  # without a mask `dim` is 0
 
     def eq(self, value: bool) -> Tensor:
         """Compare the mask element by element."""
@@ -134,7 +134,7 @@ class Heads:
     def same_positions(self) -> bool:
         """Return whether queries and keys are the same positions in the same order: a pass over whole sequences.
 
-        With a cache they are not: keys are more than queries, or both are those of hypotheses side by side.
+        With a cache they are not: there are more keys than queries, or both belong to several hypotheses side by side.
         """
         return self.perturbed is not None and self.query is self.key and self.q.size(2) == self.k.size(2)
 
@@ -162,7 +162,7 @@ class Heads:
     def allowed(self) -> Tensor | None:
         """Return the pairs that attend, broadcastable to (B, H, Tq, Tk), or None (all).
 
-        They are those of `mask` and of the patterns of the heads.
+        A pair attends if both `mask` and the pattern of its head allow it.
         """
         if self.patterns is None:
             return self.mask
@@ -171,7 +171,7 @@ class Heads:
         return self.patterns.allowed(self.mask, *self.positions(self.patterns.causal), self.lengths())
 
     def in_full_precision(self) -> "Heads":
-        """Return the same in float32 or float64. Fields that were one object stay one, which tells self-attention."""
+        """Return the same in float32 or float64. Fields that share an object still do, which marks self-attention."""
         converted: dict[int, Tensor] = {}
 
         def convert(value: Any) -> Any:
@@ -198,15 +198,15 @@ class Core(Monitored):
         causal: Whether it is self-attention in which no query attends to later keys.
 
     Attributes:
-        size, heads, options, cross, causal: As given; `width` is that of a head, M / H.
-        name: Name of the core in messages: the one it was built by, or else that of its class.
+        size, heads, options, cross, causal: As given; `width` is the width of a head, M / H.
+        name: Name of the core in messages: the name it was built by, or else the name of its class.
         supports: What the core can be used for; nets refuse everything else when they are built.
         SOFTMAX_EQUIVALENT: Options at which the core equals softmax attention, or None if there are none.
         tied: Whether the values are the keys: one projection then makes both, and `linear_v` is `linear_k`.
         state_rows: Number of rows that an encoder's layers hand over to a decoder, before the frames of the output; in
-            cross-attention, of rows before the frames of the source.
+            cross-attention, the number of rows before the frames of the source.
         linear: Whether self-attention over T positions takes O(T) time and memory.
-        position_in_parts: Whether the core is given `Heads.position_term` in place of `Heads.position`, the term of all
+        position_in_parts: Whether the core receives `Heads.position_term` instead of `Heads.position`, the term of all
             pairs.
     """
 
@@ -219,8 +219,8 @@ class Core(Monitored):
 
     @dataclass(frozen=True)
     class Options(option_checks.Options):
-        """Options of the core: the keys of its `attention:` section besides `core`, `preset`, `layers` and those of
-        `build.PARTS`."""
+        """Options of the core: the keys of its `attention:` section besides `core`, `preset`, `layers` and the keys
+        of `build.PARTS`."""
 
         #: Bundles of options by name. `preset` selects one, and explicit options override it.
         PRESETS: ClassVar[dict[str, dict[str, Any]]] = {}
@@ -308,7 +308,7 @@ class Core(Monitored):
         return None
 
     def sum_up(self, cache: KVCache, seen: Tensor) -> Sums | None:
-        """Sum over keys in evaluation, in float32 or float64, for a core whose queries need no more of them.
+        """Sum over keys in evaluation, in float32 or float64, for a core whose queries need only the sums.
 
         Args:
             cache: Keys and values (B, H, N, D), and sums of earlier keys, to which they are added.
@@ -323,11 +323,11 @@ class Core(Monitored):
     def summarise(
         self, parts: Iterable[tuple[KVCache, Tensor | None]], stream: Stream
     ) -> Callable[[Tensor], Tensor] | None:
-        """Summarise the keys of a long sequence in evaluation, for a core whose queries need no more of them.
+        """Summarise the keys of a long sequence in evaluation, for a core whose queries need only the summary.
 
         Args:
-            parts: Keys and values of each part of the sequence, projected as they are asked for, and which of them are
-                not padding, bool (B or 1, 1, 1, L), or None (all).
+            parts: Keys and values of each part of the sequence, projected when they are asked for, and which of them
+                are not padding, bool (B or 1, 1, 1, L), or None (all).
             stream: What the layers of the net hand on, see `connect`.
 
         Returns:

@@ -1,4 +1,4 @@
-"""Values that a core gives to analysis and training beside its attention weights.
+"""Values that a core gives to analysis and training in addition to its attention weights.
 
 Analysis and training work with any core. They read what is specific to one core, such as the clusters of SDMA, from
 `Core.inspect` and from its declarations as a `Monitored` module.
@@ -13,11 +13,11 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True)
 class HeadMap:
-    """A matrix for each head that a core computes beside its attention weights.
+    """A matrix for each head that a core computes in addition to its attention weights.
 
     Attributes:
         title: Title in plots.
-        meaning: One sentence that tells a reader what the matrix shows.
+        meaning: One sentence that explains what the matrix shows.
         values: The matrices (B, H, Tq, Tk); rows sum to 1.
     """
 
@@ -47,7 +47,7 @@ class Diagnosis:
 
     Attributes:
         statistic: Name of the statistic, as given to `Scope.add_stat`.
-        threshold: Mean over an epoch from which on the statistic is reported.
+        threshold: Mean over an epoch from which the statistic is reported.
         meaning: What it means; `{value}` is replaced by the mean and takes a format, such as `{value:.0%}`.
         remedy: What to try.
     """
@@ -74,7 +74,7 @@ class AuxiliaryLoss:
 
 
 class Monitored(nn.Module):
-    """Base class of modules that declare what training shall watch.
+    """Base class of modules that declare what training should watch.
 
     Attributes:
         DIAGNOSES: What high values of the module's training statistics mean.

@@ -3,8 +3,8 @@
 Vaswani et al. 2017, "Attention is all you need", section 3.2; relative position after Dai et al. 2019,
 "Transformer-XL", section 3.3, in ESPnet's bidirectional form.
 
-The call `(query, key, value, [pos_emb,] mask)` and the parameter names are those of ESPnet's `MultiHeadedAttention`, so
-the module fits wherever ESPnet uses its own and loads its checkpoints.
+The call `(query, key, value, [pos_emb,] mask)` and the parameter names match ESPnet's `MultiHeadedAttention`, so the
+module fits wherever ESPnet uses its own and loads its checkpoints.
 """
 
 import copy
@@ -32,9 +32,9 @@ from espnet_diverse.scope import current, scope
 class Uncompiled(nn.Module):
     """A module that `torch.compile` does not compile; a net that contains it is compiled in parts.
 
-    Compiled, attention would learn something else without a warning: the backward passes of `functional` add to views
-    of their results, which the compiler takes for unused, so that gradients are left out, and `UpdateCounter` would
-    count an update several times.
+    Compiled, attention would silently learn something else: the backward passes of `functional` add to views of their
+    results, which the compiler treats as unused, so that gradients are left out, and `UpdateCounter` would count an
+    update several times.
     """
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -45,7 +45,7 @@ class Uncompiled(nn.Module):
         return call(*args, **kwargs)
 
     def compile(self, *_: Any, **__: Any) -> None:
-        """Stay as it is."""
+        """Do nothing."""
 
 
 class MultiHeadAttention(Uncompiled):
@@ -60,7 +60,7 @@ class MultiHeadAttention(Uncompiled):
             `position.POSITIONS`; or "absolute", where the inputs hold the positions.
         selection: A `HeadSelection`, which selects H heads of a larger pool for each sample. With None the pool is the
             H heads.
-        disagreement: A `Disagreement`, which adds a loss of heads that are alike, or None.
+        disagreement: A `Disagreement`, which adds a loss for heads that are alike, or None.
         qk_norm: Options of normalised queries and keys, or None to attend with them as they are projected.
         patterns: Pattern of allowed keys of each head of the pool, or None.
         changes: Modules that change the outputs of heads, see `regularisers`, `head_routing` and
@@ -233,7 +233,7 @@ class MultiHeadAttention(Uncompiled):
         return self._merge(self._changed(heads, context))
 
     def sum_up(self, cache: KVCache, seen: Tensor | None) -> Sums | None:
-        """Return sums over the keys of a cache, which take the place of the keys, or None if the core needs them all.
+        """Return sums over the keys of a cache, which replace the keys, or None if the core needs them all.
 
         Args:
             cache: Keys and values, and sums of earlier keys, which are then part of the result.
@@ -245,7 +245,7 @@ class MultiHeadAttention(Uncompiled):
             return self.core.sum_up(cache.of_keys(in_full_precision), seen)
 
     def next_source(self, source: Tensor, cache: KVCache, mask: Tensor | None) -> Tensor:
-        """Return the source (B, T, M) that the next layer reads, given that of this one; see `Core.next_source`.
+        """Return the source (B, T, M) that the next layer reads, given this layer's source; see `Core.next_source`.
 
         Args:
             source: What this layer read, (B, T, M).
@@ -258,7 +258,7 @@ class MultiHeadAttention(Uncompiled):
         """Check numbers of queries or keys.
 
         Raises:
-            ValueError: The core does not support as many.
+            ValueError: The core does not support that many.
         """
         self.core.supports.check_length(self.core.name, *lengths)
 
@@ -274,7 +274,7 @@ class MultiHeadAttention(Uncompiled):
         try:
             selected = self.selection.eval()(1)
         finally:
-            self.selection.train(mode)  # the module that this is a copy of may go on
+            self.selection.train(mode)  # the original of a copy may still be in use
         for name in ("linear_q", "linear_k", "linear_v", "linear_pos")[: 4 if self.relative else 3]:
             setattr(self, name, selected.pruned(getattr(self, name)))
         for name in ("pos_bias_u", "pos_bias_v")[: 2 if self.relative else 0]:
@@ -345,7 +345,7 @@ class MultiHeadAttention(Uncompiled):
         self, selected: SelectedHeads, heads: Heads, inputs: Inputs, pos_emb: Tensor | Stream | None
     ) -> Tensor:
         """Compute the context of heads that were not selected, as in evaluation, for the gradients of their samples."""
-        heads.stream = copy.copy(heads.stream)  # what the layers hand on is that of the selected heads
+        heads.stream = copy.copy(heads.stream)  # the layers hand on the state of the selected heads
         self._project(heads, selected, inputs, pos_emb, values=False)
         mode = self.core.training
         self.core.eval()

@@ -32,7 +32,7 @@ def by_parts(function: Callable[[slice], Tensor], time: int, reach: int = 0, mul
             is only used at the ends of the sequence, and what it gives beyond them is not used.
         time: Number of positions T.
         reach: Greatest distance of a position that an output depends on.
-        multiple_of: What the lengths of all parts but the last are a multiple of.
+        multiple_of: Divisor of the lengths of all parts but the last.
 
     Returns:
         Output (B, T, M).

@@ -1,4 +1,4 @@
-"""Attention cores by name: those of this package, and those that a user's program registers."""
+"""Attention cores by name, from this package and registered by a user's program."""
 
 import importlib
 import os
@@ -131,7 +131,7 @@ def check_uses(
         name: Name of the core, for the message.
         supports: What the core supports.
         uses: Keys of `supports.USES`.
-        needed_by: What needs a use, where that is not plain from the attention itself, for the message.
+        needed_by: What needs each use, where the attention itself does not show it, for the message.
 
     Raises:
         ValueError: One of them is not supported; the message lists the cores that support it.

@@ -5,8 +5,8 @@ Lin et al. 2017, "A Structured Self-attentive Sentence Embedding", section 2.1; 
 
     A = softmax(V^T tanh(W X^T)),  Z = A X                                                                  (9)
 
-The weight of `linear_w` is W and that of `linear_v` is V^T: its rows are queries, one for each head, which are learned
-and do not depend on the input. All heads share the keys tanh(W X^T) and the values X.
+The weight of `linear_w` is W and the weight of `linear_v` is V^T: its rows are queries, one for each head, which are
+learned and do not depend on the input. All heads share the keys tanh(W X^T) and the values X.
 
 With equal rows in V the heads are one; An et al. 2020, "Repulsive Attention", repel them (`training/repulsion.py`), and
 Lin et al. add a loss, weight ||A A^T - I||_F^2, the mean over samples.
@@ -63,6 +63,6 @@ class SelfAttentivePooling(Monitored):
         return weights @ x
 
     def weights(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Weights A (B, H, T) of the positions; the arguments are those of `forward`."""
+        """Return the weights A (B, H, T) of the positions; takes the same arguments as `forward`."""
         allowed = None if mask is None else mask.squeeze(1)
         return pooling_weights(x, self.linear_w.weight, self.linear_v.weight, allowed)

@@ -34,10 +34,10 @@ class Supports:
         explicit_weights: The core returns its attention weights when `Heads.need_weights` asks for them. Without them
             the attention has no weights to plot or analyse, and is left out there.
         head_selection: The heads may differ between the samples of a batch.
-        head_patterns: Which keys a query attends to is `Heads.allowed()`, which may differ between heads.
+        head_patterns: A query attends to the keys of `Heads.allowed()`, which may differ between heads.
         dot_products: The logits are `Heads.scores()`, the dot products of queries and keys.
         weighted_values: The context is the mean of the values by the weights, of the keys in `Heads.allowed()`.
-        half_precision: The core computes in the precision of its inputs. Otherwise it is given float32 when autocast or
+        half_precision: The core computes in the precision of its inputs. Otherwise it receives float32 when autocast or
             the model computes in half precision.
         max_length: The greatest number of queries or keys, or None for any number. A core whose limit depends on its
             options sets its attribute `supports` in its constructor. A longer input is refused when the net is built if

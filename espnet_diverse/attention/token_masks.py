@@ -14,7 +14,7 @@ def key_side_mask(heads: Heads) -> Tensor | None:
 def query_side_mask(heads: Heads) -> Tensor | None:
     """Return which queries are tokens, (B, 1, Tq), or None (all).
 
-    In self-attention the queries are the keys. The mask of cross-attention does not tell which queries are padding;
+    In self-attention the queries are the keys. The mask of cross-attention does not show which queries are padding;
     `Scope.query_mask` does.
     """
     if heads.query is heads.key:

@@ -45,7 +45,7 @@ class UpdateCounter(nn.Module):
         self._watched: ref[Tensor] | None = None
 
     def forward(self, watched: Tensor) -> Tensor:
-        """Return the number of updates (); in training, by that of the scope, or one more if `watched` has changed.
+        """Return the number of updates (); in training, the scope's number, or one more if `watched` has changed.
 
         Raises:
             ValueError: The scope has no step, and `watched` is frozen before anything was counted.
@@ -68,12 +68,12 @@ class UpdateCounter(nn.Module):
     def mark_start(self) -> None:
         """Continue from the present count in a run whose steps begin at 0.
 
-        A schedule that is a share of the run remains that of the run before.
+        A schedule that is a share of the run keeps its length from the run before.
         """
         self.before = float(self.count)
 
     def __getstate__(self) -> dict:
-        """For a copy, whose parameters begin with other versions: whether an update was made that was not counted."""
+        """Return the state for a copy, whose parameters have other versions: it marks only an uncounted update."""
         watched = self._watched() if self._watched else None
         behind = self._seen == _UNSEEN or (watched is not None and watched._version != self._seen)
         return {**self.__dict__, "_seen": _UNSEEN if behind else None, "_watched": None}
@@ -114,7 +114,7 @@ class UpdateCounter(nn.Module):
 
 
 def in_backward() -> bool:
-    """Return whether a backward pass computes a layer again (gradient checkpointing), as the forward pass did."""
+    """Return whether a backward pass is recomputing a layer of the forward pass (gradient checkpointing)."""
     return torch._C._current_graph_task_id() != -1
 
 
@@ -138,7 +138,7 @@ def set_updates_of_run(model: nn.Module, updates: int) -> None:
 
     Args:
         model: Any module that contains attention.
-        updates: The number, those before a resumption included.
+        updates: The number, including updates before a resumption.
 
     Raises:
         ValueError: The number is not positive.

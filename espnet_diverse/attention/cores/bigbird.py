@@ -36,7 +36,7 @@ class BigBirdOptions(Core.Options):
 
     Attributes:
         block_size: Positions S in a block; 64 in the paper.
-        window_blocks: Number w of neighbouring blocks on each side; 1 in the paper, "3 blocks" with the own one.
+        window_blocks: Number w of neighbouring blocks on each side; 1 in the paper, "3 blocks" with the query's own.
         global_blocks: Number g of global blocks, the first of the sequence; 2 in the paper.
         random_blocks: Number of random blocks |R| of each block; 3 in the paper.
         seed: Seed of the random blocks.

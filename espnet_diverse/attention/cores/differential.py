@@ -8,18 +8,18 @@ Ye et al. 2025, "Differential Transformer". The equations are numbered here; par
     norm(x) = w * x / sqrt(mean(x^2) + 1e-5)                                                                      (3)
     context' = (1 - lambda_init) norm(context)                                                                    (4)
 
-Q_1 and Q_2 are the halves of the queries of a head along its width D, K_1 and K_2 those of the keys; V has the whole
+Q_1 and Q_2 are the halves of a head's queries along its width D, K_1 and K_2 the halves of its keys; V has the whole
 width. All heads of a layer share the four vectors of (2), which start from N(0, 0.1^2), and w of (3), which starts from
 1. A head that is as wide as two heads of a softmax attention has the widths of the paper, which halves the number of
 heads. In the released code lambda_init is 0.8 - 0.6 exp(-0.3 l) for layer l = 0, 1, ...; here it is one number, because
 a core does not know its layer.
 
 The maps are computed by the fused kernel, one after the other, with the other half of the queries set to 0: kernels
-want queries as wide as values. Dropout acts on each map. There are no explicit weights: those of (1) may be negative,
-and do not sum to 1. Terms of relative position are halved as queries and keys are.
+want queries as wide as values. Dropout acts on each map. There are no explicit weights: the weights of (1) may be
+negative, and do not sum to 1. Terms of relative position are halved as queries and keys are.
 
 Softmax-equivalent setting: none, because each map has half of the width.
-Cost: twice that of softmax attention, with memory in the same cases; 3 D parameters.
+Cost: twice the time of softmax attention, with memory in the same cases; 3 D parameters.
 """
 
 import math
@@ -70,7 +70,7 @@ class Differential(Core):
         nn.init.normal_(self.lambda_k, std=0.1)
         nn.init.ones_(self.norm)
 
-    espnet_initialization_fn = reset_parameters  # ESPnet's `init` draws all parameters anew, then calls this
+    espnet_initialization_fn = reset_parameters  # ESPnet's `init` redraws all parameters, then calls this
 
     def forward(self, heads: Heads) -> tuple[Tensor, None]:
         """Compute the context (B, H, Tq, D)."""

@@ -9,8 +9,8 @@ here.
     context' = G * context     a gate for each channel, or one for all channels of a head                         (3)
 
 The paper has s = 1. With W = 0 at the start and s = 2 all gates are exactly 1, so that a model begins as softmax
-attention, such as a trained one that is adopted. W has no bias, and belongs to the places of the heads: with head
-selection the heads of a pool share it.
+attention, for example as a trained model that is adopted. W has no bias, and belongs to the places of the heads: with
+head selection the heads of a pool share it.
 
 Softmax-equivalent setting: start = zero and scale = 2, until the first update.
 Cost: softmax attention, by the fused kernel, and O(Tq M^2) time for gates of channels, O(Tq M H) for gates of heads;
@@ -59,7 +59,7 @@ class Gated(Core):
         if self.options.start == "zero":
             nn.init.zeros_(self.gate.weight)
 
-    espnet_initialization_fn = reset_parameters  # ESPnet's `init` draws all parameters anew, then calls this
+    espnet_initialization_fn = reset_parameters  # ESPnet's `init` redraws all parameters, then calls this
 
     def forward(self, heads: Heads) -> tuple[Tensor, Tensor | None]:
         """Compute the gated context (B, H, Tq, D), and the weights of (1) (B, H, Tq, Tk) if needed, else None."""

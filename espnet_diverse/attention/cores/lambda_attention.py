@@ -10,8 +10,8 @@ attention it goes, for each query, over the positions up to its own; the causal 
 `functional/lambda_attention.py`. There are no attention weights, so that dropout acts on the values.
 
 Softmax-equivalent setting: none.
-Cost: O(T D^2) time and O(T D) memory; O(T D (D + 16)) in causal attention. A step of cached decoding takes O(D^2): of
-all keys but the last ones the cache holds sums alone.
+Cost: O(T D^2) time and O(T D) memory; O(T D (D + 16)) in causal attention. A step of cached decoding takes O(D^2),
+because the cache holds only sums of all keys but the last ones.
 """
 
 import math

@@ -13,7 +13,7 @@ Every query attends to all R rows, each a mixture of all frames, and so there is
 keys cannot be masked afterwards.
 
 Softmax-equivalent setting: none; E = F = I gives it for inputs of T_max = R frames, but E and F are learned.
-Cost: O(T R M) time and O(T R) memory for R compressed rows; 2 R T_max parameters more than softmax attention has, or
+Cost: O(T R M) time and O(T R) memory for R compressed rows; 2 R T_max parameters more than softmax attention, or
 R T_max if keys and values share E.
 """
 
@@ -65,7 +65,7 @@ class Linformer(Core):
         for projection in self.parameters():
             nn.init.xavier_uniform_(projection)
 
-    espnet_initialization_fn = reset_parameters  # ESPnet's `init` draws all parameters anew, then calls this
+    espnet_initialization_fn = reset_parameters  # ESPnet's `init` redraws all parameters, then calls this
 
     def compress(self, inputs: Inputs, mask: Tensor | None) -> Inputs:
         """Project keys and values along time (7): (B, T, M) -> (B, R, M). A frame that no query may see is padding."""

@@ -9,7 +9,7 @@ attend to the packed rows; the equations, numbered there, are in `functional/lun
 
 The context C is projected by `linear_k` and `linear_v` of the attention, the queries X by `linear_q`, and `linear_out`
 projects Y_X; P and Y_P have projections of their own here. In an encoder, P goes from layer to layer in `Heads.stream`.
-Only X passes the other parts of a layer. Row i of P takes part for contexts of more than i positions, as released.
+Only X passes through the other parts of a layer. Row i of P is used for contexts of more than i positions, as released.
 
 With `handed_over` the P that the encoder's last layer makes by (6) precedes the frames of its output, cross-attention
 of the first decoder layer has it in place of (7), and each layer of the decoder hands its own on by (6). As P of a
@@ -23,7 +23,7 @@ a cache the context is packed again at each step.
 Softmax-equivalent setting: none, because all queries see the context through R rows.
 Cost: O(T R M) time and O(T R) memory; R M parameters for P, and for projections M^2 more than softmax attention has
 with tied keys and values, else 3 M^2 (causal: 2 M^2). The causal form takes O(T (R + b) M) time and O(T (R + b)) memory
-with blocks of b positions; a cached step takes O(T (M + H R)), for R = D about twice that of softmax.
+with blocks of b positions; a cached step takes O(T (M + H R)), for R = D about twice the time of softmax.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -58,7 +58,7 @@ class LunaOptions(Core.Options):
         contextual: Whether the layers of an encoder pass on P (6). Otherwise all start from the shared P of (7).
             In decoders each layer has its own P, except with `handed_over`.
         packed_dropout: Dropout rate of Y_P in (6).
-        handed_over: Whether cross-attention starts from the last P of the encoder: an option of both, the encoder's
+        handed_over: Whether cross-attention starts from the last P of the encoder; to be set in both the encoder's
             attention and the decoder's cross-attention, for translation of text.
     """
 
@@ -90,7 +90,7 @@ class FirstRows(nn.Module):
         """Draw W of (7)."""
         nn.init.normal_(self.weight, std=self.weight.size(1) ** -0.5)
 
-    espnet_initialization_fn = reset_parameters  # ESPnet's `init` draws all parameters anew, then calls this
+    espnet_initialization_fn = reset_parameters  # ESPnet's `init` redraws all parameters, then calls this
 
     def forward(self) -> Tensor:
         """Return P (1, R, M)."""
@@ -115,7 +115,7 @@ class Luna(Core):
         self.of_source = self.cross and option.handed_over
         if not self.of_source:
             self.first = FirstRows(option.length, self.size)
-        self.norm: nn.LayerNorm | None = None  # of (6), in all layers whose P another one reads
+        self.norm: nn.LayerNorm | None = None  # of (6), in all layers whose P another layer reads
         self.linear_p = nn.Linear(self.size, self.size)
         if self.causal:
             self.supports = replace(type(self).supports, half_precision=False)  # running sums
@@ -135,14 +135,14 @@ class Luna(Core):
         return self.options.contextual
 
     def cache(self, key: Tensor, k: Tensor, v: Tensor) -> KVCache:
-        """Return what a cache holds; with `handed_over` `linear_p` of P takes the place of its keys."""
+        """Return what a cache holds; with `handed_over`, `linear_p` of P replaces its keys."""
         if not self.of_source:
             return super().cache(key, k, v)
         rows, frames = key[:, : self.state_rows], k[:, :, self.state_rows :]
         return KVCache(torch.cat([_split(self.linear_p(rows), self.heads), frames], 2), v, None)
 
     def next_source(self, source: Tensor, cache: KVCache, mask: Tensor | None) -> Tensor:
-        """Replace P, the first rows of the source, by that of the next layer (6)."""
+        """Replace P, the first rows of the source, by the P of the next layer (6)."""
         if not self.of_source or self.norm is None:
             return source
         p, k, v, seen = self._of_source(cache.k, cache.v, mask)
@@ -178,7 +178,7 @@ class Luna(Core):
         rows, k, v, p = self._rows(heads.stream), heads.k, heads.v, None
         if self.of_source:
             p, k, v, seen = self._of_source(k, v, seen)
-            if heads.perturbed is not None:  # otherwise p is that of a cache
+            if heads.perturbed is not None:  # otherwise p comes from a cache
                 rows, p = heads.key[:, : self.state_rows] if rows is None else rows, None
         p = _split(self.linear_p(rows), self.pack_heads) if p is None else self._regroup(p)
         p, k, v = p.expand(heads.q.size(0), -1, -1, -1), self._regroup(k), self._regroup(v)
@@ -217,7 +217,7 @@ class Luna(Core):
         w = self._pattern(heads.key) if heads.key_features is None else heads.key_features
         given = heads.q, heads.k, heads.v, w
         if heads.key_features is None and heads.mask is not None and heads.q.size(-2) == heads.k.size(-2):
-            # A full pass, whose mask is causal: beside that it says which keys are padding, which no query sees.
+            # A full pass, whose mask is causal and also marks padding: keys that no query sees.
             return causal_attention(*given, heads.mask.any(dim=-2), heads.dropout)
         return masked_attention(*given, heads.mask, heads.dropout)
 

@@ -1,4 +1,4 @@
-"""Random feature attention: a kernel of queries and keys, estimated by random features, in place of exp(q . k).
+"""Random feature attention: a kernel of queries and keys, estimated by random features, instead of exp(q . k).
 
     context_i = phi(q_i) . sum_j phi(k_j) v_j^T / phi(q_i) . sum_j phi(k_j)                                       (1)
 
@@ -15,8 +15,8 @@ negative; its denominator is raised to the least value that the true one can hav
 are no attention weights, so that dropout acts on the values.
 
 Softmax-equivalent setting: none.
-Cost: O(T R D) time and O(T R) memory; O(T R (D + 64)) time in causal attention. A step of cached decoding takes O(R D):
-of all keys but the last ones the cache holds sums alone.
+Cost: O(T R D) time and O(T R) memory; O(T R (D + 64)) time in causal attention. A step of cached decoding takes O(R D),
+because the cache holds only sums of all keys but the last ones.
 """
 
 import math
@@ -65,8 +65,8 @@ class RandomFeatures(Core):
     """Attention with random features of a kernel.
 
     Attributes:
-        bits: The draw of W, (R, D) float32, as int32. A mean of draws would have another distribution, and averaging of
-            checkpoints keeps integers of the last one.
+        bits: The draw of W, (R, D) float32, as int32. A mean of draws would have another distribution, and checkpoint
+            averaging keeps the integers of the last checkpoint.
         batches: Batches of training since the draw, with `redraw_interval`.
     """
 
@@ -86,13 +86,13 @@ class RandomFeatures(Core):
 
     def build(self) -> None:
         self.register_buffer("bits", self._draw(int(torch.randint(2**31, ()))))
-        if self.options.redraw_interval:  # a resumed run goes on counting
+        if self.options.redraw_interval:  # a resumed run continues to count
             self.register_buffer("batches", torch.zeros((), dtype=torch.int64))
-        if self.options.feature == "trigonometric":  # which normalise by themselves
+        if self.options.feature == "trigonometric":  # which normalises its inputs itself
             self.supports = replace(type(self).supports, dot_products=False)
 
     def cache(self, key: Tensor, k: Tensor, v: Tensor) -> KVCache:
-        """Return features (B, H, T, R or 2 R) in place of keys, and the logarithms of their factors (B, H, T, 1)."""
+        """Return features (B, H, T, R or 2 R) instead of keys, and the logarithms of their factors (B, H, T, 1)."""
         with torch.autocast(k.device.type, enabled=False):
             features, s = self._features(in_full_precision(k))
             return KVCache(features, v, s.unsqueeze(-1))
@@ -143,7 +143,7 @@ class RandomFeatures(Core):
         return (keys.clamp(min=1).to(heads.v.dtype) * math.exp(-2 / self.options.sigma**2)).clamp(min=tiny)
 
     def _count_batch(self) -> None:
-        """Draw W anew when its time has come, with a seed from the last draw: all processes of a run draw alike."""
+        """Redraw W when it is due, with a seed from the last draw, so that all processes of a run draw the same W."""
         if self.batches == self.options.redraw_interval:
             self.bits.copy_(self._draw(abs(int(self.bits[0, 0]))))
             self.batches.zero_()

@@ -7,9 +7,9 @@ here, (1) is in `functional/sanm.py`.
     context = softmax(Q K^T / sqrt(D)) V + M                                                 (2)
 
 The memory block M sees K neighbouring positions, attention all of them. M is added before the output projection, so
-that it belongs to a head as the context does; in the implementation of FunASR, whose K is 11, it is added behind it.
-Values at padding are set to zero before the convolution. The dropout of the attention weights acts on M too. Weights
-are those of the softmax alone.
+that it belongs to a head as the context does; in FunASR's implementation, whose K is 11, it is added after the
+projection. Values at padding are set to zero before the convolution. The dropout of the attention weights acts on M
+too. The weights are the softmax's alone.
 
 A memory block over both sides has no causal form and no cache; this core is for encoders. With head selection the
 filters belong to the places of the heads.
@@ -64,7 +64,7 @@ class SANM(Core):
         bound = 0.0 if self.options.start == "zero" else self.options.kernel_size**-0.5
         nn.init.uniform_(self.filters, -bound, bound)
 
-    espnet_initialization_fn = reset_parameters  # ESPnet's `init` draws all parameters anew, then calls this
+    espnet_initialization_fn = reset_parameters  # ESPnet's `init` redraws all parameters, then calls this
 
     def forward(self, heads: Heads) -> tuple[Tensor, Tensor | None]:
         """Compute the context (B, H, T, D), and the weights of the softmax (B, H, T, T) if needed, else None."""

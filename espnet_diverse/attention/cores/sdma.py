@@ -12,8 +12,8 @@ mutual information between a query and its token. Minimising the first and maxim
 With relative position the noise of the queries (8) enters only the content terms, not the position terms.
 
 Softmax-equivalent setting: nu = 0, noise_std = 0 and lambda_k = lambda_d = lambda_q = lambda_x = 0.
-Cost: that of SMA plus, in training only, O(T C (D + H^2)) and the log-sum-exp over token pairs of D_xq, O(T^2 C) in
-blocks of rows.
+Cost: as SMA plus, in training only, O(T C (D + H^2)) and the log-sum-exp over token pairs of D_xq, O(T^2 C) in blocks
+of rows.
 """
 
 import math
@@ -48,7 +48,7 @@ class SDMA(SMA):
         "kl_q": AuxiliaryLoss("lambda_k"),
         "diversity_q": AuxiliaryLoss("lambda_d"),
         "head_mi": AuxiliaryLoss("lambda_q"),
-        # (22) differs from the bound (15) that it estimates by the logarithm of the length, most of its size.
+        # (22) estimates the bound (15), from which it differs by the logarithm of the length, most of its size.
         "query_mi": AuxiliaryLoss("lambda_x"),
     }
 

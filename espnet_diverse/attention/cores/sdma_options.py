@@ -42,9 +42,9 @@ class SMAOptions(Core.Options):
         beta: Weight of the other entries of the diversity mask (23).
         nu: Upper bound of gamma (11).
         gamma_rate: Rate at which gamma approaches its bound (11), per optimizer update.
-        gamma_updates: Number of updates after which gamma has reached its bound, in place of `gamma_rate`; a number
-            below 1 is a share of all updates of the run (ours). With the paper's rate it is 0.014 to 0.084 of its runs
-            of translation, and 0.23 of that of Aishell (Table I).
+        gamma_updates: Number of updates after which gamma has reached its bound, instead of `gamma_rate`; a number
+            below 1 is a share of all updates of the run (ours). With the paper's rate it is 0.014 to 0.084 of its
+            translation runs, and 0.23 of its Aishell run (Table I).
         decoder_test_mask: Whether causal self-attention uses the semantic mask in evaluation. If false, its weights are
             A, as in section IV-A and in the cached decoder of the released code.
         gmm_init: "normal": centroids N(0, 1/D), unit variances, equal weights (ours); "xavier": all three by Xavier's
@@ -103,13 +103,13 @@ class SMAOptions(Core.Options):
 
 @dataclass(frozen=True)
 class SDMAOptions(SMAOptions):
-    """Options of SDMA in addition to those of SMA.
+    """Options of SDMA, in addition to the options of SMA.
 
     Attributes:
         n_clusters_q: Number of clusters of the query mixture (18), which all heads share.
         q_gmm_input: Input of the clustering: "raw", x W_q + b_q (Algorithm 1), or "scaled", over sqrt(D) (released).
         query_noise_scale: Scale on which the noise of the queries is drawn: "raw" (ours), so that `noise_std` means the
-            same for both values of `q_gmm_input`; or "clustered", that on which they are clustered, which with
+            same for both values of `q_gmm_input`; or "clustered", the scale on which they are clustered, which with
             `q_gmm_input: scaled` makes the noise sqrt(D) times as large, about as large as the queries (released).
         query_variance_from: Input that predicts a learned variance of the queries: "tokens" (ours), or "queries", their
             projections (released).

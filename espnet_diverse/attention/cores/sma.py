@@ -14,7 +14,7 @@ adding noise before the projections (8). The exponent of (11) is negative here; 
 negative. Where the paper and its released code differ, an option selects the form, see `attention.cores.sdma_options`.
 
 Softmax-equivalent setting: nu = 0 (gamma stays 0), noise_std = 0, lambda_k = 0 and lambda_d = 0.
-Cost: that of softmax plus O(T C (D + C)); the mixed weights are computed in blocks of rows and never stored whole.
+Cost: as softmax attention plus O(T C (D + C)); the mixed weights are computed in blocks of rows and never stored whole.
 Training with attention dropout stores several matrices (T, T) for each head.
 """
 
@@ -135,7 +135,7 @@ class SMA(Core):
         return gamma.new_zeros(()) if unmasked else gamma
 
     def scale(self) -> float | Tensor:
-        """Return s of Algorithm 1; with `scale_s: anneal` it falls from 10 to 1 while gamma with nu 0.9 grows to it."""
+        """Return s of Algorithm 1; with `scale_s: anneal` it falls from 10 to 1 while gamma with nu 0.9 grows to nu."""
         if not isinstance(self.options.scale_s, str):  # the only text that is allowed is "anneal"
             return self.options.scale_s
         return 10 * (1 - gamma_schedule(self._count(), 0.9, self._rate(0.9)))

@@ -2,7 +2,7 @@
 
     A = softmax(Q K^T / sqrt(D)),    context = A V
 
-Softmax-equivalent setting: always. With weights the output equals that of ESPnet's attention bit for bit.
+Softmax-equivalent setting: always. With weights the output equals the output of ESPnet's attention bit for bit.
 Cost: O(Tq Tk D) time; O(Tq D) memory with PyTorch's fused kernel, O(Tq Tk) when weights are needed, with relative
 position, and in training on CPUs with attention dropout.
 """
@@ -27,7 +27,7 @@ from espnet_diverse.functional.head_patterns import (
 )
 from espnet_diverse.scope import current
 
-#: Positions from which on any patterns of heads are computed one by one.
+#: Number of positions from which any patterns of heads are computed one by one.
 _LONG = 256
 
 

@@ -66,7 +66,7 @@ class TalkingHeads(Core):
             else:
                 nn.init.xavier_uniform_(maps)
 
-    espnet_initialization_fn = reset_parameters  # ESPnet's `init` draws all parameters anew, then calls this
+    espnet_initialization_fn = reset_parameters  # ESPnet's `init` redraws all parameters, then calls this
 
     def forward(self, heads: Heads) -> tuple[Tensor, Tensor | None]:
         """Compute the context (B, H, Tq, D), and the weights W (B, H, Tq, Tk) if needed, else None."""

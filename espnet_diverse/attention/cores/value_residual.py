@@ -1,4 +1,4 @@
-"""Value residual: the values of the first layer take part in those of all later layers.
+"""Value residual: the values of the first layer are mixed into the values of all later layers.
 
 Zhou et al. 2025, "Value Residual Learning" (ResFormer). The equations are numbered here; n is a layer.
 
@@ -9,10 +9,10 @@ V_1 is what `linear_v` of the first layer makes of its input. It goes from layer
 released code a and b are 1/2; here they are options, constants or the start of two numbers that each layer learns.
 V_1 has the heads of the first layer in their order, with head selection too.
 
-An encoder's layers hand on V_1. Those of a decoder do not, since cached decoding would have to keep V_1 for all layers;
-the core is for encoders. Blocks of a streaming encoder, `layer_drop_rate` and `ctc_trim` do not go with it. A layer
-whose first layer was skipped by `stochastic_depth_rate` has its own values alone. Used on its own, outside an encoder,
-the attention is a first layer, which is softmax attention.
+An encoder's layers hand on V_1. A decoder's layers do not, since cached decoding would have to keep V_1 for all layers;
+the core is for encoders. It does not work with blocks of a streaming encoder, `layer_drop_rate` or `ctc_trim`. Where
+`stochastic_depth_rate` skips the first layer, the others use only their own values. Outside an encoder, the attention
+acts as a first layer, which is softmax attention.
 
 Softmax-equivalent setting: first = 0 and own = 1; with learned = true until the first update.
 Cost: softmax attention, by the fused kernel, and O(T M) time and memory; 2 parameters a layer if they are learned.
@@ -46,7 +46,7 @@ class ValueResidualOptions(Core.Options):
 
 
 class ValueResidual(Core):
-    """Softmax attention over values to which those of the first layer are added.
+    """Softmax attention over values to which the values of the first layer are added.
 
     Attributes:
         shares: a and b of (1), (2,), in all layers but the first if they are learned, else None.

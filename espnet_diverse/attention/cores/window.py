@@ -6,8 +6,8 @@ Beltagy et al. 2020, "Longformer: The Long-Document Transformer", section 3.1.
     A(i) = {j : ...} u {j < g},    A(i) = all j for i < g                              global + window
     context_i = sum_{j in A(i)} softmax_j(q_i . k_j / sqrt(D)) v_j                     (1) of Vaswani et al. 2017
 
-In causal attention A(i) has no j > i. Global positions are projected as the others are; Longformer has projections of
-their own for them.
+In causal attention A(i) has no j > i. Global positions are projected like the others; Longformer has separate
+projections for them.
 
 Softmax-equivalent setting: a window that is as wide as the longest sequence.
 Cost: O(T w D) time and O(T (w + D)) memory for any dilation, and O(T g D) time for g global positions. The scores of

@@ -45,7 +45,7 @@ LossesOf = Callable[[Any, tuple[Tensor, Tensor, Tensor], Sequence[Side]], dict[s
 
 
 def collect_losses(losses: LossesOf, options: SMAOptions, mixture: Mixture, sides: Sequence[Side]) -> None:
-    """Add the losses of one module to the open scope, which computes those of modules that are alike in one call.
+    """Add the losses of one module to the open scope, which computes the losses of similar modules in one call.
 
     Args:
         losses: `token_losses` or `query_losses`.

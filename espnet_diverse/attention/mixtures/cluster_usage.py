@@ -9,7 +9,7 @@ from espnet_diverse.attention.inspection import Diagnosis
 COLLAPSED = 1.5
 #: A head is uniform if the perplexity of the tokens' own posteriors is at least this share of the number of clusters.
 UNIFORM = 0.99
-#: Share of heads, over all modules, from which on collapsed or uniform heads are reported.
+#: Share of heads, over all modules, from which collapsed or uniform heads are reported.
 SHARE = 0.25
 
 
@@ -44,7 +44,7 @@ def cluster_diagnoses(suffix: str, clustered: str) -> tuple[Diagnosis, Diagnosis
     """Return what high values of the statistics `collapsed_<suffix>` and `uniform_<suffix>` mean.
 
     Args:
-        suffix: Which mixture the statistics are of.
+        suffix: Name of the mixture in the names of its statistics.
         clustered: What the mixture clusters, in the plural, for the message.
     """
     return (

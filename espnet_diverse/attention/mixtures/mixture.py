@@ -71,7 +71,7 @@ class Mixture(nn.Module):
                 nn.init.xavier_normal_(parameter)
         self.mean.div_(self.learning_rate_scale)
 
-    espnet_initialization_fn = reset_parameters  # ESPnet's `init` draws all parameters anew, then calls this
+    espnet_initialization_fn = reset_parameters  # ESPnet's `init` redraws all parameters, then calls this
 
     def components(self) -> tuple[Tensor, Tensor, Tensor]:
         """Return log prior (G, C), mean (G, C, D) and log variance (G, C, D), in float32 at least."""

@@ -8,9 +8,9 @@ from torch import Tensor, nn
 from espnet_diverse.attention.inspection import Diagnosis
 from espnet_diverse.functional.precision import linear_in_full_precision
 
-#: Share of the variance of what noise is added to, from which on the noise is reported: its standard deviation is then
-#: sqrt(0.1) = .32 of theirs. A tenth of the standard deviation is what the default `noise_std` has of normalised
-#: tokens, and less than what it has of the queries that are projected from them.
+#: Variance of noise, as a share of the variance of its input, from which it is reported; its standard deviation is then
+#: sqrt(0.1) = .32 of the input's. The default `noise_std` is a tenth of the standard deviation of normalised tokens,
+#: and more than a tenth for the queries that are projected from them.
 LOUD = 0.1
 
 #: Range of learned log-variances, far beyond any that fits: outside, a variance or its inverse soon is no float32.
@@ -29,7 +29,7 @@ class LearnedVariance(nn.Linear):
         nn.init.zeros_(self.weight)
         nn.init.constant_(self.bias, math.log(0.01))
 
-    espnet_initialization_fn = reset_parameters  # ESPnet's `init` draws all parameters anew, then calls this
+    espnet_initialization_fn = reset_parameters  # ESPnet's `init` redraws all parameters, then calls this
 
     def forward(self, x: Tensor) -> Tensor:
         """x (B, T, M) -> variance (B, H, T)."""

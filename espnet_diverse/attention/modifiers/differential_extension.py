@@ -34,7 +34,7 @@ class DifferentialExtensionOptions(Options):
 
     Attributes:
         lambda_init: Number lambda_init, which begins the training of W_D.
-        steps: Number T of updates in which lambda_learned takes over, or a share of those of the run.
+        steps: Number T of updates in which lambda_learned takes over, or a share of the run.
     """
 
     lambda_init: float = number(0.8, above=0)
@@ -64,7 +64,7 @@ class DifferentialExtension(nn.Module):
         nn.init.zeros_(self.weight)
         nn.init.zeros_(self.learned)
 
-    espnet_initialization_fn = reset_parameters  # ESPnet's `init` draws all parameters anew, then calls this
+    espnet_initialization_fn = reset_parameters  # ESPnet's `init` redraws all parameters, then calls this
 
     def forward(self, heads: Heads, context: Tensor, watched: Tensor) -> Tensor:
         """Extend the context (B, H, Tq, D) -> (B, H, Tq, D)."""

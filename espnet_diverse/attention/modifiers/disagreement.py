@@ -39,7 +39,7 @@ class DisagreementOptions(Options):
         of: Feature of two heads that the loss makes different: their "output", values ("subspace"), attention weights
             ("position", or by their Frobenius norm, "frobenius"), or weights of their projections ("parameters").
         weight: Weight of the loss; the repulsive-attention paper prints none for this baseline.
-        per: Whether the cosine of outputs or values is that of a whole "sequence", or the mean over each "position".
+        per: Whether the cosine of outputs or values is of a whole "sequence", or the mean over each "position".
     """
 
     of: str = choice("output", "subspace", "position", "frobenius", "parameters")
@@ -65,7 +65,7 @@ def build_disagreement(given: Mapping[str, Any] | None, core: Core) -> "Disagree
 
     Raises:
         ValueError: An option is unknown or has a value that is not allowed, or the core does not give the attention
-            weights that shall differ.
+            weights that should differ.
     """
     options = None if given is None else disagreement_options(given)
     if options is None or options.weight == 0:
@@ -118,7 +118,7 @@ class Disagreement(Monitored):
     ) -> tuple[Tensor, Tensor | None]:
         """Return the loss of each sample, (B,), or of each projection, (3,), before weighting.
 
-        With that of samples, the second tensor says which positions are tokens, (1 or B, T), or is None (all).
+        With losses of samples, the second tensor marks the positions that are tokens, (1 or B, T), or is None (all).
         """
         of, per = self.options.of, self.options.per
         if of == "parameters":

@@ -4,12 +4,12 @@
 
 With H heads and fewer patterns, the list is repeated. With head selection it is repeated over the pool, and a selected
 head keeps its pattern, so that each attention learns which of its heads have which pattern. Equations and papers are in
-`functional/head_patterns.py`. The patterns need no parameters; a mask of pairs comes to the mask of padding. Softmax
-over long sequences computes each pattern by itself: `window`, `block`, `strided` and `ends` with the products that they
-need, `forward` and `backward` with half of all products, and heads with one key for each query without any.
+`functional/head_patterns.py`. The patterns need no parameters; a mask of pairs is added to the padding mask. Softmax
+over long sequences computes each pattern separately: `window`, `block`, `strided` and `ends` with the products that
+they need, `forward` and `backward` with half of all products, and heads with one key for each query without any.
 
 Softmax-equivalent setting: `head_patterns: [global]`.
-Cost: that of the core with a mask of all pairs of positions.
+Cost: as the core with a mask of all pairs of positions.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ from espnet_diverse.functional.head_patterns import ONE_KEY, SOME_KEYS, WITH_WID
 from espnet_diverse.option_checks import OptionError, hint, must_be
 from espnet_diverse.scope import current
 
-#: Patterns by name; those that a query of causal attention can have look only at keys before it.
+#: Names of the patterns, and of those that fit causal attention, where a query attends to no later key.
 NAMES = (*SOME_KEYS, *WITH_WIDTH, *ONE_KEY)
 _CAUSAL = ("global", *WITH_WIDTH, "previous", "start")
 
@@ -142,7 +142,7 @@ def build_head_patterns(
 
     Args:
         patterns: The patterns, which are repeated.
-        heads: Number of heads, a multiple of their number; with head selection that of the pool.
+        heads: Number of heads, a multiple of the number of patterns; with head selection, the heads of the pool.
         cross: Whether keys have other positions than queries, as in cross-attention and with a memory.
         causal: Whether the patterns are for causal self-attention.
 

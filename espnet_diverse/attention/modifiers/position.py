@@ -1,4 +1,4 @@
-"""Position inside an attention, in place of positions that are added to its inputs.
+"""Position inside an attention, instead of positions that are added to its inputs.
 
     attention: {core: softmax, position: rotary}
 
@@ -6,9 +6,9 @@ Equations and papers are in `functional/position.py`. The nets then add no absol
 depend on distances alone; `transformer_xl` has parameters. With `rotary` PyTorch's fused kernel needs no matrix of
 biases.
 
-The positions of ESPnet's relative attention are given by the net, for as many keys as queries. Those of
+The positions of ESPnet's relative attention are given by the net, for as many keys as queries. The positions of
 `transformer_xl` (Dai et al. 2019, section 3.3) follow from the mask, so that causal attention, cached decoding and
-memories have them too: keys lie in the order of time, and those before a segment are the slots of its memory.
+memories have them too: keys are in temporal order, and the keys before a segment are the slots of its memory.
 """
 
 from dataclasses import replace
@@ -22,7 +22,7 @@ from espnet_diverse.functional.position import distance_bias, distance_term, rot
 from espnet_diverse.option_checks import OptionError, must_be
 
 POSITIONS = ("rotary", "alibi", "transformer_xl")
-"""Positions that the attention has by itself."""
+"""Positions that the attention adds itself, without the net."""
 
 
 def position_option(given: Any) -> str:
@@ -39,13 +39,13 @@ def position_option(given: Any) -> str:
 def check_position(
     position: str | None, core: Core, width: int, cross: bool, relative: bool, selects: bool = False
 ) -> None:
-    """Check that an attention can have position by itself.
+    """Check that an attention can add position itself.
 
     Args:
         position: One of `POSITIONS`, or None.
         core: The core.
         width: Width D of a head.
-        cross: Whether keys are of another sequence than queries; those of a memory are not.
+        cross: Whether keys are of another sequence than queries; the keys of a memory are not.
         relative: Whether the net gives relative position.
         selects: Whether heads are selected for each sample.
 

@@ -60,7 +60,7 @@ class ScaledQueries(nn.Module):
         self.espnet_initialization_fn()
 
     def espnet_initialization_fn(self) -> None:
-        """Set the scale that training begins with; ESPnet's `init` draws all parameters anew, then calls this."""
+        """Set the scale that training begins with; ESPnet's `init` redraws all parameters, then calls this."""
         nn.init.constant_(self.scale, math.log2(self.length**2 - self.length))
 
     def forward(self, q: Tensor) -> Tensor:

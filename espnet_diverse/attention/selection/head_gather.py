@@ -15,7 +15,7 @@ from espnet_diverse.attention.modifiers.head_patterns import HeadPatterns, Selec
 from espnet_diverse.functional.pool_linear import Product, pool_linear, pool_products
 from espnet_diverse.functional.selection import weigh
 
-#: Rows of a sample from which on a product for each sample takes less time than one for all samples of a head.
+#: Rows of a sample from which one product for each sample takes less time than one for all samples of a head.
 _LONG = 128
 
 
@@ -55,7 +55,7 @@ class AllHeads:
         return parameter.unsqueeze(0)
 
     def patterns(self, pool: HeadPatterns) -> HeadPatterns | SelectedPatterns:
-        """Return the patterns of the heads, of those of the pool."""
+        """Return the patterns of the heads, given the patterns of the pool."""
         return pool
 
     def _split(self, x: Tensor, linear: nn.Linear) -> Tensor:
@@ -124,7 +124,7 @@ class SelectedHeads(AllHeads):
         return parameter[self._of_samples()]
 
     def patterns(self, pool: HeadPatterns) -> HeadPatterns | SelectedPatterns:
-        """Return the patterns of each sample's heads, of those of the pool."""
+        """Return the patterns of each sample's heads, given the patterns of the pool."""
         return pool.of(self.picks[0]) if self.alike else SelectedPatterns(pool, self._of_samples())
 
     def pruned(self, linear: nn.Linear) -> nn.Linear:

@@ -11,8 +11,8 @@ has the base class of all strategies and "static", which learns nothing; "group"
 `learned_selection.py`.
 
 Without selection (strategy "none") this is standard multi-head attention.
-Cost: that of standard attention with H heads for any P, because only selected heads are projected. Relative positions,
-which are the same for all samples, are projected for all P heads if a batch mixes languages.
+Cost: as standard attention with H heads for any P, because only selected heads are projected. Relative positions, which
+are the same for all samples, are projected for all P heads if a batch mixes languages.
 """
 
 from abc import ABC, abstractmethod

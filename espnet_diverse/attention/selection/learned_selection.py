@@ -96,12 +96,12 @@ class LearnedSelection(HeadSelection):
             nn.init.uniform_(self._stored(condition), _FIRST / scale, _LAST / scale)
         self.mark_start()
 
-    espnet_initialization_fn = reset_parameters  # ESPnet's `init` draws all parameters anew, then calls this
+    espnet_initialization_fn = reset_parameters  # ESPnet's `init` redraws all parameters, then calls this
 
     def mark_start(self) -> None:
-        """Take the present logits for those that training starts from, for the statistic `logit_movement`.
+        """Record the present logits as the start of training, for the statistic `logit_movement`.
 
-        They are not in checkpoints: a run that is resumed is first built with the same seed, so it draws them again.
+        They are not in checkpoints: a resumed run is first built with the same seed, so it draws them again.
         """
         for condition in self.names:
             getattr(self, f"_start_{condition}").copy_(self.logits(condition).detach())

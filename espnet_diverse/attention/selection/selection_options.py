@@ -36,7 +36,7 @@ class SelectionOptions(Options):
             default this is an error.
         subset_order: Order of the selected heads with "subset": by "index" (paper) or by "score" (released).
         group_layout: Candidates of slot g with "group": "strided" g, g + H, ... (released), or "contiguous".
-        all_candidates: Whether the logits get the gradients of all candidates of a group, and not of the selected one
+        all_candidates: Whether the logits get the gradients of all candidates of a group, instead of the selected one
             alone (ours), see (8) of `functional/selection.py`. Training then computes attention for the others too.
         tau: Temperature of (4). It does not change the ranking of heads; it divides the gradient of the logits.
         tau_schedule: "constant" (released), or "linear" or "exp" from `tau` to `tau_final` in `tau_steps` updates. The
@@ -177,7 +177,7 @@ def _texts(names: Iterable) -> bool:
 
 
 def selection_options(given: Mapping[str, Any]) -> SelectionOptions:
-    """`SelectionOptions` from a section of a configuration.
+    """Return `SelectionOptions` from a section of a configuration.
 
     Raises:
         ValueError: An option is unknown or has a value that is not allowed.
