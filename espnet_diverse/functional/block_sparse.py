@@ -26,8 +26,8 @@ class Blocks(NamedTuple):
     Attributes:
         queries: Positions of the queries of each block (N, S), `stride` apart; every position of the sequence is in
             one block.
-        keys: Positions of the keys of each block, (B or 1, N, R, L): R runs of L positions, `stride` apart. None is in
-            two runs of a block.
+        keys: Positions of the keys of each block, (B or 1, N, R, L): R runs of L positions, `stride` apart. No key is
+            in two runs of a block.
         stride: Distance between neighbouring queries of a block, and between neighbouring keys of a run.
         reach: The greatest distance of a query and a key of `keys`, or None if there is no such limit.
         first: Number of positions from the start of the sequence that every query may attend to; in `keys` they are

@@ -9,7 +9,7 @@ bins B_m of equal width (Guo et al. 2017, "On calibration of modern neural netwo
     ECE = sum_m |B_m|/n |acc(B_m) - conf(B_m)|                                expected calibration error    (12)
     OE = sum_m |B_m|/n conf(B_m) max(conf(B_m) - acc(B_m), 0)                 overconfidence error          (13)
 
-Bin m is ((m - 1)/M, m/M], and 0 is in the first one. The paper does not state M; 15 is that of Guo et al.
+Bin m is ((m - 1)/M, m/M], and 0 is in the first one. The paper does not state M; Guo et al. use 15.
 
 The cumulative distribution of the entropy of its predictions shows how certain a model is on inputs of another domain:
 the lower the curve, the fewer predictions are certain.
@@ -61,13 +61,13 @@ def reliability_bins(confidence: Tensor, correct: Tensor, bins: int = 15) -> Rel
 
 
 def expected_calibration_error(confidence: Tensor, correct: Tensor, bins: int = 15) -> Tensor:
-    """Compute ECE (12), a scalar from 0 to 1; the arguments and errors are those of `reliability_bins`."""
+    """Compute ECE (12), a scalar from 0 to 1, with the same arguments and errors as `reliability_bins`."""
     accuracy, mean, size = reliability_bins(confidence, correct, bins)
     return (size * (accuracy - mean).abs()).sum() / size.sum()
 
 
 def overconfidence_error(confidence: Tensor, correct: Tensor, bins: int = 15) -> Tensor:
-    """Compute OE (13), a scalar from 0 to 1; the arguments and errors are those of `reliability_bins`."""
+    """Compute OE (13), a scalar from 0 to 1, with the same arguments and errors as `reliability_bins`."""
     accuracy, mean, size = reliability_bins(confidence, correct, bins)
     return (size * mean * (mean - accuracy).clamp(min=0)).sum() / size.sum()
 
@@ -99,6 +99,6 @@ def _check(confidence: Tensor, correct: Tensor, bins: int) -> None:
         raise ValueError(f"confidence and correct have shapes {shapes}; give one value of each for every prediction")
     if len(confidence) == 0:
         raise ValueError("no prediction to measure the calibration of; give at least one")
-    wrong = ~((confidence >= 0) & (confidence <= 1))  # also what is not a number
+    wrong = ~((confidence >= 0) & (confidence <= 1))  # also NaN
     if wrong.any():
         raise ValueError(f"confidence {confidence[wrong][0].item():g} is not a probability; give values from 0 to 1")

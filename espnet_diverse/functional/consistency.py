@@ -9,9 +9,9 @@ either divergence. In the scores x of p the gradient is
 
     dD/dx_k = 1/2 [p_k (d_k + 1 - KL(p || q)) - q_k]                                             (2)
 
-and that in the scores of q the same with p and q exchanged. CR-CTC (Yao et al. 2025, "CR-CTC: Consistency
-regularization on CTC for improved speech recognition") takes the distribution that a divergence is from for a constant:
-1/2 [KL(sg(q) || p) + KL(sg(p) || q)]. Its gradients are 1/2 (p - q) in the scores of p and 1/2 (q - p) in those of q.
+and the gradient in the scores of q is the same with p and q exchanged. CR-CTC (Yao et al. 2025, "CR-CTC: Consistency
+regularization on CTC for improved speech recognition") treats the first distribution of each divergence as a constant:
+1/2 [KL(sg(q) || p) + KL(sg(p) || q)]. Its gradients are 1/2 (p - q) in the scores of p, 1/2 (q - p) in the scores of q.
 
 Neither the distributions nor their logarithms are stored: most of the memory of a text model is the scores of a large
 vocabulary.
@@ -30,7 +30,7 @@ def consistency(scores: Tensor, valid: Tensor, constant_targets: bool = False) -
     """Compute (1), summed over the valid positions of each sequence.
 
     Args:
-        scores: Scores of the first pass followed by those of the second, (2 B, T, V).
+        scores: Scores of the first pass, then of the second, (2 B, T, V).
         valid: Which positions count, (B, T) bool.
         constant_targets: Whether each pass is pulled towards the other as a constant, as in CR-CTC.
 

@@ -6,8 +6,8 @@ Li et al. 2018, "Multi-Head Attention with Disagreement Regularization", EMNLP. 
     D_position = -1/H^2 sum_ij |A_i . A_j|                attention weights, over queries and keys
     D_output   = -1/H^2 sum_ij cos(O_i, O_j)              outputs of the heads
 
-D is negative, at most 0, and is maximised: -D is added to the loss. The cosine of two heads is that of their whole
-sequences, or the mean of the cosines of their vectors at each position. With u_i = x_i / ||x_i||,
+D is negative, at most 0, and is maximised: -D is added to the loss. The cosine of two heads is taken over their whole
+sequences, or is the mean of the cosines of their vectors at each position. With u_i = x_i / ||x_i||,
 sum_ij cos(x_i, x_j) = ||sum_i u_i||^2, so that no pair of heads is computed.
 
 Lin et al. 2017, "A Structured Self-attentive Sentence Embedding", section 2.2, penalise ||A A^T - I||_F^2 of the

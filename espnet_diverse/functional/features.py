@@ -53,7 +53,7 @@ def gaussian(count: int, width: int, orthogonal: bool, generator: torch.Generato
     Args:
         count: Number of rows R.
         width: Width D of a row.
-        orthogonal: Whether the rows of each D in turn are orthogonal; each row alone is still ~ N(0, I).
+        orthogonal: Whether each D successive rows are orthogonal; each row alone is still ~ N(0, I).
         generator: Source of the draws.
     """
     rows = torch.randn(count, width, generator=generator, dtype=torch.float32)
@@ -83,7 +83,7 @@ def feature_attention(
         s: Logarithms of the factors of the keys, (B, H, Tk).
         floor: Least denominator of (3), with the greatest factor of a query's keys as 1; a number or (B, 1, Tq, 1).
         mask: Bool, True = may attend, broadcastable to (B, 1, Tq, Tk).
-        before: Sums over keys that the queries may attend to besides; Tk may then be 0.
+        before: Sums over further keys that the queries may attend to; Tk may then be 0.
 
     Returns:
         Context (B, H, Tq, D), zero for queries that may attend to nothing.
@@ -111,10 +111,10 @@ def feature_attention(
 def causal_feature_attention(
     q: Tensor, k: Tensor, v: Tensor, s: Tensor, floor: Tensor | float, valid: Tensor | None = None
 ) -> Tensor:
-    """Compute (3) with all keys up to that of the query by (4), in O(T R (S + D)) time with blocks of S.
+    """Compute (3) by (4), over all keys up to the query's own, in O(T R (S + D)) time with blocks of S.
 
-    valid is bool, True = may be attended to, broadcastable to (B, 1, T); the others are those of `feature_attention`,
-    with Tq = Tk.
+    valid is bool, True = may be attended to, broadcastable to (B, 1, T); the other arguments are as in
+    `feature_attention`, with Tq = Tk.
     """
     if valid is not None:
         s = s.masked_fill(~valid, torch.finfo(s.dtype).min / 2)

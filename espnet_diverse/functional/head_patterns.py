@@ -12,11 +12,11 @@
     start        j = 0
     end          j = n - 1
 
-global, window, forward and backward are those of Cui et al. 2019, "Mixed Multi-Head Self-Attention for Neural Machine
-Translation"; patterns with one key for each query are among those of Raganato et al. 2020, "Fixed Encoder
-Self-Attention Patterns in Transformer-Based Machine Translation". Child et al. 2019, "Generating Long Sequences with
-Sparse Transformers", section 4.3, factorise causal attention over two heads: window and strided, or block and ends.
-Here every query of a sequence attends to at least one key.
+global, window, forward and backward are from Cui et al. 2019, "Mixed Multi-Head Self-Attention for Neural Machine
+Translation"; patterns with one key for each query are from Raganato et al. 2020, "Fixed Encoder Self-Attention Patterns
+in Transformer-Based Machine Translation". Child et al. 2019, "Generating Long Sequences with Sparse Transformers",
+section 4.3, factorise causal attention over two heads: window and strided, or block and ends. Here every query of a
+sequence attends to at least one key.
 """
 
 from collections.abc import Callable
@@ -44,7 +44,7 @@ SOME_KEYS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "forward": lambda query, key: key <= query,
     "backward": lambda query, key: key >= query,
 }
-"""The others without a width: positions of queries and keys -> which pairs attend."""
+"""The other patterns without a width: positions of queries and keys -> which pairs attend."""
 
 
 IN_BLOCKS: dict[str, Callable[[int], Pattern]] = {
@@ -194,7 +194,7 @@ def _in_order(x: Tensor, order: Tensor) -> Tensor:
 
 
 def _in_blocks(q: Tensor, k: Tensor, v: Tensor, forward: bool, mask: Tensor | None, dropout: float) -> Tensor:
-    """Compute `triangular_attention` for blocks of queries and the keys that any of a block may attend to."""
+    """Compute `triangular_attention` for blocks of queries and the keys that any query of a block may attend to."""
     time, parts = q.size(2), []
     position = torch.arange(time, device=q.device)
     if mask is not None:

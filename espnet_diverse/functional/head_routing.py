@@ -1,7 +1,7 @@
 """Routing of heads by token: gates of the heads, and the loss that balances them.
 
 Jin et al. 2024, "MoH: Multi-Head Attention as Mixture-of-Head Attention", section 3, with the scales of the
-authors' code, by which gates of routers that prefer nothing are 1.
+authors' code, with which the gates of a router without preferences are 1.
 """
 
 import torch
@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 def routed_gates(logits: Tensor, active: int) -> tuple[Tensor, Tensor]:
-    """Compute the gates of routed heads, of which each token uses some: those of the largest logits.
+    """Compute the gates of routed heads, of which each token uses the k with the largest logits.
 
         g_i = k softmax_S(W_r x)_i for i in S,  0 otherwise,    S = TopK(W_r x, k)
 
@@ -30,7 +30,7 @@ def shared_gates(logits: Tensor) -> Tensor:
 
 
 def balance_loss(logits: Tensor, chosen: Tensor, valid: Tensor | None = None) -> Tensor:
-    """Compute a loss that is k where each head is used as often as the others, and larger elsewhere.
+    """Compute a loss that is k where each head is used as often as the others, and larger otherwise.
 
         L = R sum_i P_i f_i,    P_i = 1/T sum_t softmax(W_r x_t)_i,    f_i = 1/T sum_t [i in S_t]
 

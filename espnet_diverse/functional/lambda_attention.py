@@ -7,7 +7,7 @@
 
 Bello 2021, "LambdaNetworks: Modeling Long-Range Interactions without Attention", content lambdas, with the scale of
 softmax attention. (2) is (1) where the queries see different keys. Its causal form goes through the sequence in blocks,
-with m_i the greatest k_j / sqrt(D) of each channel up to i, and m that up to the last block:
+with m_i the greatest k_j / sqrt(D) of each channel up to i, and m the greatest up to the last block:
 
     context_i = sum_d q_id / Z_id (exp(m - m_i) State + sum of the block)_d                   (3)
     State_d = sum_{j before} exp(k_jd / sqrt(D) - m_d) v_j
@@ -63,7 +63,7 @@ def masked_lambda_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None
         k: Keys (B, H, Tk, D).
         v: Values (B, H, Tk, Dv).
         mask: Bool, True = may attend, broadcastable to (B, 1, Tq, Tk).
-        before: Sums over keys that the queries see besides, with s = k / sqrt(D); Tk may then be 0, and mask None.
+        before: Sums over further keys that the queries see, with s = k / sqrt(D); Tk may then be 0, and mask None.
 
     Returns:
         Context (B, H, Tq, Dv); zero for queries that see no key.
@@ -92,7 +92,7 @@ def masked_lambda_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None
 
 
 def causal_lambda_attention(q: Tensor, k: Tensor, v: Tensor, valid: Tensor | None = None) -> Tensor:
-    """Compute (2) with all keys up to that of the query by (3), in O(T (S + Dv) D) time with blocks of S.
+    """Compute (2) by (3), over all keys up to the query's own, in O(T (S + Dv) D) time with blocks of S.
 
     Args:
         q: Queries (B, H, T, D).
@@ -129,10 +129,10 @@ def _exponentials(k: Tensor, top: Tensor, mask: Tensor) -> Tensor:
 
 
 def _weights(q: Tensor, terms: Tensor) -> Tensor:
-    """Return what (2) multiplies values with: q (..., Tq, D) over Z, terms (..., Tq, Tk, D) -> (..., Tq, Tk)."""
+    """Return the factors of the values in (2): q (..., Tq, D) over Z, terms (..., Tq, Tk, D) -> (..., Tq, Tk)."""
     return torch.einsum("...id,...ijd->...ij", q, terms)
 
 
 def _at_least_one(z: Tensor) -> Tensor:
-    """Return sums that have a term exp(0) unless they are empty; those become 1."""
+    """Return sums, which have a term exp(0) unless they are empty, with empty ones set to 1."""
     return z.masked_fill(z == 0, 1.0)  # not `clamp`, whose gradient at 1 depends on the release of PyTorch

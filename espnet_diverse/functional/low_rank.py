@@ -3,8 +3,8 @@
 Hu et al. 2022, "LoRA: Low-rank adaptation of large language models", equation (3): h = W_0 x + B A x, with A (r, in)
 and B (out, r) of a rank r that is much smaller than in and out. `low_rank` is the second term.
 
-Liu et al. 2024, "DoRA: Weight-decomposed low-rank adaptation", equation (5), gives each output a magnitude m beside the
-direction of its weights:
+Liu et al. 2024, "DoRA: Weight-decomposed low-rank adaptation", equation (5), gives each output a magnitude m in
+addition to the direction of its weights:
 
     h_i = m_i / |W_i| (W x)_i,    W = W_0 + B A
 

@@ -58,7 +58,7 @@ def nested_attention(
 
 
 def pack(p: Tensor, parts: Iterable[tuple[Tensor, Tensor, Tensor | None]]) -> tuple[Tensor, Tensor]:
-    """Compute (1) over a context that is given in parts, each a softmax with a maximum of its own.
+    """Compute (1) over a context that is given in parts, each a softmax with its own maximum.
 
     Args:
         p: Projected queries of the pack attention (1 or B, H_p, l, D_p).
@@ -149,7 +149,7 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, w: Tensor, total: Total, count: Ten
 
 
 def _pack_part(p: Tensor, k: Tensor, v: Tensor, seen: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return the greatest score, the sum of exponentials relative to it, that of values, and how many positions."""
+    """Return the greatest score, the sums of exponentials relative to it and of values, and the number of positions."""
     scores = p @ k.transpose(-2, -1) / math.sqrt(p.size(-1))
     seen = torch.ones_like(scores[:1, :1, :1], dtype=torch.bool) if seen is None else seen
     top = scores.masked_fill(~seen, torch.finfo(scores.dtype).min).amax(-1, keepdim=True)

@@ -39,8 +39,8 @@ def choose_slots(valid: Tensor, slots: int, score: Tensor | None = None, update:
         valid: Which entries are filled, (B, K).
         slots: N, at most K.
         score: Log odds of keeping, with the noise of the Gumbel-softmax if there is any, (B, K); "fifo" uses none.
-        update: "topk": the N filled entries of highest score, of equal ones the last; "mask": those whose score is
-            above 0, the last N of them if there are more; "fifo": the last N filled entries, as in Transformer-XL.
+        update: "topk": the N filled entries of highest score, of equal ones the last; "mask": the entries whose score
+            is above 0, at most the last N of them; "fifo": the last N filled entries, as in Transformer-XL.
 
     Returns:
         Indices (B, N) of the entries in rising order, and which of them are filled, (B, N).
@@ -116,7 +116,7 @@ def info_nce(
         positive: Index of each anchor's positive candidate, (A,); all other candidates are its negatives.
         temperature: Divides the cosine.
         counted: Which anchors count, (A,); None is all.
-        allowed: Which candidates there are, (C,); None is all. The positive of an anchor that counts must be there.
+        allowed: Which candidates there are, (C,); None is all. The positive of an anchor that counts must be allowed.
     """
     cosine = F.normalize(anchors, dim=-1) @ F.normalize(candidates, dim=-1).T
     scores = cosine / temperature

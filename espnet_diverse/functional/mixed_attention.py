@@ -1,6 +1,6 @@
 """SDMA's attention with the whole matrix of weights, in differentiable operations.
 
-The equations are those of `blockwise`, which computes the same in blocks.
+The equations are in `blockwise`, which computes the same in blocks.
 """
 
 import math
@@ -23,7 +23,7 @@ def mixed_weights(
 ) -> Tensor:
     """Compute the weights Ahat = A o W, (..., H, Tq, Tk).
 
-    The arguments are those of `blockwise.sdma_attention` without the values.
+    Takes the same arguments as `blockwise.sdma_attention`, without the values.
     """
     scores = torch.matmul(q * (1 / math.sqrt(q.size(-1))), k.transpose(-2, -1))
     if bias is not None:
@@ -51,7 +51,7 @@ def dense(
 ) -> tuple[Tensor, Tensor]:
     """Compute context (..., H, Tq, D) and weights Ahat (..., H, Tq, Tk).
 
-    The arguments are those of `blockwise.sdma_attention`.
+    Takes the same arguments as `blockwise.sdma_attention`.
     """
     weights = mixed_weights(q, k, p_query, p_key, gamma, mask, bias)
     return torch.matmul(weights, v), weights

@@ -19,7 +19,7 @@ VARIANCE_FLOOR = 1e-4
 
 
 def floored(log_var: Tensor) -> Tensor:
-    """Clamp logarithms of variances (...) at that of `VARIANCE_FLOOR`."""
+    """Clamp logarithms of variances (...) at the logarithm of `VARIANCE_FLOOR`."""
     return log_var.clamp(min=math.log(VARIANCE_FLOOR))
 
 

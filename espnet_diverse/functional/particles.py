@@ -1,7 +1,7 @@
 """Particles that repel each other: directions of SVGD and SPOS for the heads of an attention.
 
 An et al. 2020, "Repulsive Attention: Rethinking Multi-head Attention as Bayesian Inference", EMNLP (the
-repulsive-attention paper); SVGD is of Liu and Wang 2016, SPOS of Zhang et al. 2018. The M heads of an attention are
+repulsive-attention paper); SVGD is from Liu and Wang 2016, SPOS from Zhang et al. 2018. The M heads of an attention are
 particles x_i of a posterior distribution, g_i is the gradient of its negative log density at x_i.
 
     k(x, y) = exp(-||x - y||^2 / h),  h = med^2 / log M               med: median distance of two particles (B.2)
@@ -10,8 +10,8 @@ particles x_i of a posterior distribution, g_i is the gradient of its negative l
     phi_i = (4) - g_i / beta + sqrt(2 / (beta epsilon)) xi_i,  xi_i ~ N(0, I)                     (5), SPOS
     phi_i = (4) with k(x, y) = cos(x, y)                              (14), which adapts the penalty of cosines
 
-A step of size epsilon moves x_i to x_i + epsilon phi_i, so an optimizer is given -epsilon phi_i as the gradient.
-Where particles have leading dimensions (...), each of their entries is a set of particles of its own.
+A step of size epsilon moves x_i to x_i + epsilon phi_i, so an optimizer receives -epsilon phi_i as the gradient.
+Where particles have leading dimensions (...), each of their entries is a separate set of particles.
 Cost: O(M^2 D) for M particles of D numbers.
 """
 
@@ -34,7 +34,7 @@ def svgd_direction(
         grad: Gradient of the negative log density at each particle, (..., M, D).
         alpha: Weight of the repulsion.
         bandwidth: "paper" is h = med^2 / log M; "official", of the released code, is the median of all M^2 squared
-            distances, also that of a particle to itself, over log(M + 1); a number is h itself.
+            distances, including each particle's to itself, over log(M + 1); a number is h itself.
         alpha_mode: "absolute", or "relative", in which the repulsion has alpha times the norm of the other term, over
             all particles of a set, whatever the scale of the loss is.
 
@@ -58,7 +58,7 @@ def cosine_direction(
         grad: Gradient of the negative log density at each particle, (..., M, D).
         alpha: Weight of the repulsion; the paper has none.
         smooth: Whether the kernel also weighs the gradients, as in the last row of Table 11. Without it ("i -> j"
-            there) each particle has its own gradient, as under a penalty of cosines, and only the repulsion is that of
+            there) each particle has its own gradient, as under a penalty of cosines, and only the repulsion follows
             (14).
         alpha_mode: As in `svgd_direction`.
 
@@ -116,7 +116,7 @@ def spos_direction(
         phi (..., M, D).
 
     Raises:
-        ValueError: As `svgd_direction`.
+        ValueError: As for `svgd_direction`.
     """
     drift = svgd_direction(x, grad, alpha, bandwidth, alpha_mode) - grad / beta
     return drift if noise is None else drift + noise
@@ -125,7 +125,7 @@ def spos_direction(
 def noise_std(epsilon: float, beta: float = 1.0, num_data: int = 1) -> float:
     """Return the standard deviation of the noise of (5) in phi, or of SGLD with beta 1.
 
-    (5) is for the sum of the loss over the data. If `grad` is of the mean over `num_data` of them, phi as a whole is
+    (5) is for the sum of the loss over the data. If `grad` is of the mean over `num_data` samples, phi as a whole is
     divided by their number, and so is the noise.
     """
     return math.sqrt(2 / (beta * epsilon)) / num_data
@@ -147,7 +147,7 @@ def rbf_kernel(x: Tensor, bandwidth: str | float = "paper") -> tuple[Tensor, Ten
 
 def repulsion_matrix(kernel: Tensor, h: Tensor) -> Tensor:
     """Compute R (..., M, M), with which (R x)_i = sum_j 2/h k(x_j, x_i) (x_i - x_j): kernel (..., M, M), h (...)."""
-    others = kernel - torch.diag_embed(kernel.diagonal(dim1=-2, dim2=-1))  # beside 1, small ones are lost
+    others = kernel - torch.diag_embed(kernel.diagonal(dim1=-2, dim2=-1))  # added to 1, small ones are lost
     return 2 / h[..., None, None] * (torch.diag_embed(others.sum(-1)) - others)
 
 

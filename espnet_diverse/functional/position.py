@@ -1,4 +1,4 @@
-"""Positions in attention, in place of positions that are added to its inputs.
+"""Positions in attention, instead of positions that are added to its inputs.
 
 Rotary position, Su et al. 2021, "RoFormer: Enhanced Transformer with Rotary Position Embedding"; for speech Li et al.
 2021, "Conformer-based End-to-end Speech Recognition With Rotary Position Embedding". Each pair of channels of a query
@@ -11,7 +11,7 @@ logits, for each head with a slope of its own.
 
     logits_ij <- q_i . k_j / sqrt(D) - s_h |i - j|,    s_h = 2^(-8 h / H),    h = 1 ... H
 
-The distance is that to keys after the query, too, as in encoders; in causal attention there are none.
+The distance to keys after the query counts too, as in encoders; causal attention has no such keys.
 
 Transformer-XL, Dai et al. 2019, section 3.3: with r_d a projection of the sinusoid of distance d, and learned u and v,
 
@@ -42,7 +42,7 @@ def turns(position: Tensor, like: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Turn the channels of queries or keys x (B, H, T, D) by what `turns` gives of their positions -> (B, H, T, D)."""
+    """Turn the channels of queries or keys x (B, H, T, D) by the `turns` of their positions -> (B, H, T, D)."""
     first, second = x.chunk(2, dim=-1)
     return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
 
@@ -75,7 +75,7 @@ def distance_term(q: Tensor, p: Tensor, distance: Tensor) -> Tensor:
     Args:
         q: Queries with the bias v, (B, H, Tq, D).
         p: Projected embeddings of n distances, (H, n, D).
-        distance: Which of them is that of each pair, broadcastable to (B, H, Tq, Tk).
+        distance: Index of each pair's distance among them, broadcastable to (B, H, Tq, Tk).
 
     Returns:
         (B, H, Tq, Tk).

@@ -11,9 +11,9 @@ def in_full_precision(x: Tensor) -> Tensor:
 
 
 def linear_in_full_precision(linear: nn.Module, x: Tensor) -> Tensor:
-    """Apply a linear map to x (..., in) -> (..., out) in float32 at least, where autocast does not say otherwise.
+    """Apply a linear map to x (..., in) -> (..., out) in float32 at least, unless autocast sets another type.
 
-    A layer that has replaced an `nn.Linear` for inference (`decoding/encoder/precision.py`) has a precision of its own.
+    A layer that has replaced an `nn.Linear` for inference (`decoding/encoder/precision.py`) keeps its own precision.
     """
     if not isinstance(linear, nn.Linear):
         return linear(in_full_precision(x))
@@ -22,7 +22,7 @@ def linear_in_full_precision(linear: nn.Module, x: Tensor) -> Tensor:
 
 
 def in_autocast(x: Tensor) -> Tensor:
-    """Return a number that autocast, where it is on, would convert for a matrix product in its type; else as it is."""
+    """Return numbers in the type of autocast, if it would convert them for a matrix product; else as they are."""
     kind = x.device.type
     if x.dtype == torch.float64 or not torch.is_autocast_enabled(kind):
         return x

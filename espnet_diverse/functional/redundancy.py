@@ -6,8 +6,8 @@ Layer and head redundancy of attention weights, section IV-A of the SDMA paper:
     LR = 1/N sum_n (log2 H - mean_i JS(A^{n,1}_i ... A^{n,H}_i))
     HR = 1/(N H)^2 sum_{n,h} sum_{n',h'} mean_i (1 - JS(A^{n,h}_i, A^{n',h'}_i))
 
-HR is the mean of `head_redundancy_matrix`. Weights are those of one sequence, (N, H, Tq, Tk) for N layers, without
-padded queries. Padded keys have weight 0 and add nothing.
+HR is the mean of `head_redundancy_matrix`. Weights belong to one sequence, (N, H, Tq, Tk) for N layers, without padded
+queries. Padded keys have weight 0 and add nothing.
 
 Distance of heads, An et al. 2020, "Repulsive Attention: Rethinking Multi-head Attention as Bayesian Inference",
 section 5 (Dist), of vectors z_h of the heads; and diversity of N vectors m_n of a memory, Lai et al. 2020, "Diversity,

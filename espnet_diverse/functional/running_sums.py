@@ -1,4 +1,4 @@
-"""Sums over keys, which a search reads and adds to in place of the keys: the cost does not depend on their number.
+"""Sums over keys, which a search reads and adds to instead of the keys: the cost does not depend on their number.
 
     State = sum_j exp(s_j - m) phi_j [v_j, 1]^T,    m = max_j s_j                             (1)
 
@@ -41,7 +41,7 @@ class Sums(NamedTuple):
         return self if self.of is None else self._replace(of=self.of.gather(1, parents))
 
     def chosen(self, x: Tensor) -> Tensor:
-        """Select for each hypothesis what x (B, H, P, ...) has of its prefix -> (B, H, W or 1, ...)."""
+        """Select for each hypothesis the part of x (B, H, P, ...) of its prefix -> (B, H, W or 1, ...)."""
         if self.of is None:
             return x
         index = self.of.view(len(self.of), 1, -1, *[1] * (x.dim() - 3))
@@ -69,7 +69,7 @@ def sum_up(features: Tensor | None, v: Tensor, s: Tensor, seen: Tensor, before: 
         v: Values (B, H, N, D).
         s: Logarithms of the factors, (B, H, N, R), or (B, H, N, 1) for all features.
         seen: Which keys belong to each prefix, bool (B or 1, P, N).
-        before: Sums of earlier keys, in which `of` (B, P) is what each prefix extends.
+        before: Sums of earlier keys, in which `of` (B, P) is the earlier prefix that each prefix extends.
 
     Returns:
         Sums of P prefixes, with `of` None.

@@ -143,7 +143,7 @@ def bernoulli_kl(phi: Tensor, prior: float) -> Tensor:
 
 
 def official_kl(y: Tensor, prior: float) -> Tensor:
-    """Compute what the released code has in place of (3) for each head: y log(y / p) of the sample y (...) -> (...).
+    """Compute the released code's term instead of (3) for each head: y log(y / p) of the sample y (...) -> (...).
 
     The term for z = 0 is missing, so the minimum is at y = p / e, not at p.
     """

@@ -22,7 +22,7 @@ from torch import Tensor
 from espnet_diverse.functional.block_sparse import Blocks
 
 _LEAST = 32
-"""Least size of a block of queries: the keys of smaller blocks take longer to gather than more scores to compute."""
+"""Least size of a block of queries: for smaller ones, gathering keys takes longer than computing more scores."""
 
 
 class Pattern(Protocol):
@@ -33,7 +33,7 @@ class Pattern(Protocol):
         """Whether keys after a query are excluded by a mask."""
 
     def allows(self, query: Tensor, key: Tensor, lengths: Tensor) -> Tensor:
-        """Tell which pairs of positions attend.
+        """Return which pairs of positions attend.
 
         Args:
             query: Positions of queries, integer.
@@ -85,7 +85,7 @@ class Sliding:
 
 @dataclass(frozen=True)
 class Grouped:
-    """Groups of positions that attend to each other: those of a block, or those at equal places of all blocks.
+    """Groups of positions that attend to each other: the positions of a block, or equal places of all blocks.
 
     Attributes:
         size: Size s of the blocks.
@@ -114,8 +114,8 @@ class Grouped:
 class BigBirdBlocks:
     """Blocks of positions that attend to neighbouring, global and random blocks.
 
-    The random blocks of a block are drawn from those of its sequence that it does not see already (with `causal`: from
-    the earlier ones), one from each of `random` equal parts of their list, and are the same in every call.
+    The random blocks of a block are drawn from the blocks of its sequence that it does not see already (with `causal`:
+    from the earlier ones), one from each of `random` equal parts of their list, and are the same in every call.
 
     Attributes:
         size: Positions S in a block.

@@ -1,7 +1,7 @@
 """SDMA's attention with the whole matrix of weights and its gradient in closed form, for short sequences in training.
 
-The equations are those of `blockwise`, which computes them in blocks. Here A and W are kept for the backward pass, and
-there are fewer operations than in blocks or in `mixed_attention.dense`, whose gradient is that of autograd.
+The equations are in `blockwise`, which computes them in blocks. Here A and W are kept for the backward pass, and there
+are fewer operations than in blocks or in `mixed_attention.dense`, whose gradient comes from autograd.
 """
 
 import torch
@@ -14,7 +14,7 @@ from espnet_diverse.functional.mixed_attention import huge
 class WholeMatrixAttention(torch.autograd.Function):
     """q, k, v, P^T, R^T, bias and blocked, all of four dimensions, gamma, scale -> context.
 
-    The arguments are those of `blockwise`'s function; with z = T - b A the gradient of the scores is
+    Takes the same arguments as `blockwise`'s function; with z = T - b A the gradient of the scores is
     z o W - (1 - gamma) (z 1) A.
     """
 
@@ -61,5 +61,5 @@ class WholeMatrixAttention(torch.autograd.Function):
 
 
 def _nothing(x: Tensor) -> Tensor:
-    """Return what `baddbmm` adds to with beta 0: nothing, of any shape that broadcasts."""
+    """Return a scalar for `baddbmm` to ignore, with beta 0; it broadcasts to any shape."""
     return x.new_empty(())

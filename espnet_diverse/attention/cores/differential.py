@@ -19,7 +19,7 @@ want queries as wide as values. Dropout acts on each map. There are no explicit 
 negative, and do not sum to 1. Terms of relative position are halved as queries and keys are.
 
 Softmax-equivalent setting: none, because each map has half of the width.
-Cost: twice the time of softmax attention, with memory in the same cases; 3 D parameters.
+Cost: twice the cost of softmax attention, with memory in the same cases; 3 D parameters.
 """
 
 import math

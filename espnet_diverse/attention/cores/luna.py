@@ -12,7 +12,7 @@ projects Y_X; P and Y_P have projections of their own here. In an encoder, P goe
 Only X passes through the other parts of a layer. Row i of P is used for contexts of more than i positions, as released.
 
 With `handed_over` the P that the encoder's last layer makes by (6) precedes the frames of its output, cross-attention
-of the first decoder layer has it in place of (7), and each layer of the decoder hands its own on by (6). As P of a
+of the first decoder layer has it instead of (7), and each layer of the decoder hands its own on by (6). As P of a
 decoder layer depends on the source alone, a search makes it once and keeps `linear_p` of it among the cached keys.
 
 Causal self-attention is (3)-(5). Here each layer has its own P, `linear_k` and `linear_v` make k and v of (4) and (5),
