@@ -14,7 +14,7 @@ from espnet_diverse.scope import current
 
 
 class ConditionRows(nn.Module):
-    """Maps the conditions of the open scope to rows; it has no parameters, and nothing of it is saved.
+    """Maps the conditions of the open scope to rows; it has no parameters and saves nothing.
 
     Args:
         option: Name of the option that uses it, for messages: `adapter` or `start_tag`.
@@ -98,7 +98,7 @@ class ConditionRows(nn.Module):
 
 
 def read_options(kind: type, option: str, given: Mapping[str, object]):
-    """`kind(**given)` for a dataclass of options with `by`.
+    """Build `kind(**given)`, a dataclass of options with `by`.
 
     Raises:
         ConfigError: An option is unknown, or `by` is missing.

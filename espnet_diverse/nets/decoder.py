@@ -27,8 +27,8 @@ class DiverseTransformerDecoder(TransformerDecoder):
         cross_attention: Attention to the encoder's output, given in the same way.
         memory: `kind` and options of a memory of the target for self-attention, see `nets/memory`; None attends to the
             whole prefix.
-        cross_memory: Those of a memory of the encoder's output for cross-attention, see `nets/memory/source.py`; None
-            attends to the whole output.
+        cross_memory: The same for a memory of the encoder's output for cross-attention, see `nets/memory/source.py`;
+            None attends to the whole output.
         adapter: `AdapterOptions` by name; None adds no adapters.
         start_tag: `StartTagOptions` by name; None keeps the embedding of <sos/eos> as the first input.
         options: Options of ESPnet's decoder.
@@ -39,8 +39,8 @@ class DiverseTransformerDecoder(TransformerDecoder):
 
     Raises:
         ConfigError: An option is unknown or has a value that is not allowed, a core does not support causal
-            self-attention, cross-attention or cached decoding, or a layer cannot be computed again that
-            `gradient_checkpoint_layers` has.
+            self-attention, cross-attention or cached decoding, or `gradient_checkpoint_layers` has a layer that cannot
+            be recomputed.
     """
 
     __signature__ = signature_with(TransformerDecoder, **_OURS)
@@ -76,7 +76,7 @@ class DiverseTransformerDecoder(TransformerDecoder):
     def forward(self, hs_pad: Tensor, hlens: Tensor, ys_in_pad: Tensor, ys_in_lens: Tensor, *args, **options):
         """hs_pad (B, Tk, M), ys_in_pad (B, Tq) -> ESPnet's result: scores (B, Tq, V), lengths (B,).
 
-        The open scope is told which target positions are padding, because the mask of cross-attention does not tell.
+        The open scope receives the target's padding, because the mask of cross-attention does not show it.
         """
         shared = current()
         shared.query_mask = lengths_to_mask(ys_in_lens, ys_in_pad.size(1)) if shared.collect else None
@@ -85,11 +85,11 @@ class DiverseTransformerDecoder(TransformerDecoder):
 
     @property
     def reads_vectors(self) -> bool:
-        """Whether cross-attention reads vectors that are made of the encoder's output, and not its positions."""
+        """Whether cross-attention reads vectors made from the encoder's output instead of its positions."""
         return self.source_memory is not None
 
     def shorten(self, source: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """Return what cross-attention reads of the encoder's output: (B, T, M), (B,) -> (B, K, M), (B,).
+        """Shorten the encoder's output to what cross-attention reads: (B, T, M), (B,) -> (B, K, M), (B,).
 
         Without `cross_memory` it is the whole output.
         """
@@ -98,7 +98,7 @@ class DiverseTransformerDecoder(TransformerDecoder):
         return self.source_memory(source, lengths, self.decoders[0].src_attn)
 
     def shorten_masked(self, source: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Do as `shorten` with a mask in place of lengths: (B, T, M), (B, 1, T) -> (B, K, M), (B, 1, K)."""
+        """Shorten as `shorten` does, with a mask instead of lengths: (B, T, M), (B, 1, T) -> (B, K, M), (B, 1, K)."""
         if self.source_memory is None:
             return source, mask
         whole = torch.full((len(source),), source.size(1), device=source.device)
@@ -110,7 +110,7 @@ class DiverseTransformerDecoder(TransformerDecoder):
     ):
         """Compute ESPnet's cached step: tgt (B, T), memory (B, Tk, M), memory_mask (B, 1, Tk) -> scores (B, V), cache.
 
-        The memories of target and source are computed anew at each step; `decoding/search` keeps them.
+        The memories of target and source are recomputed at each step; `decoding/search` keeps them.
         """
         memory, memory_mask = self.shorten_masked(memory, memory_mask)
         return super().forward_one_step(tgt, tgt_mask, memory, memory_mask, **options)

@@ -53,7 +53,7 @@ class _WithAttention:
 
     Raises:
         ConfigError: An option is unknown or has a value that is not allowed, the core does not support the attention of
-            this encoder, or a layer cannot be computed again that `gradient_checkpoint_layers` has.
+            this encoder, or `gradient_checkpoint_layers` has a layer that cannot be recomputed.
 
     Attributes:
         state_rows: Number of rows before the frames of the output, for the decoder; see `nets/stream.py`.
@@ -123,7 +123,7 @@ class _WithAttention:
 class DiverseTransformerEncoder(_WithAttention, TransformerEncoder):
     """ESPnet's transformer encoder; its attention is bidirectional with absolute position.
 
-    With a memory it attends by segments. Their positions are those of the whole sequence.
+    With a memory it attends by segments, with positions in the whole sequence.
     """
 
     __signature__ = signature_with(TransformerEncoder, **_OURS, memory=None)
@@ -133,13 +133,13 @@ class DiverseTransformerEncoder(_WithAttention, TransformerEncoder):
     ) -> tuple[Tensor, Carried]:
         """Encode the next part of a sequence, given the state after the parts before; for an encoder with memory.
 
-        In evaluation the outputs of all parts, one after the other, are those of the whole sequence.
+        In evaluation the outputs of all parts, one after the other, equal the output for the whole sequence.
 
         Args:
             x: Frames after subsampling, with their positions in the whole sequence, (B, T, M).
-            carried: What the call for the part before returned; None begins a sequence.
+            carried: State that the call for the previous part returned; None begins a sequence.
             valid: Which frames are not padding, (B, T); None is all.
-            last: Whether this is the last part. The length of any other is a multiple of that of a segment.
+            last: Whether this is the last part. The length of any other is a multiple of a segment's.
 
         Returns:
             Output (B, T, M), and what is carried to the next part; its size does not depend on the length.

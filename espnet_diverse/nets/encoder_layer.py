@@ -69,7 +69,7 @@ class PartwiseLayer(EncoderLayer):
 def replace_layers(layers: nn.Sequential) -> None:
     """Replace ESPnet's transformer layers and feed-forward layers by those above, with their weights and names.
 
-    A layer with convolutions in place of its feed-forward stays as it is.
+    A layer with convolutions instead of its feed-forward stays as it is.
     """
     for number, layer in enumerate(layers):
         _replace_feed_forward(layer)
@@ -84,6 +84,6 @@ def _replace_feed_forward(layer: nn.Module) -> None:
 
 
 def _take_over(module: nn.Module, whole: nn.Module) -> None:
-    """Give a new module everything that another of its base class has."""
+    """Give a new module all attributes of another of its base class."""
     nn.Module.__init__(module)
     vars(module).update(vars(whole))

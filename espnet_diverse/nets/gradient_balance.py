@@ -1,7 +1,7 @@
 """Gradient norms of auxiliary losses relative to the task's, at the parameters that both share.
 
 The value of a loss does not show its effect on training: a large loss may be almost constant. Its gradient does. Here
-the gradient norm of each auxiliary loss is divided by that of the task's loss. Both are taken over the weight matrices
+the gradient norm of each auxiliary loss is divided by the norm of the task's. Both are taken over the weight matrices
 of one kind, such as `linear_q` of all layers, outside attention cores and memories; the result is the largest ratio of
 all kinds. The ratio over all parameters together would hide the effect: most of the task's gradient is in feed-forward
 and output layers and in projections of values, while the losses of SDMA act on the queries, and may affect `linear_q`
@@ -20,16 +20,16 @@ from espnet_diverse.nets.memory import Memory
 from espnet_diverse.scope import current
 
 #: Ratio above which training warns. With initial weights text translation by SDMA is well below it at the strength of
-#: the paper, and above it 16.9 times as strong, as the first runs of egs/multi30k/mt1/RESULTS.md were.
+#: the paper, and above it 16.9 times as strong, as in the first runs of egs/multi30k/mt1/RESULTS.md.
 STRONG = 3.0
 
 
 def is_due(model: nn.Module, interval: int) -> bool:
-    """Return whether the ratios are to be measured in this batch.
+    """Return whether the ratios should be measured in this batch.
 
-    They are in the first batch of training, and in the first one after each further `interval` updates, by the step in
-    the open scope. Never in evaluation or without gradients, nor for compiled layers, whose backward pass can run only
-    once.
+    They are measured in the first batch of training, and in the first one after each further `interval` updates, by the
+    step in the open scope; never in evaluation or without gradients, nor for compiled layers, whose backward pass can
+    run only once.
 
     Args:
         model: The model.
@@ -75,7 +75,7 @@ def gradient_ratios(model: nn.Module, task: Tensor, auxiliary: Mapping[str, Tens
 def shared_matrices(model: nn.Module) -> tuple[list[str], list[Tensor]]:
     """Trainable parameters of two or more dimensions outside attention cores and memories, and the kind of each.
 
-    A kind is the last two parts of a parameter's name that are no numbers: "linear_q.weight" in whatever layer.
+    A kind is the last two parts of a parameter's name that are no numbers: "linear_q.weight" in any layer.
     """
     parts = [module for module in model.modules() if isinstance(module, Core | Memory)]
     own = {parameter for part in parts for parameter in part.parameters()}

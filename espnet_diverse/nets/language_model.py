@@ -17,7 +17,7 @@ class DiverseTransformerLM(TransformerLM):
         args: Positional arguments of ESPnet's language model.
         attention: Causal self-attention, `{"core": name, **options of the core}`; None is softmax.
         memory: `kind` and options of a memory, see `nets/memory`; None attends to the whole text. With a memory
-            ESPnet's search computes every prefix anew; ours keeps the memories of the hypotheses.
+            ESPnet's search recomputes every prefix; ours keeps the memories of the hypotheses.
         options: Options of ESPnet's language model.
 
     Raises:

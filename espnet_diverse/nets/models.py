@@ -28,14 +28,14 @@ from espnet_diverse.scope import current, scope
 from espnet_diverse.upstream.layers import LabelSmoothingLoss as EspnetLabelSmoothingLoss
 from espnet_diverse.upstream.layers import th_accuracy
 
-#: Statistics of attention modules are computed in the first training batch of an epoch and in each so many after it.
+#: Statistics of attention modules are computed in the first of every so many training batches of an epoch.
 STATISTICS_INTERVAL = 10
 
 _OURS = {"conditions": None, "auxiliary_factor": 1.0, "balance_interval": 500, "consistency": None}
 
 
 class Diverse:
-    """Mixin for a model of ESPnet, before it in the bases: adds the losses that attention modules collect.
+    """Mixin that precedes a model of ESPnet in the bases: adds the losses that attention modules collect.
 
     Args:
         args: Arguments of ESPnet's model.
@@ -51,13 +51,13 @@ class Diverse:
             does not take what the encoder hands over.
     """
 
-    #: Whether ESPnet's loss is a mean over tokens: here, whatever its options are; of a model, as its options are.
+    #: Whether ESPnet's loss is a mean over tokens: in the class, with any options; in a model, with its options.
     loss_per_token = False
     #: Whether ESPnet averages the losses of several processes by their tokens, not by their sentences.
     weighted_by_tokens = False
-    #: Whether cross-attention of one decoder is all that reads the encoder's output.
+    #: Whether only the cross-attention of one decoder reads the encoder's output.
     reads_source_once = False
-    #: Number of tokens of a sentence that the loss has besides those of its text: the end of the sentence.
+    #: Number of tokens that the loss of a sentence has besides its text: the end of the sentence.
     end_tokens = 1
 
     def __init__(
@@ -96,8 +96,8 @@ class Diverse:
             `loss_task`, the loss of ESPnet's model alone, `aux_<name>` for each loss of the attention modules and, in
             training, of consistency, the statistics of those modules (in training every `STATISTICS_INTERVAL` batches),
             and in the training batches that measure it `gradient_<name>`: the norm of the gradient of a loss of the
-            attention modules relative to that of the task's loss (see `nets/gradient_balance.py`). With consistency the
-            loss of the task is the mean over both passes.
+            attention modules relative to the task's (see `nets/gradient_balance.py`). With consistency the loss of the
+            task is the mean over both passes.
         """
         outer = current()
         known = outer.conditions
@@ -132,7 +132,7 @@ class Diverse:
     def _statistics_are_due(self) -> bool:
         """Return whether statistics are computed in a batch, as in every batch of evaluation."""
         if not self.training:  # type: ignore[attr-defined]
-            self._batches = 0  # the training that follows is that of another epoch, whoever sets the mode
+            self._batches = 0  # the training that follows is another epoch's, whoever sets the mode
             return True
         if (step := current().step) is not None:
             return step.batch % STATISTICS_INTERVAL == 0
@@ -144,13 +144,13 @@ class Diverse:
         return getattr(self, "ctc_weight", 0.0) < 1
 
     def _auxiliary_scale(self, args: tuple, kwargs: Mapping) -> float | Tensor:
-        """The factor by which auxiliary losses weigh the same whatever the task's loss is divided by.
+        """Return the factor with which auxiliary losses weigh the same for any divisor of the task's loss.
 
         Equation (24) adds them to the negative log likelihood of a whole sentence. Where the task's loss is a mean over
-        target tokens, with the end of each sentence where it is one, they are multiplied by sentences / target tokens.
-        `length_normalized_loss` makes only the loss of the attention decoder such a mean; those of CTC and transducers
-        are per sentence. In a hybrid model auxiliary losses follow the attention decoder's, whatever its weight;
-        without it they are per sentence.
+        target tokens, including the end of each sentence if it counts, they are multiplied by sentences / target
+        tokens. `length_normalized_loss` makes only the loss of the attention decoder a mean over tokens; the losses of
+        CTC and transducers are per sentence. In a hybrid model auxiliary losses follow the attention decoder's,
+        whatever its weight; without it they are per sentence.
         """
         if not self.loss_per_token:
             return self.auxiliary_factor
@@ -195,11 +195,11 @@ class DiverseSTModel(Diverse, ESPnetSTModel):
         super().__init__(*args, **options)
 
     def _has_attention_loss(self) -> bool:
-        """Return whether an attention decoder translates; one that recognises the source beside it has other tokens."""
+        """Return whether an attention decoder translates; one that also recognises the source has other tokens."""
         return self.st_mtlalpha < 1 and not self.st_use_transducer_decoder
 
     def _branches(self) -> Branches | None:
-        """Return the losses of the translation and of the recognition of the source beside it."""
+        """Return the losses of the translation and of the additional recognition of the source."""
         if self.st_use_transducer_decoder:
             return None
         own, source = 1 - self.asr_weight - self.mt_weight, self.asr_weight
@@ -233,7 +233,7 @@ class DiverseMTModel(Diverse, ESPnetMTModel):
     # ESPnet's two methods, with our `add_sos_eos`: it has no loop that makes the CPU wait for the GPU.
 
     def _extract_feats(self, src_text: Tensor, src_text_lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """Tokens (B, T) with their lengths (B,) -> embeddings (B, T + patch_size, M) with theirs."""
+        """Tokens (B, T) with their lengths (B,) -> embeddings (B, T + patch_size, M) with their lengths."""
         src_text = src_text[:, : src_text_lengths.max()]
         tokens, _ = add_sos_eos(src_text, self.src_sos, self.src_eos, self.ignore_id, repeat=self.patch_size)
         lengths = src_text_lengths + self.patch_size
@@ -282,7 +282,7 @@ class DiverseClassificationModel(Diverse, ClassificationModel):
 
 
 def _check_shared(options: Mapping) -> None:
-    """Refuse to share embeddings that differ: ESPnet only warns, and compares nothing but the vocabularies' sizes."""
+    """Refuse to share embeddings that differ: ESPnet only warns, and compares only the vocabularies' sizes."""
     if not options.get("share_encoder_decoder_input_embed"):
         return
     if list(options["src_token_list"]) != list(options["token_list"]):

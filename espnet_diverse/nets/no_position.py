@@ -1,4 +1,4 @@
-"""Nets whose attention has position by itself, see `attention/modifiers/position.py`: they add none to their inputs."""
+"""Nets whose attention adds position itself, see `attention/modifiers/position.py`: they add none to inputs."""
 
 from typing import Any
 
@@ -26,11 +26,11 @@ class NoPosition(PositionalEncoding):
 
 
 def remove_absolute_position(net: nn.Module, attention: dict[str, Any] | None) -> None:
-    """Let a net add no positions to its inputs if its attention is to have position by itself.
+    """Let a net add no positions to its inputs if its attention adds position itself.
 
     Args:
         net: The net, before its attention is replaced.
-        attention: Options of the attention, with `position` or not.
+        attention: Options of the attention, with or without `position`.
 
     Raises:
         ConfigError: The net needs the positions of its blocks.
@@ -43,7 +43,7 @@ def remove_absolute_position(net: nn.Module, attention: dict[str, Any] | None) -
 
 
 def remove_positions_of_frontend(model: nn.Module) -> None:
-    """Let the frontend of a model add no positions, as that of texts does, if its encoder's attention has them."""
+    """Let a frontend that adds positions, such as a text model's, add none if the encoder's attention does."""
     encoder, frontend = getattr(model, "encoder", None), getattr(model, "frontend", None)
     if encoder is None or frontend is None:
         return

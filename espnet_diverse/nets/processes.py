@@ -7,16 +7,16 @@ from espnet_diverse.scope import current
 
 
 class OutOfMemoryElsewhereError(torch.OutOfMemoryError):
-    """Another process that trains the same model is out of memory, so that this one breaks off its batch too."""
+    """Another process that trains the same model is out of memory, so this one aborts its batch too."""
 
 
 def token_count(tokens: Tensor, sentences: int) -> Tensor:
     """Return the number of tokens, (), by which a sum over the tokens of a batch is divided.
 
     In a single process it is `tokens`. ESPnet averages the losses of several processes with their numbers of sentences
-    as weights; so that the average is the mean over the tokens of all processes, it is `sentences` times their mean
-    number of tokens in a sentence. All processes must call this together. The same holds for the parts of a batch that
-    are computed one after another; the open scope then has a function for it.
+    as weights. To make this average the mean over the tokens of all processes, the number is then `sentences` times
+    their mean number of tokens in a sentence. All processes must call this together. The same holds for the parts of a
+    batch that are computed one after another; the open scope then has a function for it.
 
     Args:
         tokens: Number of tokens of the batch of this process, ().
@@ -34,11 +34,11 @@ def token_count(tokens: Tensor, sentences: int) -> Tensor:
 
 
 def summed(values: Tensor, failed: bool = False) -> Tensor:
-    """Return the sums of two values over all processes, which are told whether one of them is out of memory.
+    """Return the sums of two values over all processes, and let all know whether one is out of memory.
 
-    It is the only way in which the processes of a training exchange something from the beginning of a forward pass to
-    the end of the backward pass, ESPnet's averages and gradients aside. A process that is out of memory can therefore
-    take part in the next exchange of the others without knowing which one it is.
+    Apart from ESPnet's averages and gradients, the processes of a training exchange nothing else from the beginning of
+    a forward pass to the end of the backward pass. A process that is out of memory can therefore take part in the next
+    exchange of the others without knowing which one it is.
 
     Args:
         values: Two numbers of this process, (2,).

@@ -1,4 +1,4 @@
-"""ESPnet's `gradient_checkpoint_layers`: layers that are computed again in the backward pass, which saves memory.
+"""ESPnet's `gradient_checkpoint_layers`: layers that are recomputed in the backward pass, which saves memory.
 
 The backward pass runs when the scope of the forward pass is closed. A layer that reads conditions from the scope, or
 adds losses to it, would not compute the same again.
@@ -15,11 +15,11 @@ from espnet_diverse.nets.condition_rows import ConditionRows
 
 
 def check_recomputed(layers: Iterable[nn.Module], numbers: Collection[int], net: str) -> None:
-    """Check that layers can be computed again.
+    """Check that layers can be recomputed.
 
     Args:
         layers: All layers of a net.
-        numbers: Which of them are computed again, from 1 on, as in `gradient_checkpoint_layers`.
+        numbers: Which of them are recomputed, from 1 on, as in `gradient_checkpoint_layers`.
         net: Name of the net, for messages.
 
     Raises:

@@ -34,7 +34,7 @@ class WeightlessAttention(MultiHeadAttention):
         """Check numbers of queries or keys.
 
         Raises:
-            DataError: The core does not support as many.
+            DataError: The core does not support that many.
         """
         try:
             super().check_length(*lengths)
@@ -66,7 +66,7 @@ def replace_attention(
         causal: Whether it is self-attention in which no query attends to later keys.
         net: Name of the net, for messages.
         length: Greatest number of positions of a call, if it is known.
-        with_memory: Class of attention whose keys include those of a memory, see `nets/memory`; None has no memory.
+        with_memory: Class of attention whose keys include a memory's, see `nets/memory`; None has no memory.
 
     Raises:
         ConfigError: The core or an option is unknown, the core does not support this use, ESPnet's attention of this
@@ -90,7 +90,7 @@ def _in_layers(attention: dict, count: int, net: str) -> tuple[dict, Sequence[in
     """Return options of an attention without `layers`, and the numbers of the layers that have it.
 
     Raises:
-        ConfigError: It is no mapping, the net of `count` layers does not have these, or it must be that of all layers.
+        ConfigError: It is no mapping, the net of `count` layers does not have these, or all layers must share it.
     """
     if not isinstance(attention, dict):
         raise must_be(f"{net}: attention", "a mapping of options, such as {core: sdma}", attention)
@@ -102,7 +102,7 @@ def _in_layers(attention: dict, count: int, net: str) -> tuple[dict, Sequence[in
         raise ConfigError(f"{net}: layers {strange} do not exist; it has layers 1 to {count}")
     core = given.get("core", "softmax")
     if given.get("position") is not None:
-        raise ConfigError(f"{net}: position is of all layers; leave out layers")
+        raise ConfigError(f"{net}: position applies to all layers; leave out layers")
     if core_class(core).connect is not Core.connect:
         raise ConfigError(f"{net}: attention {core!r} hands a state from layer to layer; leave out layers")
     return given, chosen

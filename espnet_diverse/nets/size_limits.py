@@ -42,7 +42,7 @@ def bounded_by(state: Mapping[str, Tensor], source: str | Path) -> Iterator[None
     own = get_ident()
 
     def count(module: nn.Module, name: str, value: Tensor | None) -> None:
-        if value is None or get_ident() != own:  # the hooks are those of the process: others may build models, too
+        if value is None or get_ident() != own:  # hooks act on the whole process, where others may build models, too
             return
         built["tensors"] += 1
         built["values"] += value.numel()

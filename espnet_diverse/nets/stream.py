@@ -1,8 +1,8 @@
 """A state that the layers of a net pass from one to the next, such as the packed rows of Luna or the first values.
 
 ESPnet's encoders call `x, mask = layer(x, mask)`, in several loops, and their layers give the mask to the attention and
-return it as it is. A hook before each layer wraps the mask in a `Stream`, which carries the state of the layer before;
-the attention unwraps it and replaces the state; a hook behind the last layer gives the mask back. So the state is an
+return it unchanged. A hook before each layer wraps the mask in a `Stream`, which carries the state of the layer before;
+the attention unwraps it and replaces the state; a hook after the last layer gives the mask back. So the state is an
 argument and a result, and neither the scope nor a module holds it between calls.
 
 One tensor passes from encoder to decoder, in all searches. A state that goes there too is therefore the first rows of
@@ -32,7 +32,7 @@ def connect_layers(layers: MultiSequential, attribute: str, net: str = "net", tr
         trimmed: Whether the encoder drops frames between layers.
 
     Raises:
-        ConfigError: The layers would hand on a state, and the encoder does more between them than to pass it on.
+        ConfigError: The layers would hand on a state, and the encoder does more between them than pass it on.
     """
     cores = [getattr(layer, attribute).core for layer in layers]
     if not cores or not cores[0].connect(cores):
@@ -70,7 +70,7 @@ def check_handed_over(model: nn.Module, possible: bool) -> None:
 
     Args:
         model: The model, whose nets have the number of rows as `state_rows`.
-        possible: Whether nothing but the decoder reads the encoder's output.
+        possible: Whether only the decoder reads the encoder's output.
 
     Raises:
         ConfigError: It does not.
@@ -88,7 +88,7 @@ def check_handed_over(model: nn.Module, possible: bool) -> None:
 
 
 def _give(_layer: nn.Module, args: tuple, place: int) -> tuple:
-    """Give the layer the state of the one before, in a copy: a layer that is computed again gets the same state.
+    """Give the layer the state of the one before, in a copy, so that a recomputed layer gets the same state.
 
     The mask is the argument at `place`.
     """

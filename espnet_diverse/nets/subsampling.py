@@ -4,7 +4,7 @@ ESPnet's two convolutions have as many channels as the model is wide: with 256 c
 for each second of audio, far more than the rest of an encoder with linear attention. Without gradients they are
 computed in chunks. A frame of the output depends on 7 frames of the input, so the result is the same.
 
-The gated convolutions over time are those of fairseq's speech-to-text transformer: Wang et al., "fairseq S2T: Fast
+The gated convolutions over time come from fairseq's speech-to-text transformer: Wang et al., "fairseq S2T: Fast
 Speech-to-Text Modeling with fairseq", AACL 2020, with the gated linear unit of Dauphin et al. 2017. Each has kernel
 size 5 and stride 2. The first has `channels` output channels and the second twice the model width; a gated linear unit
 halves both. Padding is set to zero before each convolution, so the output of a sample does not depend on the length of
@@ -41,7 +41,7 @@ class ChunkedConvSubsampling(Conv2dSubsampling):
     def forward(self, x: Tensor, x_mask: Tensor | None, prefix_embeds: Tensor | None = None):
         """Subsample x (B, T, features), x_mask (B, 1, T) -> ESPnet's result, of ((T - 1) // 2 - 1) // 2 frames.
 
-        Those of a prompt, `prefix_embeds` (B, P, M), come before them; then it is computed at once.
+        The frames of a prompt, `prefix_embeds` (B, P, M), come before them; x is then computed at once.
         """
         frames = _frames(x.size(1))
         if torch.is_grad_enabled() or frames <= _CHUNK or prefix_embeds is not None:
@@ -54,7 +54,7 @@ class ChunkedConvSubsampling(Conv2dSubsampling):
         return self.pos_enc(out), x_mask
 
     def part(self, x: Tensor, start: int) -> Tensor:
-        """The frames of the output from `start` on that x (B, T, features), from frame 4 * start on, suffices for.
+        """Compute the frames of the output from `start` on, given x (B, T, features) from frame 4 * start on.
 
         Returns:
             Frames with their positions in the whole sequence, (B, n, M) with n = ((T - 1) // 2 - 1) // 2, perhaps 0.

@@ -241,7 +241,7 @@ def test_a_decoder_whose_layers_differ_decodes_with_a_cache():
         ({"layers": [3]}, r"DiverseTransformerEncoder: layers \[3\] do not exist; it has layers 1 to 2"),
         ({"layers": [0]}, r"layers must be a list of numbers of layers, from 1 on, but is \[0\]"),
         ({"layers": 1}, "layers must be a list of numbers of layers, from 1 on, but is 1"),
-        ({"layers": [1], "position": "rope"}, "position is of all layers; leave out layers"),
+        ({"layers": [1], "position": "rope"}, "position applies to all layers; leave out layers"),
         ({"core": "value_residual", "layers": [1]}, "attention 'value_residual' hands a state from layer to layer"),
     ],
     ids=str,

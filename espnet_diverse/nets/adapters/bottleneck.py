@@ -4,9 +4,9 @@ Bapna and Firat, "Simple, Scalable Adaptation for Neural Machine Translation", E
 
     x + W_u ReLU(W_d LN(x) + b_d) + b_u,
 
-where W_d has `bottleneck` rows. All parameters, including those of the layer norm, belong to one value of a condition
-(a language or a domain), or to a combination such as a pair of languages. ESPnet's modules keep their names, so a
-trained model loads into the model with adapters; the added parameters are `encoders.<n>.adapter.*` and
+where W_d has `bottleneck` rows. All parameters, including the layer norm's, belong to one value of a condition (a
+language or a domain), or to a combination such as a pair of languages. ESPnet's modules keep their names, so a trained
+model loads into the model with adapters; the added parameters are `encoders.<n>.adapter.*` and
 `decoders.<n>.adapter.*`.
 
 Initially W_u and b_u are zero and W_d is drawn as in `nn.Linear`. A new adapter therefore returns x unchanged,
@@ -94,7 +94,7 @@ class Adapters(nn.Module):
         for zero in (self.norm_bias, self.up_weight, self.up_bias):
             nn.init.zeros_(zero)
 
-    espnet_initialization_fn = reset_parameters  # ESPnet's `init` draws all parameters anew, then calls this
+    espnet_initialization_fn = reset_parameters  # ESPnet's `init` redraws all parameters, then calls this
 
     def forward(self, x: Tensor) -> Tensor:
         """Apply to each sample of x (B, T, M) the adapter of its conditions -> (B, T, M).
@@ -156,9 +156,9 @@ def _adapt(layer: nn.Module, _args: tuple, named: dict[str, object], output: tup
 
 
 def freeze_base(model: nn.Module) -> None:
-    """Freeze all parameters except those of adapters, if an adapter of the model has `freeze_base`.
+    """Freeze all parameters except the adapters', if an adapter of the model has `freeze_base`.
 
-    Batch norm goes on as in evaluation, by the statistics that the base has; dropout does not change.
+    Batch norm works as in evaluation, with the statistics of the base; dropout does not change.
     """
     adapters = [module for module in model.modules() if isinstance(module, Adapters)]
     if not any(adapter.freeze_base for adapter in adapters):
@@ -170,7 +170,7 @@ def freeze_base(model: nn.Module) -> None:
 
 
 def keep_statistics(model: nn.Module) -> None:
-    """Let batch norms whose parameters are all frozen go on as in evaluation, by the statistics that they have."""
+    """Let batch norms whose parameters are all frozen work as in evaluation, with their present statistics."""
     for module in model.modules():
         frozen = not any(parameter.requires_grad for parameter in module.parameters())
         if isinstance(module, _WITH_STATISTICS) and frozen:

@@ -1,14 +1,14 @@
-"""Adapters of low rank: a trained linear map plus a product of two small matrices, which alone are trained.
+"""Adapters of low rank: a trained linear map plus a product of two small matrices, and only these are trained.
 
 Hu et al. 2022, "LoRA: Low-rank adaptation of large language models", equation (3) and section 4.1:
 
     h = W_0 x + b + (alpha / r) B A x,    A (r, in), B (out, r)
 
-Initially B is zero and A is drawn as the weights of `nn.Linear`, so a new adapter changes nothing. There is one pair A,
-B for all samples, or one for each language or domain (`by`), which each sample of a batch chooses for itself. With
+Initially B is zero and A is drawn like the weights of `nn.Linear`, so a new adapter changes nothing. There is one pair
+A, B for all samples, or one for each language or domain (`by`), which each sample of a batch chooses for itself. With
 `use_dora` each output has a magnitude too, see `functional/low_rank.py`, initially the length of its weights.
 
-Parameters have the names that ESPnet and the package loralib give them: `lora_A` and `lora_B` beside `weight`. In
+Parameters have the names that ESPnet and the package loralib give them: `lora_A` and `lora_B` next to `weight`. In
 evaluation mode one pair for all is part of `weight`, which is the form of the files of ESPnet, so such a model must be
 in evaluation mode when its weights are saved or loaded. Pairs by condition, and magnitudes, which ESPnet does not have,
 stay apart from it in both modes.
@@ -43,7 +43,7 @@ _IN_PARTS = (MemoryAttention, ContextualBlockEncoderLayer, ContextualBlockConfor
 
 @dataclass(frozen=True)
 class LowRankOptions(Options):
-    """Options of adapters of low rank: those of ESPnet's `create_lora_adapter`, and the conditions.
+    """Options of adapters of low rank: the options of ESPnet's `create_lora_adapter`, and the conditions.
 
     Attributes:
         rank: Rank r.
@@ -52,7 +52,7 @@ class LowRankOptions(Options):
         target_modules: The linear maps and embeddings: ends of their names, such as `linear_q`, or patterns of whole
             names with `*`, such as `encoder.encoders.*.linear_?`.
         bias_type: Which biases are trained; ESPnet does nothing with it.
-        use_dora: Whether the magnitude of each output is trained beside the direction of its weights.
+        use_dora: Whether the magnitude of each output is trained in addition to the direction of its weights.
         by: The condition that a pair of matrices is chosen by, `lang`, `tgtlang` or `domain`, or a list of conditions;
             without it all samples have one pair.
         conditions: Values of each condition in the order of their indices; training fills them in.
@@ -134,7 +134,7 @@ class LowRank(nn.Module, ABC):
 class LowRankLinear(LowRank):
     """A linear map with an adapter.
 
-    It is no `nn.Linear`, so that nothing takes its weight for the whole map.
+    It is not an `nn.Linear`, so that no code mistakes its weight for the whole map.
 
     Args:
         linear: The linear map, whose parameters are shared.
@@ -230,8 +230,8 @@ def add_low_rank(model: nn.Module, options: LowRankOptions) -> None:
         options: Options of the adapters.
 
     Raises:
-        ConfigError: No module has such a name, one of them takes no adapter, or its layer is computed again in the
-            backward pass and the adapter depends on conditions.
+        ConfigError: No module has such a name, one of them takes no adapter, or its layer is recomputed in the backward
+            pass and the adapter depends on conditions.
     """
     chosen = [name for name, _ in model.named_modules() if _is_named(name, options.target_modules)]
     if not chosen:
@@ -262,7 +262,7 @@ def merge_low_rank(model: nn.Module, by_condition: bool = True) -> None:
 
     Args:
         model: The model.
-        by_condition: Whether this is done with pairs of matrices by condition too, by the condition in the open scope.
+        by_condition: Whether to replace pairs of matrices by condition too, by the condition in the open scope.
 
     Raises:
         DataError: The scope does not have the condition.
@@ -278,7 +278,7 @@ def _where(names: Sequence[str]) -> str:
 
 
 def _is_named(name: str, chosen: Sequence[str]) -> bool:
-    """Return whether a name has one of some ends, as in ESPnet, or is of one of some patterns."""
+    """Return whether a name ends with one of `chosen`, as in ESPnet, or matches a pattern among them."""
     return any(fnmatchcase(name, each) if set(each) & set("*?[") else name.endswith(each) for each in chosen)
 
 
@@ -306,7 +306,7 @@ def _fault(model: nn.Module, parent: nn.Module, name: str, options: LowRankOptio
     if options.by is not None and (own in ("linear_pos", "linear_p") or isinstance(module, nn.Embedding)):
         return "a map of positions or tokens, which do not belong to samples, and cannot depend on conditions (by)"
     if options.by is not None and any(isinstance(each, _IN_PARTS) for each in _enclosing(model, name)):
-        return "a map of segments or blocks, whose batch is not that of samples, and cannot depend on conditions (by)"
+        return "a map of segments or blocks, whose batch is not one of samples, and cannot depend on conditions (by)"
     return ""
 
 

@@ -1,7 +1,7 @@
 """A classifier of sentences: embedding, BiLSTM, self-attentive pooling, and a layer of rectified units.
 
 Lin et al. 2017, "A Structured Self-attentive Sentence Embedding", sections 2.1 and 4.1, without the pruned weights of
-its appendix. The classes are the values of a condition, such as the language of the text: of a table utt2lang.
+its appendix. The classes are the values of a condition, such as the language of the text, from a table utt2lang.
 
 Pairs of sentences, such as premise and hypothesis, share all weights up to their vectors u and v, of which the last
 layers read [u; v; |u - v|; u * v] (Mou et al. 2016, "Natural Language Inference by Tree-Based Convolution and Heuristic
@@ -67,7 +67,7 @@ class PooledClassifier(nn.Module, ABC):
 
     @abstractmethod
     def _states(self, text: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """Hidden states (B, T, M) and the mask of valid positions (B, 1, T)."""
+        """Return hidden states (B, T, M) and the mask of valid positions (B, 1, T)."""
 
 
 class SelfAttentiveClassifier(PooledClassifier):
@@ -114,9 +114,9 @@ class SelfAttentiveClassifier(PooledClassifier):
         """Classify texts or pairs.
 
         Args:
-            text: Tokens (B, T); of pairs, those of the second texts.
+            text: Tokens (B, T); for pairs, of the second texts.
             lengths: Their numbers, (B,), 1 or more each.
-            first: Of pairs, the same of the first texts: tokens (B, S) and their numbers (B,).
+            first: For pairs, tokens (B, S) of the first texts and their numbers (B,).
         """
         heads = [self.encode(*first), self.encode(text, lengths)] if self.pairs else [self.encode(text, lengths)]
         vectors = [each.flatten(1) for each in heads]
@@ -139,7 +139,7 @@ class SelfAttentiveClassifier(PooledClassifier):
 
 
 class SelfAttentivePairClassifier(SelfAttentiveClassifier):
-    """The classifier of pairs of sentences; its arguments and errors are those of `SelfAttentiveClassifier`."""
+    """The classifier of pairs of sentences, with the same arguments and errors as `SelfAttentiveClassifier`."""
 
     pairs = True
 
@@ -179,7 +179,7 @@ class ClassificationModel(AbsESPnetModel):
             text: Tokens (B, T).
             text_lengths: Their numbers (B,).
             utt_id: Ids of the sentences, which are not used.
-            first: Of pairs, `src_text` and `src_text_lengths`: the same of the first texts.
+            first: For pairs, `src_text` and `src_text_lengths`: tokens of the first texts and their numbers.
 
         Raises:
             ValueError: The open scope has no classes of the sentences.

@@ -6,8 +6,8 @@ replaces positional encoding and embeddings of its transformers by them (BV-T an
 
     x = dropout(W BERT([CLS] source [SEP]) + b)
 
-without the position of [SEP]. The encoder reads as many positions as with ESPnet's `embed`, where <sos/eos> is in the
-place of [CLS]. The embeddings of the decoder do not change.
+without the position of [SEP]. The encoder reads as many positions as with ESPnet's `embed`, where <sos/eos> replaces
+[CLS]. The embeddings of the decoder do not change.
 
 Cost: one forward pass of the pretrained encoder, and a backward pass unless it is frozen.
 """
@@ -34,7 +34,7 @@ class BertFrontend(AbsFrontend):
         bert: Folder of the pretrained encoder, or hf:owner/name. It may be None if `bert_config` is given, to load a
             trained model.
         trainable: Whether the pretrained encoder is trained too; otherwise it is frozen and has no dropout.
-        bert_config: Architecture of the pretrained encoder; by default that of `bert`.
+        bert_config: Architecture of the pretrained encoder; by default the architecture of `bert`.
 
     Raises:
         ConfigError: There is no such encoder, or none is given.
@@ -65,15 +65,15 @@ class BertFrontend(AbsFrontend):
         """Load the weights of the pretrained encoder `bert`; do nothing if `bert` is None.
 
         Raises:
-            ConfigError: The weights cannot be read, or the source vocabulary is not that of the encoder.
+            ConfigError: The weights cannot be read, or the source vocabulary is not the encoder's.
         """
         if self.pretrained is None:
             return
         ids = PretrainedTokenizer(read_tokenizer(self.pretrained)).ids()
         if len(ids) != len(self.ids):
             raise ConfigError(
-                f"the source vocabulary has {len(self.ids) - 1} tokens and that of {self.pretrained} {len(ids) - 1}; "
-                f"make it with espnet-diverse tokens --type bert --bert {self.pretrained}"
+                f"the source vocabulary has {len(self.ids) - 1} tokens and the vocabulary of {self.pretrained} has "
+                f"{len(ids) - 1}; make it with espnet-diverse tokens --type bert --bert {self.pretrained}"
             )
         self.ids.copy_(torch.tensor(ids))
         self.bert.load_state_dict(pretrained.load(self.pretrained).state_dict())

@@ -71,11 +71,11 @@ TEXT = Allowed(TYPES, OPTIONS, WITHOUT_EFFECT)
 
 
 def checked(config: Mapping[str, Any], source: object, allowed: Allowed = TEXT) -> dict[str, Any]:
-    """The type and the options of an architecture that have an effect.
+    """Return the type and the options of an architecture that have an effect.
 
     Args:
         config: The architecture.
-        source: Where it is from, for messages.
+        source: Its origin, for messages.
         allowed: What it may be.
 
     Raises:
@@ -90,7 +90,7 @@ def checked(config: Mapping[str, Any], source: object, allowed: Allowed = TEXT) 
 
 
 def checked_options(config: Mapping[str, Any], source: object, allowed: Allowed) -> dict[str, Any]:
-    """The options that have an effect, without the type; see `checked`."""
+    """Return the options that have an effect, without the type; see `checked`."""
     for name, value in config.items():
         if name in allowed.options and not _fits(allowed.options[name], value):
             named = f"allowed are {_shown(allowed.options[name])}"

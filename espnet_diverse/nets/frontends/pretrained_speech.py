@@ -7,7 +7,7 @@ An architecture is plain data, which config.yaml holds, so that a trained model 
     encoder: {model_type: wav2vec2, hidden_size: 768, ...}
     processor: {do_normalize: true, return_attention_mask: false, ...}
 
-`encoder` has options of config.json, `processor` those of preprocessor_config.json.
+`encoder` has options of config.json, and `processor` options of preprocessor_config.json.
 """
 
 import re
@@ -97,7 +97,7 @@ def read_architecture(model: str | Path, cache: str | None = None, offline: bool
 
     Args:
         model: Folder of the encoder, or hf:owner/name; owner/name is searched for in the cache of the Hub only.
-        cache: Folder of the cache; by default that of the Hugging Face Hub.
+        cache: Folder of the cache; by default the Hugging Face Hub's.
         offline: Whether hf:owner/name is searched for in the cache only.
 
     Raises:
@@ -121,11 +121,11 @@ def read_architecture(model: str | Path, cache: str | None = None, offline: bool
 
 
 def checked_architecture(architecture: object, source: str) -> dict[str, Any]:
-    """An architecture of a config.yaml, of which every part is allowed.
+    """Return an architecture of a config.yaml if every part of it is allowed.
 
     Args:
-        architecture: What is there.
-        source: Where it is, for messages.
+        architecture: The value in config.yaml.
+        source: Its place, for messages.
 
     Raises:
         ConfigError: A key, a type, an option or a value is not allowed.
@@ -167,7 +167,7 @@ def load(model: str | Path, architecture: Mapping[str, Any], cache: str | None =
     Args:
         model: As for `read_architecture`.
         architecture: Its architecture.
-        cache: Folder of the cache; by default that of the Hugging Face Hub.
+        cache: Folder of the cache; by default the Hugging Face Hub's.
 
     Raises:
         ConfigError: The encoder cannot be read, is not stored as safetensors, or lacks parameters.
@@ -182,7 +182,7 @@ def load(model: str | Path, architecture: Mapping[str, Any], cache: str | None =
 
 
 def processor(architecture: Mapping[str, Any]) -> Any:
-    """The object of transformers that prepares samples for an encoder.
+    """Return the object of transformers that prepares samples for an encoder.
 
     Args:
         architecture: A checked architecture.
@@ -196,7 +196,7 @@ def processor(architecture: Mapping[str, Any]) -> Any:
 
 
 def _license(folder: Path) -> str | None:
-    """The licence that the README.md of an encoder names in its first lines, if any."""
+    """Return the licence that the README.md of an encoder names in its first lines, if any."""
     try:
         with (folder / "README.md").open(encoding="utf-8", errors="replace") as file:
             found = _LICENSE.match(file.read(_HEAD))
@@ -206,7 +206,7 @@ def _license(folder: Path) -> str | None:
 
 
 def _class(transformers: ModuleType, config: Any) -> Any:
-    """The class that builds an encoder; for Whisper that of the encoder alone."""
+    """Return the class that builds an encoder; for Whisper, the class of the encoder alone."""
     if config.model_type == "whisper":
         from transformers.models.whisper.modeling_whisper import WhisperEncoder
 

@@ -34,13 +34,13 @@ class HuggingFaceFrontend(AbsFrontend):
     Args:
         model: Folder of the pretrained encoder, or hf:owner/name; owner/name is looked for in the cache of the Hub
             without a network. It may be None if `architecture` is given, to load a trained model.
-        fs: Sampling rate in Hz, a number or text such as 16k; it must be that of the encoder.
-        download_dir: Folder of the cache; by default that of the Hugging Face Hub.
+        fs: Sampling rate in Hz, a number or text such as 16k; it must be the encoder's.
+        download_dir: Folder of the cache; by default the Hugging Face Hub's.
         load_pretrained: Whether the weights of the encoder are loaded; otherwise they are random.
         freeze_weights: Whether the encoder is frozen; it then has no dropout either.
         multilayer_feature: Whether the features are a trained weighted sum of the outputs of all layers.
         layer: Layer whose output is used: 0 is the input of the layers; by default the last.
-        architecture: Architecture of the encoder, see `pretrained_speech`; by default that of `model`.
+        architecture: Architecture of the encoder, see `pretrained_speech`; by default the architecture of `model`.
 
     Attributes:
         hop_length: Number of samples between frames.
@@ -48,7 +48,7 @@ class HuggingFaceFrontend(AbsFrontend):
         least_samples: Number of samples that give a frame.
 
     Raises:
-        ConfigError: There is no such encoder, or none is given; or the rate or the layer is another than it has.
+        ConfigError: There is no such encoder, or none is given; or it does not have this rate or layer.
         ModelError: The files of hf:owner/name cannot be fetched.
     """
 
@@ -133,7 +133,7 @@ class HuggingFaceFrontend(AbsFrontend):
         return self.architecture["encoder"]["model_type"]
 
     def _prepared(self, samples: Tensor, lengths: Tensor) -> tuple[dict[str, Any], Tensor]:
-        """The inputs of the encoder, and the numbers of frames of its output."""
+        """Return the inputs of the encoder, and the numbers of frames of its output."""
         weight = next(self.encoder.parameters())
         rows = [row[:length].detach().float().cpu().numpy() for row, length in zip(samples, lengths, strict=True)]
         whisper = self._type == "whisper"

@@ -1,16 +1,16 @@
-"""Losses of consistency: each batch passes twice, with other dropout and masks, and the predictions shall agree.
+"""Losses of consistency: each batch passes twice, with other dropout and masks, and the predictions should agree.
 
-R-Drop (Liang, Wu et al. 2021) compares the predictions of an attention decoder, CR-CTC (Yao et al. 2025) those of CTC;
-equations in `functional/consistency.py`. The two passes are one: the batch is repeated once, so that encoder and
-decoder run over 2 B samples, each with its own dropout and its own masks of SpecAugment.
+R-Drop (Liang, Wu et al. 2021) compares the predictions of an attention decoder, CR-CTC (Yao et al. 2025) the
+predictions of CTC; equations in `functional/consistency.py`. The two passes are one: the batch is repeated once, so
+that encoder and decoder run over 2 B samples, each with its own dropout and its own masks of SpecAugment.
 
     loss = mean of the losses of both passes + r_drop (1) + cr_ctc (2)
 
-(1) is a sum over target tokens, and (2) one over frames. Each is divided by what the loss of its decoder or CTC is
-divided by, and weighted as that loss is: by 1 - ctc_weight and by ctc_weight in a hybrid model. With intermediate CTC,
-(2) is the mean over all layers with CTC. Frames are compared one by one, so both halves get the same time warping.
+(1) is a sum over target tokens, and (2) one over frames. Each has the divisor and the weight of the loss of its decoder
+or CTC: the weights are 1 - ctc_weight and ctc_weight in a hybrid model. With intermediate CTC, (2) is the mean over all
+layers with CTC. Frames are compared one by one, so both halves get the same time warping.
 
-Without the section, or with weights of 0, nothing is computed. Evaluation never is. Cost: that of twice the batch.
+Without the section, or with weights of 0, nothing is computed. Evaluation never is. Cost: as twice the batch.
 """
 
 from collections.abc import Mapping
@@ -38,7 +38,7 @@ class ConsistencyOptions(Options):
 
     Attributes:
         r_drop: Weight of R-Drop relative to the loss of the attention decoder. The code of its authors for translation
-            adds up the losses of both passes, where here is their mean: its `reg-alpha` of 5 is 2.5 here.
+            adds up the losses of both passes; here it is their mean: its `reg-alpha` of 5 is 2.5 here.
         cr_ctc: Weight of CR-CTC relative to the loss of CTC, which is the mean of both passes as in icefall.
     """
 
@@ -109,7 +109,7 @@ def add_consistency(
 
 
 class Consistency:
-    """Doubles batches, and weighs what the parts of a model find where it compares their halves.
+    """Doubles batches, and weighs the losses that parts of a model find between the halves.
 
     Args:
         weights: Weights of the terms by name, by name of the loss ("r_drop", "cr_ctc").
@@ -131,7 +131,7 @@ class Consistency:
 def doubled(value: Any) -> Any:
     """Repeat the samples of a batch: tensors (B, ...) -> (2 B, ...), and lists; anything else stays as it is.
 
-    Mappings and tuples are those of arguments.
+    Mappings and tuples are arguments, whose values are repeated.
     """
     if isinstance(value, Tensor):
         return torch.cat([value, value])
@@ -143,7 +143,7 @@ def doubled(value: Any) -> Any:
 
 
 def doubled_conditions(conditions: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Repeat conditions (B,) of a scope -> (2 B,); (1,), which may be that of all samples, stays as it is."""
+    """Repeat conditions (B,) of a scope -> (2 B,); (1,), which may hold for all samples, stays as it is."""
     return {name: ids if len(ids) == 1 else doubled(ids) for name, ids in conditions.items()}
 
 
@@ -164,7 +164,7 @@ class PairedLabelSmoothingLoss(LabelSmoothingLoss):
         total, number = self.total(scores, targets), self.number(targets)
         if current().paired:
             found = consistency(scores, targets.chunk(2)[0] != self.ignored).sum()
-            current().add_loss(self.name, found / (number / 2))  # `number` is that of both halves
+            current().add_loss(self.name, found / (number / 2))  # `number` counts both halves
         return total / number
 
 

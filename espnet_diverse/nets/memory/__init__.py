@@ -36,7 +36,7 @@ MEMORIES: dict[str, type[Memory]] = {"cdt": CDTMemory, "xl": XLMemory, "compress
 
 
 def memory_options(memory: Mapping[str, Any], net: str = "") -> tuple[str, MemoryOptions]:
-    """The kind of a memory and its options.
+    """Return the kind of a memory and its options.
 
     Args:
         memory: `kind`, a key of `MEMORIES`, and options of that memory.
@@ -108,14 +108,14 @@ def _check_layers(layers: Sequence[Any], scope: str, net: str) -> None:
 
 
 def source_memory_options(memory: Mapping[str, Any], net: str = "") -> tuple[str, MemoryOptions]:
-    """The kind of a memory of the encoder's output, which cross-attention reads, and its options.
+    """Return the kind of a memory of the encoder's output, which cross-attention reads, and its options.
 
     Args:
         memory: As in `memory_options`.
         net: Name of the net, for messages.
 
     Raises:
-        ConfigError: As `memory_options`, or there is an option that such a memory does not have.
+        ConfigError: As for `memory_options`, or there is an option that this memory does not have.
     """
     kind, chosen = memory_options(memory, net)
     where = f"{net}: " if net else ""

@@ -1,4 +1,4 @@
-"""Base class of memories: a state that goes from segment to segment, and gives attention further keys.
+"""Base class of memories: a state that goes from segment to segment, and gives further keys to attention.
 
 The sequence is cut into segments of L frames. With S_t the input of a layer in segment t and M_t the memory after it,
 
@@ -44,7 +44,7 @@ class MemoryOptions(Options):
 
     @property
     def keys(self) -> int:
-        """Number of keys that the memory adds to those of a segment."""
+        """Number of keys that the memory adds to a segment's own."""
         return self.slots
 
 
@@ -102,7 +102,7 @@ class Memory(Monitored, ABC):
         """
 
     def carried(self, state: State, segments: int) -> State:
-        """Return what the next segment gets of the state after so many segments; by default without gradients."""
+        """Return the state that the next segment gets, after so many segments; by default without gradients."""
         return type(state)(*(x.detach() for x in state))
 
     def losses(

@@ -8,9 +8,9 @@ Chien and Li, "Contrastive Disentangled Learning for Memory-Augmented Transforme
     M_t = the N entries of M~ with the highest s, in order of time, each times 1 + p - sg(p), p = sigmoid(s / tau)
     L_mem = L_InfoNCE + beta L_constr                               (3), (5); see `functional/memory.py`
 
-L_InfoNCE tells from the mean of M_t which segments follow, against all segments of the batch. L_constr makes tokens
+L_InfoNCE predicts from the mean of M_t which segments follow, among all segments of the batch. L_constr makes tokens
 compact (over S_t) and slots different (over the tokens that M_t holds). What the paper leaves open is an option or
-stands there: the number of slots is fixed; each slot carries the Gaussian of its token.
+described there: the number of slots is fixed; each slot carries the Gaussian of its token.
 Cost: O(T (N + L)) time, 7 M^2 parameters for each memory.
 """
 
@@ -42,11 +42,11 @@ from espnet_diverse.scope import current
 
 @dataclass(frozen=True)
 class CDTOptions(MemoryOptions):
-    """Options of CDT besides those of `MemoryOptions`; `slots` and `beta` are the paper's, which is silent on the rest.
+    """Options of CDT besides `MemoryOptions`; `slots` and `beta` are the paper's, which is silent on the rest.
 
     Attributes:
-        update: "topk": the slots are the N entries of highest score; "mask": those that the binary mask keeps, the last
-            N if there are more; "fifo": the last N, without scores.
+        update: "topk": the slots are the N entries of highest score; "mask": the entries that the binary mask keeps, at
+            most the last N; "fifo": the last N, without scores.
         tau: Temperature of the Gumbel-softmax.
         bptt_segments: Maximum number of segments that gradients pass back to: they stop after every
             `bptt_segments` + 1 segments. None never stops them, 0 stops them before every segment.
@@ -89,7 +89,7 @@ class CDTState(NamedTuple):
 
 
 class CDTMemory(Memory):
-    """Samples of a variational code of the inputs, of which those with the highest scores are kept."""
+    """Samples of a variational code of the inputs, kept if their scores are the highest."""
 
     Options = CDTOptions
     options: CDTOptions
@@ -167,7 +167,7 @@ class CDTMemory(Memory):
         shared.add_loss("memory_constraint", options.mem_weight * options.beta * constraint)
 
     def _contrast(self, after: CDTState, segments: Tensor, valid: Tensor) -> Tensor:
-        """Compute (3) for each memory and the k segments after it, the mean over those that exist."""
+        """Compute (3) for each memory and the k segments after it, the mean over existing ones."""
         batch, number = valid.shape[:2]
         pooled = masked_mean(segments, valid.unsqueeze(-1), -2).flatten(0, 1)  # (B S, M)
         anchors = masked_mean(after.values, after.valid.unsqueeze(-1), -2).flatten(0, 1)

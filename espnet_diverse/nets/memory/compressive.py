@@ -29,7 +29,7 @@ from espnet_diverse.scope import current
 
 @dataclass(frozen=True)
 class CompressiveOptions(MemoryOptions):
-    """Options of the compressed memory besides those of `MemoryOptions`.
+    """Options of the compressed memory besides `MemoryOptions`.
 
     Attributes:
         slots: Number N of uncompressed frames, a multiple of `ratio`.
@@ -53,7 +53,7 @@ class CompressiveOptions(MemoryOptions):
 
     @property
     def keys(self) -> int:
-        """Number of keys that the memory adds to those of a segment."""
+        """Number of keys that the memory adds to a segment's own."""
         return self.slots + self.compressed_slots
 
 
@@ -62,9 +62,9 @@ class CompressiveState(NamedTuple):
 
     Attributes:
         values: Last inputs of the layer (B, N, M).
-        valid: Which of them there are, (B, N).
+        valid: Which of them exist, (B, N).
         compressed: Compressed inputs from before (B, N_c, M).
-        filled: Which of them there are, (B, N_c).
+        filled: Which of them exist, (B, N_c).
     """
 
     values: Tensor
@@ -95,7 +95,7 @@ class CompressiveMemory(Memory):
         return joined(Slots(state.compressed, state.filled), Slots(state.values, state.valid))
 
     def update(self, state: CompressiveState, code: Sequence[Tensor], valid: Tensor) -> CompressiveState:
-        """Add the frames of the segment, and compress those that leave the memory."""
+        """Add the frames of the segment, and compress the frames that leave the memory."""
         (segment,) = code
         frames = joined(Slots(state.values, state.valid), Slots(segment, valid))
         new = self.compress(frames.cut(None, segment.size(1)))

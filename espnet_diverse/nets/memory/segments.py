@@ -1,4 +1,4 @@
-"""Self-attention by segments with a memory, and what of it goes through the layers of a net beside their input."""
+"""Self-attention by segments with a memory, and the part of it that passes through the layers with their input."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ class MemoryStream(Stream):
         visible: Which frames are not padding, (B, T): what the last query may attend to.
         carried: States of the memories after this part.
         slots: What the memory of the current layer gives to attention in each segment, (B, S, N, M) and (B, S, N). A
-            shared memory is that of the first layer.
+            shared memory belongs to the first layer.
     """
 
     def __init__(self, mask: Tensor, carried: Carried | None = None):
@@ -45,7 +45,7 @@ class MemoryStream(Stream):
 
 
 class MemoryAttention(WeightlessAttention):
-    """Our attention to keys of which some are slots of a memory; its weights are no matrix of frames."""
+    """Our attention to keys some of which are slots of a memory; its weights are no matrix of frames."""
 
     def __init__(self, *args, **options):
         super().__init__(*args, **options)
@@ -53,10 +53,10 @@ class MemoryAttention(WeightlessAttention):
 
 
 class SegmentAttention(MemoryAttention):
-    """Our attention within segments, with a memory of those before.
+    """Our attention within segments, with a memory of earlier segments.
 
     Attributes:
-        memory: The memory, or None if the attention reads that of an earlier layer.
+        memory: The memory, or None if the attention reads an earlier layer's.
         segment: Number of frames L of a segment.
         causal: Whether no query attends to later frames.
     """
@@ -95,7 +95,7 @@ class SegmentAttention(MemoryAttention):
     def _attend_within(self, queries: Tensor, segments: Tensor, valid: Tensor, slots: Slots) -> Tensor:
         """Attend from queries to their segments (B, S, L, M) and to the slots of these; valid (B, S, L): not padding.
 
-        The queries are the segments, or (B, S, 1, M) that see all of theirs; the result has their shape.
+        The queries are the segments, or (B, S, 1, M) and see all of their segments; the result has their shape.
         """
         keys = torch.cat([slots.values, segments], 2).flatten(0, 1)  # (B S, N + L, M)
         seen = slots.valid & valid.any(-1, keepdim=True)  # none in segments of padding alone, which have no losses

@@ -1,4 +1,4 @@
-"""Memory of the encoder's output: what cross-attention by segments reads in place of the whole output.
+"""Memory of the encoder's output: what cross-attention by segments reads instead of the whole output.
 
 With H_s segment s of the encoder's output, n their number in a sequence, and M_s the memory after H_s,
 
@@ -6,8 +6,8 @@ With H_s segment s of the encoder's output, n their number in a sequence, and M_
 
 It is what a query of the last segment would read, so that a segment as long as the source gives the whole source. One
 memory serves all layers, because they read the same H. It is made once for each source, after which a query costs
-O(N + L), however long the source is. Gradients pass to the encoder through all segments: H is there as a whole, and
-where a memory ended them the encoder would learn from the last segment alone.
+O(N + L), however long the source is. Gradients pass to the encoder through all segments: H is available as a whole, and
+if a memory ended the gradients, the encoder would learn from the last segment alone.
 """
 
 import torch

@@ -4,8 +4,8 @@ Dai et al., "Transformer-XL: Attentive Language Models beyond a Fixed-Length Con
 
     keys and values of segment t: sg(last N inputs of the layer before t) (+) S_t                    section 3.2
 
-No gradient passes from a segment to earlier ones. The positions are those of the net: absolute ones are added to the
-whole sequence before it is cut; the paper's are `position: transformer_xl` of its attention. Cost: O(T (N + L)) time;
+No gradient passes from a segment to earlier ones. The net gives the positions: absolute ones are added to the whole
+sequence before it is cut; the paper's are `position: transformer_xl` of its attention. Cost: O(T (N + L)) time;
 attention has no parameters of its own.
 """
 

@@ -93,7 +93,7 @@ def test_an_encoder_that_is_not_there_is_refused():
 def test_another_vocabulary_is_refused(tiny_bert):
     frontend = BertFrontend(7, bert=str(tiny_bert))
     with pytest.raises(
-        ConfigError, match=r"source vocabulary has 7 tokens and that of .* 15; make it with espnet-diver"
+        ConfigError, match=r"source vocabulary has 7 tokens and the vocabulary of .* has 15; make it with espnet-diver"
     ):
         frontend.load_pretrained()
 
