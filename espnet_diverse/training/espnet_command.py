@@ -1,7 +1,7 @@
 """ESPnet's commands for training and for statistics in this process, with arguments from a configuration.
 
-The steps are those of ESPnet's `AbsTask.main_worker`, which calls its own loader of weights, adapter, collector of
-statistics and group of processes by fixed names, with no method to override. The methods of the task do all else.
+The steps follow ESPnet's `AbsTask.main_worker`, which calls its own loader of weights, adapter, collector of statistics
+and group of processes by fixed names, with no method to override. The methods of the task do all else.
 """
 
 import logging
@@ -51,7 +51,7 @@ def run(
     group: type[DistributedOption] = DistributedOption,
     collect: Callable[..., None] = collect_stats,
 ) -> None:
-    """Run ESPnet's training command, or with `collect_stats` that for statistics, with a checked configuration.
+    """Run ESPnet's command for training, or with `collect_stats` for statistics, with a checked configuration.
 
     Args:
         task: A task of `training/loop/tasks.py`.
@@ -60,8 +60,8 @@ def run(
         collect: Function that collects statistics, with the arguments of ESPnet's.
 
     Raises:
-        UserError: As `Trainer.run` and the readers of data raise it; `TrainingError` for any other error, most often of
-            a value that PyTorch or ESPnet refuses where it is first used. One of several processes raises that as it
+        UserError: As raised by `Trainer.run` and the readers of data; `TrainingError` for any other error, most often
+            of a value that PyTorch or ESPnet refuses where it is first used. One of several processes raises that as it
             is: it may come from the death of another, after which all of them start again.
     """
     args = arguments(task, config)
@@ -83,7 +83,7 @@ def run(
 
 @contextmanager
 def _told() -> Iterator[None]:
-    """Turn errors of other packages into one that tells what to do, see `run`."""
+    """Turn errors of other packages into one with advice, see `run`."""
     try:
         yield
     except (UserError, OSError):
@@ -98,7 +98,7 @@ def _told() -> Iterator[None]:
 
 @contextmanager
 def _set_torch(args: Namespace) -> Iterator[None]:
-    """Seed the random generators, and set PyTorch as the arguments say while the block runs."""
+    """Seed the random generators, and set PyTorch as the arguments require while the block runs."""
     if args.use_tf32 and args.use_amp:
         raise ConfigError("use_tf32 and use_amp exclude each other; set one of them to false")
     set_all_random_seed(args.seed)
@@ -200,7 +200,7 @@ def _save_config(args: Namespace) -> None:
 
 
 def build(task: type[AbsTask], config: Config) -> Built:
-    """Build on the CPU what ESPnet's training command would train; errors are those of `run`."""
+    """Build on the CPU what ESPnet's training command would train; it raises the errors of `run`."""
     with _told():
         return _built(task, arguments(task, config), "cpu")
 
@@ -217,7 +217,7 @@ def _built(task: type[AbsTask], args: Namespace, device: str) -> Built:
 
 
 def arguments(task: type[AbsTask], config: Mapping) -> Namespace:
-    """The arguments of ESPnet's command: those of a configuration, and its defaults.
+    """Return the arguments of ESPnet's command: the values of a configuration, and defaults.
 
     Raises:
         ConfigError: A value is not of the type of its argument.

@@ -26,7 +26,7 @@ _SMALL = 1e-3  # losses below it are on a linear scale
 
 
 def draw_curves(run: Path) -> None:
-    """Draw the statistics of the finished epochs in checkpoint.pth of a run to `learning_curves.png` beside it.
+    """Draw the statistics of the finished epochs in checkpoint.pth of a run to `learning_curves.png` next to it.
 
     A dashed line marks the epoch of the greatest accuracy in validation, or else of the smallest loss.
     """

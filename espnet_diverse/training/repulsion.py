@@ -13,7 +13,7 @@ Noise is drawn once for each step from its number and the seed, so that it is th
 run.
 
 Adam divides epsilon out again: with it only alpha, beta and num_data have an effect.
-Cost: O(M^2) of the weights of an attention for M heads, whatever the batch is.
+Cost: O(M^2) of the weights of an attention for M heads, for any batch.
 """
 
 import logging
@@ -121,7 +121,7 @@ class HeadParticles:
 
     Args:
         weights: Weights of the same shape whose rows are divided among the heads, one after another.
-        heads: Number of heads M; with head selection that of the pool.
+        heads: Number of heads M; with head selection, the number in the pool.
         joint: Whether the rows of a head in all weights are one particle.
     """
 
@@ -174,7 +174,7 @@ def _attentions(model: nn.Module, options: RepulsionOptions) -> dict[str, Headed
     modules = {name: module for name, module in model.named_modules() if isinstance(module, HeadedAttention)}
     for name, module in modules.items():
         if any(name.startswith(f"{other}.") for other in modules):
-            continue  # part of another attention: that of its memory
+            continue  # part of another attention, in its memory
         *net, _, attribute = ["", "", *name.split(".")]  # such as decoder.decoders, 0, src_attn
         if _kind(module, net, attribute) in options.modules:
             nets.setdefault((".".join(net), attribute), []).append(name)
@@ -183,7 +183,7 @@ def _attentions(model: nn.Module, options: RepulsionOptions) -> dict[str, Headed
 
 
 def _kind(attention: HeadedAttention, net: Sequence[str], attribute: str) -> str:
-    """Return which of `MODULES` an attention is that the net of that name has as `attribute`."""
+    """Return the kind, one of `MODULES`, of an attention that the net of that name has as `attribute`."""
     if not isinstance(attention, MultiHeadAttention):
         return "pooling"
     if attribute == "src_attn":

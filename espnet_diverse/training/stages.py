@@ -57,7 +57,7 @@ DEFAULTS = {
     "resume": True,
 }
 _UNKNOWN = 1  # index of <unk>
-_MOST_UNKNOWN = 0.1  # with a larger share of <unk>, the vocabulary must be that of another text
+_MOST_UNKNOWN = 0.1  # with a larger share of <unk>, the vocabulary must be of another text
 
 
 @one_run()
@@ -125,15 +125,15 @@ def train(
         stats_dir: Directory that `collect_stats` wrote.
         output_dir: Directory of the run.
         processes: The processes that train; by default this one, on the CPU.
-        allow_changed: What may differ from what a run was trained with that is continued: `resumption.ALLOWED`, and
-            keys of the configuration.
-        restart: Whether to delete the checkpoints of a run in `output_dir`, if a model can be built, and to train anew.
+        allow_changed: What may differ from the earlier training of a continued run: `resumption.ALLOWED`, and keys of
+            the configuration.
+        restart: Whether to train from scratch and delete the checkpoints in `output_dir`, if a model can be built.
         verify: Whether to read all audio to compare it, and not only files whose size or time has changed.
 
     Raises:
-        ConfigError: The configuration is wrong, or not that of the run that is continued.
-        DataError: Data, vocabulary or statistics are missing or wrong, or not those of the run that is continued, or
-            the statistics are of other data.
+        ConfigError: The configuration is wrong, or differs from the continued run's.
+        DataError: Data, vocabulary or statistics are missing or wrong, or differ from the continued run's, or the
+            statistics are of other data.
         ModelError: A model that `init_param` names is missing or does not fit, or the checkpoints of the run are
             damaged or of another model.
         TrainingError: Training failed, see `Trainer.run`; or another process trains in `output_dir`, or another thread
@@ -211,7 +211,7 @@ def _check_run_data(config: Config, data: RunData, rate: int | None, read_audio:
 def _build(config: Config, data: RunData, tokens: Tokens, statistics: Path | None) -> espnet_command.Built:
     """Build what would be trained, which shows that it can be, and what a checkpoint must fit."""
     own = copy.deepcopy(config)
-    own.update(tokens.keys())  # that of the run may be gone, as its statistics
+    own.update(tokens.keys())  # the run's may be gone, like its statistics
     if own.get("normalize") == "global_mvn":
         own.add({"normalize_conf": {"stats_file": str(statistics)}}, {})
     return espnet_command.build(TASKS[data.task], own)
@@ -314,9 +314,9 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _lengths(text: Path, phase: str, tokens: Tokens, name: str) -> Iterator[str]:
-    """Yield each utterance with its number of tokens; check that the vocabulary is one of such texts.
+    """Yield each utterance with its number of tokens; check that the vocabulary fits such texts.
 
-    Texts of validation with other characters are evaluated all the same; a warning says so.
+    Texts of validation with other characters are still evaluated, with a warning.
     """
     texts, (vocabulary, folder) = pack_table(text), tokens.of(name)
     total, unknown = 0, 0

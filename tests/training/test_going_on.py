@@ -70,7 +70,7 @@ def test_a_signal_saves_within_the_epoch_and_the_run_goes_on_bit_for_bit(
     error = capfd.readouterr().err.splitlines()[-1]
     epoch, done = divmod(step - 1, 6)
     name = "SIGINT" if step == 4 else "SIGTERM"
-    where = f"saved in epoch {epoch + 1} after {2 * (done // 2) + 2} batches; the same command goes on from there"
+    where = f"saved in epoch {epoch + 1} after {2 * (done // 2) + 2} batches; the same command continues from there"
     assert error == f"espnet-diverse train: {name}: {where}"
     assert train(tiny_run, tmp_path / "exp", *MANY) == 0
     assert same_weights(straight, tmp_path / "exp")
@@ -102,7 +102,7 @@ def test_a_save_that_takes_longer_than_the_time_to_stop_is_finished(tiny_run, tm
     monkeypatch.setattr(RunState, "save_position", slow)
     signalled(2)
     assert train(tiny_run, tmp_path / "exp", *MANY[:2]) == 75
-    said = "SIGTERM: saved in epoch 1 after 2 batches; the same command goes on from there"
+    said = "SIGTERM: saved in epoch 1 after 2 batches; the same command continues from there"
     assert capfd.readouterr().err.splitlines()[-1] == f"espnet-diverse train: {said}"
 
 
@@ -157,7 +157,7 @@ def test_an_epoch_of_other_batches_is_trained_again(tiny_run, tmp_path, signalle
     with caplog.at_level(logging.WARNING):
         changed = ["batch_size=3", *MANY[1:]]
         assert train(tiny_run, tmp_path / "exp", *changed, allow=["batch_size"]) == 0
-    assert "train epoch 1 of 2: its batches are not those of before; all of the epoch is trained again" in caplog.text
+    assert "train epoch 1 of 2: its batches have changed; all of the epoch is trained again" in caplog.text
     stats = checkpoint.load(tmp_path / "exp" / checkpoint.CHECKPOINT)["reporter"]["stats"]
     assert [stats[epoch]["train"]["total_count"] for epoch in (1, 2)] == [4, 8]  # none of the part that was abandoned
 

@@ -67,7 +67,7 @@ def test_two_processes_that_are_stopped_go_on_bit_for_bit(
     before = signal.getsignal(signal.SIGTERM)
     assert train(run, tmp_path / "exp", *TWO, nproc=2) == 75
     said = capfd.readouterr().err.splitlines()[-1]
-    end = f"saved in epoch {where} batches; the same command goes on from there"
+    end = f"saved in epoch {where} batches; the same command continues from there"
     assert said == f"espnet-diverse train: SIGTERM: {end}" and signal.getsignal(signal.SIGTERM) is before
     monkeypatch.undo()
     assert train(run, tmp_path / "exp", *TWO, nproc=2) == 0

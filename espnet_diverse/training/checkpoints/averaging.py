@@ -65,7 +65,7 @@ def average(model_dir: str | Path, metric: str | None = None, number: int = 5) -
 
 
 def _criteria(config: Mapping, file: Path) -> list[list[str]]:
-    """The criteria of a run: phase, name and mode of each."""
+    """Return the criteria of a run: phase, name and mode of each."""
     criteria = config.get("best_model_criterion")
     if not are_criteria(criteria):
         said = f"best_model_criterion is {criteria!r:.100}, not a list of [PHASE, NAME, MODE]"
@@ -99,9 +99,9 @@ def average_best(
 
 
 def rank_epochs(stats: Stats, metric: str, mode: str) -> list[int]:
-    """Epochs from best to worst by `metric`; of equal epochs the earlier one ranks higher.
+    """Return epochs from best to worst by `metric`; of equal epochs the earlier one ranks higher.
 
-    ESPnet ranks so too when it deletes epochs (`keep_nbest_models`), so that those that are averaged are there.
+    ESPnet ranks the same way when it deletes epochs (`keep_nbest_models`), so the epochs to average are still there.
     """
     phase, name = metric.split(".", 1)
     values = {epoch: phases.get(phase, {}).get(name, math.nan) for epoch, phases in stats.items()}
@@ -127,7 +127,7 @@ def _write_average(model_dir: Path, epochs: list[int], path: Path) -> None:
 
 
 def _mean(files: list[Path]) -> dict[str, Tensor]:
-    """Mean of floating-point tensors, computed in double precision; integer tensors are those of the last file."""
+    """Mean of floating-point tensors, computed in double precision; integer tensors come from the last file."""
     total: dict[str, Tensor] = {}
     number = 0
     for file, state in _sound(files):
@@ -147,7 +147,7 @@ def _mean(files: list[Path]) -> dict[str, Tensor]:
 
 
 def _sound(files: list[Path]) -> Iterator[tuple[Path, dict[str, Tensor]]]:
-    """The files that are not damaged, with their content; a warning names the others."""
+    """Yield the files that are not damaged, with their content; a warning names the others."""
     fault: ModelError | None = None
     found = False
     for file in files:

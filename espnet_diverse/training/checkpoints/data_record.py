@@ -35,14 +35,14 @@ _SETTLED = 2_000_000_000  # ns after its last change, within which the clock of 
 
 
 class DataRecord:
-    """The data that a run is to read, and what it has recorded of them.
+    """The data that a run reads, and its record of them.
 
     Args:
         config: The configuration with the paths of the data filled in.
-        output_dir: Directory of the run; None for one that begins anew, which has recorded nothing.
-        checked: What audio is checked for, such as the sampling rate; a record of another check does not say that the
+        output_dir: Directory of the run; None for a new run, which has no record.
+        checked: What audio is checked for, such as the sampling rate; a record of another check does not show that the
             audio is sound.
-        read_all: Whether all audio is read, also what has not changed.
+        read_all: Whether all audio is read, including unchanged files.
     """
 
     def __init__(self, config: Config, output_dir: Path | None, checked: str = "", read_all: bool = False):
@@ -55,17 +55,17 @@ class DataRecord:
         self._output_dir, self._checked, self._read_all = output_dir, checked, read_all
         try:
             self._known = saved_digests(output_dir) if output_dir else {}
-        except DataError:  # which `check_unchanged` says where the run is continued
+        except DataError:  # which `check_unchanged` reports if the run is continued
             self._known = {}
 
     def is_unchanged(self) -> bool:
-        """Return whether the data are those of the record, which were checked, by sizes and times of audio files."""
+        """Return whether the data match the record, which was checked, by sizes and times of audio files."""
         if not self._known or self._read_all:
             return False
         try:
             texts = all(self._known.get(name) == value for name, value in self._of_texts.items())
             return texts and not any(audio.stale.any() or audio.checked != self._checked for audio in self._audio)
-        except (DataError, OSError):  # checking the data says what is wrong
+        except (DataError, OSError):  # checking the data reports what is wrong
             return False
 
     def digests(self) -> dict[str, str]:
@@ -77,7 +77,7 @@ class DataRecord:
         return found
 
     def save(self, digests: Mapping[str, str], output_dir: Path) -> None:
-        """Write the record to the directory of a run, with what `digests` has returned and may stand beside it."""
+        """Write the record to the directory of a run, with the result of `digests` and any other entries."""
         for audio in self._audio:
             audio.save(output_dir, self._checked)
         write_text(output_dir / FILE, json.dumps(digests, indent=1) + "\n", durable=True)
@@ -109,7 +109,7 @@ def saved_digests(output_dir: Path) -> dict[str, str]:
         schema.table(schema.name, schema.name)(saved, "")
     except ValueError:
         raise DataError(
-            f"{path}: is damaged, so the data of the run cannot be compared; delete it to go on without that, "
+            f"{path}: is damaged, so the data of the run cannot be compared; delete it to continue without, "
             "or give another --output_dir"
         ) from None
     return saved
@@ -121,7 +121,7 @@ def _content(name: str) -> str:
 
 
 class _Audio:
-    """The audio files or entries of arks of a table, N of them; made, it knows sizes and times and has read nothing.
+    """The N audio files or entries of arks of a table; when made, it knows sizes and times and has read nothing.
 
     Args:
         name: Phase and name of the table.
@@ -129,7 +129,7 @@ class _Audio:
 
     Attributes:
         listed: Digest of ids and sizes.
-        stale: Whether each file is to be read, (N,) bool.
+        stale: Whether each file must be read, (N,) bool.
         checked: What the recorded audio was checked for.
     """
 
@@ -148,7 +148,7 @@ class _Audio:
         self._contents = np.zeros((len(self._entries), _DIGEST), np.uint8)
 
     def compare(self, output_dir: Path, known: Mapping[str, str]) -> None:
-        """Take over what a run has recorded of files that have not changed, if the record is that of this table."""
+        """Take over the record of a run for files that have not changed, if it is a record of this table."""
         try:
             with np.load(output_dir / self._file) as arrays:
                 record = {name: arrays[name] for name in ("modified", "contents", "of")}
@@ -163,7 +163,7 @@ class _Audio:
             self.stale = record["modified"] != self._modified
 
     def read(self) -> None:
-        """Read the files that are to be read."""
+        """Read the stale files."""
         rows = np.flatnonzero(self.stale)
         if not len(rows):
             return
@@ -180,7 +180,7 @@ class _Audio:
         return sha256(self._contents.tobytes()).hexdigest()
 
     def save(self, output_dir: Path, checked: str) -> None:
-        """Write the record, unless it is there."""
+        """Write the record, unless it exists."""
         if not self.stale.any() and self.checked == checked:
             return
         # A file that has just changed may change again without another time.
@@ -195,7 +195,7 @@ class _Audio:
 
 
 def _samples(path: str) -> list[bytes]:
-    """The beginning of a file or of an entry of an ark, and the middle of a file."""
+    """Return the beginning of a file or of an entry of an ark, and the middle of a file."""
     entry = ark_entry(path)
     samples = []
     with (entry.path if entry else Path(path)).open("rb", buffering=_SAMPLE) as file:

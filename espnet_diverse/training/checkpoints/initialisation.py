@@ -50,19 +50,19 @@ def initialise(
 
     Args:
         init_param: `file:source:target:excluded`, for example `exp/asr/valid.acc.ave.pth:encoder:encoder`. Parameters
-            of the file below the name `source` are copied to those of the model below the name `target`, except
+            of the file below the name `source` are copied to the model's parameters below the name `target`, except
             parameters whose names begin with one of `excluded` (separated by commas). Everything after the file may be
             omitted.
         model: The model whose parameters are set.
         ignore_init_mismatch: Whether to skip, with a warning, parameters that the model lacks or has in another shape.
         map_location: Device to which the file is loaded.
-        config: Configuration of the model, whose `token_list` and `src_token_list` are compared with those of the
-            trained model. With `init_known_tokens`, parameters with a row for each token get the rows of the tokens
-            that both have; the others keep their values.
+        config: Configuration of the model, whose `token_list` and `src_token_list` are compared with the trained
+            model's. With `init_known_tokens`, parameters with a row for each token get the rows of the tokens that both
+            have; the others keep their values.
 
     Raises:
         ModelError: The file or the config.yaml in its directory is damaged, the file is missing, a name is unknown,
-            parameters do not fit, or those of tokens are for another vocabulary.
+            parameters do not fit, or parameters of tokens are for another vocabulary.
     """
     path, source, target, excluded = (init_param.split(":") + [""] * 3)[:4]
     state = checkpoint.load_weights(path, map_location)
@@ -125,7 +125,7 @@ def _trained_config(path: Path) -> dict:
 
 
 class _Rows(NamedTuple):
-    """The rows of known tokens: their places in the trained model, and those in the model, both (N,); and their
+    """The rows of known tokens: their places in the trained model and in the model, both (N,), and their
     dimension."""
 
     old: list[int]
@@ -157,11 +157,11 @@ def _token_parameters(model: nn.Module, target: str) -> dict[str, int]:
 def _of_other_tokens(
     given: Mapping[str, Tensor], dims: Mapping[str, int], trained: tuple[str, Mapping], made: tuple[str, Mapping]
 ) -> dict[str, _Rows]:
-    """Parameters with a row for each token, where the vocabulary has others, or in another order.
+    """Return the parameters with a row for each token whose vocabulary has other tokens or another order.
 
     Args:
         given: Parameters of the trained model.
-        dims: Those with a row for each token, see `_token_parameters`.
+        dims: Parameters with a row for each token, see `_token_parameters`.
         trained: The name that `given` was below, and the configuration of the trained model.
         made: The name that they are copied to, and the configuration of the model.
     """
@@ -204,7 +204,7 @@ def _known_rows(
 def _by_condition(
     part: nn.Module, given: dict[str, Tensor], known: Mapping[str, list[str]]
 ) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """`given` with rows in the order of `part`, and the faults of parameters for which that is not possible."""
+    """Return `given` with rows in the order of `part`, and the faults of parameters for which that is not possible."""
     given, faults = dict(given), {}
     for name, conditions, labels in _condition_rows(part):
         if name not in given or not set(conditions) <= set(known):

@@ -24,7 +24,7 @@ from espnet_diverse.training.data.statistics import differ
 from espnet_diverse.untrusted.foreign_yaml import read_yaml
 
 ALLOWED = ("data", "statistics", "kernels")
-"""Names beside settings that may change if that is allowed; with another vocabulary the weights would not fit."""
+"""Names besides settings that may change if that is allowed; with another vocabulary the weights would not fit."""
 
 WITHOUT_EFFECT = (
     *("log_interval", "log_level", "num_workers", "resume", "save_interval_steps"),
@@ -47,15 +47,15 @@ def is_resumed(output_dir: Path) -> bool:
     """Return whether there is a run in `output_dir` that has saved its state.
 
     Raises:
-        ModelError: There are weights, but no state with which training could go on.
+        ModelError: There are weights, but no state from which training could continue.
     """
     if checkpoint.has_run(output_dir):
         return True
     weights = sorted(path.name for path in weight_files(output_dir))
     if weights:
         raise ModelError(
-            f"{output_dir}: has {' '.join(weights[:3])} but no {checkpoint.CHECKPOINT} with which training could go "
-            f"on; {_advice()}"
+            f"{output_dir}: has {' '.join(weights[:3])} but no {checkpoint.CHECKPOINT} from which training could "
+            f"continue; {_advice()}"
         )
     return False
 
@@ -101,11 +101,11 @@ def check_settings(config: Config, output_dir: Path, allowed: Collection[str] = 
 
 
 def _advice(allowable: Sequence[str] = ()) -> str:
-    """Advice, with the options of `train` and those by which a recipe takes them."""
-    go_on = f", or --allow_changed {' '.join(allowable)} to go on with these" if allowable else ""
+    """Return advice, with the options of `train` and the way to pass them to a recipe."""
+    go_on = f", or --allow_changed {' '.join(allowable)} to continue with these" if allowable else ""
     named = "--restart or --allow_changed" if allowable else "--restart"
     return (
-        f"give another --output_dir for a separate run, --restart to train this one anew{go_on} "
+        f"give another --output_dir for a separate run, --restart to train this one from scratch{go_on} "
         f"(run.sh: another --tag, or {named} in --train_options)"
     )
 
@@ -124,7 +124,7 @@ def check_unchanged(
     """Check that a run is continued with its own data, vocabularies, statistics and kernels; nothing is written.
 
     Args:
-        output_dir: Directory of the run. What it has no copy or digest of is not compared.
+        output_dir: Directory of the run. Anything without a copy or digest in it is not compared.
         tables: Digests of the data, see `DataRecord.digests`.
         tokens: The vocabularies.
         statistics: File with the statistics of the features, or None for text.
@@ -153,7 +153,7 @@ def check_state(
     """Check that the newest sound checkpoint of a run is its own and fits its training, see `checkpoint.check_fit`.
 
     Returns:
-        Its file, and the identity of the run if it has one.
+        File of the checkpoint, and the identity of the run if it has one.
 
     Raises:
         ModelError: It is of another run, does not fit, is of an earlier version, or no checkpoint is sound.
@@ -169,7 +169,7 @@ def check_state(
 
 
 def _other_vocabularies(output_dir: Path, tokens: Tokens) -> list[str]:
-    """Folders of the vocabularies that the run has a different copy of."""
+    """Return the folders of vocabularies of which the run has a different copy."""
     copies = tokens.moved(output_dir).folders
     there = {name: Vocabulary.load(copy) for name, copy in copies.items() if (copy / "tokens.yaml").is_file()}
     new = tokens.vocabularies

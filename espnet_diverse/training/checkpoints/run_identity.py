@@ -1,7 +1,7 @@
-"""The identity of a run, by which its checkpoints are told from those of another run with the same settings.
+"""The identity of a run, which distinguishes its checkpoints from another run's with the same settings.
 
-It is made when a run begins, stands in data.json of its folder and in each of its checkpoints, and goes with a folder
-that is copied or moved. Runs of former versions have none, and get none when they go on.
+It is made when a run begins, is in data.json of its folder and in each of its checkpoints, and stays with a folder that
+is copied or moved. Runs of former versions have none, and get none when they continue.
 """
 
 import logging
@@ -46,7 +46,7 @@ def check_identity(saved: str | None, source: Path) -> None:
     if own is None and saved is not None:
         logging.warning(
             "%s: is of the run %s, and the folder does not say of which run it is, as data.json is missing or of a "
-            "former version; training goes on with this checkpoint",
+            "former version; training continues with this checkpoint",
             source,
             saved,
         )
@@ -54,5 +54,5 @@ def check_identity(saved: str | None, source: Path) -> None:
         whose = f"of another run, {saved}," if saved is not None else "of a former version or of another program,"
         raise ModelError(
             f"{source}: is {whose} and the run of this folder is {own}; put back the checkpoint of this run, or copy "
-            "the whole folder of the other one to go on with that"
+            "the whole folder of the other one to continue that"
         )

@@ -18,7 +18,7 @@ FILE = "kernels.json"
 
 
 def others_asked(output_dir: Path) -> list[str]:
-    """The library that the user asks for, if the run in `output_dir` does not train with it everywhere.
+    """Return the library that the user asks for, if the run in `output_dir` does not train with it everywhere.
 
     Raises:
         ConfigError: The environment asks for an unknown library.
@@ -29,11 +29,11 @@ def others_asked(output_dir: Path) -> list[str]:
 
 
 def keep(output_dir: Path, resumed: bool) -> None:
-    """Write which library the run takes: what the user asks for, or that of before, or the faster one.
+    """Write which library the run uses: the one the user asks for, or the one of before, or the faster one.
 
     Args:
         output_dir: Directory of the run.
-        resumed: Whether the run goes on, with what its file has.
+        resumed: Whether the run continues, with the library in its file.
     """
     kept = _kept(output_dir) if resumed and linear_kernels.asked() == "auto" else None
     kept = kept or linear_kernels.choice()
@@ -46,7 +46,7 @@ def keep(output_dir: Path, resumed: bool) -> None:
 
 
 def taken_of(output_dir: Path) -> AbstractContextManager[None]:
-    """Take the library of a run while the block runs; one that began on GPUs has none."""
+    """Use the library of a run while the block runs; a run that began on GPUs has none."""
     kept = _kept(output_dir)
     return linear_kernels.taken(kept) if kept else nullcontext()
 
@@ -61,7 +61,7 @@ def _kept(output_dir: Path) -> dict[str, str] | None:
         return None
     if (kept := linear_kernels.read_choice(path)) is None:
         raise DataError(
-            f"{path}: is damaged, so the run cannot go on with its kernels; delete it to go on with those of now, or "
-            "give another --output_dir"
+            f"{path}: is damaged, so the run cannot continue with its kernels; delete it to continue with the present "
+            "ones, or give another --output_dir"
         )
     return kept

@@ -47,7 +47,7 @@ def one_run() -> Iterator[None]:
     if not _running.acquire(blocking=False):
         raise TrainingError(
             "another thread of this process trains or collects statistics, and a process has one random generator and "
-            "one log; wait for its end, or start espnet-diverse as a process of its own"
+            "one log; wait for its end, or start espnet-diverse as a separate process"
         )
     try:
         yield

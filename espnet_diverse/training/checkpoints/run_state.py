@@ -27,7 +27,7 @@ from espnet_diverse.training.loop.epoch_batches import Position
 from espnet_diverse.training.loop.updates import Updates
 
 _POSITION, _RATES, _UPDATES = "within_epoch", "base_learning_rates", "updates"
-_BEFORE = "updates_before"  # those of a trained model that the run continues, by counter
+_BEFORE = "updates_before"  # updates of a trained model that the run continues, by counter
 
 
 class RunState:
@@ -95,10 +95,10 @@ class RunState:
     def restore(self, device: str | torch.device) -> Position | None:
         """Restore the state of the newest sound checkpoint, and write the files of its epoch that a kill prevented.
 
-        Learning rates are those of the configuration, if these are others than when the checkpoint was saved.
+        Learning rates come from the configuration if they have changed since the checkpoint was saved.
 
         Returns:
-            The position within an epoch where the run goes on; None between epochs and without a checkpoint.
+            The position within an epoch where the run continues; None between epochs and without a checkpoint.
 
         Raises:
             ModelError: The checkpoint is damaged, or does not fit; see `checkpoint` and `check_version`.
@@ -109,7 +109,7 @@ class RunState:
         check_version(state, path)
         checkpoint.check_fit(state, path, self.model, self.optimizers, self.schedulers)
         _rescale(state, state[_RATES], self._rates)
-        self.model.load_state_dict(dict(state["model"]))  # without what PyTorch notes beside it
+        self.model.load_state_dict(dict(state["model"]))  # without the notes that PyTorch adds
         self.reporter.load_state_dict(state["reporter"])
         parts, saved_parts = (*self.optimizers, *self.schedulers), (*state["optimizers"], *state["schedulers"])
         for part, saved in zip(parts, saved_parts, strict=True):
@@ -148,7 +148,7 @@ class RunState:
 
 
 def check_version(state: Mapping, source: str | Path) -> None:
-    """Check that a checkpoint is of this version's loop, which draws other random numbers than those before.
+    """Check that a checkpoint is of this version's loop, which draws other random numbers than earlier ones.
 
     Args:
         state: The checkpoint.
@@ -205,7 +205,7 @@ def _base_rate(group: Mapping) -> float:
 
 
 def _rescale(state: dict, old: Sequence[Sequence[float]], new: Sequence[Sequence[float]]) -> None:
-    """Change the learning rates in a checkpoint in place: those of now, and the base rates of the schedulers."""
+    """Change the learning rates in a checkpoint in place: the present ones, and the base rates of the schedulers."""
     if old == new:
         return
     pairs = zip(state["optimizers"], state["schedulers"], old, new, strict=True)

@@ -66,7 +66,7 @@ _HEADS = {
     "classifier_conf.attention_heads": "classifier_conf.output_size",
     "lm_conf.head": "lm_conf.att_unit",
 }
-"""Numbers of heads, and the widths that they divide: that of a decoder is the encoder's."""
+"""Numbers of heads, and the widths that they divide: a decoder has the encoder's width."""
 _OPTIONAL = ("patience", "num_iters_per_epoch", "valid_batch_size", "valid_batch_bins")
 _UNSET = (*_OPTIONAL, "log_interval", "ctc_weight")  # the keys that may be null
 _LISTS = ("keep_nbest_models", "betas", "eps", "stochastic_depth_rate")  # the keys that may be lists of such numbers

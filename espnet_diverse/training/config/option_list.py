@@ -46,7 +46,7 @@ def list_options(task: type[AbsTask], config: Config) -> list[str]:
 
 
 def _of_attention(given: dict) -> dict:
-    """The options of an attention with the defaults of its core."""
+    """Return the options of an attention with the defaults of its core."""
     core = given.get("core", "softmax")
     known = {field.name for field in dataclasses.fields(CORES[core].Options)} if core in CORES else set()
     chosen = core_options(core, {key: value for key, value in given.items() if key in known | {"preset"}})

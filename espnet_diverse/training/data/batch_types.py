@@ -9,8 +9,8 @@ an array of row numbers of the first shape file, in 4 bytes each, and the batche
     length     utterances * sum of the lengths of their longest <= batch_bins
     numel      as length, each length times the width of its data
 
-`tokens` is an addition for text. Sentences are sorted by the length of the target, then by that of the source, so that
-the sentences of a batch have similar lengths. A batch has as many sentences as this allows:
+`tokens` is an addition for text. Sentences are sorted by the length of the target, then of the source, so that the
+sentences of a batch have similar lengths. A batch has as many sentences as this allows:
 
     sentences * max(longest target, longest source) <= batch_bins
 
@@ -97,7 +97,7 @@ class BatchOptions(Options):
 
 
 def read_shapes(files: Sequence[str]) -> tuple[PackedTable, list[Shapes]]:
-    """Read shape files; the rows of all of them are those of the first, whose ids are returned.
+    """Read shape files; all of them have the rows of the first, whose ids are returned.
 
     Raises:
         DataError: A file is missing or faulty, or has other ids than the first.
@@ -185,7 +185,7 @@ def _sizes(shapes: Sequence[Shapes], order: NDArray[np.int32], options: BatchOpt
 
 
 def _redistributed(sizes: list[int], least: int) -> list[int]:
-    """Sizes in which a last batch that is too small is spread over others, from the end on."""
+    """Return sizes with a last batch that is too small spread over others, from the end on."""
     if len(sizes) > 1 and sizes[-1] < least:
         for i in range(sizes.pop()):
             sizes[-(i % len(sizes)) - 1] += 1

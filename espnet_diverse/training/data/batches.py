@@ -97,7 +97,7 @@ class BalancedSampler(AbsSampler):
         categories: Category of each utterance.
         sampling: Options of sampling.
         shapes: Shapes of each kind of data.
-        options: How batches are made.
+        options: Options of the batches.
         shard: Rank of this process and number of processes; of every batch, the process with rank r of n takes the
             utterances r, r + n, r + 2 n, ...
     """

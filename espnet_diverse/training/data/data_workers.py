@@ -1,7 +1,7 @@
 """Batches of a loader whose workers may be killed, for example where memory runs out.
 
 A killed worker may hold a lock that all processes of the loader share, or may have sent half of a batch; the reading
-process would then wait forever. A signal therefore tells it of the loss; it abandons the loader and starts a new one.
+process would then wait forever. A signal therefore reports the loss to it; it abandons the loader and starts a new one.
 """
 
 import logging
@@ -29,17 +29,17 @@ class _LostWorkerError(BaseException):
 
 
 class LoaderBatches:
-    """Batches of a loader; if one of its workers is killed, the loader is started again, once, where it was.
+    """Batches of a loader; if one of its workers is killed, the loader is started again, once, at the same batch.
 
     Args:
         loader: The batches; workers are looked for in a `torch.utils.data.DataLoader`.
-        name: What messages call it.
-        start: Number of the first batch. A `RowLoader` begins there, the batches of others are read and left out.
+        name: Its name in messages.
+        start: Number of the first batch. A `RowLoader` begins there; other loaders read and discard the batches before.
         seed: Called with the number of a batch before it is read, so that a loader without workers whose batches have
             no seeds of their own draws the same random numbers wherever reading begins.
 
-    The handler of SIGCHLD that the process has is called as before, PyTorch's excepted, which raises at any place of
-    the main thread, also within a step of training; `close` sets it again.
+    The process's handler of SIGCHLD is still called, except PyTorch's, which raises anywhere in the main thread, even
+    within a step of training; `close` sets it again.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class LoaderBatches:
 
     @contextmanager
     def _watched(self) -> Iterator[None]:
-        """Raise where a worker is lost within this context, or was lost before; only the main thread can be told."""
+        """Raise where a worker is lost within this context, or was lost before; signals reach only the main thread."""
         if not self._workers or threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -149,7 +149,7 @@ class LoaderBatches:
         torch.set_rng_state(state)
 
     def _abandon(self) -> None:
-        """End the other workers, which may wait for the lost one, and give the loader a lock that is free to end by."""
+        """End the other workers, which may wait for the lost one, and give the loader a free lock so it can end."""
         for worker in self._workers:
             worker.kill()
             worker.join()

@@ -126,7 +126,7 @@ def collect_sums(
         task: Name of the task, a key of `TASKS`.
         config: The configuration of ESPnet's command.
         train_iter: The batches of the training set.
-        valid_iter: Those of the validation set.
+        valid_iter: The batches of the validation set.
         output_dir: Directory to write.
 
     Raises:

@@ -39,7 +39,7 @@ class RowDataset(ESPnetDataset):
 
     @classmethod
     def of(cls, args: Namespace, iter_options, ids: PackedTable) -> "RowDataset":
-        """The dataset of ESPnet's training command; `iter_options` are those of its `build_iter_options`."""
+        """The dataset of ESPnet's training command; `iter_options` come from its `build_iter_options`."""
         return cls(
             ids,
             iter_options.data_path_and_name_and_type,
@@ -97,7 +97,7 @@ class RowBatches(AbsSampler):
 
     Args:
         batches: Rows of each batch.
-        name: What the log says of them.
+        name: Their name in the log.
     """
 
     def __init__(self, batches: list[NDArray[np.int32]], name: str):
@@ -186,7 +186,7 @@ class RowLoader(DataLoader):
     batch_sampler: SeededBatches
 
     def starting_at(self, number: int) -> "RowLoader":
-        """A loader of the batches from `number` on, without reading those before."""
+        """Return a loader of the batches from `number` on, which does not read earlier ones."""
         own = self.batch_sampler
         return RowLoader(
             dataset=self.dataset,

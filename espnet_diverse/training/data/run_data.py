@@ -29,8 +29,8 @@ DATA = {
 }
 """Data of each task: table in the data directory, ESPnet's name for it, and its type.
 
-A classifier reads src_text if it is one of pairs, and an autoencoder reads text in its place. A model of features reads
-feats.scp in place of wav.scp, and the type of audio in arks is kaldi_ark; see `RunData`.
+A classifier reads src_text only for pairs, and an autoencoder reads text instead of it. A model of features reads
+feats.scp instead of wav.scp, and the type of audio in arks is kaldi_ark; see `RunData`.
 """
 
 # Lengths of `batch_type: folded` in ESPnet's recipes: samples, frames, tokens.
@@ -46,7 +46,7 @@ class RunData:
         train_dir, valid_dir: Data directories for training and validation.
         tokens_dir: Vocabulary of the text.
         task: Name of the task, a key of `DATA`.
-        src_tokens_dir: Vocabulary of the source text, src_text; None is that of the text.
+        src_tokens_dir: Vocabulary of the source text, src_text; None means the text's.
     """
 
     train_dir: Path
@@ -130,7 +130,7 @@ class Tokens:
         return keys
 
     def of(self, name: str) -> tuple[Vocabulary, Path]:
-        """The vocabulary of a text and its folder; that of the text, if the other one has none of its own."""
+        """Return the vocabulary of a text and its folder; a source text without its own has the text's."""
         name = name if name in self.vocabularies else "text"
         return self.vocabularies[name], self.folders[name]
 
@@ -164,14 +164,14 @@ def check_data(
         decode: Whether audio is decoded where its header cannot show all faults.
         size: Size of the features that the model reads; None for one that reads none.
         nj: Number of threads that read audio, or workers that do it.
-        read_audio: Whether audio or features are opened; not where they have been checked and not changed since.
+        read_audio: Whether audio or features are opened; false if they were checked and have not changed since.
 
     Raises:
         DataError: The directory has faults, or ESPnet would misread a table or audio.
     """
     speech = path.absolute() / _SPEECH[0] in tables
     features = size if path.absolute() / _FEATURES[0] in tables else None
-    prepared = f"write it anew with espnet-diverse prepare kaldi {path}"
+    prepared = f"write it again with espnet-diverse prepare kaldi {path}"
     if speech and (path / "segments").exists():
         raise DataError(f"{path}: has segments, and training reads one audio file an utterance; {prepared}")
     # ESPnet checks in training that all rates are equal, but not which one it is, and draws a channel at random.
@@ -195,7 +195,7 @@ def check_inputs(path: Path, task: str, features: bool = False, source: str = _S
     Args:
         path: The data directory.
         task: Name of the task.
-        features: Whether features are read in place of audio.
+        features: Whether features are read instead of audio.
         source: Table of the source text, see `source_table`.
 
     Raises:

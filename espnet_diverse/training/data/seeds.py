@@ -1,7 +1,7 @@
 """Seeds of the random number generators: one for each update and one for each row of data.
 
-They depend on nothing but the seed of the training and the place in it. A run that goes on anywhere therefore draws
-what it would have drawn, without saved states, and whatever the number of data workers is.
+They depend only on the seed of the training and the place in it. A run that continues at any place therefore draws the
+same numbers as one without a break, without saved states, and for any number of data workers.
 """
 
 import random
@@ -32,8 +32,8 @@ def seed_row(seed: int, epoch: int, batch: int, position: int) -> None:
     Args:
         seed: Seed of the training.
         epoch: Number of the epoch.
-        batch: Number of batches of the epoch before that of the row.
-        position: Position of the row in its batch, which is that of all processes.
+        batch: Number of batches of the epoch before the row's.
+        position: Position of the row in its batch, counted over all processes.
     """
     _set(seed, _ROW, epoch, batch, position)
 

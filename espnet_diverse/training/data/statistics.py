@@ -25,7 +25,7 @@ _WRITTEN = (
     *(f"{phase}/{name}" for phase in ("train", "valid") for name in ("*_shape", "*_shape.*", "*_stats.npz", "*_keys")),
 )
 """Files that `stats` writes, as patterns."""
-_ROUNDING = 1e-7  # a variance below this share of the squared mean is one of rounding: the sums are in float32
+_ROUNDING = 1e-7  # a variance below this share of the squared mean is rounding: the sums are in float32
 
 _EXACT = ("WAV", "WAVEX", "FLAC")  # containers whose headers have the exact number of samples
 
@@ -49,14 +49,14 @@ def check_target(output_dir: Path) -> None:
 def check_source(shapes: Path, table: Path) -> None:
     """Check that statistics are of the data that they are used for: the same utterances, the first as long as it was.
 
-    `stats` leaves out no utterance. The length tells statistics of audio of another rate.
+    `stats` leaves out no utterance. The length reveals statistics of audio of another rate.
 
     Args:
         shapes: Shape file of the statistics.
         table: Table with the same data, such as wav.scp, whose audio is at the rate of the model.
 
     Raises:
-        DataError: The statistics are those of other data.
+        DataError: The statistics are of other data.
     """
     given, found = pack_table(table), pack_table(shapes)
     differing = (pair for pair in zip_longest(given, found) if pair[0] != pair[1])
@@ -79,7 +79,7 @@ def _refuse_source(shapes: Path, table: Path, what: str) -> NoReturn:
 
 
 def read_statistics(path: Path) -> Mapping[str, NDArray]:
-    """The arrays of a file of statistics.
+    """Return the arrays of a file of statistics.
 
     Raises:
         DataError: The file is missing or damaged, or lacks an array.
@@ -123,10 +123,10 @@ def check_statistics(path: Path) -> None:
 
 
 def check_features(path: Path, config: Mapping) -> None:
-    """Check that statistics are those of the features that a model normalises with them, if it does.
+    """Check that statistics are of the features that a model normalises with them, if it does.
 
     Args:
-        path: File of the statistics, in the folder of a phase; `stats` leaves its configuration beside that.
+        path: File of the statistics, in the folder of a phase; `stats` leaves its configuration next to it.
         config: Configuration of the model.
 
     Raises:

@@ -31,7 +31,7 @@ from espnet_diverse.untrusted.whole_files import read_json
 _LONGEST = 200  # characters of a message of PyTorch
 _ELASTIC = "torch.distributed.elastic"
 _LOGGERS = (_ELASTIC, f"{_ELASTIC}.agent.server.api", f"{_ELASTIC}.multiprocessing.api", "torch.multiprocessing.spawn")
-"""Loggers that repeat on the console what is raised, or tell which processes are ended for it."""
+"""Loggers that repeat on the console what is raised, or report which processes end because of it."""
 _STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
 
@@ -55,7 +55,7 @@ def launch(task: str, config: Config, processes: Processes) -> None:
         except RendezvousError as error:
             raise _said(errors_dir) or _not_met(processes, folder, error) from error
         except SignalException as error:
-            said = "ended without a save within the epoch; the same command goes on from the last save"
+            said = "ended without a save within the epoch; the same command continues from the last save"
             raise _said(errors_dir) or InterruptedRunError(f"{error.sigval.name}: {said}") from error
         finally:
             if processes.node_rank == 0:
@@ -112,7 +112,7 @@ def _launch(processes: Processes, folder: Path, output_dir: Path) -> LaunchConfi
 
 
 def _said(folder: Path) -> UserError | None:
-    """The error of the user that a process has written, that of the first one."""
+    """Return the error of the user that a process has written; of several, the first by name."""
     for file in sorted(folder.iterdir(), key=lambda file: int(file.name)):
         said = read_json(file)
         return getattr(errors, said["type"])(said["message"])
@@ -136,5 +136,5 @@ def _lost(error: ChildFailedError) -> TrainingError:
     """The error of a process that failed otherwise."""
     rank, failure = error.get_first_failure()
     how = f"was killed by signal {-failure.exitcode}" if failure.exitcode < 0 else "failed, see the logs of the run"
-    advice = "the same command goes on from the last save"
+    advice = "the same command continues from the last save"
     return TrainingError(f"process {rank} {how}, and --max_restarts allows no further start; {advice}")

@@ -2,10 +2,10 @@
 
 The launches, one on each machine, share a state by PyTorch's dynamic rendezvous, which keeps it as a pickle in a store.
 The processes that they start share their addresses in a store, too. On one machine both stores are files in a private
-folder, and all sockets are those of the loopback interface. On several machines both are one TCPStore, at the address
-and port that the user names. It has no authentication: whoever reaches the port can read and change its content. The
-launches therefore sign their state with a key, a file in the folder of the run that only its owner can read, and
-unpickle nothing else.
+folder, and all sockets use the loopback interface. On several machines both are one TCPStore, at the address and port
+that the user names. It has no authentication: whoever reaches the port can read and change its content. The launches
+therefore sign their state with a key, a file in the folder of the run that only its owner can read, and unpickle
+nothing else.
 """
 
 import hashlib
@@ -69,7 +69,7 @@ def on_several_machines(endpoint: str, is_first: bool, output_dir: Path) -> dict
 
 
 def group_at(place: Path | str) -> type[DistributedOption]:
-    """A class in place of ESPnet's that makes the group of the processes that train together.
+    """Return a class that replaces ESPnet's and makes the group of the processes that train together.
 
     Args:
         place: Where they meet: the beginning of the path of a file on one machine, HOST:PORT on several.
@@ -89,7 +89,7 @@ def group_at(place: Path | str) -> type[DistributedOption]:
 
 
 def _store_of_start(place: Path | str, count: int) -> Store:
-    """The store of the processes that were started together; that of a former start has addresses of killed ones."""
+    """Return the store of the processes that were started together; a former start's has addresses of killed ones."""
     start = os.environ["MASTER_PORT"]  # PyTorch's launch draws it for each start; nothing listens there
     if isinstance(place, Path):
         loopback = next(name for _, name in socket.if_nameindex() if name.startswith("lo"))
@@ -136,7 +136,7 @@ def _open_store(host: str, port: int, is_first: bool) -> TCPStore:
 
 
 def _exchange_key(store: Store, file: Path, is_first: bool) -> bytes:
-    """The key of this launch: written by the first machine, read by the others once it is the one of this launch."""
+    """The key of this launch: written by the first machine, read by the others once it belongs to this launch."""
     if is_first:
         key = secrets.token_bytes()
         file.unlink(missing_ok=True)

@@ -15,8 +15,8 @@ class Processes(Options):
     """The processes of a training.
 
     Attributes:
-        ngpu: Number of GPUs that are used of each machine, each by a process of its own; 0 for the CPU.
-        nproc: Number of processes of each machine on the CPU.
+        ngpu: Number of GPUs to use on each machine, each by its own process; 0 for the CPU.
+        nproc: Number of processes on the CPU of each machine.
         num_nodes: Number of machines, which all run the same command.
         node_rank: Number of this machine, from 0; machine 0 writes the files of the run.
         rdzv_endpoint: "host:port" of machine 0, at which the machines meet; a single machine needs none.

@@ -27,7 +27,7 @@ def work(task: str, config: Mapping, errors: str, place: Path | str) -> None:
     if any(Path(errors).iterdir()):
         sys.exit(1)
     keep_freed_memory(IN_TRAINING)
-    # Data workers fork, as those of a single process. Started as this process was, they would import all of ESPnet.
+    # Data workers fork, as in a single process. Started as this process was, they would import all of ESPnet.
     multiprocessing.set_start_method("fork", force=True)
     fast_start()
     import torch

@@ -20,7 +20,7 @@ def findings(stats: Mapping[str, float], parts: Parts) -> list[str]:
     """Return one sentence for each problem in the training statistics of an epoch.
 
     Reported are statistics that the parts of the model declare in `DIAGNOSES`, from their thresholds on, and the
-    auxiliary loss that pulls most if its gradient is more than `STRONG` times that of the task's loss.
+    auxiliary loss that pulls most if its gradient is more than `STRONG` times the task's.
 
     Args:
         stats: Means over the epoch of the statistics that `Diverse.forward` returns.
@@ -44,6 +44,6 @@ def _outweighing(stats: Mapping[str, float], parts: Parts) -> list[str]:
         return []
     weight = known[strongest].weight if strongest in known else "its weight"
     return [
-        f"the gradient of the auxiliary loss {strongest} is {ratios[strongest]:.3g} times that of the task's loss "
+        f"the gradient of the auxiliary loss {strongest} is {ratios[strongest]:.3g} times the task's "
         f"where it is strongest; lower {weight} or auxiliary_factor"
     ]

@@ -23,7 +23,7 @@ class Batch:
         utterances: Names of its utterances.
         tensors: Arguments of the model.
         number: Number of batches of the epoch before it.
-        seconds: Time for which it was waited.
+        seconds: Time spent waiting for it.
     """
 
     utterances: list[str]
@@ -58,17 +58,17 @@ class Position:
 class EpochBatches:
     """The batches of an epoch; shows progress, and survives the loss of a data worker.
 
-    A context manager: it calls the handler of SIGCHLD of the process beside its own, and sets it again at its end.
+    As a context manager it calls the process's handler of SIGCHLD besides its own, and restores it at the end.
 
     Args:
         loader: The batches, with the names of their utterances.
-        name: What progress is shown as.
+        name: Name of the progress display.
         ranks: The processes that share the batches; by default one.
-        position: Where the epoch goes on; None for its beginning.
+        position: Where the epoch continues; None for its beginning.
         seed: Called with the number of a batch before it is read, see `LoaderBatches`.
 
     Attributes:
-        position: Where the epoch goes on; None for its beginning, also where its batches are not those of before.
+        position: Where the epoch continues; None for its beginning, also where its batches have changed.
         done: Number of batches that were read and are no longer needed.
     """
 
@@ -101,7 +101,7 @@ class EpochBatches:
 
     @property
     def digest(self) -> int:
-        """Digest of the rows of all batches of the epoch in all processes; 0 where they are not known before."""
+        """Digest of the rows of all batches of the epoch in all processes; 0 where they are not known in advance."""
         if self._digest is None:
             own = self.loader.batch_sampler.digest() if isinstance(self.loader, RowLoader) else 0
             self._digest = self.ranks.total(own)
@@ -135,9 +135,9 @@ class EpochBatches:
             yield Batch(*item, number, time.perf_counter() - start)
 
     def _checked(self, position: Position) -> Position | None:
-        """The position, if the epoch has the batches of before."""
+        """Return the position, if the epoch has the same batches as before."""
         if self.digest != position.digest:
-            logging.warning("%s: its batches are not those of before; all of the epoch is trained again", self.name)
+            logging.warning("%s: its batches have changed; all of the epoch is trained again", self.name)
             return None
         if (before := position.processes) != self.ranks.count:
             said = "%s: %d processes resume a run of %d: they share the rest of the batches, and draw other noise"

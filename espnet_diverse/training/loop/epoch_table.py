@@ -24,10 +24,10 @@ class EpochTable(Reporter):
     """ESPnet's reporter; after the validation of each epoch it also prints a row of a table, and warns of problems.
 
     On a terminal the row has the columns that fit into a line; train.log has all statistics.
-    Below the row of a model with auxiliary losses are the norms of their gradients relative to that of the task's loss.
-    A row ends with the time since training was started or continued, and the time until the last epoch at this pace.
-    The number of the epoch is one of the statistics of its validation: with `[valid, epoch, max]` in
-    `best_model_criterion` the last epochs are kept, and averaged as valid.epoch.ave.pth.
+    Below the row of a model with auxiliary losses are the norms of their gradients relative to the task's. A row ends
+    with the time since training was started or continued, and the time until the last epoch at this pace. The number of
+    the epoch is one of the statistics of its validation: with `[valid, epoch, max]` in `best_model_criterion` the last
+    epochs are kept, and averaged as valid.epoch.ave.pth.
 
     Args:
         parts: `monitored_parts` of the model, whose statistics and losses may show problems.
@@ -48,7 +48,7 @@ class EpochTable(Reporter):
         self._start, self._finished = time.monotonic(), 0
 
     def start_epoch(self, key: str, epoch: int | None = None) -> SubReporter:
-        """Begin an epoch, as ESPnet does; what is logged within it leaves out what was not measured."""
+        """Begin an epoch, as ESPnet does; its log leaves out what was not measured."""
         begun = super().start_epoch(key, epoch)
         return _MeasuredAlone(begun.key, begun.epoch, begun.total_count)
 
@@ -114,7 +114,7 @@ class _MeasuredAlone(SubReporter):
 
 
 def _is_filler(value: ReportedValue) -> bool:
-    """Return whether ESPnet has put a value in the place of one that a step does not have."""
+    """Return whether ESPnet has filled in a value that a step does not have."""
     return isinstance(value, WeightedAverage) and value.weight == 0
 
 

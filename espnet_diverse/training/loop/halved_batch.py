@@ -1,8 +1,8 @@
 """The loss of a batch, and its gradient, computed in two halves: for a batch that does not fit into memory as a whole.
 
-Losses are means, over sentences or over tokens, which halves have other numbers of. A first pass without gradients
-therefore counts the tokens and the weight of each half; a second one computes the gradients, which are those of the
-whole batch to rounding, as far as a sentence does not depend on the others of its batch, as with batch normalisation.
+Losses are means over sentences or over tokens, and halves have other numbers of these. A first pass without gradients
+therefore counts the tokens and the weight of each half; a second one computes the gradients, which equal the whole
+batch's to rounding, unless a sentence depends on the others of its batch, as with batch normalisation.
 """
 
 from collections.abc import Mapping, Sequence
@@ -108,7 +108,7 @@ class _TokenCounts:
         self._next = 0
 
     def __call__(self, tokens: Tensor, sentences: int) -> Tensor:
-        """As `nets.processes.token_count`: note the numbers of a part, or return its share of the whole batch, ()."""
+        """Note the numbers of a part, or return its share of the whole batch, (), as `nets.processes.token_count`."""
         if self._sums is None:
             self._noted[-1].append(torch.stack([tokens.double(), tokens.new_tensor(sentences).double()]))
             return tokens
@@ -117,7 +117,7 @@ class _TokenCounts:
         return (sentences * all_tokens / all_sentences).float()
 
     def add_up(self, alone: bool) -> None:
-        """Add up what was noted of all parts, in all processes if there are several."""
+        """Add up the notes of all parts, in all processes if there are several."""
         sums = [torch.stack(each).sum(dim=0) for each in zip(*self._noted, strict=True)]
         self._sums = sums if alone else [summed(each) for each in sums]
 
@@ -137,7 +137,7 @@ def _rows(batch: Mapping[str, Any], part: slice) -> dict[str, Any]:
 
 
 def _sum(old: Tensor | None, new: Tensor | None) -> Tensor | None:
-    """Sum of two gradients, either of which may be missing; not in place: that of two parameters may be one tensor."""
+    """Sum of two gradients, either of which may be missing; not in place: two parameters may share one tensor."""
     return new if old is None else old if new is None else old + new
 
 

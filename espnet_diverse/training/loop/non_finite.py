@@ -34,7 +34,7 @@ class NonFiniteBatches:
         ranks: The processes that share the batches; by default one. The first of them writes the list.
 
     Attributes:
-        first: Names of the utterances of the first such batch, after what was not finite; "" if all were.
+        first: What was not finite first, with the names of the utterances; "" if all was finite.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class NonFiniteBatches:
         self._largest = _largest(model)
 
     def check(self, group: Sequence[Batch], losses: Sequence[float], gradient: float | None, total: int | None) -> None:
-        """Look at the batches of an update after it.
+        """Check the batches of an update after it.
 
         Args:
             group: The batches.

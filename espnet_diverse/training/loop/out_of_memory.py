@@ -1,12 +1,12 @@
 """Second tries of updates for which the memory of a GPU was too small: the batch that did not fit comes in two halves.
 
-An interrupted backward pass has added an unknown part of its gradients to those of the batches before. Therefore the
-whole update begins again, with the same noise, and with `halved_batch` for the batch that did not fit. The result is
-the update of whole batches. Running statistics of batch normalisation see these batches more than once.
+An interrupted backward pass has added an unknown part of its gradients to the gradients of earlier batches. Therefore
+the whole update begins again, with the same noise, and with `halved_batch` for the batch that did not fit. The result
+is the update of whole batches. Running statistics of batch normalisation see these batches more than once.
 
-With several processes, all of them begin the update again. They tell each other after every forward pass and every
-backward pass whether memory was enough. DistributedDataParallel adds up gradients during the backward pass, and the
-others wait in it for a process whose backward pass was interrupted; that one hands on zeros for the rest.
+With several processes, all of them begin the update again. They exchange after every forward pass and every backward
+pass whether memory was enough. DistributedDataParallel adds up gradients during the backward pass, and the others wait
+in it for a process whose backward pass was interrupted; this process hands on zeros for the rest.
 """
 
 import logging
@@ -91,7 +91,7 @@ class SecondTries:
         """Prepare the second try of an update, in all processes.
 
         Args:
-            reason: What to tell; "" if memory was too small in another process.
+            reason: What to report; "" if memory was too small in another process.
             batch: The batch that was computed.
             was_halved: Whether it was computed in halves.
         """

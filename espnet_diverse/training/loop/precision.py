@@ -20,9 +20,9 @@ from espnet_diverse.errors import ConfigError
 def without_cudnn_attention() -> Iterator[None]:
     """Exclude cuDNN's kernels from PyTorch's attention while the block runs.
 
-    From version 2.11 on PyTorch prefers cuDNN's for half precision on an H100. With a mask, their gradient of the
-    queries is NaN where the log-sum-exp of a row is below -88, as it is of padding that sees no key of its window or
-    segment, and the number of keys is 64 above a multiple of 128 (issue 196678 of PyTorch).
+    From version 2.11 on PyTorch prefers these for half precision on an H100. With a mask, their gradient of the queries
+    is NaN where the log-sum-exp of a row is below -88, as it is of padding that sees no key of its window or segment,
+    and the number of keys is 64 above a multiple of 128 (issue 196678 of PyTorch).
     """
     before = torch.backends.cuda.cudnn_sdp_enabled()
     torch.backends.cuda.enable_cudnn_sdp(False)

@@ -12,9 +12,9 @@ from espnet_diverse.errors import ConfigError
 
 
 def tell_length_of_run(model: nn.Module, batches: int | None, options: TrainerOptions) -> None:
-    """Set the number of updates of the run, `max_epoch` times those of an epoch, for the schedules of a model.
+    """Set the number of updates of the run, `max_epoch` times an epoch's, for the schedules of a model.
 
-    It is told anew in each epoch, so that a resumed run with another `max_epoch` goes on with its own.
+    It is set again in each epoch, so that a resumed run with another `max_epoch` has its own.
 
     Args:
         model: The model that is trained.
@@ -30,7 +30,7 @@ def tell_length_of_run(model: nn.Module, batches: int | None, options: TrainerOp
     if batches is None:
         raise ConfigError(
             f"a schedule of {counters[0].share} is a share of the updates of the run, and with this iterator_type the "
-            "number of batches is not known; give a number of updates in its place"
+            "number of batches is not known; give a number of updates instead"
         )
     set_updates_of_run(model, _updates(batches, options))
 

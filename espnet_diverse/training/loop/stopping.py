@@ -47,8 +47,8 @@ class StopRequest:
 
     @contextmanager
     def saving(self) -> Iterator[None]:
-        """Let no alarm end what is saved within this context; a request that training does not answer by it has its
-        time afterwards."""
+        """Let no alarm end what is saved within this context; a request that this save does not answer gets its time
+        afterwards."""
         self._saving = True  # before the question whether there was a signal, which may come at any place
         if self.number:
             signal.alarm(0)
@@ -63,7 +63,7 @@ class StopRequest:
         """End training, because no update was done in time."""
         raise InterruptedRunError(
             f"{self.signal}: ended without a save, because no update was done within {SECONDS} seconds; the same "
-            "command goes on from the last save"
+            "command continues from the last save"
         )
 
     def end(self, where: str) -> None:
@@ -72,7 +72,7 @@ class StopRequest:
         Raises:
             InterruptedRunError: Always.
         """
-        raise InterruptedRunError(f"{self.signal}: saved {where}; the same command goes on from there")
+        raise InterruptedRunError(f"{self.signal}: saved {where}; the same command continues from there")
 
 
 @contextmanager

@@ -25,8 +25,8 @@ FUSED = ("adam", "adamw")
 def freeze(model: nn.Module, names: str | Sequence[str], but: str | Sequence[str] = ()) -> None:
     """Freeze parameters of `model`, as ESPnet does for `freeze_param`, and shared ones by each of their names.
 
-    Those of an adapter of low rank (`use_adapter`) are trained, as ESPnet adds it after it has frozen the rest. Beside
-    one, batch norms that are frozen keep their statistics.
+    The parameters of an adapter of low rank (`use_adapter`) are trained, as ESPnet adds it after it has frozen the
+    rest. With one, frozen batch norms keep their statistics.
 
     ESPnet knows a shared parameter by its first name alone, decoder.embed and not decoder.output_layer, and ignores
     names that the model does not have; here they are an error.
@@ -34,7 +34,7 @@ def freeze(model: nn.Module, names: str | Sequence[str], but: str | Sequence[str
     Args:
         model: The model.
         names: Names of parameters or modules, or patterns of names of parameters with `*`, or one of them.
-        but: Names and patterns of what is trained after all, `unfreeze_param`.
+        but: Names and patterns of exceptions, which are trained, `unfreeze_param`.
 
     Raises:
         ConfigError: The model has nothing of that name, no parameter is left to train, or a map with an adapter of low
@@ -58,7 +58,7 @@ def freeze(model: nn.Module, names: str | Sequence[str], but: str | Sequence[str
 
 
 def _named(model: nn.Module, name: str, key: str) -> list[tuple[str, nn.Parameter]]:
-    """The parameters of a name, a module or a pattern, with each of their names; `key` asks for them."""
+    """Return the parameters of a name, a module or a pattern, with each of their names; `key` asks for them."""
     parameters = list(model.named_parameters(remove_duplicate=False))
     if set(name) & set("*?["):
         found = [(full, parameter) for full, parameter in parameters if fnmatchcase(full, name)]

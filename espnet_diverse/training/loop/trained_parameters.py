@@ -15,7 +15,7 @@ UNCHANGED = (
 
 
 def trained_share(model: nn.Module) -> str:
-    """Say in one line how many parameters are trained, of the whole model and of each of its parts.
+    """Report in one line how many parameters are trained, of the whole model and of each of its parts.
 
     Parts are the children of the model, such as encoder and ctc, and `adapter`: the adapters in them.
     """
@@ -37,7 +37,7 @@ def _of(trained: int, whole: int) -> str:
 
 
 class ParameterSample:
-    """The first entries of each parameter that is trained, as they are now.
+    """The first entries of each parameter that is trained, as they are when this object is made.
 
     Args:
         model: The model.

@@ -1,8 +1,8 @@
 """The training loop: ESPnet's tasks, options, iterators and files, and the weights that ESPnet's trainer gives.
 
 A group of `accum_grad` batches makes one update. Random numbers depend on the place in the training (`seeds.py`), the
-number of updates is in the scope of each batch (`scope.Step`), and what may go wrong stands where it happens: memory
-that is too small, numbers that are not finite, a signal to stop.
+number of updates is in the scope of each batch (`scope.Step`), and what may go wrong is handled where it happens:
+memory that is too small, numbers that are not finite, a signal to stop.
 """
 
 import logging
@@ -54,7 +54,7 @@ class Options(espnet_trainer.TrainerOptions):
         compile: Which layers are compiled, see `compile_layers`.
         repulsion: What `read_repulsion` returned.
         shape_files: The shape files of the training set and of the validation set.
-        save_interval_steps: Number of batches between two saves within an epoch; 0 for none. Where it ends between two
+        save_interval_steps: Number of batches between two saves within an epoch; 0 for none. If it ends between two
             batches of an update, the save is after that update.
     """
 
@@ -90,7 +90,7 @@ class Trainer(espnet_trainer.Trainer):
         trainer_options: Options,
         distributed_option: DistributedOption,
     ) -> None:
-        """Train; the arguments are those of ESPnet's `run`.
+        """Train, with the arguments of ESPnet's `run`.
 
         Raises:
             ConfigError: This machine does not support bfloat16 or compilation, or the model has no heads to repel.
@@ -167,8 +167,8 @@ class Loop:
 
         Args:
             training: ESPnet's factory of iterators over the training data.
-            validation: That of the validation data.
-            plots: That of the utterances whose attention is plotted, if any is.
+            validation: The same for the validation data.
+            plots: The same for the utterances whose attention is plotted, if any is.
         """
         options, reporter = self.options, self.reporter
         position = self.state.restore(f"cuda:{torch.cuda.current_device()}" if options.ngpu else "cpu")
@@ -198,7 +198,7 @@ class Loop:
             self.stop.end("all epochs and their averages")
 
     def train_epoch(self, loader: Iterable, statistics: SubReporter, position: Position | None = None) -> Position:
-        """Train an epoch, or the rest of it from a position on; return its end, from which validation goes on."""
+        """Train an epoch, or the rest of it from a position on; return its end, from which validation continues."""
         options, epoch = self.options, statistics.get_epoch()
         sample = ParameterSample(self.model) if epoch == 1 and not position else None  # later a rate may be at 0
         bad = NonFiniteBatches(self.model, statistics, self.output_dir, self.ranks)

@@ -27,7 +27,7 @@ from espnet_diverse.training.repulsion import Repulsion
 class Result(NamedTuple):
     """Statistics of a batch and their weight, over all processes, and the times of its passes in seconds.
 
-    The names are those of all statistics, also of those that are not measured in every batch.
+    The names include statistics that are not measured in every batch.
     """
 
     names: list[str]
@@ -91,7 +91,7 @@ class Updates:
         return self._tries.run(group, begin, compute)
 
     def _add_gradients(self, batch: Batch, halved: bool, step: Step) -> Result:
-        """Add the gradients of a batch to those of the parameters."""
+        """Add the gradients of a batch to the gradients of the parameters."""
         start = time.perf_counter()
         with scope(step=step):
             loss, stats, weight = self.forward(batch, halved)
@@ -112,7 +112,7 @@ class Updates:
             return self._parallel(tensors, halved)
 
     def average(self, stats: dict[str, Tensor | None], weight: Tensor) -> tuple[dict[str, Tensor], Tensor]:
-        """Average statistics over the processes; those that were not measured, which are None, are left out."""
+        """Average statistics over the processes; those not measured, which are None, are left out."""
         stats = {name: value.detach() for name, value in stats.items() if value is not None}
         return (stats, weight) if self.ranks.alone else recursive_average(stats, weight, distributed=True)
 

@@ -86,7 +86,7 @@ def test_what_differs_is_refused_by_name_and_nothing_is_written(what, tiny_run, 
     assert train(tiny_run, finished, stats_dir, **changes) == 1
     error = capfd.readouterr().err.splitlines()[-1]
     assert f"{finished}: was trained with {OTHER[what]} than {which}; give another --output_dir" in error
-    assert (f", or --allow_changed {what} to go on with these" in error) == (what != "vocabulary")
+    assert (f", or --allow_changed {what} to continue with these" in error) == (what != "vocabulary")
     assert contents(finished) == before
     if what != "vocabulary":
         copy = shutil.copytree(finished, tmp_path / "exp")
@@ -318,7 +318,7 @@ DATA = {  # which folder is changed, how, and what is said
         "checkpoint.pth: optimizers[0].state[5].exp_avg is a tensor of float32 (1,); allowed is a tensor of float32 (",
     ),
     "checkpoint torn": ("model_dir", torn("checkpoint.pth"), "checkpoint.pth: the file is damaged"),
-    "no checkpoint": ("model_dir", without_checkpoints, "but no checkpoint.pth with which training could go on"),
+    "no checkpoint": ("model_dir", without_checkpoints, "but no checkpoint.pth from which training could continue"),
 }
 
 
@@ -331,7 +331,7 @@ def test_other_settings_are_refused_by_name(change, tiny_run, finished, capfd):
     assert error.startswith(f"espnet-diverse train: error: {finished}: was trained with other settings: ")
     assert SETTINGS[change] in error and "give another --output_dir for a separate run, --restart to" in error
     of_optimizer = change.startswith(("optim=", "optim_conf.weight", "scheduler"))
-    assert (f"or --allow_changed {change.partition('=')[0]} to go on with these" in error) != of_optimizer
+    assert (f"or --allow_changed {change.partition('=')[0]} to continue with these" in error) != of_optimizer
     assert error.endswith(f"--restart{'' if of_optimizer else ' or --allow_changed'} in --train_options)")
     assert contents(finished) == before
 
@@ -366,7 +366,7 @@ def test_allowed_weights_must_still_fit(tiny_run, finished, capfd):
     assert train(tiny_run, finished, tiny_run.stats_dir, *change) == 1
     error = capfd.readouterr().err.splitlines()[-1]
     assert "checkpoint.pth: does not fit the model of this configuration; parameters 3 of another shape: " in error
-    assert "feed_forward.w_1.weight (32, 16) for (65, 16)" in error and "--restart to train this one anew" in error
+    assert "feed_forward.w_1.weight (32, 16) for (65, 16)" in error and "--restart to train this one from" in error
     assert contents(finished) == before
 
 

@@ -70,7 +70,7 @@ def test_another_library_is_refused_by_name_unless_it_is_allowed(straight, tiny_
     assert go_on(tiny_run, copy) == 1
     error = capfd.readouterr().err.splitlines()[-1]
     assert f"{copy}: was trained with other kernels than mkl; give another --output_dir" in error
-    assert ", or --allow_changed kernels to go on with these" in error
+    assert ", or --allow_changed kernels to continue with these" in error
     assert {path: path.stat().st_mtime_ns for path in copy.iterdir()} == before
     assert go_on(tiny_run, copy, "kernels") == 0
     assert kernels(copy) == {"mkl"} and not same_weights(copy, straight / "2")

@@ -40,15 +40,15 @@ def test_a_healthy_epoch_is_not_spoken_of():
         ({"uniform_q": 0.3}, "in 30% of the heads the clusters tell no queries apart"),
         (
             {"gradient_kl_z": 4.25},
-            "the gradient of the auxiliary loss kl_z is 4.25 times that of the task's loss where it is "
+            "the gradient of the auxiliary loss kl_z is 4.25 times the task's where it is "
             "strongest; lower lambda_k or auxiliary_factor",
         ),
-        ({"gradient_head_mi": 3.1}, "is 3.1 times that of the task's loss where it is strongest; lower lambda_q"),
+        ({"gradient_head_mi": 3.1}, "is 3.1 times the task's where it is strongest; lower lambda_q"),
         ({"gradient_query_mi": 4.0}, "lower lambda_x"),
         ({"gradient_disagreement": 4.0}, "lower disagreement.weight or auxiliary_factor"),
         ({"gradient_memory_constraint": 4.0}, "lower mem_weight"),
         ({"gradient_head_kl": 4.0}, "lower selection.kl_weight"),
-        ({"gradient_of_another_core": 4.0}, "of_another_core is 4 times that of the task's loss where"),
+        ({"gradient_of_another_core": 4.0}, "of_another_core is 4 times the task's where"),
     ],
 )
 def test_one_sentence_for_each_thing_amiss(stats, text):
@@ -66,10 +66,10 @@ class Mine(Core):
 
 def test_a_core_says_what_its_statistics_mean():
     stats = {"loss_task": 1.0, "dead_units": 0.6, "gradient_spread": 4.0}
-    assert "spread is 4 times that of the task's loss where it is strongest; lower its" in findings(stats, OURS)[0]
+    assert "spread is 4 times the task's where it is strongest; lower its" in findings(stats, OURS)[0]
     assert findings(stats, [Mine])[0] == "60% of the units are dead; lower the learning rate"
     assert findings(stats, [Mine])[-1] == (
-        "the gradient of the auxiliary loss spread is 4 times that of the task's loss where it is strongest; "
+        "the gradient of the auxiliary loss spread is 4 times the task's where it is strongest; "
         "lower spread_weight or auxiliary_factor"
     )
 

@@ -29,7 +29,7 @@ def test_a_signal_is_a_request_and_the_handlers_of_before_come_back(caplog):
             os.kill(os.getpid(), number)
             assert request.signal == number.name
             with pytest.raises(
-                InterruptedRunError, match=f"^{number.name}: saved there; the same command goes on from"
+                InterruptedRunError, match=f"^{number.name}: saved there; the same command continues from"
             ):
                 request.end("there")
         assert f"{number.name}: training is saved within the epoch, then it ends" in caplog.text
@@ -60,7 +60,7 @@ def test_a_second_interrupt_ends_at_once():
 def test_training_ends_in_time_if_no_update_is_done(monkeypatch):
     assert stopping.SECONDS < 30
     monkeypatch.setattr(stopping, "SECONDS", 1)
-    said = "SIGTERM: ended without a save, because no update was done within 1 seconds; the same command goes on from"
+    said = "SIGTERM: ended without a save, because no update was done within 1 seconds; the same command continues from"
     with pytest.raises(InterruptedRunError, match=said), stop_on_signals():
         os.kill(os.getpid(), signal.SIGTERM)
         threading.Event().wait(5)
