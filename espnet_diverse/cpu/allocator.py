@@ -20,7 +20,7 @@ def keep_freed_memory(largest: int = 2**25) -> bool:
         largest: Tensors of more bytes are returned when they are freed, so that the peak of the memory grows little.
 
     Returns:
-        Whether it was done: not with another C library, nor where an environment variable of glibc says otherwise.
+        Whether it was done: not with another C library, nor where an environment variable of glibc sets it.
     """
     mallopt = c_function("mallopt")
     if mallopt is None or any(name in os.environ for name in _OF_USER):

@@ -1,8 +1,8 @@
 """Convolutions of a loaded model with oneDNN, each with the ReLU after it in one call and weights arranged once.
 
 PyTorch's convolution rearranges its weights in every call, and ReLU then reads and writes the largest tensors of the
-encoder once more: those of the subsampling. oneDNN, which is part of PyTorch, computes both at once. Results differ
-in the order of sums. The rearranged copy takes as much memory as the weights.
+encoder, in the subsampling, once more. oneDNN, which is part of PyTorch, computes both at once. Results differ in the
+order of sums. The rearranged copy takes as much memory as the weights.
 """
 
 import torch

@@ -64,7 +64,7 @@ def replace_linear(model: nn.Module, make: Callable[[nn.Linear], nn.Module]) -> 
     """Replace the linear layers of a model, in place.
 
     The projections of attention with head selection are not replaced, because it multiplies with some of their rows,
-    nor are those of WavLM in transformers, which gives their weights to a function.
+    nor are WavLM's in transformers, which gives their weights to a function.
 
     Args:
         model: The model; its parameters do not change any more.

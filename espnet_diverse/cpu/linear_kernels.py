@@ -35,24 +35,24 @@ _taken: dict[str, str] = {}
 
 
 def uses_onednn(weight: Tensor, place: str) -> bool:
-    """Return whether a layer with `weight` (out, in) is to be computed by oneDNN.
+    """Return whether a layer with `weight` (out, in) should be computed by oneDNN.
 
     Args:
         weight: Weight of the layer.
         place: "training": many rows, forward and backward; "search": few rows, weights that were rearranged before.
 
     Raises:
-        ConfigError: The environment variable `KERNELS_VARIABLE` has another value than those of `KERNELS`.
+        ConfigError: The environment variable `KERNELS_VARIABLE` has a value that is not in `KERNELS`.
     """
     size = "small" if weight.numel() < _SMALL else "large"
     return AVAILABLE and (_taken or choice())[f"{place} {size}"] == "onednn"
 
 
 def choice() -> dict[str, str]:
-    """The library by place and size, such as "training small", that this process uses: the requested or the faster one.
+    """Library by place and size, such as "training small", that this process uses: the requested or the faster one.
 
     Raises:
-        ConfigError: The environment variable `KERNELS_VARIABLE` has another value than those of `KERNELS`.
+        ConfigError: The environment variable `KERNELS_VARIABLE` has a value that is not in `KERNELS`.
     """
     library = asked()
     if library == "auto" and AVAILABLE:
@@ -74,7 +74,7 @@ def asked() -> str:
 
 @contextmanager
 def taken(choice: Mapping[str, str]) -> Iterator[None]:
-    """Take another choice than that of this process while the block runs."""
+    """Use another choice than this process's while the block runs."""
     before = dict(_taken)
     _taken.update(choice)
     try:

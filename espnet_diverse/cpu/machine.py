@@ -25,7 +25,7 @@ def cache_folder() -> Path:
 
 @lru_cache
 def cpu_model() -> str:
-    """Name of the CPU, such as "AMD EPYC 7763", or of its architecture where the system does not tell more."""
+    """Name of the CPU, such as "AMD EPYC 7763", or of its architecture where the system reports no more."""
     names = (value for key, value in _cpu_info() if key == "model name")
     return next(names, "") or platform.processor() or platform.machine()
 
