@@ -46,12 +46,12 @@ _TABLES = frozenset(
         "7e46d9e08af4b6a37991b04fb8388644c1595a0abcd0f26d6a5d575e2a3663ea",
         "2df05162904a1bca9784913964d2a863d656676479f7c8bb11be49c980ea5f77",
         "d8dfef3d6db0eef0742f8b55a73aee7fce6c1e21d26a09b8d3d4b52c42a791cb",
-        # 0.2.3: nmt_nfkc, nmt_nfkc_cf; the others are those of 0.2.2
+        # 0.2.3: nmt_nfkc, nmt_nfkc_cf; the others are as in 0.2.2
         "1e2c7b43d3ee9755ceaa2ac335e253d8703604e0249ee1e81156c92b46423844",
         "2c03512e62f9ed965ec90d85314211b63b5b8aa0395311ea2147eec9ff738907",
     }
 )
-"""SHA-256 of the tables of the library's normalisers, by release; that of `identity` is empty."""
+"""SHA-256 of the tables of the library's normalisers, by release; the table of `identity` is empty."""
 
 _NORMALISERS = (3, 5)
 """Fields of a model; 1 is a piece, and 2 the options of the training."""
@@ -61,10 +61,10 @@ _Value = bytes | int | float | None
 
 
 def read_model(content: bytes) -> SentencePieceProcessor:
-    """The tokenizer of a model that passes `check_model`.
+    """Return the tokenizer of a model that passes `check_model`.
 
     Raises:
-        DataError: As `check_model`, or the library refuses the model.
+        DataError: As for `check_model`, or the library refuses the model.
     """
     check_model(content)
     try:
@@ -185,7 +185,7 @@ def _fields(message: bytes) -> Iterator[tuple[int, _Value]]:
 
 
 def _varint(message: bytes, at: int) -> tuple[int, int]:
-    """A number of 7 bits a byte, the least first, of 10 bytes at most, and the place behind it."""
+    """A number of 7 bits a byte, the least first, of 10 bytes at most, and the place after it."""
     number = 0
     for shift in range(0, 70, 7):
         digit = message[at]

@@ -1,8 +1,8 @@
 """Checks of a tokenizer.json from other people, before the library reads a byte of it.
 
 The library is Rust and ends the process where memory is too small, as by a replacement of a million letters, and panics
-or runs for ever with some regular expressions and tables of characters. So these must be those of the tokenizers that
-this package reads, and texts have a greatest length.
+or runs for ever with some regular expressions and tables of characters. So only those of the tokenizers that this
+package reads are allowed, and texts have a greatest length.
 """
 
 import base64
@@ -22,14 +22,14 @@ _PATTERNS = (" {2,}", r"\s+")
 _TABLE, _REGEX = "precompiled_charsmap", "Regex"
 _DEEPEST = 20
 _SHOWN = 50  # characters of a key
-_TODO = "write it anew with save_pretrained of the model's AutoTokenizer, or check where the file is from"
+_TODO = "write it again with save_pretrained of the model's AutoTokenizer, or check where the file is from"
 
 
 def read_content(content: bytes) -> dict:
-    """The content of a tokenizer.json that is known to be safe.
+    """Return the content of a tokenizer.json that is known to be safe.
 
     Raises:
-        DataError: It is no JSON, too large, or has a value that is not allowed; the message says which.
+        DataError: It is no JSON, too large, or has a value that is not allowed; the message names it.
     """
     if len(content) > MOST_BYTES:
         raise _wrong(f"has more than {MOST_BYTES} bytes")
@@ -47,7 +47,7 @@ def read_content(content: bytes) -> dict:
 
 
 def _check_sizes(model: dict) -> None:
-    """Check the vocabulary and what stands for unknown tokens."""
+    """Check the vocabulary and its token or number for unknown tokens."""
     vocabulary, merges = model.get("vocab"), model.get("merges", [])
     if not isinstance(vocabulary, dict | list) or not 0 < len(vocabulary) <= MOST_PIECES:
         raise _wrong(f"has no vocabulary of 1 to {MOST_PIECES} tokens")

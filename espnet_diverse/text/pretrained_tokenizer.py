@@ -60,14 +60,14 @@ class PretrainedTokenizer:
     tokens2text = decode
 
     def encode_with_special_tokens(self, text: str) -> list[int]:
-        """The encoder's indices of the tokens of `text`, with its special tokens at the begin and end."""
+        """The encoder's indices of the tokens of `text`, with its special tokens at the beginning and end."""
         with _refusing():
             return self._tokenizer.encode(text).ids
 
     def ids(self) -> list[int]:
         """The encoder's index for each entry of the token list, followed by its index of the end of a sentence.
 
-        <blank> and <sos/eos> get the index of the begin of a sentence, BERT's [CLS]; the end is BERT's [SEP].
+        <blank> and <sos/eos> get the index of the beginning of a sentence, BERT's [CLS]; the end is BERT's [SEP].
 
         Raises:
             ConfigError: The tokenizer does not put one special token at each end of a sentence.
@@ -102,7 +102,7 @@ def read_tokenizer(model: str | Path) -> bytes:
 
 @contextmanager
 def _refusing() -> Iterator[None]:
-    """Make errors of the library, which may be panics, those of a file."""
+    """Turn errors of the library, which may be panics, into errors of the file."""
     try:
         yield
     except BaseException as error:

@@ -87,7 +87,7 @@ class Vocabulary:
     Raises:
         ConfigError: The type is unknown.
         DataError: The special tokens are missing or misplaced, a token is repeated or empty or has white space at an
-            end, or the tokens differ from those of the model.
+            end, or the tokens differ from the model's.
     """
 
     def __init__(self, type: str, tokens: Sequence[str], model: bytes | None = None):

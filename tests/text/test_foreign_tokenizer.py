@@ -28,7 +28,7 @@ def test_a_tokenizer_of_the_known_form_is_read():
     ],
 )
 def test_a_wrong_model_is_refused(changes, said):
-    with pytest.raises(DataError, match=f"^tokenizer.json {said}.*; write it anew with save_pretrained"):
+    with pytest.raises(DataError, match=f"^tokenizer.json {said}.*; write it again with save_pretrained"):
         read_content(json.dumps({"model": MODEL | changes}).encode())
 
 
@@ -44,5 +44,5 @@ def test_a_wrong_model_is_refused(changes, said):
 )
 def test_what_is_no_tokenizer_is_refused(monkeypatch, content, said):
     monkeypatch.setattr(foreign_tokenizer, "MOST_BYTES", 100 if content.isspace() else 1 << 20)
-    with pytest.raises(DataError, match=f"^tokenizer.json {said}; write it anew"):
+    with pytest.raises(DataError, match=f"^tokenizer.json {said}; write it again"):
         read_content(content)

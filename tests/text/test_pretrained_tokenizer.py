@@ -66,7 +66,7 @@ def test_a_tokenizer_without_marks_is_refused(tmp_path):
 
 
 def test_faulty_files_are_refused(tiny_bert, tmp_path):
-    with pytest.raises(DataError, match="tokenizer.json is not a tokenizer of Hugging Face; write it anew"):
+    with pytest.raises(DataError, match="tokenizer.json is not a tokenizer of Hugging Face; write it again"):
         PretrainedTokenizer(b"{}")
     with pytest.raises(
         ConfigError, match=r"tokenizer.json: cannot be read \(No such file or directory\); write it with"

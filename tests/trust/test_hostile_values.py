@@ -143,7 +143,7 @@ def test_tokenizer_json(tiny_bert):
 )
 def test_parts_of_a_tokenizer_that_the_library_cannot_bear(tiny_bert, change, said):
     content = json.loads(read_tokenizer(tiny_bert)) | change
-    with pytest.raises(UserError, match=f"tokenizer.json .*{said}.*; write it anew with save_pretrained"):
+    with pytest.raises(UserError, match=f"tokenizer.json .*{said}.*; write it again with save_pretrained"):
         PretrainedTokenizer(json.dumps(content).encode())
 
 
