@@ -18,8 +18,8 @@ class FlowMTModel(DiverseMTModel):
     """Non-autoregressive text translation.
 
     The loss is minus the bound (1) of `contrib/flowseq/decoder.py`, with smoothed labels, divided by the number of
-    tokens or of sentences as `length_normalized_loss` says. In training the divergence is multiplied by min(1, updates
-    / kl_updates)², so that the posterior learns to carry the target before the prior has to predict it (Bowman et al.
+    tokens or of sentences, by `length_normalized_loss`. In training the divergence is multiplied by min(1, updates /
+    kl_updates)², so that the posterior learns to carry the target before the prior has to predict it (Bowman et al.
     2016, "Generating sentences from a continuous space", section 3.1). It is a square because in the first hundred
     updates the posterior costs tens of nats per token, at which a linear rise already makes it collapse.
 
@@ -65,7 +65,7 @@ class FlowMTModel(DiverseMTModel):
             shared.add_stat("nll_length", -bound.length.mean())
         if self.training:
             return loss, None, None
-        with scope(shared.conditions, collect=False):  # its losses are not those of the bound
+        with scope(shared.conditions, collect=False):  # its losses are not part of the bound
             scores = self.decoder.translate(encoder_out, encoder_out_lens, ys_pad_lens)
         bleu = self.mt_error_calculator and self.mt_error_calculator(scores.argmax(-1).cpu(), ys_pad.cpu())
         return loss, self._accuracy(scores, ys_pad), bleu

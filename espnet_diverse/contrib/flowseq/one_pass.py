@@ -23,7 +23,7 @@ _BLANK = 0
 
 
 class OnePassSearch:
-    """Search with a decoder of FlowSeq; called as `BeamSearch` is.
+    """Search with a decoder of FlowSeq; called like `BeamSearch`.
 
     Args:
         decoder: The decoder.

@@ -51,7 +51,7 @@ class FlowStep(nn.Module):
         for zero in (self.log_scale, self.bias, *self.to_scale_and_bias.parameters()):
             nn.init.zeros_(zero)
 
-    espnet_initialization_fn = reset_parameters  # ESPnet's `init` draws all parameters anew, then calls this
+    espnet_initialization_fn = reset_parameters  # ESPnet's `init` redraws all parameters, then calls this
 
     def forward(self, x: Tensor, valid: Tensor, source: Source) -> tuple[Tensor, Tensor]:
         """x (B, T, Z), valid (B, T) -> y (B, T, Z) and the log-determinant (B,)."""
@@ -78,7 +78,7 @@ class FlowPrior(nn.Module):
         steps: Its steps, from z to e.
     """
 
-    steps: Any  # nn.ModuleList says nothing of the type of its modules
+    steps: Any  # nn.ModuleList does not declare the type of its modules
 
     def __init__(self, steps: list[FlowStep]):
         super().__init__()

@@ -41,7 +41,7 @@ class ConditionedTransformer(TransformerDecoder):
         options: Options of ESPnet's transformer decoder.
 
     Raises:
-        ConfigError: As `replace_attention`, or the attention takes values that only the layers of encoders hand on.
+        ConfigError: As for `replace_attention`, or the attention takes values that only the layers of encoders hand on.
     """
 
     def __init__(
@@ -63,9 +63,9 @@ class ConditionedTransformer(TransformerDecoder):
             raise ConfigError("FlowDecoder: its cross-attention takes no rows of the encoder; leave out handed_over")
 
     def forward(self, x: Tensor, valid: Tensor, source: Source) -> Tensor:
-        """Features x (B, T, F) or tokens (B, T), valid (B, T) -> (B, T, M); what stands at padding changes nothing.
+        """Features x (B, T, F) or tokens (B, T), valid (B, T) -> (B, T, M); values at padding change nothing.
 
-        The open scope is told which positions are padding, because the mask of cross-attention does not tell.
+        The open scope receives the padding, because the mask of cross-attention does not show it.
         """
         shared = current()
         shared.query_mask = valid if shared.collect else None

@@ -1,7 +1,7 @@
 """Decoder that attends to a Gaussian latent code of the encoder's output.
 
 Bowman et al. 2016, "Generating sentences from a continuous space". The posterior of a sentence x with encoder output
-h_1 ... h_T, and what the decoder's cross-attention reads in place of the encoder's output, are
+h_1 ... h_T, and what the decoder's cross-attention reads instead of the encoder's output, are
 
     q(z | x) = N(mu, sigma^2),   [mu; log sigma^2] = W mean_t h_t + b                                       (1)
     m_k = V_k z + c_k,   k = 1 ... K                                                                        (2)
@@ -58,11 +58,11 @@ class LatentDecoder(DiverseTransformerDecoder):
         options: Options of `DiverseTransformerDecoder`.
 
     Attributes:
-        reads_codes: Whether the source is latent codes (B, 1, Z), see `of_codes`, and not the encoder's output.
+        reads_codes: Whether the source is latent codes (B, 1, Z), see `of_codes`, instead of the encoder's output.
         reads_vectors: True, see `DiverseTransformerDecoder.reads_vectors`.
 
     Raises:
-        ConfigError: As `DiverseTransformerDecoder`, or cross-attention has a memory or takes rows of the encoder.
+        ConfigError: As for `DiverseTransformerDecoder`, or cross-attention has a memory or takes rows of the encoder.
     """
 
     __signature__ = signature_with(DiverseTransformerDecoder, latent=None)
@@ -97,6 +97,6 @@ class LatentDecoder(DiverseTransformerDecoder):
         return vectors, lengths.new_full((len(z),), self.latent.vectors)
 
     def shorten_masked(self, source: Tensor, mask: Tensor | None) -> tuple[Tensor, None]:
-        """Do as `shorten` with a mask (B, 1, T) in place of lengths; no vector is padding."""
+        """Shorten as `shorten` does, with a mask (B, 1, T) instead of lengths; no vector is padding."""
         whole = source.new_full((len(source),), source.size(1)).long()
         return self.shorten(source, whole if mask is None else mask.sum(-1).squeeze(1))[0], None
