@@ -1,4 +1,4 @@
-"""Methods that are not attentions: FlowSeq, a variational autoencoder of text. Each has a folder of its own.
+"""Methods that are not attentions: FlowSeq, a variational autoencoder of text. Each has its own folder.
 
 Read first: `flowseq/decoder.py`, `flowseq/model.py`, `vae/model.py`.
 Imported by the tables of nets and searches, and by the commands for their models.

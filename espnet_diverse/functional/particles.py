@@ -36,7 +36,7 @@ def svgd_direction(
         bandwidth: "paper" is h = med^2 / log M; "official", of the released code, is the median of all M^2 squared
             distances, including each particle's to itself, over log(M + 1); a number is h itself.
         alpha_mode: "absolute", or "relative", in which the repulsion has alpha times the norm of the other term, over
-            all particles of a set, whatever the scale of the loss is.
+            all particles of a set, for any scale of the loss.
 
     Returns:
         phi (..., M, D).

@@ -36,7 +36,7 @@ def pool_products(picks: Tensor, pool: int, joined: bool) -> list[Product]:
         picks: Heads of each sample, (B, H) int64.
         pool: Number of heads P in the pool.
         joined: Whether all samples of a head are in one product, which copies their inputs and results; otherwise each
-            head of each sample has a product of its own, without copies.
+            head of each sample has its own product, without copies.
     """
     heads, flat = picks.size(1), picks.flatten()
     order = flat.argsort(stable=True)

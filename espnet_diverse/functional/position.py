@@ -7,7 +7,7 @@ or key at position m is turned by an angle that grows with m, so that dot produc
     (x_c, x_{c + D/2}) <- rotation by m theta_c,    theta_c = 10000^(-2 c / D),    c = 0 ... D/2 - 1
 
 Attention with linear biases (ALiBi), Press et al. 2022, "Train Short, Test Long": distance is subtracted from the
-logits, for each head with a slope of its own.
+logits, for each head with its own slope.
 
     logits_ij <- q_i . k_j / sqrt(D) - s_h |i - j|,    s_h = 2^(-8 h / H),    h = 1 ... H
 

@@ -171,7 +171,7 @@ def test_another_learning_rate_holds_from_where_the_run_goes_on(tiny_run, tmp_pa
     first, second = (stats[epoch]["train"]["optim0_lr0"] for epoch in (1, 2))
     decay = (2 / 3) ** 0.5 / 2 + (2 / 4) ** 0.5 / 2  # of warmuplr at its third and fourth step, after two
     assert second == pytest.approx(5e-3 * decay, rel=0.2) and first < 1.1e-3
-    assert "learning rates go on with base [[0.005]] in place of [[0.001]]" in caplog.text
+    assert "learning rates continue with base [[0.005]] instead of [[0.001]]" in caplog.text
 
 
 def links(folder):

@@ -8,7 +8,7 @@ attend to the packed rows; the equations, numbered there, are in `functional/lun
     P of the first layer = sqrt(M) W + sinusoids,  W ~ N(0, 1/M) initially                    (7)
 
 The context C is projected by `linear_k` and `linear_v` of the attention, the queries X by `linear_q`, and `linear_out`
-projects Y_X; P and Y_P have projections of their own here. In an encoder, P goes from layer to layer in `Heads.stream`.
+projects Y_X; P and Y_P have separate projections here. In an encoder, P goes from layer to layer in `Heads.stream`.
 Only X passes through the other parts of a layer. Row i of P is used for contexts of more than i positions, as released.
 
 With `handed_over` the P that the encoder's last layer makes by (6) precedes the frames of its output, cross-attention
@@ -16,7 +16,7 @@ of the first decoder layer has it instead of (7), and each layer of the decoder 
 decoder layer depends on the source alone, a search makes it once and keeps `linear_p` of it among the cached keys.
 
 Causal self-attention is (3)-(5). Here each layer has its own P, `linear_k` and `linear_v` make k and v of (4) and (5),
-and the context of (3) has a projection of its own. A cache holds w of (3) for each key besides k and v; a step then
+and the context of (3) has a separate projection. A cache holds w of (3) for each key besides k and v; a step then
 equals the row of the full pass, and hypotheses with different keys can be decoded side by side. In cross-attention with
 a cache the context is packed again at each step.
 
@@ -54,7 +54,7 @@ class LunaOptions(Core.Options):
     Attributes:
         length: Number of rows R of P.
         pack_heads: Number of heads of the pack attention (1); 0 means as many as the unpack attention has.
-        tied: Whether the values are the keys in both attentions (released), or have projections of their own.
+        tied: Whether the values are the keys in both attentions (released), or have separate projections.
         contextual: Whether the layers of an encoder pass on P (6). Otherwise all start from the shared P of (7).
             In decoders each layer has its own P, except with `handed_over`.
         packed_dropout: Dropout rate of Y_P in (6).

@@ -14,8 +14,8 @@ def sparse_attention(heads: Heads, pattern: Pattern) -> tuple[Tensor, Tensor | N
     """Compute softmax attention over a pattern: the context (B, H, Tq, D), and the weights (B, H, Tq, Tk) or None.
 
     Whole sequences are computed in blocks. The pattern becomes a mask over all pairs where weights are needed, where
-    heads have patterns of their own, for the few queries of cached decoding, and for sequences so short that blocks
-    would compute no fewer scores.
+    heads have their own patterns, for the few queries of cached decoding, and for sequences so short that blocks would
+    compute no fewer scores.
     """
     time, lengths = heads.k.size(2), heads.lengths()
     if heads.same_positions() and not heads.need_weights and heads.patterns is None:

@@ -4,8 +4,8 @@ Henry et al. 2020, "Query-Key Normalization for Transformers":
 
     A = softmax_j(g q_i . k_j / (|q_i| |k_j|)),    g learned, from log2(L^2 - L)
 
-L is the length of a long sequence of the training data; the paper takes its 97.5th percentile. Here each head has a
-scale g of its own. The queries are multiplied by g sqrt(D), so that a core divides its logits by sqrt(D) as always, and
+L is the length of a long sequence of the training data; the paper takes its 97.5th percentile. Here each head has its
+own scale g. The queries are multiplied by g sqrt(D), so that a core divides its logits by sqrt(D) as always, and
 PyTorch's fused attention stays in use. Relative position adds its biases to the normalised queries.
 
 Softmax-equivalent setting: none; without the section queries and keys stay as they are projected.

@@ -9,8 +9,8 @@ A, B for all samples, or one for each language or domain (`by`), which each samp
 `use_dora` each output has a magnitude too, see `functional/low_rank.py`, initially the length of its weights.
 
 Parameters have the names that ESPnet and the package loralib give them: `lora_A` and `lora_B` next to `weight`. In
-evaluation mode one pair for all is part of `weight`, which is the form of the files of ESPnet, so such a model must be
-in evaluation mode when its weights are saved or loaded. Pairs by condition, and magnitudes, which ESPnet does not have,
+evaluation mode one pair for all is part of `weight`, which is the form of ESPnet's files, so the model must be in
+evaluation mode when its weights are saved or loaded. Pairs by condition, and magnitudes, which ESPnet does not have,
 stay apart from it in both modes.
 """
 

@@ -42,7 +42,7 @@ def one_run() -> Iterator[None]:
     other's results, or the second would wait without a message.
 
     Raises:
-        TrainingError: Another thread is within such a block.
+        TrainingError: Another thread is within this block.
     """
     if not _running.acquire(blocking=False):
         raise TrainingError(

@@ -216,4 +216,4 @@ def _rescale(state: dict, old: Sequence[Sequence[float]], new: Sequence[Sequence
                     group[key] *= present / former
         if scheduler and "base_lrs" in scheduler:
             scheduler["base_lrs"] = list(after)
-    logging.warning("learning rates go on with base %s in place of %s", new, old)
+    logging.warning("learning rates continue with base %s instead of %s", new, old)

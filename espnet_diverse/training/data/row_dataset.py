@@ -64,7 +64,7 @@ class RowDataset(ESPnetDataset):
         return super().__getitem__(uid if isinstance(uid, str) else self.ids.key(int(uid)))
 
     def __getitems__(self, batch: "SeededRows") -> list[tuple[str, dict[str, NDArray]]]:
-        """The utterances of a batch; each is read, and augmented, with a seed of its own."""
+        """The utterances of a batch; each is read, and augmented, with its own seed."""
         return [batch.seeded(position, self) for position in range(len(batch.rows))]
 
 
@@ -198,7 +198,7 @@ class RowLoader(DataLoader):
 
 
 class RowIterFactory(SequenceIterFactory):
-    """ESPnet's factory of loaders, whose rows have seeds of their own.
+    """ESPnet's factory of loaders, whose rows have their own seeds.
 
     Args:
         shard: Rank of this process and number of processes.

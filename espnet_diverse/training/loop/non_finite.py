@@ -1,6 +1,6 @@
 """Batches whose loss or gradients are not finite: they are listed, and too many of them end training.
 
-No update is made with such a batch, and training continues. A fault in the data would otherwise recur in every epoch.
+These batches make no update, and training continues. A fault in the data would otherwise recur in every epoch.
 """
 
 import math

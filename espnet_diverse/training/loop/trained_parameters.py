@@ -37,7 +37,7 @@ def _of(trained: int, whole: int) -> str:
 
 
 class ParameterSample:
-    """The first entries of each parameter that is trained, as they are when this object is made.
+    """The first entries of each parameter that is trained, as they are at construction.
 
     Args:
         model: The model.

@@ -106,7 +106,7 @@ def test_another_learning_rate_scales_that_of_the_checkpoint(tmp_path, caplog):
     group = state.optimizers[0].param_groups[0]
     assert group["lr"] == pytest.approx(0.3) and group["initial_lr"] == pytest.approx(0.3)
     assert state.schedulers[0].base_lrs == [0.3]
-    assert "learning rates go on with base [[0.3]] in place of [[0.1]]" in caplog.text
+    assert "learning rates continue with base [[0.3]] instead of [[0.1]]" in caplog.text
     same = fresh(tmp_path)
     same.restore("cpu")
     assert same.optimizers[0].param_groups[0]["lr"] == 0.1

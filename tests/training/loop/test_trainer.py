@@ -297,7 +297,7 @@ def test_a_stop_while_validating_saves_the_end_of_the_epoch(tiny_run, tmp_path, 
         patch.setattr(Updates, "forward", stopping_in_validation)
         assert train(tiny_run, tmp_path / "exp", "max_epoch=1") == 75
     said = capfd.readouterr().err.splitlines()[-1]
-    assert said.startswith("espnet-diverse train: SIGTERM: saved in epoch 1 after 2 batches; the same command goes on")
+    assert said.startswith("espnet-diverse train: SIGTERM: saved in epoch 1 after 2 batches; the same command")
     assert train(tiny_run, tmp_path / "exp", "max_epoch=1") == 0
     stopped, straight = (checkpoint.load(folder / "1epoch.pth") for folder in (tmp_path / "exp", tiny_run.model_dir))
     assert all(torch.equal(stopped[name], straight[name]) for name in straight)
