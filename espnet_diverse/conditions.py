@@ -31,7 +31,7 @@ class Condition(NamedTuple):
 CONDITIONS: dict[str, Condition] = {
     "lang": Condition("language", "language", "language of the input: of the speech, or of the source text"),
     "tgtlang": Condition(
-        "target language", "target_language", "language of the output text (default for asr: that of the input)"
+        "target language", "target_language", "language of the output text (default for asr: the input's)"
     ),
     "domain": Condition("domain", "domain", "domain of the recordings or texts"),
 }
@@ -42,7 +42,7 @@ TABLES: tuple[str, ...] = tuple(f"utt2{name}" for name in CONDITIONS)
 
 
 _TWO_LETTERS = {"aze": "az", "cmn": "zh", "jpn": "ja", "tur": "tr", "yue": "zh", "zho": "zh"}
-"""Codes of ISO 639-3 of the languages whose texts are not treated as all others are."""
+"""ISO 639-1 codes, by ISO 639-3 code, of the languages whose texts are treated specially."""
 
 
 def base_language(code: str) -> str:
@@ -70,8 +70,8 @@ def language_tables(text: str = "text", translated: bool = False) -> tuple[str, 
     """Tables among `TABLES` that give the language of a text; where an utterance is in several, the last counts.
 
     Args:
-        text: Name of the table of the text; src_text has what is translated.
-        translated: Whether other texts are translations, in a language that utt2tgtlang alone gives.
+        text: Name of the table of the text; src_text is the text to translate.
+        translated: Whether other texts are translations, whose language only utt2tgtlang gives.
     """
     if text == "src_text":
         return ("utt2lang",)

@@ -24,7 +24,7 @@ class DataError(UserError):
 
 
 class TruncatedError(DataError):
-    """An audio file ends before the end that its header or its container tells; what is there can be read."""
+    """An audio file ends before the end that its header or container states; the part that is there can be read."""
 
 
 class ModelError(UserError):
@@ -57,11 +57,11 @@ def abridged(items: Iterable[str], most: int = 5, separator: str = ", ") -> str:
 
 
 def optional_package(name: str, what: str, extra: str) -> ModuleType:
-    """Import a package that an extra of this one installs.
+    """Import a package that an extra of `espnet_diverse` installs.
 
     Args:
         name: Name of the package.
-        what: What needs it, for the message.
+        what: Feature that needs it, for the message.
         extra: Name of the extra.
 
     Raises:

@@ -148,9 +148,9 @@ class Recognizer(_Pretrained):
             target_language: Language of a translation.
             domain: Domain of the recording.
             word_timestamps: Whether to return words with times and confidences.
-            options: Search options of this call; by default those of the constructor. A mapping changes some of them.
-            hotwords: Phrases of this call that get a bonus, or the path of a file with one a line; in place of those of
-                the constructor.
+            options: Search options of this call (default: the constructor's). A mapping changes some of them.
+            hotwords: Phrases that get a bonus in this call, or the path of a file with one per line; they replace the
+                constructor's.
             on_progress: Called with the seconds that are done and the length of the recording in seconds.
 
         Raises:
@@ -181,7 +181,7 @@ class Recognizer(_Pretrained):
     ) -> Iterator[Segment]:
         """Transcribe a recording, and yield its segments in order as they are decoded, `batch_size` at a time.
 
-        Arguments and errors are those of `transcribe`; the last digits of scores may differ from it.
+        Takes the same arguments and raises the same errors as `transcribe`; the last digits of scores may differ.
         """
         names = values_by_condition({"language": language, "target_language": target_language, "domain": domain})
         transcription = self._transcription(word_timestamps, options, hotwords)
@@ -264,7 +264,7 @@ class StreamRecognizer(_Pretrained):
         self.search.indices = indices_of(known, completed(known, given, same_language=True))
 
     def listen(self, source: str, pcm_rate: int | None = None, real_time: bool = False) -> Iterator[StreamResult]:
-        """Transcribe a file, a FIFO or standard input as it comes; arguments and errors are those of `open_live`."""
+        """Transcribe a file, a FIFO or standard input as it comes; see `open_live` for arguments and errors."""
         with open_live(source, pcm_rate, self.search.rate, real_time=real_time) as blocks:
             yield from self.stream(blocks)
 
@@ -302,7 +302,7 @@ class Translation(NamedTuple):
 
 
 class Translator(_Pretrained):
-    """Translates text; arguments, attributes and errors are those of `Recognizer`, without `segmentation`.
+    """Translates text; has the arguments (except `segmentation`), attributes and errors of `Recognizer`.
 
     A ModelError is also raised for a model that reads speech.
     """
@@ -336,8 +336,8 @@ class Translator(_Pretrained):
     ) -> Translation | list[Translation]:
         """Translate a text, or several.
 
-        A text of white space or invisible characters alone gives an empty translation with score 0. Where no
-        translation is found within the lengths of the options, it is empty, with score -inf.
+        A text of white space or invisible characters alone gives an empty translation with score 0. If no translation
+        is found within the length limits of the options, the result is empty, with score -inf.
 
         Args:
             text: A sentence in the form of the training data, or several.

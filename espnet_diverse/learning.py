@@ -6,10 +6,10 @@
     run = train(config, "data", "exp/sdma", settings={"max_epoch": 20})
     print(Recognizer(run).transcribe("talk.wav").text)
 
-The files and errors are those of the commands. To resume, repeat the call, or run the same command in a shell: finished
-stages are skipped, and training continues. A call restores signal handlers, random generators, logging, environment and
-settings of PyTorch; only the allocator keeps freed memory (`cpu.allocator`). In the main thread, SIGINT, SIGTERM
-and SIGHUP save a checkpoint within the epoch and raise an `InterruptedRunError`.
+The commands write the same files and report the same errors. To resume, repeat the call, or run the same command in a
+shell: finished stages are skipped, and training continues. A call restores signal handlers, random generators, logging,
+environment and settings of PyTorch; only the allocator keeps freed memory (`cpu.allocator`). In the main thread,
+SIGINT, SIGTERM and SIGHUP save a checkpoint within the epoch and raise an `InterruptedRunError`.
 """
 
 import json
@@ -56,7 +56,7 @@ def train(
         settings: Changes of the configuration, such as {"optim_conf": {"lr": 1e-3}, "max_epoch": 20}; dotted keys such
             as "optim_conf.lr" are allowed.
         task: "asr", "st", "mt", "lm" or "cls".
-        src_tokens_dir: Vocabulary of the source text; by default that of the text.
+        src_tokens_dir: Vocabulary of the source text; by default the vocabulary of the text.
         init_param: Pretrained parameters to start from, see `espnet-diverse train --help`.
         number: Number of best epochs to average.
         ngpu: Number of GPUs of this machine, with one process each.

@@ -86,12 +86,12 @@ class Rule:
     Attributes:
         kind: int, float, bool, str (one of `words`) or list.
         none: Whether None is allowed.
-        words: Names that are allowed, beside the numbers if it is a number.
-        least, most, above, below: Bounds of a number; `least` is also that of the length of a list. Infinity is a
-            number where `most` is infinite.
+        words: Names that are allowed; for a number, in addition to numbers.
+        least, most, above, below: Bounds of a number; for a list, `least` is its minimum length. Infinity is allowed if
+            `most` is infinite.
         of: Rule of the elements of a list.
-        help: Description in the help of commands, and `shown`, the default in words where it is not the value itself.
-        key: Name for messages where users give the option by another name than the field's.
+        help: Description in the help of commands; `shown` is the default in words, if it is not the value itself.
+        key: Name for messages, if users give the option by another name than the field's.
     """
 
     kind: type
@@ -151,7 +151,7 @@ def number(default: float | str | None, *, words: Sequence[str] = (), **rule: An
 
     Args:
         default: The default; with None, None is allowed.
-        words: Names that are allowed in place of a number.
+        words: Names that are allowed instead of a number.
         **rule: `least`, `most`, `above`, `below`, `help`, `shown`, `key` of `Rule`.
     """
     kind = int if isinstance(default, int) else float
@@ -178,7 +178,7 @@ def argument(option: Field, default: Any = None) -> dict[str, Any]:
 
     Args:
         option: The field.
-        default: Default of a command, shown in place of the field's.
+        default: Default of a command, shown instead of the field's.
     """
     rule: Rule = option.metadata["rule"]
     shown = default if default is not None else rule.shown or option.default
@@ -199,7 +199,7 @@ def read[Options](kind: type[Options], given: Mapping[str, Any], owner: str) -> 
         owner: Part of the program that the options belong to, such as "head selection", for messages.
 
     Raises:
-        ConfigError: `given` is no mapping.
+        ConfigError: `given` is not a mapping.
         UnknownOptionError: An option is not a field of `kind`.
     """
     names = [option.name for option in fields(kind)]
@@ -232,7 +232,7 @@ def hint(name: str, known: Collection[str], owner: str) -> str:
     Args:
         name: The unknown name.
         known: Names of the options that exist.
-        owner: What was given the option, for the message where it has no options.
+        owner: Part of the program that the option was given to, for the message if it has no options.
     """
     if not known:
         return f"{owner} has no options"
@@ -249,7 +249,7 @@ def nearest(name: str, known: Collection[str], similarity: float = 0.6) -> str |
 
 
 def with_present_names(config: Mapping[str, Any], section: str = "") -> dict[str, Any]:
-    """A section of the configuration of a model, in which options of version 0.1.0 have their present names."""
+    """A section of a model's configuration, with options of version 0.1.0 under their current names."""
     former = _FORMER if section in _FORMER_IN else {}
     return {
         former.get(key, key): with_present_names(value, key) if isinstance(value, Mapping) else value

@@ -28,10 +28,10 @@ def unnamed_file() -> Iterator[Path]:
 
 
 def can_fork() -> bool:
-    """Return whether a forked process may go on computing: macOS ends it where its libraries had started threads."""
+    """Return whether a forked process may continue to compute: macOS ends it if its libraries had started threads."""
     return sys.platform != "darwin"
 
 
 def c_function(name: str) -> Callable[..., int] | None:
-    """A function of the C library, or None where the library has none of that name."""
+    """A function of the C library, or None if the library has no function of that name."""
     return getattr(ctypes.CDLL(None), name, None)

@@ -34,7 +34,7 @@ def progress[Item](
 
 
 class WithProgress[Item](Iterable[Item]):
-    """Items that show their progress each time they are read; the arguments are those of `progress`."""
+    """Items that show their progress each time they are read; see `progress` for the arguments."""
 
     def __init__(self, items: Iterable[Item], name: str, total: int | None = None, unit: str = "item"):
         self.items, self.name, self.total, self.unit = items, name, total, unit

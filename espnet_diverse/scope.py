@@ -29,7 +29,7 @@ class Step:
     """The place of a training batch.
 
     Attributes:
-        updates: Number of optimizer updates before it, those of earlier epochs and before a resumption included.
+        updates: Number of optimizer updates before it, counted over all epochs and across resumptions.
         batch: Number of batches of the epoch before it.
         is_first: Whether it is the first batch of its update.
     """
@@ -49,8 +49,8 @@ class Scope:
         collect: Whether modules compute auxiliary losses and statistics. It is False in the default scope, so decoding
             does not compute them.
         statistics: Whether modules compute statistics, if `collect` is set.
-        token_count: What counts the tokens for losses that are means over tokens, where the batch of this pass is part
-            of a larger one; see `nets/processes.py`.
+        token_count: Function that counts the tokens for losses that are means over tokens, if the batch of this pass is
+            part of a larger one; see `nets/processes.py`.
         step: The place of the batch in training; None where the training loop does not give it.
         paired: Whether the second half of the batch repeats the samples of the first, for losses that compare the two.
 
@@ -99,7 +99,7 @@ class Scope:
         return ids.expand(batch)
 
     def listed(self, name: str, batch: int) -> list[int]:
-        """Return `condition` as a list; it is read from the device once for all modules, for which a GPU would wait."""
+        """Return `condition` as a list, read from the device once for all modules, as each read waits for a GPU."""
         ids = self.condition(name, batch)
         if name not in self._listed:
             self._listed[name] = self.conditions[name].tolist()
@@ -116,7 +116,7 @@ class Scope:
 
         Ignored if losses are not collected.
 
-        Modules of small inputs spend their time on the calls of many small operations, not on the operations.
+        With small inputs, most time is spent on calling many small operations, not on the operations themselves.
 
         Args:
             key: Modules with equal keys and inputs of equal shapes are computed together. The key must hold everything
@@ -133,12 +133,12 @@ class Scope:
             self._waiting[key, tuple((x.shape, x.dtype) for x in inputs)].append((compute, inputs))
 
     def once(self, function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-        """Return `function(x)`, where losses are collected the same object for every module that asks for it."""
+        """Return `function(x)`; while losses are collected, it is computed once and shared by all modules."""
         if not self.collect or torch.compiler.is_compiling():
             return function(x)
         key = function, id(x)
         if key not in self._once:
-            self._once[key] = x, function(x)  # with x, whose id another tensor would get after it
+            self._once[key] = x, function(x)  # keeps x, whose id another tensor could get otherwise
         return self._once[key][1]
 
     def add_stat(self, name: str, value: Tensor | float) -> None:
@@ -178,7 +178,7 @@ TokenCount = Callable[[Tensor, int], Tensor]
 
 
 def _mean(means: list[tuple[Tensor, int]]) -> Tensor:
-    """Compute the mean over modules from means over some of them, with the number of these."""
+    """Compute the mean over all modules from means over groups of them, each with the size of its group."""
     values, counts = zip(*means, strict=True)
     if set(counts) == {1}:
         return torch.stack(values).mean()
@@ -204,7 +204,7 @@ def scope(
 ) -> Iterator[Scope]:
     """Open a scope for one forward pass.
 
-    The arguments are those of `Scope`; `step` is by default that of the scope around.
+    Takes the arguments of `Scope`; `step` defaults to the step of the enclosing scope.
     """
     token = _CURRENT.set(Scope(conditions, keep_attention, step=step or _CURRENT.get().step, **options))
     try:

@@ -29,7 +29,7 @@ class StageRecord:
         outputs: Files and folders that the stage writes.
 
     Attributes:
-        outputs: Their paths, sorted.
+        outputs: Paths of the outputs, sorted.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class StageRecord:
         return stored["arguments"] == self._arguments and same and self.missing() is None
 
     def made_anew(self, made: Iterable[str]) -> str | None:
-        """The first input that is one of the paths `made`, or holds or is in one of them; None if there is none."""
+        """The first input that equals, contains or lies in one of the paths `made`; None if no input does."""
         paths = [Path(path).absolute() for path in made]
         for name in sorted(self._inputs):
             own = Path(name).absolute()
@@ -105,9 +105,9 @@ def is_data_directory(path: Path) -> bool:
 def digest(path: Path) -> str | None:
     """SHA-256 digest of a file or folder; None if `path` does not exist.
 
-    The digest of a file is that of its content. That of a Kaldi data directory covers the content of its tables and the
-    sizes of its audio files; that of any other folder, which may be a large corpus, the names, sizes and modification
-    times of its files.
+    The digest of a file covers its content. The digest of a Kaldi data directory covers the content of its tables and
+    the sizes of its audio files; for any other folder, which may be a large corpus, it covers the names, sizes and
+    modification times of its files.
     """
     hasher = hashlib.sha256()
     if path.is_file():
@@ -146,5 +146,5 @@ def _lines(path: Path) -> Iterator[str]:
 
 
 def _path(line: str) -> str:
-    """The path in a line of a table, "" where there is none; the white space before it is any, as for `data.tables`."""
+    """The path in a line of a table, "" if there is none; any white space may precede it, as in `data.tables`."""
     return "".join(line.split(None, 1)[1:]).strip(" \t")

@@ -12,7 +12,7 @@ from espnet_diverse.inference import Options, Recognizer, Request
 
 
 def main(model: str, *paths: str) -> int:
-    """Print a line for each segment and word; 2 where a recording could not be read."""
+    """Print a line for each segment and word; return 2 if a recording could not be read."""
     recognizer = Recognizer(model, options=Options(beam_size=5))
     failed = 0
     results = recognizer.transcribe_all([Request(path) for path in paths], word_timestamps=True)

@@ -42,5 +42,5 @@ def test_every_condition_is_an_argument_in_python(function):
 def test_help_of_conditions_holds_for_speech_and_text(command):
     shown = " ".join(command_parser(command)[1].format_help().split())
     assert "language of the input: of the speech, or of the source text" in shown
-    assert "language of the output text (default for asr: that of the input)" in shown
+    assert "language of the output text (default for asr: the input's)" in shown
     assert "domain of the recordings or texts" in shown

@@ -63,12 +63,12 @@ start again."""
 
 
 _CHECKING = {"prepare", "train", "validate"}
-"""Commands that check their outputs themselves: `prepare` the sets; a run may go on with its own configuration; and a
-list of faults may be written beside the tables."""
+"""Commands that check their outputs themselves: `prepare` checks its sets, a run may continue with its own
+configuration, and a list of faults may be written next to the tables."""
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line and end the process with 1; argparse's own code, 2, is of skipped items."""
+    """A parser whose errors are one line and end the process with 1; argparse's own code, 2, means skipped items."""
 
     given: Sequence[str] = ()
 
@@ -82,12 +82,12 @@ class Parser(argparse.ArgumentParser):
         self.exit(1, f"{self.prog}: error: {message}; {self.advice(message)}\n")
 
     def advice(self, message: str) -> str:
-        """Advice about an error of argparse: the option that is nearest to an unknown one, or where all are."""
+        """Advice about an error of argparse: the option most similar to an unknown one, or where all are listed."""
         known = list(self._option_string_actions)
         if "unrecognized" in message or "required" in message:  # a required option may be the one that is misspelt
             for name in (word.partition("=")[0] for word in self.given if word.startswith("--")):
                 if not any(option.startswith(name) for option in known):
-                    # All options begin with two dashes, which alone bring short ones near the default, 0.6.
+                    # All options begin with two dashes, which alone bring short names near the default similarity, 0.6.
                     near = nearest(name, known, similarity=0.7)
                     return f"{name}: did you mean {near}?" if near else f"{self.prog} --help lists the options"
         return f"{self.prog} --help lists what is allowed"
@@ -149,7 +149,7 @@ def run_command(name: str, arguments: list[str]) -> int:
 
 
 def _settle_streams() -> None:
-    """Write UTF-8, whatever the locale, as files are written, and to a terminal no control characters of foreign text.
+    """Write UTF-8 in every locale, as in files, and write no control characters of foreign text to a terminal.
 
     Where a standard stream is closed, nothing is read or written.
     """
@@ -165,10 +165,10 @@ def _settle_streams() -> None:
 
 
 def _reader_has_gone() -> bool:
-    """Return whether nobody reads stdout any more, as after `| head`; Python would print a traceback at its end."""
+    """Return whether nobody reads stdout any more, as after `| head`; Python would print a traceback on exit."""
     try:
         descriptor = sys.stdout.fileno()
-    except (AttributeError, OSError, ValueError):  # of a stream that is no file, or is closed
+    except (AttributeError, OSError, ValueError):  # the stream is not a file, or is closed
         return False
     poll = select.poll()
     poll.register(descriptor, 0)
@@ -182,10 +182,10 @@ def _unpack_model(args: argparse.Namespace) -> None:
     """Replace a packed model, or a name, given as MODEL by the directory that it is unpacked to.
 
     Raises:
-        ModelError: There is no such model, or it is not a sound one.
+        ModelError: The model does not exist or is not valid.
     """
     model_dir = getattr(args, "model_dir", None)
-    is_data = getattr(args, "format", None) == "lhotse"  # `export lhotse` has a data directory in the model's place
+    is_data = getattr(args, "format", None) == "lhotse"  # `export lhotse` takes a data directory as MODEL
     if model_dir is not None and not model_dir.is_dir() and not is_data:
         from espnet_diverse.runs.model_files import check_exists
 
@@ -210,20 +210,20 @@ def _explain(name: str, error: BaseException) -> tuple[str, int]:
 def main(arguments: list[str] | None = None) -> int:
     """Entry point of the console script; returns the exit code.
 
-    0 success, 1 error, also of usage, 2 finished with skipped items, 75 training was stopped by a signal and can go on,
-    130 interrupted, 141 nobody reads the output any more.
+    0 success, 1 error, also of usage, 2 finished with skipped items, 75 training was stopped by a signal and can be
+    resumed, 130 interrupted, 141 nobody reads the output any more.
     """
     if "_ARGCOMPLETE" in os.environ:
         from espnet_diverse.bin.options.completion import complete
 
         complete({name: text for name, (_, text) in COMMANDS.items()}, command_parser)
     _settle_streams()
-    atexit.register(_reader_has_gone)  # of --help too, which ends the process
+    atexit.register(_reader_has_gone)  # also for --help, which ends the process
     parser = _parser()
     args = parser.parse_args(arguments)
     if args.command not in COMMANDS:
         known = hint(args.command, list(COMMANDS), "espnet-diverse")
         parser.exit(1, f"{parser.prog}: error: unknown command {args.command!r}; {known}\n")
-    keep_freed_memory()  # here and not above, so that an import of this module changes nothing of the process
+    keep_freed_memory()  # here and not above, so that an import of this module does not change the process
     fast_start()
     return run_command(args.command, args.arguments)

@@ -60,7 +60,7 @@ def check(args: argparse.Namespace, before: Mapping[str, argparse.Namespace]) ->
 
 
 def run(args: argparse.Namespace) -> int:
-    """Translate and write; 2 where a sentence was dropped."""
+    """Translate and write; return 2 if a sentence was dropped."""
     from espnet_diverse.data.files.targets import check_prepared, mark_prepared
     from espnet_diverse.data.kaldi import read_data_dir, read_table, write_data_dir
     from espnet_diverse.data.writing.augmentation import Monolingual, augment

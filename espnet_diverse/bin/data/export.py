@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     if args.int8 and args.format != "onnx":
         raise ConfigError("--int8 is only for onnx; leave it out")
     if args.format == "safetensors" and options.conditions(args):
-        raise ConfigError("conditions are for onnx; leave them out, or make the model of one by espnet-diverse prune")
+        raise ConfigError("conditions are for onnx; leave them out, or reduce the model to one by espnet-diverse prune")
     if args.format == "lhotse":
         return _export_data(args)
     if args.output.suffix != f".{args.format}":

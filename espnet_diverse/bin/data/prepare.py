@@ -81,7 +81,7 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
     """Declare the selection of a part of the corpus; a corpus module names the options that it supports."""
     wanted = parser.add_argument_group("selection")
     wanted.add_argument("--task", default="asr", help="asr, or st with the translation as text (default: asr)")
-    wanted.add_argument("--languages", nargs="+", default=[], help="languages spoken (default: those of the corpus)")
+    wanted.add_argument("--languages", nargs="+", default=[], help="languages spoken (default: the corpus's own)")
     wanted.add_argument("--pairs", nargs="+", default=[], help="directions for training and test, such as es-en fr-en")
     wanted.add_argument("--zero_shot", nargs="+", default=[], help="directions for test only")
     wanted.add_argument(
@@ -156,7 +156,7 @@ def _add_generated(parser: argparse.ArgumentParser) -> None:
         nargs=2,
         default=(),
         metavar=("LEAST", "GREATEST"),
-        help="minimum and maximum number of tokens (default: those of the corpus)",
+        help="minimum and maximum number of tokens (default: the corpus's own)",
     )
     generated.add_argument(
         "--counts",
@@ -164,7 +164,7 @@ def _add_generated(parser: argparse.ArgumentParser) -> None:
         nargs=3,
         default=(),
         metavar=("TRAIN", "DEV", "TEST"),
-        help="number of texts of each set (default: those of --size)",
+        help="number of texts of each set (default: as given by --size)",
     )
 
 
@@ -219,7 +219,7 @@ def run(args: argparse.Namespace) -> int:
         if args.train_utterances is not None and "train" not in sets:
             raise ConfigError(f"--train_utterances is for the set train, and --sets has only {' '.join(sets)}")
         if args.train_utterances is not None:
-            refuse(decisive(find_faults(sets["train"], read_audio=False)))  # of rows that would be left out too
+            refuse(decisive(find_faults(sets["train"], read_audio=False)))  # also in rows that are left out
             sets["train"] = evenly_spaced(sets["train"], args.train_utterances)
         audio = not all(data.is_text for data in sets.values())
         with workers(args, dict, ()) if audio else nullcontext() as pool:  # workers have nothing to load
@@ -244,7 +244,7 @@ def _targets(args: argparse.Namespace, corpus: ModuleType, selection: "Selection
 
 
 def _check_targets(args: argparse.Namespace, corpus: ModuleType, selection: "Selection") -> None:
-    """Refuse to write to what is read and to directories of others, before anything is fetched or converted."""
+    """Refuse to write to inputs and to directories that `prepare` did not write, before fetching or converting."""
     from espnet_diverse.data.files.targets import check_outputs, check_prepared, check_unread
 
     read = inputs(args)
@@ -283,7 +283,7 @@ def _assignments(option: str, words: list[str]) -> list[tuple[str, str]]:
 
 
 def _corpus_dir(args: argparse.Namespace, corpus: ModuleType, selection: "Selection") -> Path:
-    """The directory of the corpus, after generating or downloading it where that is asked for."""
+    """The directory of the corpus, after generating or downloading it if requested."""
     from espnet_diverse.corpora import download_corpus
 
     if sum(map(bool, (args.source, args.corpus, args.download))) != 1:

@@ -1,6 +1,6 @@
 """Check data directories and list all of their faults: in the tables, between them, in the audio or features, in texts.
 
-Directories may have segments, entries of arks (wav.1.ark:1234), and feats.scp in place of wav.scp. Each fault has a
+Directories may have segments, entries of arks (wav.1.ark:1234), and feats.scp instead of wav.scp. Each fault has a
 kind, and each kind an action: refuse; drop, so that --fix leaves the utterance out and training refuses it; or warn.
 Exit code 1 means that there are faults to refuse or drop, 2 that --fix has dropped utterances.
 """
@@ -69,7 +69,7 @@ def outputs(args: argparse.Namespace) -> list[Path]:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the faults of each directory; 1 if there are any that are not warnings."""
+    """Print the faults of each directory; return the exit code."""
     from espnet_diverse.data.checks.faults import alike_once, parse_actions
     from espnet_diverse.data.checks.fixing import left_out, made_plain, write_fixed
     from espnet_diverse.data.checks.plausibility import Limits
@@ -135,7 +135,7 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _is_list_of_faults(path: Path) -> bool:
-    """Return whether a file is what --json writes."""
+    """Return whether a file has the format that --json writes."""
     from espnet_diverse.data.checks.faults import Fault
     from espnet_diverse.untrusted.whole_files import read_json
 

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 def add_cluster(parser: argparse.ArgumentParser) -> None:
-    """Declare --cluster, after --nj where the command has that; `workers` starts it."""
-    place = ", and takes the place of --nj" if "--nj" in parser._option_string_actions else ""
+    """Declare --cluster, after --nj if the command has it; `workers` starts the cluster."""
+    place = ", and replaces --nj" if "--nj" in parser._option_string_actions else ""
     parser.add_argument(
         "--cluster",
         metavar="NAME_OR_FILE",
@@ -43,9 +43,9 @@ def workers(
 
     Args:
         args: Parsed arguments.
-        load: What a worker loads once, see `cluster.worker.Setup`.
-        files: Files that it reads.
-        model: Whether it loads a model; then workers multiply matrices with the libraries that this process chooses.
+        load: Function that a worker calls once to load what it needs, see `cluster.worker.Setup`.
+        files: Files that a worker reads.
+        model: Whether it loads a model; if so, workers multiply matrices with the libraries that this process chooses.
 
     Raises:
         ConfigError: The configuration of the cluster is wrong, or Dask is not installed.

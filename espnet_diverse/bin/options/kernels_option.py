@@ -17,6 +17,6 @@ def add_kernels(parser: argparse._ActionsContainer) -> None:
 
 
 def take_kernels(args: argparse.Namespace) -> None:
-    """Let this process and those that it starts use the requested library, if there is one."""
+    """Make this process and its subprocesses use the requested library, if one is given."""
     if getattr(args, "kernels", None) is not None:
         os.environ[KERNELS_VARIABLE] = args.kernels

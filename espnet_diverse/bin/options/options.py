@@ -56,7 +56,7 @@ def add_data(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--valid_dir", type=Path, required=True, help="data directory of the validation set")
     parser.add_argument("--tokens_dir", type=Path, required=True, help="vocabulary, from `espnet-diverse tokens`")
     parser.add_argument(
-        "--src_tokens_dir", type=Path, help="vocabulary of the source text src_text (default: that of the text)"
+        "--src_tokens_dir", type=Path, help="vocabulary of the source text src_text (default: --tokens_dir)"
     )
     parser.add_argument("--task", choices=TASKS, default="asr", help="task of the model (default: asr)")
 
@@ -82,8 +82,8 @@ def add_model(
     parser.add_argument(
         "--model_file",
         metavar="FILE",
-        help="weights, as a path or a name in the model directory (default: valid.acc.ave.pth, of a language model "
-        "valid.loss.ave.pth, or the average by the first criterion of a run without it)",
+        help="weights, as a path or a name in the model directory (default: valid.acc.ave.pth; for a language model "
+        "valid.loss.ave.pth; if a run lacks it, the average by its first criterion)",
     )
 
 
@@ -114,7 +114,7 @@ def search_options(args: argparse.Namespace, **defaults: object) -> Options:
 
     Args:
         args: Parsed arguments.
-        defaults: As of `add_search_options`.
+        defaults: As for `add_search_options`.
 
     Raises:
         ConfigError: A key or value is not allowed, or an option has one value by its name and another by --set; the
@@ -267,11 +267,11 @@ def stats_files(stats_dir: Path, task: str) -> list[Path]:
 
 
 def check_paths(args: argparse.Namespace) -> None:
-    """Refuse a data directory, model or language model that is not there.
+    """Refuse a data directory, model or language model that does not exist.
 
     Raises:
-        DataError: The data directory is not there.
-        ModelError: A model is not there.
+        DataError: The data directory does not exist.
+        ModelError: A model does not exist.
     """
     folder = getattr(args, "data_dir", None)
     if folder is not None and not folder.exists():

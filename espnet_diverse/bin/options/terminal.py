@@ -1,6 +1,6 @@
 """Text on a terminal: names, tokens and messages of foreign files must not control it.
 
-All output of a command passes here, so that no place has to think of it. Files and pipes get text as it is.
+All output of a command passes here, so that callers can ignore this. Files and pipes get text as it is.
 """
 
 import errno
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, TextIO
 
 _CONTROL = re.compile(r"\x1b(?!\[[AK])|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-"""Control characters and overrides of the direction of text, but tab, line ends, and what progress bars write: `ESC [A`
+"""Control characters and overrides of text direction, except tab, line ends and what progress bars write: `ESC [A`
 moves up a line, `ESC [K` clears its rest."""
 
 
@@ -37,7 +37,7 @@ class Terminal:
         self._while_open(self._stream.flush)
 
     def _while_open(self, action: Callable[[], object]) -> None:
-        """Write by `action`; once the terminal is closed, lead the stream to the null device."""
+        """Write by `action`; once the terminal is closed, redirect the stream to the null device."""
         try:
             action()
         except OSError as error:

@@ -73,7 +73,7 @@ def outputs(args: argparse.Namespace) -> list[Path]:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measure, write the report and print the table of redundancy; 2 where an utterance was skipped."""
+    """Measure, write the report and print the table of redundancy; return 2 if an utterance was skipped."""
     from espnet_diverse.data.files.targets import check_prepared
     from espnet_diverse.data.kaldi import read_data_dir
 
@@ -133,7 +133,7 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _predictor(args: argparse.Namespace, device: str) -> "Predictor | None":
-    """Load the model for what has to be asked for; None where nothing was."""
+    """Load the model for measures that are made only on request; None if none is requested."""
     if not (args.ablate_heads or args.calibration or args.ctc_support):
         return None
     from espnet_diverse.analysis.measures.text_support import check_support
@@ -149,7 +149,7 @@ def _predictor(args: argparse.Namespace, device: str) -> "Predictor | None":
 def _sections(
     args: argparse.Namespace, vocabulary: "Vocabulary | TokenText", predictor: "Predictor | None"
 ) -> tuple[list["Section"], int]:
-    """Measure what was asked for; return the sections of the report, and the number of utterances left out."""
+    """Make the requested measures; return the sections of the report, and the number of utterances left out."""
     table = args.output_dir / "ablation.tsv"
     table.unlink(missing_ok=True)  # of an earlier model
     if predictor is None:

@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
 
     classifier = args.data_dir is not None and load(args.model_dir / "config.yaml").get("task") == "cls"
     if args.out_of_domain_dir and not classifier:
-        what = "is for a classifier with --data_dir; analyse --calibration has it for others"
+        what = "is for a classifier with --data_dir; for other models use analyse --calibration"
         raise ConfigError(f"--out_of_domain_dir {args.out_of_domain_dir} {what}")
     paths = _of_classes(args) if classifier else _of_utterance(args) if args.data_dir else []
     paths += _of_training(args, needed=args.data_dir is None)
@@ -100,7 +100,7 @@ def _of_utterance(args: argparse.Namespace) -> list[Path]:
 
 
 def _reads_features(args: argparse.Namespace) -> bool:
-    """Return whether the model reads features, of which nothing is drawn; then a warning says so."""
+    """Return whether the model reads features; if so, warn that its heads are not drawn."""
     from espnet_diverse.runs.audio_rate import reads_features
     from espnet_diverse.runs.logs import logged
     from espnet_diverse.runs.tasks import read_config

@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--reference",
         required=True,
         type=Path,
-        help="reference texts, with one 'utterance text' per line; of a .trn 'text (utterance)'",
+        help="reference texts, with one 'utterance text' per line; in a .trn 'text (utterance)'",
     )
     parser.add_argument("--hypothesis", required=True, type=Path, help="texts to score, in the format of the reference")
     parser.add_argument(
@@ -87,7 +87,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--embed_audio",
         action="store_true",
-        help="put audio of these utterances into the page, which has links to files otherwise",
+        help="put audio of these utterances into the page, instead of links to files",
     )
     parser.add_argument("--results", type=Path, help="RESULTS.md to update; rows of the same name are replaced")
 
@@ -99,7 +99,7 @@ def check(args: argparse.Namespace, before: "Mapping[str, argparse.Namespace]") 
     if (args.zero_shot or args.sizes) and not args.by:
         raise ConfigError("--zero_shot and --sizes need rows; give the tables of the rows, such as --by utt2lang")
     if args.by and args.plain:
-        raise ConfigError("--by finds the rows of texts by their ids, which those of --plain lack; leave one out")
+        raise ConfigError("--by finds the rows of texts by their ids, and texts of --plain have none; leave one out")
     if len(set(args.by)) < len(args.by):
         raise ConfigError(f"--by {' '.join(args.by)}: a table is given twice; give each once")
     if args.above != args.above:
@@ -119,7 +119,7 @@ def check(args: argparse.Namespace, before: "Mapping[str, argparse.Namespace]") 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Score, write the reports, print the tables; 2 where hypotheses are missing or rows undefined, else 0."""
+    """Score, write the reports, print the tables; return 2 if hypotheses are missing or rows undefined, else 0."""
     from espnet_diverse.scoring.build import build_metrics
     from espnet_diverse.scoring.evaluate import evaluate
     from espnet_diverse.scoring.groups import averages, groups, read_sizes
@@ -208,7 +208,7 @@ def _undefined(path: Path, metric: "Metric", parts: "Mapping[str, Sequence[int]]
     """Notes on the parts without a score.
 
     Raises:
-        DataError: The whole corpus has none.
+        DataError: The whole corpus has no score.
     """
     empty = [f"row {name!r}" for name in parts if name and name not in rows]
     if "" not in rows:
@@ -245,7 +245,7 @@ def _write(args: argparse.Namespace, report: "Report", notes: list[str]) -> None
 
 
 def _remove_former(args: argparse.Namespace) -> None:
-    """Remove what former calls have written of other metrics."""
+    """Remove reports on other metrics that earlier calls have written."""
     from espnet_diverse.scoring.build import METRICS
 
     stale = [form.format(name) for name in METRICS if name not in args.metric for form in (_PICTURE, _PAGE)]
@@ -254,7 +254,7 @@ def _remove_former(args: argparse.Namespace) -> None:
 
 
 def _write_alignments(args: argparse.Namespace, report: "Report") -> None:
-    """Write the text of all alignments, and the page of the worst of each error rate."""
+    """Write all alignments as text, and for each error rate a page of the worst ones."""
     from espnet_diverse.data.files.atomic_files import write_parts
     from espnet_diverse.scoring.figures.alignment_page import WorstAlignments, write_alignment_page
     from espnet_diverse.scoring.figures.audio_links import AudioLinks

@@ -1,7 +1,7 @@
 """Convert a trained softmax model to another attention or to head selection, for fine-tuning.
 
-At first the converted model computes the same; the largest difference on random input is printed. `fine-tune DIR DATA`
-trains it further, and so does `train --config DIR/train.yaml --tokens_dir DIR --init_param DIR`.
+At first the converted model computes the same as the original; the largest difference on random input is printed.
+`fine-tune DIR DATA` trains it further, and so does `train --config DIR/train.yaml --tokens_dir DIR --init_param DIR`.
 """
 
 import argparse
@@ -36,7 +36,7 @@ def outputs(args: argparse.Namespace) -> list[Path]:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Adopt the model, and print the path of the weights and how far its output is from that of the trained one."""
+    """Adopt the model, and print the path of the weights and the largest difference from the trained model's output."""
     from espnet_diverse.runs.config import merge
 
     changes = merge(options.fragments(args), args.set)

@@ -15,8 +15,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model_dir", type=Path, metavar="MODEL", help="directory of the run")
     parser.add_argument(
         "--metric",
-        help="criterion of best_model_criterion that ranks the epochs; valid.epoch takes the last (default: valid.acc, "
-        "of a language model valid.loss, or the first one of a run without it)",
+        help="criterion of best_model_criterion that ranks the epochs; valid.epoch takes the last (default: valid.acc; "
+        "for a language model valid.loss; if a run lacks it, its first one)",
     )
     parser.add_argument("--number", type=int, default=5, help="number of epochs (default: 5)")
 

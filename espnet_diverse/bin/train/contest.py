@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--runs",
         type=Path,
         metavar="FILE",
-        help="YAML of more methods by name, each with fragments, and perhaps set, seeds and init_param",
+        help="YAML of more methods by name, each with fragments, and optionally set, seeds and init_param",
     )
     options.add_output_dir(parser, "directory of the contest")
     options.add_config(parser, required=False)
@@ -66,14 +66,14 @@ def _add_budget(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--epochs", type=int, help="number of epochs (default: max_epoch of the configuration)")
     group.add_argument("--updates", type=int, help="number of updates, divided among the epochs")
     group.add_argument(
-        "--patience", type=int, help="end a run after so many epochs without an improvement (default: never)"
+        "--patience", type=int, help="end a run after this many epochs without an improvement (default: never)"
     )
     group.add_argument(
         "--drop_behind",
         type=float,
         metavar="POINTS",
-        help="give a method that is so far behind the baseline on the first of --test_sets no further seeds (default: "
-        "all get all seeds)",
+        help="give a method no further seeds once it is this far behind the baseline on the first of --test_sets "
+        "(default: all get all seeds)",
     )
 
 
@@ -85,7 +85,7 @@ def _add_scores(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--decode_config", metavar="A,B", help="fragments of the search (default: its defaults)")
     group.add_argument("--average_number", type=int, help="number of epochs to average (default: 3, or the recipe's)")
     group.add_argument(
-        "--metric", help="metric (default: cer, of translation bleu, of language models word_perplexity)"
+        "--metric", help="metric (default: cer; for translation bleu; for language models word_perplexity)"
     )
     group.add_argument(
         "--score_options", default="", metavar="WORDS", help="further options of `espnet-diverse score`, in quotes"
@@ -165,7 +165,7 @@ def _contest(args: argparse.Namespace) -> "Contest":
 
 
 def _refuse_of_data(args: argparse.Namespace) -> None:
-    """Refuse options of data directories beside a recipe, which has its own."""
+    """Refuse options of data directories if a recipe is given, which has its own."""
     given = {"task": None, "tokens_dir": None, "vocab_size": None, "token_type": "char"}
     given |= {"train_set": "train", "valid_set": "dev"}
     for name, default in given.items():
@@ -174,7 +174,7 @@ def _refuse_of_data(args: argparse.Namespace) -> None:
 
 
 def _of_recipe(args: argparse.Namespace, words: list[str]) -> list[str]:
-    """Options of run.sh: those that are given, and some that this command has too."""
+    """Options of run.sh: the given ones, and some that this command has too."""
     if own := [word for word in words if word in _SET_HERE]:
         raise ConfigError(f"--recipe_options: {own[0]} is set by contest itself; give the options of contest")
     words = [*words, "--nj", str(args.nj), "--ngpu", str(args.ngpu)]
@@ -218,7 +218,7 @@ def _words(text: str, option: str) -> list[str]:
 
 
 def _metric(contest: "Contest") -> "Metric | None":
-    """The metric with the options of scoring; None where decoding measures it."""
+    """The metric with the options of scoring; None if decoding measures it."""
     from espnet_diverse.bin.report import score
     from espnet_diverse.contest.runs import NOT_SCORED
     from espnet_diverse.scoring.build import build_metrics

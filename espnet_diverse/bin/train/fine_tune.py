@@ -1,7 +1,7 @@
 """Fine-tune a model on your own data, with its configuration, vocabulary and weights.
 
 One command for `stats`, `train` and `average`, which are checked before the first of them runs. DATA has two Kaldi data
-directories, train and dev (or valid). The learning rate, its schedule and the number of epochs are those of
+directories, train and dev (or valid). The learning rate, its schedule and the number of epochs come from
 update/fine_tune; --config and --set change them and anything else, such as --config adapter/lora. If you run the same
 command again, finished stages are skipped and training continues.
 """
@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tokens_dir",
         type=Path,
-        help="another vocabulary; tokens that the model knows keep their parameters (default: that of the model)",
+        help="another vocabulary; tokens that the model knows keep their parameters (default: the model's)",
     )
     parser.add_argument("--number", type=int, default=3, help="number of best epochs to average (default: 3)")
     parser.add_argument("--ngpu", type=int, default=0, help="GPUs of this machine, with one process each")
@@ -91,7 +91,7 @@ def stages(output_dir: Path, shared: list[str], training: Sequence[object], numb
 
 
 def _going_on(args: argparse.Namespace) -> list[str]:
-    """The options of `train` about a run that is there."""
+    """The options of `train` for a run that exists already."""
     allowed = ["--allow_changed", *args.allow_changed] if args.allow_changed else []
     return allowed + (["--restart"] if args.restart else [])
 
@@ -110,12 +110,12 @@ def sets_of(data_dir: Path) -> list[str]:
 
 
 def _is_left_out(key: str, config: dict) -> bool:
-    """Return whether a key says how the model was trained, which update/fine_tune says anew."""
+    """Return whether a key belongs to the model's own training and not to its fine-tuning."""
     return key.startswith(_UPDATE) or key in _OF_RUN or key in _FROZEN and not config.get("use_adapter")
 
 
 def _tokens(args: argparse.Namespace, config: dict) -> list[str]:
-    """The options that name the vocabularies; those of a model of ESPnet are made from its configuration."""
+    """The options that name the vocabularies; for a model of ESPnet they are made from its configuration."""
     from espnet_diverse.packing.run_files import make_vocabularies
 
     own = args.model_dir

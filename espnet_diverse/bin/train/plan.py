@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the plan; all lines, and what the commands can check by then, are checked before the first command runs."""
+    """Run the plan, after checking all lines and whatever the commands can check in advance."""
     return run_steps(_read(args.file, args.generated), args.cache_dir or args.file.parent / ".stamps", args.dry_run)
 
 
@@ -92,7 +92,7 @@ def _read(file: Path, generated: bool = False) -> list:
 
 @contextmanager
 def _named(step) -> Iterator[None]:
-    """Begin an error of a check with the stage."""
+    """Prefix the error of a check with the name of the stage."""
     try:
         yield
     except UserError as error:
@@ -100,13 +100,13 @@ def _named(step) -> Iterator[None]:
 
 
 def _show(steps: list, cache: Path) -> None:
-    """Print the commands, and which of them would run and why, also because of what one before them would write."""
+    """Print the commands, and which would run and why, also because an earlier one would rewrite their inputs."""
     made: list[str] = []
     for number, step in enumerate(steps):
         record = step.record(cache)
         reason = "it always runs" if step.always else record.reason()
         if reason is None and (anew := record.made_anew(made)):
-            reason = f"its input {anew} will be made anew"
+            reason = f"its input {anew} will be rewritten"
         if reason:
             made += record.outputs
         _print(step, shlex.join(step.argv))
@@ -118,7 +118,7 @@ def _show(steps: list, cache: Path) -> None:
 
 
 def _run_step(step, cache: Path) -> int:
-    """Run one step, unless the stage cache has it as finished; return its exit code, of now or then."""
+    """Run one step, unless the stage cache records it as finished; return its exit code, new or recorded."""
     record = step.record(cache)
     if not step.always and record.reason() is None:
         code = record.exit_code()

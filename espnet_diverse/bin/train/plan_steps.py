@@ -39,7 +39,7 @@ def make_step(stage: str, argv: list[str]) -> "Subcommand | Program":
         argv: Command line.
 
     Raises:
-        ConfigError: It is a command of espnet-diverse that is unknown or has arguments that are not valid.
+        ConfigError: It is an unknown command of espnet-diverse, or its arguments are not valid.
     """
     return Subcommand(stage, argv) if argv[0] == PROGRAM else Program(stage, argv)
 
@@ -77,7 +77,7 @@ class Subcommand:
         return self._record(cache, [*self._paths("inputs"), *self._packed_model()])
 
     def check(self, cache: Path, before: "Iterable[Subcommand | Program]") -> None:
-        """Check what can be known before the first step of the plan runs, unless the step has finished with it.
+        """Check what can be known before the first step of the plan runs, unless the step has finished.
 
         Args:
             cache: The stage cache.
@@ -92,10 +92,10 @@ class Subcommand:
                 self._module.check(self._args, commands)
 
     def check_machine(self, cache: Path, before: "Iterable[Subcommand | Program]") -> None:
-        """Check what this machine must have, unless the step has finished; the arguments are those of `check`.
+        """Check what this machine must have, unless the step has finished; takes the arguments of `check`.
 
         Raises:
-            UserError: It lacks something.
+            UserError: The machine lacks something.
         """
         if hasattr(self._module, "check_machine") and not self._finished(cache):
             made = [path for step in before if isinstance(step, Subcommand) for path in step._paths("outputs")]
@@ -103,7 +103,7 @@ class Subcommand:
                 self._module.check_machine(self._args, made)
 
     def _finished(self, cache: Path) -> bool:
-        """Return whether the step has finished with these arguments and files; data directories are not looked at."""
+        """Return whether the step has finished with these arguments and files; data directories are not compared."""
         return self._record(cache, filter(Path.is_file, self._paths("inputs"))).finished()
 
     def _record(self, cache: Path, inputs: Iterable[Path]) -> StageRecord:
@@ -119,11 +119,11 @@ class Subcommand:
         with _isolated(self.argv):
             try:
                 return run_command(self.argv[1], self.argv[2:])
-            except SystemExit as stop:  # of a library, whose code 2 does not mean that items were skipped
+            except SystemExit as stop:  # from a library, whose code 2 does not mean that items were skipped
                 return 0 if stop.code in (0, None) else 1
 
     def _packed_model(self) -> list[Path]:
-        """The packed model that is given as the model, which is an input of the command like the files in it."""
+        """The packed model that is given as MODEL: an input of the command, like the files in it."""
         model_dir = getattr(self._args, "model_dir", None)
         return [model_dir] if model_dir is not None and model_dir.is_file() else []
 

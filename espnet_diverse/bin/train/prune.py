@@ -1,8 +1,8 @@
 """Reduce a model with head selection or LoRA adapters to one language or domain.
 
 Selected heads become plain attention, and adapters are merged into the weights; a model whose adapters depend on no
-language or domain needs no such option. If no other class of this package is left in the model, ESPnet loads it without
-this package. Use the result like any other model.
+language or domain needs no option for one. If no other class of this package is left in the model, ESPnet loads it
+without this package. Use the result like any other model.
 """
 
 import argparse

@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
 
     files = [path for path in inputs(args) if path.is_file()]  # workers get the lines of the data directories
     data = options.run_data(args)
-    with workers(args, _load, files) if data.speech else nullcontext() as pool:  # of text there is little to do
+    with workers(args, _load, files) if data.speech else nullcontext() as pool:  # for text there is little to do
         collect_stats(config, data, args.output_dir, pool)
     return 0
 

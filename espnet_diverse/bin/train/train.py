@@ -124,7 +124,7 @@ def check_machine(args: argparse.Namespace, made: Iterable[Path]) -> None:
 
 
 def _known_weights(parameters: str) -> Path:
-    """As `_weights`; what is not there yet is returned as it is."""
+    """Like `_weights`, but return a path even if it names no weights yet."""
     try:
         return _weights(parameters)
     except ModelError:
@@ -132,11 +132,11 @@ def _known_weights(parameters: str) -> Path:
 
 
 def _weights(parameters: str) -> Path:
-    """The file that a value of init_param names: weights, or a packed model; of the directory of a run its weights."""
+    """The file that a value of init_param names: weights, a packed model, or the weights in the directory of a run."""
     from espnet_diverse.runs.model_files import find_weights
 
     if parameters.startswith("hf:"):
-        said = "a model of the Hub is not taken here; give a file of weights, or run espnet-diverse fine-tune"
+        said = "a model of the Hub is not possible here; give a file of weights, or run espnet-diverse fine-tune"
         raise ModelError(f"init_param {parameters}: {said}")
     path = Path(parameters.partition(":")[0])
     return find_weights(path) if path.is_dir() else path
@@ -153,7 +153,7 @@ def _initial(config: "Config") -> list[str]:
 
 
 def _with_weights(parameters: str) -> str:
-    """A value of init_param with a file of weights in place of a directory or a packed model."""
+    """A value of init_param with a file of weights instead of a directory or a packed model."""
     path = _weights(parameters)
     if path.suffix == ".zip":
         from espnet_diverse.packing.archive import unpacked
@@ -177,7 +177,7 @@ def run(args: argparse.Namespace) -> int:
     from espnet_diverse.data.files.targets import check_outputs
     from espnet_diverse.runs.config import merge
 
-    check_outputs(outputs(args), [args.train_dir, args.valid_dir])  # the configuration may be that of the run itself
+    check_outputs(outputs(args), [args.train_dir, args.valid_dir])  # the configuration may be the run's own
     keep_freed_memory(IN_TRAINING)
     config = merge(options.fragments(args), args.set)  # before the import of ESPnet, which takes seconds
     from espnet_diverse.training.stages import train

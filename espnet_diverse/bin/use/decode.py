@@ -57,7 +57,7 @@ def check(args: argparse.Namespace, before: Mapping[str, argparse.Namespace]) ->
 
 
 def run(args: argparse.Namespace) -> int:
-    """Decode; 2 where an utterance could not be decoded."""
+    """Decode; return 2 if an utterance could not be decoded."""
     search_options, device = options.search_options(args), args.device  # before the import of ESPnet
     check_nj(args.nj)
     if args.compile and args.nj > 1:
@@ -87,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _made_by(args: argparse.Namespace, search_options: "Options", device: str) -> str:
-    """Options that results depend on besides data and conditions; the size of a batch changes no more than rounding."""
+    """Options that results depend on besides data and conditions; the batch size changes only rounding."""
     from espnet_diverse.cluster.worker import versions
     from espnet_diverse.stage_cache import digest
 
@@ -110,6 +110,6 @@ def _load(args: argparse.Namespace, search_options: "Options", device: str) -> "
     except NoBatchedSearchError as error:
         asked = search_options.search != "batched" or search_options.length_penalty
         if asked or args.precision != "float32" or args.compile:
-            raise  # what ESPnet's search does not have
+            raise  # ESPnet's search has none of these
         options.notice(f"{str(error).partition(';')[0]}: ESPnet's is used, one utterance at a time")
         return _load(args, replace(search_options, search="espnet"), device)

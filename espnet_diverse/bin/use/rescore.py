@@ -40,7 +40,7 @@ def check(args: argparse.Namespace, before: Mapping[str, argparse.Namespace]) ->
     """Check the weight; see `bin/train/plan_steps.py`.
 
     Raises:
-        ConfigError: It is infinite or no number.
+        ConfigError: The weight is infinite or not a number.
     """
     if not isfinite(args.weight):
         raise ConfigError(f"--weight {args.weight} is not allowed; give a finite number")

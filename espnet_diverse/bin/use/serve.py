@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("max_megabytes", float, 25.0, "size of a file in MB"),
         ("max_waiting", int, 64, "recordings that wait for a model; more are answered 429"),
         ("max_streams", int, 4, "recordings of a model that are transcribed while somebody speaks"),
-        ("max_stream_seconds", float, 14400.0, "length of one of them in seconds"),
+        ("max_stream_seconds", float, 14400.0, "length of a live recording in seconds"),
         ("batch_size", int, 32, "recordings that are searched together"),
         ("max_wait_ms", float, 10.0, "milliseconds that a recording waits for others"),
     ):

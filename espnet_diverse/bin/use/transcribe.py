@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     options.add_model(parser)
     parser.add_argument(
-        "sources", nargs="*", metavar="FILE|DIR|-", help="recordings; of a directory all files, also in subdirectories"
+        "sources", nargs="*", metavar="FILE|DIR|-", help="recordings; for a directory all files, also in subdirectories"
     )
     parser.add_argument(
         "--list",
@@ -82,14 +82,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_segmentation_options(parser).add_argument(
         "--no_segmentation",
         action="store_true",
-        help="split no recording; those longer than 20 s are decoded by greedy CTC, at any length where the attention "
-        "of the encoder has linear cost (window, luna and others) or a memory",
+        help="split no recording; recordings above 20 s are decoded by greedy CTC, at any length if the attention of "
+        "the encoder has linear cost (window, luna and others) or a memory",
     )
     add_stream_options(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Transcribe; 2 where a recording could not be read, an error where none could."""
+    """Transcribe; return 2 if a recording could not be read, raise an error if none could."""
     options.check_paths(args)
     from espnet_diverse.transcription.formats import SUBTITLES
     from espnet_diverse.transcription.inputs import find_recordings
@@ -150,7 +150,7 @@ def _paths(recording: "Recording", args: argparse.Namespace) -> list[Path]:
 
 
 def _check_outputs(recordings: Sequence["Recording"], args: argparse.Namespace) -> None:
-    """Refuse to write over a recording or the list of them."""
+    """Refuse to write over a recording or the list of recordings."""
     from espnet_diverse.data.files.targets import check_outputs
     from espnet_diverse.transcription.inputs import files_of
 
@@ -211,7 +211,7 @@ def transcribe(recognizer: "Recognizer", recordings: Sequence["Recording"], args
 
 
 def _turns(path: Path, recordings: Sequence["Recording"]) -> dict[str, list["Turn"]]:
-    """Turns by the names of recordings: those of the name or the file without suffix, or all of one recording."""
+    """Turns by name of recording, looked up by this name or the file's stem; a single recording takes any name."""
     from espnet_diverse.data.rttm import read_turns
 
     turns = read_turns(path)
@@ -219,7 +219,7 @@ def _turns(path: Path, recordings: Sequence["Recording"]) -> dict[str, list["Tur
         return {recordings[0].name: next(iter(turns.values()))}
     found = {one.name: turns.get(one.name) or turns.get(Path(one.path).stem, []) for one in recordings}
     if lacking := [name for name, theirs in found.items() if not theirs]:
-        has = f"{path}: has no turns of {abridged(lacking)}; it has those of {abridged(turns)}"
+        has = f"{path}: has no turns of {abridged(lacking)}; it has turns of {abridged(turns)}"
         raise DataError(f"{has}: name recordings alike")
     return found
 
@@ -255,7 +255,7 @@ def _results(
 
 
 def _reason(shown: str, error: Exception, debug: bool) -> str:
-    """The reason of a failure in one line that names the recording; a fault of ours is logged with its traceback."""
+    """The reason of a failure in one line that names the recording; a bug is logged with its traceback."""
     from espnet_diverse.transcription.inputs import printable
 
     if debug or not isinstance(error, UserError | OSError):
@@ -266,10 +266,10 @@ def _reason(shown: str, error: Exception, debug: bool) -> str:
 
 
 def _report_earlier(recording: "Recording", args: argparse.Namespace) -> None:
-    """Say which transcripts of a recording that failed are there; they may be somebody's own, and stay."""
+    """Report existing transcripts of a recording that failed; they may be the user's own, so they stay."""
     for path in _paths(recording, args) if args.output_dir is not None else ():
         if path.exists():
-            print(f"espnet-diverse transcribe: {path} is from before, and stays", file=sys.stderr, flush=True)
+            print(f"espnet-diverse transcribe: {path} existed before, and stays", file=sys.stderr, flush=True)
 
 
 def _report_language(shown: str, transcript: "Transcript") -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _FORMATS = ("txt", "json")
 _CLEAR = "\r\x1b[K"
-_UNKNOWN_WIDTH = 80  # of a terminal that does not tell
+_UNKNOWN_WIDTH = 80  # of a terminal that does not report it
 
 
 def add_stream_options(parser: argparse.ArgumentParser) -> None:
@@ -30,7 +30,7 @@ def add_stream_options(parser: argparse.ArgumentParser) -> None:
         "diverse_transformer with a memory.",
     )
     group.add_argument("--stream", action="store_true", help="transcribe live audio, or a file as if it were live")
-    group.add_argument("--pcm_rate", type=int, metavar="HZ", help="rate of raw samples (default: that of the model)")
+    group.add_argument("--pcm_rate", type=int, metavar="HZ", help="rate of raw samples (default: the model's rate)")
     group.add_argument("--real_time", action="store_true", help="read a file in real time")
 
 
@@ -38,7 +38,7 @@ def check_stream_options(args: argparse.Namespace) -> None:
     """Refuse options of streaming without --stream.
 
     Raises:
-        ConfigError: One is given.
+        ConfigError: Such an option is given.
     """
     given = {"--pcm_rate": args.pcm_rate is not None, "--real_time": args.real_time}
     for option in (name for name, is_given in given.items() if is_given and not args.stream):
@@ -65,7 +65,7 @@ def run_stream(args: argparse.Namespace) -> int:
     shown, latencies, interrupts = _Printer(args.output_format), Latencies(), Interrupts()
     rate = recognizer.search.rate
     try:
-        # In this order: to open a FIFO may wait for its writer, which an interrupt is to end at once.
+        # In this order: opening a FIFO may wait for its writer, and an interrupt must end the wait at once.
         with open_live(args.sources[0], args.pcm_rate, rate, real_time=args.real_time) as blocks, interrupts.handled():
             for result in recognizer.stream(interrupts.between(blocks)):
                 latencies.add(result)
@@ -123,7 +123,7 @@ class _Printer:
 
 
 def _end(text: str, width: int) -> str:
-    """The end of a text that fits into `width` columns: a longer line could not be taken back."""
+    """The end of a text that fits into `width` columns: a longer line could not be erased."""
     from espnet_diverse.transcription.formats import columns
 
     start = len(text)
@@ -148,7 +148,7 @@ def _json_line(result: "StreamResult") -> str:
 
 
 class Interrupts:
-    """Turns SIGINT into KeyboardInterrupt where a stream is read: what was read before is worked on to its end.
+    """Turns SIGINT into KeyboardInterrupt while a stream is read: what was read before is processed to its end.
 
     A second SIGINT is a KeyboardInterrupt at once. Used in the main thread:
 

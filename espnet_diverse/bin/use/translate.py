@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Translate; 2 where a file or a line was skipped, 1 where all files were."""
+    """Translate; return 2 if a file or a line was skipped, 1 if all files were."""
     if args.text and args.sources:
         raise ConfigError(f"both --text and the file {args.sources[0]} are given; give one of them")
     search_options, device = options.search_options(args, **_DEFAULTS), args.device
@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 class _Skipped(dict[str, str]):
-    """The reasons of what was skipped, by file, or by file and line."""
+    """Reasons for skipping files and lines, by file, or by file and line."""
 
     def add(self, name: str, number: int | None, error: Exception) -> None:
         what = name if number is None else f"{name}:{number}"
@@ -107,7 +107,7 @@ def _outputs(args: argparse.Namespace, inputs: list[str]) -> list[Path | None]:
 
 
 def _given(texts: list[str]) -> list[str]:
-    """Lines of the command line, cleaned as those of a file; a line end within one is a space."""
+    """Lines from the command line, cleaned like lines of a file; a line end within one becomes a space."""
     from espnet_diverse.data.characters import clean_text
 
     return [clean_text(" ".join(text.splitlines()))[0] for text in texts]

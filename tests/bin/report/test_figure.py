@@ -118,4 +118,4 @@ def test_figures_of_a_classifier(tiny_classifier, tiny_run, tmp_path, capfd, par
     module, args = parse("figure", [str(tiny_classifier.model_dir), *data, *other])
     assert tiny_classifier.train_dir in module.inputs(args)
     assert main(["figure", str(tiny_run.model_dir), *data, *other]) == 1
-    assert "is for a classifier with --data_dir; analyse --calibration has it for others" in capfd.readouterr().err
+    assert "is for a classifier with --data_dir; for other models use analyse --calibration" in capfd.readouterr().err

@@ -93,7 +93,7 @@ def test_dry_run_names_the_stages_behind_one_that_would_run(fake, capfd):
     plan(*chain, options=("--dry_run",))
     assert capfd.readouterr().out.splitlines()[1::2] == [
         "[copy] would run: a changed",
-        "[again] would run: its input b will be made anew",
+        "[again] would run: its input b will be rewritten",
         "[other] up to date",
     ]
 

@@ -53,7 +53,7 @@ def test_initial_parameters_are_names(given, tiny_run, tmp_path, capfd):
 
 def test_a_model_of_the_hub_is_for_fine_tuning(tiny_run, tmp_path, capfd):
     assert train(tiny_run, tmp_path / "exp", "init_param=[hf:owner/name]") == 1
-    said = "init_param hf:owner/name: a model of the Hub is not taken here; give a file of weights, or run "
+    said = "init_param hf:owner/name: a model of the Hub is not possible here; give a file of weights, or run "
     assert capfd.readouterr().err.endswith(f"error: {said}espnet-diverse fine-tune\n")
 
 

@@ -191,7 +191,7 @@ def test_turns_of_speakers(tiny_run, tmp_path, capsys):
     rows = json.loads((tmp_path / "test-01.json").read_text())["segments"]
     assert {row["speaker"] for row in rows} == {"anna"}
     assert call(tiny_run.model_dir, *sources, *arguments) == 1
-    assert "a.rttm: has no turns of test-01; it has those of test-00: name recordings alike" in capsys.readouterr().err
+    assert "a.rttm: has no turns of test-01; it has turns of test-00: name recordings alike" in capsys.readouterr().err
     assert call(tiny_run.model_dir, *sources, *HOW, "--turns", tmp_path / "a.rttm") == 1
     assert "--turns changes nothing in --output_format txt" in capsys.readouterr().err
 
@@ -220,7 +220,7 @@ def test_what_failed_takes_no_transcript_along(tiny_run, tmp_path, capsys):
     arguments = ("gone.wav", tiny_run.test_dir / "test-00.wav", *HOW, "--output_dir", tmp_path)
     assert call(tiny_run.model_dir, *arguments) == 2
     assert (tmp_path / "gone.txt").read_text() == "by hand"
-    assert f"espnet-diverse transcribe: {tmp_path}/gone.txt is from before, and stays" in capsys.readouterr().err
+    assert f"espnet-diverse transcribe: {tmp_path}/gone.txt existed before, and stays" in capsys.readouterr().err
     assert {path.name for path in tmp_path.iterdir()} == {"test-00.txt", "gone.txt", "failures.json"}
     reason = "gone.wav: no such audio file; correct the path or get the file"
     assert json.loads((tmp_path / "failures.json").read_text()) == {"gone.wav": reason}
