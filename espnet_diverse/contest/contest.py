@@ -25,11 +25,11 @@ class Conduct(Options):
 
     Attributes:
         jobs: Number of runs at the same time.
-        minutes: Minutes after which what runs is stopped, for another call to go on.
+        minutes: Minutes after which running programs are stopped; another call can continue.
         timing: Number of batches of an epoch of the trials that measure costs; 0 for none.
         utterances: Number of utterances that heads are analysed on; 0 for none.
-        drop_behind: Points behind the baseline, on the first set and in the mean over the seeds so far, at which a
-            method gets no further seeds; None drops none.
+        drop_behind: A method gets no further seeds once it is more than this many points behind the baseline, on the
+            first set and in the mean over the seeds so far; None drops none.
     """
 
     jobs: int = number(1, least=1)
@@ -40,20 +40,20 @@ class Conduct(Options):
 
 
 def carry_out(contest: Contest, conduct: Conduct, metric: Metric | None, only: str = "") -> int:
-    """Carry out a contest, or go on with one; return the exit code.
+    """Carry out a contest, or continue one; return the exit code.
 
     Args:
         contest: The contest.
         conduct: How it is carried out.
         metric: The metric, for the bootstrap over sentences; None leaves that out.
-        only: "times" to time the methods and say how long it will take, "report" to write the report of what is done.
+        only: "times" to time the methods and estimate how long it will take, "report" to report on the finished runs.
 
     Returns:
-        0 when all is done, 75 as long as another call has something to go on with (130 after SIGINT), and 1 when all
-        runs that are left have failed.
+        0 when all is done, 75 as long as another call can continue (130 after SIGINT), and 1 when all runs that are
+            left have failed.
 
     Raises:
-        UserError: The settings are wrong or not those that the contest was begun with, a trial failed, or another
+        UserError: The settings are wrong or differ from those at the start of the contest, a trial failed, or another
             process carries out the same contest.
     """
     runs = contest.runs()
@@ -74,7 +74,7 @@ def carry_out(contest: Contest, conduct: Conduct, metric: Metric | None, only: s
 
 
 def _time(contest: Contest, conduct: Conduct, runs: Sequence[Run], programs: Programs) -> int:
-    """Time the methods that have runs to come, and say how long these will take."""
+    """Time the methods with unfinished runs, and print how long these will take."""
     waiting = missing(runs, read_results(contest.results))
     print(f"{len(runs)} runs, {len(runs) - len(waiting)} of them done", flush=True)
     if not (conduct.timing and waiting):
@@ -88,11 +88,11 @@ def _time(contest: Contest, conduct: Conduct, runs: Sequence[Run], programs: Pro
 
 
 def estimate(contest: Contest, waiting: Sequence[Run], known: Mapping[str, Cost], jobs: int) -> str:
-    """Say how long the training of the runs that are left will take.
+    """Estimate how long training the remaining runs will take, as a sentence.
 
     Args:
         contest: The contest.
-        waiting: The runs that are left.
+        waiting: The remaining runs.
         known: Cost of each method.
         jobs: Number of runs at the same time.
     """
@@ -130,7 +130,7 @@ def behind(
         done: Scores so far.
         name: Name of the method.
         seed: The next seed; only scores of smaller ones are judged.
-        points: Points behind the baseline at which it is left out; None never.
+        points: Points behind the baseline above which it is left out; None for never.
     """
     first = runs[0]
     baseline, data_set = first.shared["baseline"], first.sets[0]
@@ -162,7 +162,7 @@ def _dropped(contest: Contest, conduct: Conduct, runs: Sequence[Run]) -> list[st
 
 
 def _analysed(contest: Contest, conduct: Conduct, runs: Sequence[Run], programs: Programs) -> list[str]:
-    """Analyse the heads of the first finished run of each method; return a note where that failed."""
+    """Analyse the heads of the first finished run of each method; return a note if that failed."""
     if contest.shared["task"] == "lm":  # `analyse` is for encoders and decoders
         return []
     waiting = missing(runs, read_results(contest.results))

@@ -1,8 +1,8 @@
 """Costs of methods, from short trials: seconds of a batch, memory, parameters, and how long a contest takes.
 
 A trial trains two epochs of a few batches each in a folder of its own. The second one is timed, because the first
-allocates memory and measures which kernels are faster. Trials run one at a time and beside nothing else, so the times
-of methods can be compared; what they trained is deleted.
+allocates memory and measures which kernels are faster. Trials run one at a time and while nothing else runs, so that
+times can be compared; the trained models are deleted.
 """
 
 import json
@@ -39,7 +39,7 @@ class Cost:
         parameters: Number of parameters of the model.
         batches: Number of batches of an epoch over all training data.
         validation: Seconds of the validation after an epoch.
-        start: Seconds until training begins, and after it.
+        start: Seconds before and after training.
     """
 
     step: float
@@ -50,16 +50,16 @@ class Cost:
     start: float
 
     def seconds(self, epochs: int, batches: int | None = None) -> float:
-        """Estimate the seconds of a training of some epochs; `batches` of each where they have another number."""
+        """Estimate the seconds of training for some epochs, each with `batches` batches if that is given."""
         return self.start + epochs * ((batches or self.batches) * self.step + self.validation)
 
 
 def measure(runs: Sequence[Run], programs: Programs, path: Path, updates: int) -> dict[str, Cost] | None:
-    """Measure the costs of the methods that have none yet; of all, where those that are kept would now be others.
+    """Measure the costs of the methods that have none yet; of all methods, if the kept costs are out of date.
 
     Args:
         runs: A run of each method.
-        programs: What runs the commands.
+        programs: Runs the commands.
         path: File that keeps the costs.
         updates: Number of batches of an epoch of the trials.
 
@@ -95,7 +95,7 @@ def measure(runs: Sequence[Run], programs: Programs, path: Path, updates: int) -
 
 
 def read_costs(path: Path) -> dict[str, Cost]:
-    """Read the costs that were measured, all with the same settings; none where the file is missing.
+    """Read the costs that were measured, all with the same settings; none if the file is missing.
 
     Raises:
         ModelError: It is damaged.
@@ -104,7 +104,7 @@ def read_costs(path: Path) -> dict[str, Cost]:
 
 
 def gpu_model() -> str:
-    """Name of the first GPU, such as "NVIDIA H100 80GB HBM3"; "" where there is none."""
+    """Name of the first GPU, such as "NVIDIA H100 80GB HBM3"; "" if there is none."""
     asked = "import torch; print(torch.cuda.get_device_name())"  # which takes memory of the GPU until its process ends
     return subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=False).stdout.strip()
 
@@ -121,7 +121,7 @@ def _kept(path: Path) -> tuple[dict, dict[str, Cost]]:
 
 
 def _settings(ngpu: int, path: Path) -> dict[str, int | str]:
-    """Settings that change the costs in `path` and that a contest may change; its methods, budget and data stay."""
+    """Settings that affect the costs in `path` and may change within a contest, unlike methods, budget and data."""
     return {
         "ngpu": ngpu,
         "processor": gpu_model() if ngpu else cpu_model(),
@@ -161,7 +161,7 @@ def _read(folder: Path, seconds: float, memory: int) -> Cost:
     on_gpu = second["train"].get(_GPU_MEMORY)
     found = _BATCHES.search(read_text(folder / "train.log"))
     if found is None:
-        raise TrainingError(f"{folder}/train.log does not tell the number of batches; give --timing 0")
+        raise TrainingError(f"{folder}/train.log does not state the number of batches; give --timing 0")
     batches = second["train"]["total_count"] - statistics[1]["train"]["total_count"]
     return Cost(
         step=_seconds(second["train"]) / batches,

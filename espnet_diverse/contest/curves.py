@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from espnet_diverse.contest.runs import Run
 
 STATISTICS = {"acc": "accuracy of tokens", "loss_task": "loss of the task", "loss": "loss"}
-"""Statistics of the validation that are drawn, and their names; of the losses the first that all runs have, as the
-total of a method with auxiliary losses is no match for that of one without."""
+"""Statistics of the validation that are drawn, and their names; of the losses, the first that all runs have, because
+the total loss of a method with auxiliary losses cannot be compared to one without."""
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ class DataRun(Run):
         return self.output_dir / "runs" / f"{name}_seed{self.seed}"
 
     def data(self, data_set: str) -> Path:
-        """Folder of a set below that of the data."""
+        """Folder of a set in `data_dir`."""
         return self.data_dir / data_set
 
     def preparation(self) -> list[str]:
@@ -123,7 +123,7 @@ class DataRun(Run):
             yield "score", ["score", *texts, "--output_dir", str(folder), *options]
 
     def _search(self) -> list[str]:
-        """Options of the search: those that were given, or its defaults; without a norm short translations win."""
+        """Options of the search: the given ones, or defaults; without a length penalty short translations win."""
         if "decode_config" in self.shared:
             options = ["--config", self.shared["decode_config"]]
         else:

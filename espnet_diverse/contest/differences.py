@@ -5,7 +5,7 @@ n - 1 degrees of freedom. It says how the result would vary if all were trained 
 
 Over sentences: sentences are drawn with replacement, the same ones for every run, and the difference of the means over
 seeds is computed for each draw (paired bootstrap, see `scoring.significance`). It says how the result would vary on
-other sentences, with the models that there are.
+other sentences, with the same models.
 """
 
 import math
@@ -32,9 +32,9 @@ class Difference:
     Attributes:
         method: Name of the method.
         scores: Score by seed.
-        by_seed: Score minus that of the baseline, by seed, for the seeds that both have; empty for the baseline itself.
+        by_seed: Score minus baseline score, by seed, for the seeds that both have; empty for the baseline itself.
         over_seeds: 95 % interval of their mean over seeds; None with fewer than two.
-        over_sentences: 95 % interval over sentences; None where a metric has no counts of sentences.
+        over_sentences: 95 % interval over sentences; None if the metric has no counts of sentences.
         p_value: p-value of the paired bootstrap test of the means over seeds, or None.
     """
 
@@ -51,7 +51,7 @@ class Difference:
         return statistics.mean(self.by_seed.values()) if self.by_seed else math.nan
 
     def is_shown(self) -> bool:
-        """Return whether there is an interval over seeds, and it and that over sentences lie on one side of 0."""
+        """Return whether there is an interval over seeds, and both intervals lie on one side of 0."""
         if self.over_seeds is None:
             return False
         bounds = [*self.over_seeds, *(self.over_sentences or ())]
@@ -65,14 +65,14 @@ def compare(
 
     Args:
         runs: The runs of the contest, one or more.
-        results: Scores of those that are done; infinite ones, such as of a perplexity by word, are left out.
+        results: Scores of finished runs; infinite ones, which a perplexity by word may be, are left out.
         data_set: Name of the set.
         metric: The metric, for the bootstrap over sentences; None leaves it out.
 
     Raises:
         DataError: A text that was decoded, or its reference, cannot be read.
     """
-    baseline = runs[0].shared["baseline"]  # whose seeds may begin after those of others
+    baseline = runs[0].shared["baseline"]  # whose first seed may be later than others'
     scored: dict[str, dict[int, float]] = {name: {} for name in (baseline, *(run.name for run in runs))}
     known = {(run.experiment, run.name, str(run.seed)): run for run in runs}
     for row in results:
@@ -104,7 +104,7 @@ def _difference(
 
 
 def _resampling(runs: Sequence[Run], data_set: str, metric: Metric | None) -> Callable[[str, int], np.ndarray] | None:
-    """A function that gives the scores of the resamples of a run; None where the metric has no counts of sentences."""
+    """A function that returns the scores of the resamples of a run; None if the metric has no counts of sentences."""
     if metric is None or runs[0].metric in NOT_SCORED:
         return None
     by_key = {(run.name, run.seed): run for run in runs}
@@ -138,7 +138,7 @@ def seed_interval(differences: Sequence[float]) -> tuple[float, float] | None:
 
 
 def conclusion(differences: Sequence[Difference], metric: str, data_set: str) -> str:
-    """One sentence of what can be said of the methods on a set, and what cannot; another one where none has learned."""
+    """A sentence on what the scores on a set show about the methods and what not, and one more if none has learned."""
     baseline, *others = differences
     counts = sorted({len(each.by_seed) for each in others})
     seeds = counts[-1]
@@ -149,9 +149,9 @@ def conclusion(differences: Sequence[Difference], metric: str, data_set: str) ->
     if seeds == 0:
         return f"{begin}no method has a seed together with {baseline.method}, so nothing can be compared yet."
     if seeds == 1:
-        return f"{begin}nothing can be said of differences, as other seeds may give other ones; give two seeds or more."
+        return f"{begin}nothing can be said of differences, as other seeds may give others; give two seeds or more."
     if not any(difference for each in others for difference in each.by_seed.values()):
-        return f"{begin}all scores equal those of {baseline.method}, as those of models that have learned nothing do."
+        return f"{begin}all scores equal those of {baseline.method}, as scores of models that have learned nothing do."
     shown = [each for each in others if each.is_shown()]
     parts = [_shown_part(each, baseline.method, metric) for each in shown]
     if left := [each for each in others if each.over_seeds is not None and not each.is_shown()]:

@@ -39,7 +39,7 @@ def draw_differences(differences: Sequence[Difference], metric: str, data_set: s
             axes.annotate(shown, (each.mean, row), (0, 20), **place)
     axes.set_ylim(len(names) - 0.4, -0.75)
     axes.set_xlim(-reach * 1.08, reach * 1.08)
-    axes.set_xlabel(f"{metric.upper()} minus that of {baseline.method} ({better_side(metric)})")
+    axes.set_xlabel(f"{metric.upper()} minus {baseline.method}'s ({better_side(metric)})")
     axes.set_title(f"{data_set}: difference from {baseline.method}", fontsize=11)
     figure.legend(handles=_forest_legend(), loc="outside lower center", ncols=2, frameon=False, fontsize=SMALL)
     save_figure(figure, path, DPI)
@@ -68,7 +68,7 @@ def _forest_legend() -> list[Line2D]:
 
 
 def _reach(others: Sequence[Difference]) -> float:
-    """Half of the width of a forest plot: what shows all seeds, and intervals that are not much longer."""
+    """Half the width of a forest plot: enough for all seeds, and for intervals that are not much longer."""
     points = [abs(value) for each in others for value in (*each.by_seed.values(), *(each.over_sentences or ()))]
     bounds = [abs(value) for each in others for value in each.over_seeds or ()]
     spread = max(points, default=0.0)
@@ -161,5 +161,5 @@ def _colour(number: int) -> str:
 
 
 def _marker(number: int) -> str:
-    """A marker; after ten methods, when colours begin anew, there are others."""
+    """A marker; it changes after every ten methods, when colours repeat."""
     return "osD^vP*X"[(number + number // 10) % 8]

@@ -16,7 +16,7 @@ from espnet_diverse.data.files.locks import lock
 from espnet_diverse.errors import UserError
 
 GRACE = 60.0
-"""Seconds until what was asked to stop is killed. Training needs at most 25 to end an update and save."""
+"""Seconds until a program that was asked to stop is killed. Training needs at most 25 to end an update and save."""
 FINISHED = (0, 2)
 """Exit codes of commands that have finished; 2: some items were skipped."""
 STOPPED = 75
@@ -31,7 +31,7 @@ class Ended:
     Attributes:
         code: Its exit code, or -N after signal N.
         seconds: Seconds that it took.
-        memory: Peak resident memory in bytes of the largest of its processes; Linux begins to count at that of the
+        memory: Peak resident memory in bytes of the largest of its processes; Linux counts it from the memory of the
             process that starts it.
     """
 
@@ -44,11 +44,11 @@ class Programs:
     """Programs, each in a process group of its own.
 
     Args:
-        grace: Seconds until what was asked to stop is killed.
+        grace: Seconds until a program that was asked to stop is killed.
 
     Attributes:
         stopped: Whether all were asked to stop, after which no other one starts.
-        interrupted: Whether that was by SIGINT.
+        interrupted: Whether they were stopped by SIGINT.
     """
 
     def __init__(self, grace: float = GRACE):
@@ -60,8 +60,8 @@ class Programs:
     def run(self, command: Sequence[str], folder: Path, log: Path) -> Ended:
         """Run a program until all its processes have closed their output, which is added to a log.
 
-        It has one thread unless OMP_NUM_THREADS is set, and finds the espnet-diverse of this Python first. Where an
-        earlier call was killed and its program with the same log runs still, that is waited for; such a program ends as
+        It has one thread unless OMP_NUM_THREADS is set, and finds the espnet-diverse of this Python first. If an
+        earlier call was killed and its program with the same log still runs, this waits for the program, which ends as
         soon as it finds that nobody reads its output.
 
         Args:
@@ -91,12 +91,12 @@ class Programs:
             shutil.copyfileobj(process.stdout, file)
         with self._lock:
             self._running.remove(process)
-        _, status, usage = os.wait4(process.pid, 0)  # for the memory, which `Popen.wait` does not tell
+        _, status, usage = os.wait4(process.pid, 0)  # for the memory, which `Popen.wait` does not return
         process.returncode = os.waitstatus_to_exitcode(status)
         return Ended(process.returncode, time.monotonic() - start, usage.ru_maxrss * 1024)
 
     def stop(self, number: int = signal.SIGTERM) -> None:
-        """Send a signal to all programs, and kill after the grace those that still run."""
+        """Send a signal to all programs, and kill those that still run after the grace period."""
         self.stopped = True
         self.interrupted |= number == signal.SIGINT
         self._send(number)
@@ -109,7 +109,7 @@ class Programs:
         """Stop them on SIGTERM, SIGINT and SIGHUP, and after some minutes, while the block runs.
 
         Args:
-            minutes: When they are stopped; by default only by a signal.
+            minutes: Minutes after which they are stopped; by default only by a signal.
         """
         former = {}
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -127,7 +127,7 @@ class Programs:
                 signal.signal(number, handler)
 
     def _start(self, command: Sequence[str], folder: Path, held: int) -> subprocess.Popen | None:
-        """Start a program that keeps the lock `held` as long as it runs; None where none starts any more."""
+        """Start a program that keeps the lock `held` as long as it runs; return None once all were stopped."""
         pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
         settings = {"cwd": folder, "env": environment(), "start_new_session": True}
         with self._lock:

@@ -9,16 +9,16 @@ from espnet_diverse.contest.runs import Run
 from espnet_diverse.untrusted.whole_files import read_json
 
 FOLDER = "analysis"
-"""Folder of the report of `analyse` in that of a run."""
+"""Folder of the report of `analyse` in the folder of a run."""
 KINDS = {"encoder": "encoder", "decoder": "decoder", "cross": "cross-attention"}
 
 
 def analyse(runs: Sequence[Run], programs: Programs, utterances: int, device: str = "cpu") -> list[str]:
-    """Analyse runs that were not yet; return the names of methods that could not be, such as those without weights.
+    """Analyse runs that have no analysis yet; return the names of methods for which it failed, such as without weights.
 
     Args:
         runs: The runs, one of each method.
-        programs: What runs the commands.
+        programs: Runs the commands.
         utterances: Number of utterances.
         device: Device to compute on.
     """
@@ -39,7 +39,7 @@ def analyse(runs: Sequence[Run], programs: Programs, utterances: int, device: st
 
 
 def read_redundancy(run: Run) -> dict[str, dict[str, float | None]]:
-    """Measures of the heads of a run by kind of attention, a key of `KINDS`; none where it was not analysed."""
+    """Measures of the heads of a run by kind of attention, a key of `KINDS`; none if it was not analysed."""
     path: Path = run.folder / FOLDER / "analysis.json"
     if not path.is_file():
         return {}

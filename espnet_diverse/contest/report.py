@@ -1,4 +1,4 @@
-"""The report of a contest, contest.html and contest.md, made of what is there: runs that are missing are named."""
+"""The report of a contest, contest.html and contest.md, made from the finished runs; the others are named."""
 
 import math
 import platform
@@ -31,12 +31,12 @@ _TERMS = (
         "interval over seeds",
         "95 % interval of Student's t for the mean difference of runs with the same seed: where the mean would lie if "
         "all were trained again. It reaches 12.7 standard errors to each side with two seeds, 4.3 with three and 2.8 "
-        "with five: more seeds are what makes it narrow.",
+        "with five: more seeds make it narrower.",
     ),
     (
         "interval over sentences",
         "95 % interval of a paired bootstrap: where the difference of these models would lie on other sentences of the "
-        "same kind. p is that of the paired bootstrap test, about one-sided.",
+        "same kind. p is the p-value of this test, about one-sided.",
     ),
     (
         "shown",
@@ -80,13 +80,13 @@ class Document:
         self._lines.append(markdown_table(header, rows))
 
     def picture(self, path: Path, caption: str) -> None:
-        """Add a PNG file of the folder of pictures."""
+        """Add a PNG file from the folder of pictures."""
         self._page.picture(path, caption)
         title = caption.partition(".")[0]
         self._lines += [f"![{title}]({self._pictures}/{path.name})", "", caption, ""]
 
     def write(self, path: Path) -> None:
-        """Write both, `path` with .html and with .md."""
+        """Write the HTML and the Markdown file, `path` with .html and with .md."""
         write_text(path.with_suffix(".md"), "\n".join(self._lines))
         self._page.write(path.with_suffix(".html"))
 
@@ -103,9 +103,9 @@ def write_report(
     Args:
         contest: The contest.
         runs: All of its runs.
-        results: Scores of those that are done.
-        metric: The metric, for the bootstrap over sentences; None leaves that out.
-        notes: Sentences of what went otherwise than planned.
+        results: Scores of finished runs.
+        metric: The metric, for the bootstrap over sentences; None leaves it out.
+        notes: Sentences about what did not go as planned.
 
     Raises:
         DataError: `pictures` has files that a contest has not written, or a text cannot be read.
@@ -151,7 +151,7 @@ def _difference_section(
             path,
             f"{metric.upper()} on {name} ({better} is better), as differences from {differences[0].method}. An "
             "interval that holds 0 shows no difference; how far it reaches says which ones are not excluded. An arrow: "
-            "it goes on beyond the picture.",
+            "it continues beyond the picture.",
         )
         header = (name, "difference", "95 % over seeds", "95 % over sentences", "p", metric.upper(), "seeds")
         document.table(header, map(_difference_row, differences))
@@ -196,7 +196,7 @@ def _cost_section(
             times = [f"{1e3 * cost.step:.1f}", ratio]
             rows.append([each.method, *times, f"{cost.memory:.2f}", f"{cost.parameters:,}"])
     document.table(("method", "ms a batch", "ratio", "memory (GB)", "parameters"), rows)
-    document.paragraph("Memory is the peak of the GPU, or that of the whole process on a CPU, with all libraries.")
+    document.paragraph("Memory is the peak of the GPU, or of the whole process on a CPU, with all libraries.")
 
 
 def _curve_section(document: Document, done: Sequence[Run], methods: Sequence[str], folder: Path) -> None:
@@ -236,7 +236,7 @@ def _settings_section(
     document.heading("Settings")
     document.paragraph(
         f"All methods have the same budget: {contest.budget}. The base configuration is {runs[0].shared['config']}, "
-        "with the fragments of a method in the place of {}; the data are those of "
+        "with the fragments of a method instead of {}; the data are from "
         f"{contest.recipe or contest.data_dir}. All settings are in contest.yaml, all scores in contest.tsv."
     )
     rows = []

@@ -27,9 +27,9 @@ class Run(ABC):
     """One training run with one seed.
 
     Attributes:
-        experiment: Name of the experiment that it belongs to.
-        shared: The settings of that experiment: `config`, the fragments, in which {} stands for those of the run;
-            `metric`, `sets`, `baseline`, and what the kind of run needs.
+        experiment: Name of its experiment.
+        shared: The settings of the experiment: `config`, the fragments, in which {} stands for the run's own; `metric`,
+            `sets`, `baseline`, and what the kind of run needs.
         name: Name in the experiment.
         seed: Random seed.
         settings: Its own settings: `fragments`, and `set`, a list of changes of the configuration, and `init_param`,
@@ -74,7 +74,7 @@ class Run(ABC):
 
     @property
     def begun(self) -> list[str]:
-        """Option --init_param, where the run begins with weights."""
+        """Option --init_param, if the run begins with weights."""
         path = self.settings.get("init_param")
         return ["--init_param", path.replace("{seed}", str(self.seed))] if path else []
 
@@ -102,7 +102,7 @@ class Run(ABC):
 
     @abstractmethod
     def preparation(self) -> list[str]:
-        """Command that makes what runs share: one at a time."""
+        """Command that makes what runs share; one runs at a time."""
 
     @abstractmethod
     def command(self) -> list[str]:
@@ -110,10 +110,10 @@ class Run(ABC):
 
     @abstractmethod
     def trial(self, updates: int) -> tuple[list[str], Path]:
-        """Command that trains two epochs of some batches each in a folder for that alone, and the folder."""
+        """Command that trains two epochs of some batches each in a folder of its own, and the folder."""
 
     def comparisons(self) -> list[list[str]]:
-        """Commands that score once more, against the baseline of the same seed, where that was decoded before."""
+        """Commands that score once more, against the baseline of the same seed, if it was decoded before."""
         return []
 
 
@@ -145,7 +145,7 @@ class RecipeRun(Run):
         return self.recipe / "exp" / self.tag(name)
 
     def data(self, data_set: str) -> Path:
-        """Folder of a set in that of the option --data_dir."""
+        """Folder of a set in the folder of the option --data_dir."""
         words = [*self.source, *self.shared.get("options", ()), *self.options]
         given = dict(zip(words, words[1:], strict=False))
         default = f"data/{SYNTHETIC}" if given.get("--corpus") == SYNTHETIC else "data"
@@ -202,7 +202,7 @@ def read_runs(path: Path, egs: Path, corpora: Mapping[str, str], options: Sequen
 
     Raises:
         OSError: The table cannot be read.
-        ConfigError: It is no YAML of experiments, a key is unknown or missing, or there is no such recipe or baseline.
+        ConfigError: It is no YAML of experiments, a key is unknown or missing, or a recipe or baseline does not exist.
     """
     runs = []
     experiments, _ = parse_own(read_utf8(path, str(path), error=ConfigError), str(path))
@@ -239,7 +239,7 @@ def _mapping(given: object, where: str) -> Mapping[str, Any]:
 
 
 def check_keys(given: Mapping[str, Any], known: set[str], where: str, needed: Sequence[str] = ()) -> None:
-    """Refuse unknown keys of a section of a table of runs, and one without those that are needed.
+    """Refuse unknown keys of a section of a table of runs, and missing ones that are needed.
 
     Raises:
         ConfigError: A key is unknown or missing; the message begins with `where`.

@@ -1,4 +1,4 @@
-"""The file of scores: a table with tabs, a row for each run and data set, which is also the list of what is done."""
+"""The file of scores: a table with tabs, a row for each run and data set; it also lists the runs that are done."""
 
 import csv
 import math
@@ -21,14 +21,14 @@ MEASURED_BY_DECODING = {
     **dict.fromkeys(("word_perplexity", "perplexity"), "perplexity.json"),
     "accuracy": "classification.json",
 }
-"""Metrics that need no scoring, and the file of the stage that decodes which has them."""
+"""Metrics that need no scoring, and the file of the decoding stage that has them."""
 
 
 def read_results(path: Path) -> list[dict[str, str]]:
-    """Read the scores of the finished runs, a row for each set; none where the file is missing.
+    """Read the scores of the finished runs, a row for each set; none if the file is missing.
 
     Raises:
-        DataError: A row is not one of such a file; its line is named.
+        DataError: A row is not a row of scores; the message names its line.
     """
     if not path.is_file():
         return []
@@ -50,7 +50,7 @@ def _is_row(row: Mapping[str, str]) -> bool:
 
 
 def keep_results(path: Path, rows: Iterable[Mapping[str, object]]) -> None:
-    """Add rows to the file of results, or put them in the place of those of the same run and set; all or none."""
+    """Add rows to the file of results, replacing rows of the same run and set; all or none are written."""
     with file_lock(path):
         kept = {tuple(str(row[name]) for name in COLUMNS[:4]): row for row in (*read_results(path), *rows)}
         lines = ["\t".join(str(row[name]) for name in COLUMNS) for row in kept.values()]
@@ -58,7 +58,7 @@ def keep_results(path: Path, rows: Iterable[Mapping[str, object]]) -> None:
 
 
 def missing(runs: Sequence[Run], results: Sequence[Mapping[str, str]]) -> list[Run]:
-    """The runs that have no score of one of their sets in the results."""
+    """The runs that lack a score of one of their sets in the results."""
     done = {(row["experiment"], row["run"], int(row["seed"]), row["set"]) for row in results}
     return [run for run in runs if not {(run.experiment, run.name, run.seed, each) for each in run.sets} <= done]
 
@@ -71,9 +71,9 @@ def unknown(runs: Sequence[Run], results: Sequence[Mapping[str, str]]) -> list[s
 
 
 def commit_of_code(results: Path) -> str:
-    """The commit of this package, with -dirty where other files than the results differ from it.
+    """The commit of this package, with -dirty if files other than the results differ from it.
 
-    It is the version of the package where that is not in a repository.
+    It is the version of the package if the package is not in a repository.
     """
     here = Path(__file__).resolve().parents[2]
 
@@ -106,7 +106,7 @@ def scores(run: Run, commit: str) -> Iterator[dict[str, Any]]:
 
 
 def _score_of(run: Run, data_set: str) -> tuple[float, str]:
-    """Score of a run on a set, and the p-value of its difference from the baseline, where they were compared."""
+    """Score of a run on a set, and the p-value of its difference from the baseline, if they were compared."""
     folder, metric = run.decoded(run.name, data_set), run.metric
     if file := MEASURED_BY_DECODING.get(metric):
         return read_json(folder / file)[metric], ""

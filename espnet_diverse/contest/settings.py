@@ -1,7 +1,7 @@
 """Settings of a contest: methods, seeds and one budget for all, checked before anything runs and kept beside the runs.
 
-The first method is the baseline. A contest that goes on must have the settings that it began with; more methods, seeds
-and sets may be added.
+The first method is the baseline. A contest that is resumed must have the settings that it began with; more methods,
+seeds and sets may be added.
 """
 
 import re
@@ -32,7 +32,7 @@ _BUDGET = (
     *("max_epoch", "num_iters_per_epoch", "accum_grad", "patience"),
     *("batch_type", "batch_size", "batch_bins", "valid_batch_size", "valid_batch_bins"),
 )
-"""Keys by which methods would have another number of updates, or batches of another size."""
+"""Keys that would give methods different numbers of updates or batch sizes."""
 _NAME = re.compile(r"[A-Za-z0-9][\w.+-]*")
 _SHOWN_DEFAULT = r"^ *--{} .*\(default: (.+?)(?: for the synthetic corpus, else (.+))?\)$"
 
@@ -42,8 +42,8 @@ class Budget:
     """The training that every method gets.
 
     Attributes:
-        epochs: Number of epochs; None for that of the configuration.
-        updates: Number of updates; None for those that the epochs have.
+        epochs: Number of epochs; None for max_epoch of the configuration.
+        updates: Number of updates; None for as many as the epochs have.
         patience: Epochs without an improvement after which a run ends; None trains all runs to their end.
     """
 
@@ -60,8 +60,8 @@ class Budget:
         """Changes of the configuration of a method.
 
         Raises:
-            ConfigError: The number of epochs is not known or does not divide that of the updates, or the configuration
-                ends runs early.
+            ConfigError: The number of epochs is not known or does not divide the number of updates, or the
+                configuration ends runs early.
         """
         epochs = self.epochs or config.get("max_epoch")
         if epochs is None:
@@ -91,7 +91,7 @@ def methods(given: Sequence[str], file: Path | None, common: Sequence[str]) -> d
 
     Args:
         given: Fragments joined by commas, or NAME=FRAGMENTS.
-        file: YAML of settings by name: `fragments`, and perhaps `set`, `seeds`, `init_param`.
+        file: YAML of settings by name: `fragments`, and optionally `set`, `seeds`, `init_param`.
         common: Changes of the configuration of all methods, which come before their own.
 
     Raises:
@@ -146,7 +146,7 @@ class Contest:
     Attributes:
         output_dir: Its folder.
         methods: Settings of the methods by name, the first of which is the baseline.
-        seeds: Seeds of the methods that have none of their own.
+        seeds: Seeds of methods without seeds of their own.
         shared: What all runs share, see `runs.Run` and `data_runs.DataRun`; `config` with {} or without, in which case
             the fragments of a method come last.
         budget: The training of each method.
@@ -166,7 +166,7 @@ class Contest:
 
     @cached_property
     def name(self) -> str:
-        """Name of the contest, in its scores: that of its folder when it began."""
+        """Name of the contest, in its scores: the name of its folder when it began."""
         path = self.output_dir / RECORD
         former = read_yaml(path, str(path), _ANEW) if path.is_file() else {}
         return former.get("name") or self.output_dir.resolve().name
@@ -202,7 +202,7 @@ class Contest:
         """The runs: all of the first seed, in the order of the methods, then all of the second, and so on.
 
         Raises:
-            ConfigError: As `merged` and `Budget.changes` raise it.
+            ConfigError: As for `merged` and `Budget.changes`.
         """
         configs = self.merged()
         first = next(iter(configs))
@@ -217,7 +217,7 @@ class Contest:
         return sorted(runs, key=lambda run: run.seed)
 
     def check_data(self) -> None:
-        """Check that there are data directories of all sets; those of a recipe are made by it.
+        """Check that there are data directories of all sets; a recipe makes its own.
 
         Raises:
             DataError: One is missing.
@@ -236,7 +236,7 @@ class Contest:
         return config if "{}" in config else f"{config},{{}}"
 
     def keep(self) -> None:
-        """Write the settings to `RECORD`, or compare them with those that are there.
+        """Write the settings to `RECORD`, or compare them with the former ones.
 
         Raises:
             ConfigError: The contest was begun with other settings.
@@ -270,7 +270,7 @@ class Contest:
 
 
 _SEEDS = Rule(list, least=1, of=Rule(int, least=0))
-_ANEW = "delete it, if the contest is to begin anew"
+_ANEW = "delete it to begin the contest again"
 _RESOURCES = ("nj", "ngpu", "cluster", "sets")
 
 
@@ -288,17 +288,17 @@ def _in_yaml(value: Any) -> Any:
 
 
 def recipe_config(recipe: Path, synthetic: bool) -> str:
-    """The configuration of a recipe, with {} in the place of its attention and without that attention's losses.
+    """The configuration of a recipe, with {} instead of its attention and without that attention's losses.
 
     Args:
         recipe: Folder with run.sh.
-        synthetic: Whether it is to be that for the synthetic corpus.
+        synthetic: Whether to take the configuration for the synthetic corpus.
 
     Raises:
-        ConfigError: The folder has no run.sh, or the recipe tells no such configuration.
+        ConfigError: The folder has no run.sh, or the configuration does not name one attention.
     """
     told = recipe_default(recipe, "config", synthetic).split(",")
-    fragments = [name for name in told if not name.startswith("losses/")]  # which belong to an attention
+    fragments = [name for name in told if not name.startswith("losses/")]  # losses belong to an attention
     places = [number for number, name in enumerate(fragments) if name.startswith("attention/")]
     if len(places) != 1:
         raise ConfigError(f"--recipe {recipe}: its configuration names no attention to replace; give --config")
@@ -307,7 +307,7 @@ def recipe_config(recipe: Path, synthetic: bool) -> str:
 
 
 def recipe_default(recipe: Path, option: str, synthetic: bool) -> str:
-    """The default of an option of a recipe, "" for none; the arguments and error are those of `recipe_config`."""
+    """The default of an option of a recipe, "" for none; see `recipe_config` for the arguments and the error."""
     found = re.search(_SHOWN_DEFAULT.format(option), _help_of(recipe), re.MULTILINE)
     return "" if found is None else found[1] if synthetic or not found[2] else found[2]
 

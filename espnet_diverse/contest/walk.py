@@ -1,4 +1,4 @@
-"""Runs that are made several at a time, each once: those whose scores are in the file of results are done."""
+"""Runs that are made several at a time, each once: a run with scores in the file of results is done."""
 
 import sys
 import threading
@@ -13,20 +13,20 @@ from espnet_diverse.contest.runs import Run
 from espnet_diverse.contest.scores import commit_of_code, keep_results, missing, read_results, scores
 
 LEFT_OUT = -1
-"""Code of a run that `leave_out` has a reason against."""
+"""Code of a run that `leave_out` gives a reason against."""
 
 
 class Walk:
     """A walk through runs.
 
     Args:
-        runs: The runs, those of a seed together.
+        runs: The runs, ordered by seed.
         results: File of their scores.
-        programs: What runs their commands.
+        programs: Runs their commands.
         jobs: Number of runs at the same time.
-        leave_out: Called before a run with it and the scores so far; a reason to leave the run out, or None. With it,
-            the runs of a seed begin when all of the seed before have ended.
-        compares: Whether each run is scored once more against the baseline of its seed, where that was decoded before.
+        leave_out: Function of a run and the scores so far, called before the run, that returns a reason to leave it
+            out, or None. With it, the runs of a seed begin when all of the seed before have ended.
+        compares: Whether each run is scored once more against the baseline of its seed, if it was decoded before.
     """
 
     def __init__(
@@ -45,8 +45,8 @@ class Walk:
     def work(self) -> int:
         """Make the runs, print how many are done, and return the exit code.
 
-        It is 0 when all runs are done or left out, `STOPPED` as long as another call has something to go on with
-        (`INTERRUPTED` after SIGINT), and 1 when all runs that are left have failed.
+        It is 0 when all runs are done or left out, `STOPPED` as long as another call can continue (`INTERRUPTED` after
+        SIGINT), and 1 when all runs that are left have failed.
         """
         rounds = [list(group) for _, group in groupby(self.runs, lambda run: run.seed)]
         codes: Counter[int] = Counter()
@@ -67,7 +67,7 @@ class Walk:
         """
         try:
             code = self._commands(run)
-        except (OSError, LookupError, TypeError, ValueError) as error:  # in what a command wrote; the others go on
+        except (OSError, LookupError, TypeError, ValueError) as error:  # in a command's output; other runs continue
             print(f"{run.label}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
             code = 1
         if code in (0, LEFT_OUT):
@@ -93,7 +93,7 @@ class Walk:
             code = self.programs.run(command, run.place, run.log).code
             return 0 if code in FINISHED else code
 
-        with self._preparing:  # of data that the runs of an experiment share
+        with self._preparing:  # the data that the runs of an experiment share
             code = execute(run.preparation())
         code = code or execute(run.command())
         for comparison in run.comparisons() if self.compares and not code else ():

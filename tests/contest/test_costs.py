@@ -126,7 +126,7 @@ def test_a_trial_whose_log_lacks_the_batches_is_refused(tiny_run, tmp_path):
     trained = tmp_path / "trained"
     shutil.copytree(tiny_run.model_dir, trained)
     (trained / "train.log").write_text("begins\n")
-    with pytest.raises(TrainingError, match="mine_old_trial/train.log does not tell the number of batches; give --tim"):
+    with pytest.raises(TrainingError, match="mine_old_trial/train.log does not state the number of batches; give --ti"):
         measure([run(tmp_path)], Trials(trained), tmp_path / "costs.json", updates=5)
 
 

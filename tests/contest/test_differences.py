@@ -142,13 +142,13 @@ ALONE = Difference("luna", {0: 1.0}, by_seed={0: 1.0})
         (
             [Difference("luna", {0: 0.0, 1: 0.0}, {0: 0.0, 1: 0.0}, (0.0, 0.0), (0.0, 0.0), 1.0)],
             "bleu",
-            "2 methods, 2 seeds, BLEU on test: all scores equal those of softmax, as those of models that have learned "
-            "nothing do.",
+            "2 methods, 2 seeds, BLEU on test: all scores equal those of softmax, as scores of models that have "
+            "learned nothing do.",
         ),
         (
             [ALONE],
             "cer",
-            "2 methods, 1 seed, CER on test: nothing can be said of differences, as other seeds may give other ones; "
+            "2 methods, 1 seed, CER on test: nothing can be said of differences, as other seeds may give others; "
             "give two seeds or more.",
         ),
         (
