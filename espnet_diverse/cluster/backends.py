@@ -1,9 +1,9 @@
 """Start a cluster of each kind by Dask's own classes; this module's functions import Dask.
 
 Dask sends pickles between processes, so whoever can connect to a scheduler or worker can run code in it. All
-connections of a cluster that is started here are therefore encrypted with a key that is made for the run and that both
-sides must have; a local cluster listens on 127.0.0.1 only, and there is no dashboard. A scheduler that is already
-running has its own rules.
+connections of a cluster that is started here are therefore encrypted with a key that is made for the run and required
+on both sides; a local cluster listens on 127.0.0.1 only, and there is no dashboard. A scheduler that is already running
+has its own settings.
 """
 
 import importlib
@@ -37,7 +37,7 @@ _EXTRA = "pip install 'espnet_diverse[cluster]'"
 
 @contextmanager
 def started(options: ClusterOptions) -> Iterator["Client"]:
-    """Start a cluster and yield a client of it; at the end stop what was started.
+    """Start a cluster and yield a client of it; stop the cluster at the end.
 
     Raises:
         ConfigError: Dask, or the package of this kind of cluster, is not installed.
@@ -52,7 +52,7 @@ def started(options: ClusterOptions) -> Iterator["Client"]:
         "distributed.scheduler.allowed-failures": options.retries,
         "distributed.scheduler.http.routes": [],
         "distributed.worker.http.routes": [],
-        "distributed.admin.tick.limit": "60s",  # importing torch takes several, which Dask would warn of
+        "distributed.admin.tick.limit": "60s",  # importing torch takes several seconds, and Dask would warn
     }
     with _quiet() as logger, dask.config.set(settings), ExitStack() as stack:
         try:
@@ -63,18 +63,18 @@ def started(options: ClusterOptions) -> Iterator["Client"]:
         except ImportError as error:
             package = f"the package {error.name}" if error.name else "another package"  # Dask does not always name it
             raise ConfigError(f"a cluster of kind {options.kind} needs {package}: {_EXTRA}") from error
-        except Exception as error:  # of any kind: those of Dask, ssh, batch systems and Kubernetes
+        except Exception as error:  # any error of Dask, ssh, batch systems and Kubernetes
             reason = " ".join(str(error).split()) or type(error).__name__
             raise ClusterError(f"the cluster ({options.kind}) does not start: {reason}") from error
         try:
             yield client
         finally:
-            logger.setLevel(logging.CRITICAL)  # what is lost from here on was to be stopped
+            logger.setLevel(logging.CRITICAL)  # workers lost from here on were stopped on purpose
 
 
 @contextmanager
 def _quiet() -> Iterator[logging.Logger]:
-    """Log warnings of Dask only, such as that of a worker that is started again."""
+    """Log only warnings of Dask, such as a warning that a worker is restarted."""
     logger = logging.getLogger("distributed")
     level = logger.level
     logger.setLevel(logging.WARNING)
@@ -91,7 +91,7 @@ def _local(options: LocalOptions) -> Iterator[AbstractContextManager]:
 
     from espnet_diverse.cluster.dask_classes import KeepWorkers
 
-    # So long after a worker has died Dask looks for it once, and stops its nanny for good where it is away just then.
+    # After this time Dask looks once for a worker that has died, and stops its nanny for good if it is missing then.
     patience = dask.config.set({"distributed.deploy.lost-worker-timeout": "60s"})
     with (
         patience,
@@ -199,7 +199,7 @@ def _new_keys() -> "Security":
 
 
 def _private(folder: str) -> Path:
-    """A folder that only its owner can read; it is made where it does not exist.
+    """A folder that only its owner can read; it is made if it does not exist.
 
     Raises:
         ConfigError: Others may read the folder.
@@ -212,7 +212,7 @@ def _private(folder: str) -> Path:
 
 
 def _in_files(folder: Path, stack: ExitStack) -> "Security":
-    """New keys in files, which Dask finds by settings that its processes inherit; both last as long as `stack`."""
+    """New keys in files, which Dask finds by settings that its processes inherit; both exist as long as `stack`."""
     import dask
     from distributed import Security
 
@@ -227,4 +227,4 @@ def _in_files(folder: Path, stack: ExitStack) -> "Security":
     for role in ("scheduler", "worker", "client"):
         settings |= {f"distributed.comm.tls.{role}.{name}": str(path) for name, path in paths.items()}
     stack.enter_context(dask.config.set(settings))
-    return Security()  # of the settings
+    return Security()  # takes the keys from the settings

@@ -18,7 +18,7 @@ from espnet_diverse.option_checks import must_be
 from espnet_diverse.runs.config import CONF_DIR, check_keys, located, merge
 
 SHARED = CONF_DIR / "cluster"
-"""The shared configurations, one for each kind of cluster that has something to choose."""
+"""The shared configurations, one for each kind of cluster that has options to choose."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,9 +61,9 @@ class SlurmOptions(ClusterOptions):
         account: Account that is charged.
         directives: Further options of the job, as after #SBATCH.
         prologue: Shell lines before the worker starts, such as `module load cuda`.
-        interface: Network interface that workers reach this machine by, such as ib0; by default that of its address.
+        interface: Network interface by which workers reach this machine, such as ib0; by default that of its address.
         log_dir: Folder for the logs of jobs.
-        python: Python of the workers, of the same environment; by default that of this process.
+        python: Python of the workers, with the same environment; by default the Python of this process.
         keys_dir: Folder of a shared file system for the keys of a run, which nobody else may read.
     """
 
@@ -136,7 +136,7 @@ def read_cluster(names: str) -> ClusterOptions:
         ConfigError: A file is not found or not valid YAML, the kind or a key is unknown, a key is missing, or a value
             is not allowed; the message has file and line.
     """
-    # prologue and python are commands: no file of the working folder may take the place of a known name.
+    # prologue and python are commands: no file of the working folder may replace a known name.
     paths = [str(Path(name).absolute()) if name.startswith(".") else name for name in names.split(",")]
     config = merge(paths, search=[SHARED, Path()])
     kind = config.get("kind")
@@ -175,7 +175,7 @@ def _is_list_of_texts(value: object) -> bool:
 _ALLOWED = {
     int: ("a whole number, 1 or more", lambda value: type(value) is int and value >= 1),
     str: ("a text", _is_text),
-    str | None: ("a text, in quotes where it has colons or digits only, or null", lambda x: x is None or _is_text(x)),
+    str | None: ("a text, in quotes if it has colons or digits only, or null", lambda x: x is None or _is_text(x)),
     list[str]: ("a list of texts", _is_list_of_texts),
     dict[str, Any]: ("a mapping", lambda value: isinstance(value, dict)),
 }

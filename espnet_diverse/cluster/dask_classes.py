@@ -1,4 +1,4 @@
-"""Set-up of a Dask worker before it receives work, and workers in place of lost ones; this module imports Dask."""
+"""Set-up of a Dask worker before it receives work, and replacement of lost workers; this module imports Dask."""
 
 import logging
 
@@ -10,7 +10,7 @@ from espnet_diverse.registration import fast_start
 
 
 class QuickStart(WorkerPlugin):
-    """Asks for memory that stays, and for the quick import of ESPnet.
+    """Keeps freed memory, and prepares the quick import of ESPnet.
 
     Both must be done before the first piece of work is unpickled.
     """
@@ -21,19 +21,19 @@ class QuickStart(WorkerPlugin):
         """Called by Dask when a worker starts."""
         keep_freed_memory()
         fast_start()
-        # What fails is reported by its result; a connection that ends with its command would be logged as an error.
+        # Failures are reported by results; a connection that ends with its command would be logged as an error.
         logging.getLogger("distributed").setLevel(logging.CRITICAL)
 
 
 class KeepWorkers(Adaptive):
-    """Restarts the process of a worker that Dask has given up.
+    """Restarts workers that Dask has given up.
 
-    Each worker has a nanny, which starts it again after a death. Where that fails, as when the new process is killed
-    before it has connected, the nanny closes, and Dask would go on with fewer workers or none.
+    Each worker has a nanny, which starts it again after a death. If that fails, for example because the new process is
+    killed before it has connected, the nanny closes, and Dask would continue with fewer workers or none.
     """
 
     async def recommendations(self, target: int) -> dict:
-        """Called by Dask each second; workers that the cluster lacks are then started."""
+        """Called by Dask each second; starts the workers that the cluster lacks."""
         for name, nanny in list(self.cluster.workers.items()):
             if nanny.status in (Status.closed, Status.failed):
                 del self.cluster.workers[name]

@@ -20,10 +20,10 @@ from espnet_diverse.errors import ClusterError, UserError
 if TYPE_CHECKING:
     from distributed import Client, Future
 
-_AHEAD = 3  # pieces a worker that are sent before they are needed
+_AHEAD = 3  # pieces per worker that are sent before they are needed
 _MOST_ITEMS = 32  # in a piece of `map`
-_PIECES = 8  # a worker that `map` makes at least, where there are so many items
-_LOOK_SECONDS = 5.0  # between two looks for workers while nothing is done
+_PIECES = 8  # per worker, at least, that `map` makes if there are enough items
+_LOOK_SECONDS = 5.0  # between two checks for workers while none finishes
 
 
 class Pool:
@@ -39,7 +39,7 @@ class Pool:
         from espnet_diverse.cluster.dask_classes import QuickStart
 
         self._client, self._options, self._setup = client, options, setup
-        with suppress(OSError):  # of a worker that dies at this moment; the one in its place gets the plugin
+        with suppress(OSError):  # of a worker that dies at this moment; its replacement gets the plugin
             client.register_plugin(QuickStart())
 
     def ask(self, function: Callable[[Any], Any]) -> Any:
@@ -56,14 +56,14 @@ class Pool:
         return answer
 
     def map(self, function: Callable[[Any], Any], items: Iterable) -> Iterator:
-        """Yield `function(item)` for each item, in order; an item of a collection without a length is a piece.
+        """Yield `function(item)` for each item, in order; if `items` has no length, each item is a piece.
 
         Args:
             function: Object that can be pickled; it is called with an item.
             items: Items that can be pickled.
 
         Returns:
-            Results as those of `map_pieces`.
+            Results as from `map_pieces`.
 
         Raises:
             ClusterError: See `map_pieces`.
@@ -86,8 +86,8 @@ class Pool:
             urgent: Whether workers do these pieces before those of another call.
 
         Returns:
-            A list for each piece: for each of its items the result, or a `ClusterError` where the workers that did
-            the item alone were killed too often.
+            A list for each piece: for each of its items the result, or a `ClusterError` if workers with this item alone
+                were killed too often.
 
         Raises:
             ClusterError: A worker cannot load or import what it needs, there was no worker for `wait` seconds, or the
@@ -119,7 +119,7 @@ class Pool:
         try:
             return task.future.result()
         except KilledWorker as error:
-            if len(task.items) > 1:  # one after another, for a death counts against all that its worker was to do
+            if len(task.items) > 1:  # one after another, as a death counts against all pieces sent to the worker
                 return [one for item in task.items for (one,) in self.map_pieces(function, [[item]], urgent)]
             times = self._options.retries + 1
             return [ClusterError(f"its worker was killed {times} times ({error.last_worker.address}); see its log")]
@@ -140,7 +140,7 @@ class Pool:
 
         seen = time.monotonic()
         while True:
-            with suppress(CancelledError):  # which `_results` explains
+            with suppress(CancelledError):  # `_results` explains it
                 try:
                     wait(futures, timeout=min(_LOOK_SECONDS, self._options.wait), return_when="FIRST_COMPLETED")
                 except TimeoutError:

@@ -27,7 +27,7 @@ class Setup:
     """A description of the objects that a worker loads once; it can be sent.
 
     Args:
-        load: Function of a module, or a partial of one, that returns what pieces are done with, such as a search.
+        load: Function of a module, or a partial of one, that returns what the work needs, such as a search.
         files: Files that it reads. A worker checks that it sees the same content.
 
     Attributes:
@@ -48,7 +48,7 @@ class Setup:
         return hash(self.key)
 
     def check(self) -> None:
-        """Check that this process sees the files of the client and has its packages; change to its directory.
+        """Check that this process sees the client's files and has the same packages; change to its directory.
 
         Raises:
             ClusterError: The worker has several threads, the directory does not exist here, a file has another content,
@@ -81,7 +81,7 @@ class Work:
     def __call__(self) -> list:
         try:
             return list(self.function(_loaded(self.setup), self.items))
-        except UserError as error:  # as a class that every process can unpickle
+        except UserError as error:  # in a class that every process can unpickle
             raise ClusterError(f"worker on {socket.gethostname()}: {error}") from error
 
 
@@ -95,7 +95,7 @@ def _loaded(setup: Setup) -> Any:
 
 
 def _threads() -> int:
-    """Number of threads of the worker of Dask that this is in; 1 elsewhere."""
+    """Number of threads of the Dask worker that runs this; 1 outside of a worker."""
     try:
         return sys.modules["distributed"].get_worker().state.nthreads
     except (KeyError, ValueError):
