@@ -32,7 +32,7 @@ def build_metrics(
         spelling: File of spellings, see `Normalisation`.
 
     Raises:
-        ConfigError: As `check_metrics` and `Normalisation` raise it.
+        ConfigError: As for `check_metrics` and `Normalisation`.
         DataError: The file of spellings cannot be read.
     """
     check_metrics(names, count_spaces, normalisation, tokenize, make_embedder is not None, spelling)
@@ -58,7 +58,7 @@ def check_metrics(
     has_embedder: bool,
     spelling: Path | None = None,
 ) -> None:
-    """Check names of metrics and the options that are given with them, as `build_metrics` takes them.
+    """Check names of metrics and their options; takes the arguments of `build_metrics`.
 
     Raises:
         ConfigError: A name is unknown or repeated, an option applies to none of the metrics, or bertscore has no

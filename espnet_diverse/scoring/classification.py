@@ -1,7 +1,7 @@
 """Scores of classes: F1, areas under the curves of one class against the rest, and Matthews' correlation.
 
-An et al. 2020, "Repulsive Attention: Rethinking Multi-head Attention as Bayesian Inference", Table 6, has them for two
-classes. They are scikit-learn's.
+An et al. 2020, "Repulsive Attention: Rethinking Multi-head Attention as Bayesian Inference", Table 6, reports them for
+two classes. scikit-learn computes them.
 """
 
 from collections.abc import Mapping, Sequence

@@ -47,7 +47,7 @@ class ErrorRate(Metric):
         self.normalisation = normalisation or Normalisation()
 
     def align(self, references: Iterable[str], hypotheses: Iterable[str], languages: Iterable[str]) -> Iterator[Pairs]:
-        """Aligned units of each sentence; the arguments are those of `statistics`."""
+        """Aligned units of each sentence; takes the arguments of `statistics`."""
         process = jiwer.process_characters if self.unit == "char" else jiwer.process_words
         rows = zip(references, hypotheses, languages, strict=True)
         while block := list(islice(rows, _BLOCK)):

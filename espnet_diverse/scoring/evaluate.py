@@ -61,8 +61,8 @@ def evaluate(
 ) -> dict[str, Row]:
     """Compute the rows of a score table: the parts in their order, then the averages.
 
-    For the interval of a part, its sentences are resampled. For that of an average, the sentences of each of its parts
-    are resampled independently, and the scores of the parts are averaged.
+    For the interval of a part, its sentences are resampled. For the interval of an average, the sentences of each of
+    its parts are resampled independently, and the scores of the parts are averaged.
 
     Args:
         metric: Metric to compute.
@@ -72,8 +72,8 @@ def evaluate(
         bootstrap: Options of the resampling.
 
     Returns:
-        Rows by name of the part or average. A part whose references are all empty has none, for its score is undefined,
-        and is left out of averages.
+        Rows by name of the part or average. A part whose references are all empty has no row, as its score is
+            undefined, and is left out of averages.
     """
     references, languages = corpus.references.values(), corpus.language_list()
     counts = [metric.statistics(references, system.texts, languages) for system in corpus.systems()]
@@ -102,7 +102,7 @@ def evaluate(
 
 @dataclass(frozen=True)
 class _Scored:
-    """Scores of the system and of a baseline, if any, and of their resamples; one sentence is not testable."""
+    """Scores of the system and of a baseline, if any, and of their resamples; with one sentence there is no test."""
 
     scores: list[float]
     resampled: list[np.ndarray]

@@ -8,7 +8,7 @@ the scores of rows, as in the tables of papers:
     AVG-T    directions with training data        AVG-Z    zero-shot directions
     High     more training data than a limit      Low      at most that limit
 
-No row has the name of an average, or "all", which is that of the whole corpus in pictures and comparisons.
+No row has the name of an average, or "all", the name of the whole corpus in pictures and comparisons.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -30,7 +30,7 @@ class Group:
 
     Attributes:
         direction: Name of the row without the domain.
-        domain: Domain if it is a part of the name, otherwise "".
+        domain: Domain if it is part of the name, otherwise "".
         indices: Indices of the sentences in the corpus.
     """
 

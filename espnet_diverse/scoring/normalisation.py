@@ -4,9 +4,9 @@ none         texts as they are
 wer          lower case without punctuation, see `data.normalisation.for_wer`
 whisper      the basic rules of Radford et al. 2023, "Robust Speech Recognition via Large-Scale Weak Supervision",
              appendix C: lower case, without notes in brackets, punctuation and symbols; for any language
-whisper_en   the English rules there: contractions, numbers, titles and currencies are also written out alike
+whisper_en the English rules there, which also unify contractions, numbers, titles and currencies
 
-Those of Whisper are the classes of the package transformers. The English rules write British words as American ones by
+The rules of Whisper are classes of the package transformers. The English rules write British words as American ones by
 a table, `normalizer.json` of any Whisper model; without it words are compared as they are spelt.
 """
 
@@ -32,10 +32,10 @@ class Normalisation:
         spelling: JSON file with other spellings of words, for whisper_en.
 
     Attributes:
-        signature: What was done to case and punctuation, and versions, for reports.
+        signature: Treatment of case and punctuation, and versions, for reports.
 
     Raises:
-        ConfigError: The name is unknown, a spelling is given with another one, or transformers is not installed.
+        ConfigError: The name is unknown, a spelling is given with another name, or transformers is not installed.
         DataError: The file of spellings cannot be read.
     """
 
@@ -53,7 +53,7 @@ class Normalisation:
             self.signature += f"|transformers:{importlib.metadata.version('transformers')}"
 
     def __call__(self, text: str, language: str = "") -> str:
-        """The normalised text; the language, which may be unknown, counts for `wer` alone."""
+        """The normalised text; only `wer` uses the language, which may be unknown."""
         if self._rules is not None:
             return self._rules(text)
         return for_wer(text, language) if self.name == "wer" else text
@@ -63,7 +63,7 @@ def check_normalisation(name: str, spelling: Path | None = None) -> None:
     """Check the name of a normalisation, and whether it takes spellings.
 
     Raises:
-        ConfigError: The name is unknown, or a spelling is given with another one than whisper_en.
+        ConfigError: The name is unknown, or a spelling is given with another name than whisper_en.
     """
     if name not in NORMALISATIONS:
         raise ConfigError(f"unknown normalisation {name!r}; choose one of {', '.join(NORMALISATIONS)}")
@@ -72,7 +72,7 @@ def check_normalisation(name: str, spelling: Path | None = None) -> None:
 
 
 def _read(path: Path) -> tuple[dict[str, str], str]:
-    """Words and how they are written in their place, and eight digits of the digest of the file."""
+    """Words with their replacements, and eight digits of the digest of the file."""
     try:
         content = read_bytes(path)
         words = json.loads(content)

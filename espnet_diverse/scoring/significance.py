@@ -1,8 +1,8 @@
 """Bootstrap intervals and the paired bootstrap test, computed from the counts of sentences.
 
 Koehn 2004, "Statistical significance tests for machine translation evaluation": as many sentences as the corpus has are
-drawn with replacement, and the resampled corpus is scored. Resamples, intervals and p-values equal those of sacrebleu
-(Post 2018) with the same number of resamples and the same seed.
+drawn with replacement, and the resampled corpus is scored. Resamples, intervals and p-values equal sacrebleu's (Post
+2018) for the same number of resamples and the same seed.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ _CELLS = 1 << 24  # maximum size of the table of draws in memory
 
 @dataclass(frozen=True)
 class Bootstrap(Options):
-    """Options of the resampling; the defaults are those of sacrebleu.
+    """Options of the resampling; the defaults are sacrebleu's.
 
     Attributes:
         samples: Number of resamples.
@@ -77,8 +77,8 @@ def p_value(system: np.ndarray, baseline: np.ndarray, difference: float) -> floa
 
         p = (1 + number of resamples with d - m > |difference|) / (1 + number of resamples)
 
-    It is near .43, not 1, for systems that differ but have equal scores, and about that of a one-sided test, half of a
-    two-sided one, for clear differences, as d has the sign of the difference in most resamples then.
+    It is near .43, not 1, for systems that differ but have equal scores. For clear differences it is about the p-value
+    of a one-sided test, half of a two-sided one, as d then has the sign of the difference in most resamples.
 
     Two systems with equal scores in every resample have p = 1, where sacrebleu gives the smallest possible p. With a
     score that is not finite, p is NaN.

@@ -13,9 +13,9 @@ from espnet_diverse.scoring.metric import Metric
 
 _NUMBER = r"(-?\d+(?:\.\d+)?)"
 _FORMER = "|Wrd|", "|Chr|"
-"""Former and present heading of the number of characters."""
+"""Former and current heading of the number of characters."""
 MEASURED = ("95 % interval", "signature")
-"""Columns of RESULTS.md after those of a metric."""
+"""Columns of RESULTS.md after the columns of a metric."""
 
 
 def header(columns: Sequence[str]) -> str:
@@ -111,7 +111,7 @@ def _update(path: Path, heading: str, columns: Sequence[str], rows: Mapping[str,
 
 
 def _section(lines: Sequence[str], heading: str) -> tuple[int, int]:
-    """First line after a heading, and that of the next one or the end."""
+    """Indices of the first line after a heading, and of the next heading or the end."""
     start = lines.index(heading) + 1
     return start, next((n for n in range(start, len(lines)) if lines[n].startswith("#")), len(lines))
 

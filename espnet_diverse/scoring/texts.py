@@ -78,7 +78,7 @@ def system_of(name: str, references: Mapping[str, str], hypotheses: Mapping[str,
 
 
 def languages_beside(texts: Path, given: Mapping[str, Mapping[str, str]] = MappingProxyType({})) -> Joined[str]:
-    """Language of each text of a file by utterance id, from the tables beside it, or those that are `given` by name.
+    """Language of each text of a file by utterance id, from the tables next to it, or from tables `given` by name.
 
     Raises:
         DataError: A table is faulty.

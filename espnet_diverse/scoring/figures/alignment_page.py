@@ -20,7 +20,7 @@ _LEGEND = (
 
 
 class WorstAlignments:
-    """The alignments with the most errors among those that pass by.
+    """The alignments with the most errors among all that are watched.
 
     Args:
         most: Number of alignments that are kept.
@@ -44,7 +44,7 @@ class WorstAlignments:
             yield each
 
     def sorted(self) -> list[Alignment]:
-        """The kept alignments, those with the most errors first, and equal ones in the order that they came in."""
+        """The kept alignments, those with the most errors first, and equal ones in their original order."""
         return [each for _, _, each in sorted(self._kept, key=lambda kept: kept[:2], reverse=True)]
 
 
@@ -52,11 +52,11 @@ def write_alignment_page(worst: WorstAlignments, unit: str, title: str, audio: A
     """Write the page, whose utterances are sorted by their number of errors.
 
     Args:
-        worst: The alignments, after all have passed by.
+        worst: The alignments, after all were watched.
         unit: "char" or "word".
         title: Title of the page.
         audio: Addresses of the audio.
-        path: The file; with scripts and styles in it, it refers to no other but audio.
+        path: The file; it contains its scripts and styles, and refers to no other files but audio.
     """
     shown = worst.sorted()
     links = {each.utterance: link for each in shown if (link := audio.of(each.utterance))}

@@ -19,8 +19,8 @@ class AudioLinks:
     """Addresses of the audio of the utterances of a data directory.
 
     Args:
-        data_dir: Data directory; one without wav.scp has no audio.
-        page: The page that is to play it; links are relative to its folder.
+        data_dir: Data directory; without wav.scp there is no audio.
+        page: The page that plays it; links are relative to its folder.
         embed: Whether the addresses contain the audio, as flac, so that the page can be taken elsewhere.
     """
 
@@ -29,7 +29,7 @@ class AudioLinks:
         self._paths, self._segments = _table(data_dir / "wav.scp"), _table(data_dir / "segments")
 
     def of(self, utterance: str) -> str | None:
-        """The address; None where there is no audio, or none that a browser can play by a link.
+        """The address; None if there is no audio, or none that a browser can play by a link.
 
         Raises:
             DataError: The audio is to be embedded and cannot be read.

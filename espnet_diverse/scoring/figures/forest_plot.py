@@ -25,7 +25,7 @@ class Series:
         intervals: Bounds of the interval by row.
         colour: Colour of the intervals.
         marker: Marker of the points.
-        ink: Colour of the points; by default that of the intervals.
+        ink: Colour of the points; by default the intervals' colour.
         width: Width of the intervals, in points.
     """
 
@@ -47,7 +47,7 @@ def draw_forest(
         axes: The axes, which get the names of the rows.
         rows: Names of the rows.
         series: The series.
-        reach: Bounds of what is shown; an interval that goes on beyond ends with an arrow. By default all is shown.
+        reach: Bounds of what is shown; a longer interval ends with an arrow. By default all is shown.
     """
     for at, row in enumerate(rows):
         present = [each for each in series if row in each.points or row in each.intervals]
@@ -66,7 +66,7 @@ def draw_forest(
 def save_forest(
     rows: Sequence[str], series: Sequence[Series], label: str, title: str, path: Path, line: float | None = None
 ) -> None:
-    """Write a forest plot, with a legend where there are several series.
+    """Write a forest plot, with a legend if there are several series.
 
     Args:
         rows: Names of the rows.

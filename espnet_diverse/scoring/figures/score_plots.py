@@ -16,7 +16,7 @@ def draw_scores(rows: Mapping[str, Row], corpus: Corpus, label: str, path: Path)
         rows: Rows by name, as `evaluate` returns them; "" is the whole corpus.
         corpus: References and systems, for their names.
         label: What is measured, for the axis.
-        path: The file. One that is there is removed if there is nothing to compare: one row without a baseline.
+        path: The file. An existing file is removed if there is nothing to compare: one row without a baseline.
     """
     if len(rows) == 1 and not corpus.baseline:
         path.unlink(missing_ok=True)
@@ -32,7 +32,7 @@ def draw_scores(rows: Mapping[str, Row], corpus: Corpus, label: str, path: Path)
 
 
 def draw_results(results: Path, heading: str, column: str, label: str, path: Path) -> None:
-    """Write a picture of a table of a RESULTS.md; none where fewer than two rows have an interval.
+    """Write a picture of a table of a RESULTS.md; none if fewer than two rows have an interval.
 
     Args:
         results: The RESULTS.md.
