@@ -25,7 +25,7 @@ class PooledText(NamedTuple):
     """A text and the weights of its tokens.
 
     Attributes:
-        title: What the text is.
+        title: Description of the text.
         tokens: Its T tokens.
         weights: Weight of each token in each head, (H, T); rows sum to 1.
     """
@@ -38,8 +38,8 @@ class PooledText(NamedTuple):
 def draw_pooling(texts: Sequence[PooledText], path: Path) -> None:
     """Plot the heads on texts: a panel for each text, a row for each head, a column for each token.
 
-    The last row is the mean over heads, as Fig. 1 (c) and (d) of An et al. 2020 but for a factor. All panels have one
-    scale. Of a longer text the first 80 tokens are drawn.
+    The last row is the mean over heads, as in Fig. 1 (c) and (d) of An et al. 2020 except for a factor. All panels
+    share one scale. Only the first 80 tokens of a text are drawn.
     """
     shown = [text._replace(tokens=text.tokens[:_LONGEST], weights=text.weights[:, :_LONGEST]) for text in texts]
     rows, columns = len(shown[0].weights) + 1, max(len(text.tokens) for text in shown)
@@ -76,13 +76,13 @@ def draw_classes(
     utterance: str | None = None,
     out_of_domain: Path | None = None,
 ) -> list[Path]:
-    """Draw pooling.png, entropy.png and, where the data has the true classes, reliability.png.
+    """Draw pooling.png, entropy.png and, if the data has the true classes, reliability.png.
 
     Args:
         classifier: The classifier.
         data_dir: Data directory.
         output_dir: Directory for the PNG files.
-        utterance: The text whose heads are drawn; None is the first `DRAWN` texts.
+        utterance: The text whose heads are drawn; None draws the first `DRAWN` texts.
         out_of_domain: Data directory of texts of another domain, whose entropy is drawn too.
 
     Returns:

@@ -32,7 +32,7 @@ _INPUTS = {
     "decoder": {"query inputs": "tokens"},
     "cross": {"query inputs": "tokens", "key inputs": ""},
 }
-"""Description of the inputs of each kind of attention; the keys are those of `Inspection.posteriors`.
+"""Description of the inputs of each kind of attention, with the keys of `Inspection.posteriors`.
 
 "" is what the encoder reads: frames, or source tokens.
 """
@@ -83,7 +83,7 @@ def attentions(model: nn.Module) -> dict[str, list[nn.Module]]:
 def observe(
     model: AbsESPnetModel, source: NDArray, text: Sequence[int], conditions: Mapping[str, int] | None = None
 ) -> dict[str, Observation]:
-    """Run a pass with teacher forcing over one utterance; the arguments are those of `run_teacher_forced`.
+    """Run a pass with teacher forcing over one utterance; takes the arguments of `run_teacher_forced`.
 
     Returns:
         Observations by kind (a key of `KINDS`). A kind is missing if the model has no such attention, or one that does
@@ -129,7 +129,7 @@ def _observation(
 ) -> Observation:
     """Stack what the layers report.
 
-    `q_norm` returns the queries, and `linear_out` is given the outputs of the heads, in ESPnet's attention too.
+    `q_norm` returns the queries, and `linear_out` takes the outputs of the heads, in ESPnet's attention too.
     """
     reports = [each.core.inspect() if hasattr(each, "core") else Inspection() for each in modules]  # ESPnet's has none
     maps = {

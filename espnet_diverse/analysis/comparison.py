@@ -37,10 +37,10 @@ class System:
         pool: Number of heads P in the pool, in the encoder; H without selection.
         parameters: Number of parameters of the model, including frozen ones.
         tokens_per_second: Decoded tokens per second; None if decode.json is missing or no token was decoded.
-        scores: Scores by row: that of the whole corpus as "all", then rows, then averages.
-        intervals: 95 % intervals of the scores by row, where score.json has them.
+        scores: Scores by row: the whole corpus as "all", then rows, then averages.
+        intervals: 95 % intervals of the scores by row, if score.json has them.
         attention: Core of the self-attention of the encoder.
-        signature: How the scores were computed; "" if score.json does not say it.
+        signature: How the scores were computed; "" if score.json does not state it.
     """
 
     name: str
@@ -55,7 +55,7 @@ class System:
     signature: str = ""
 
     def score(self) -> float:
-        """Return the score to compare by: the average over rows, or that of the whole corpus if there are no rows."""
+        """Return the score to compare by: the average over rows, or the corpus score if there are no rows."""
         return self.scores.get("AVG", self.scores[OVERALL])
 
 
@@ -147,7 +147,7 @@ def _count(model: nn.Module) -> int:
 
 
 def columns(systems: Sequence[System]) -> list[str]:
-    """Languages, directions or domains that a system has a score of, in their order."""
+    """Languages, directions or domains for which a system has a score, in their order."""
     return list(dict.fromkeys(row for system in systems for row in system.scores))
 
 
@@ -177,7 +177,7 @@ def table(systems: Sequence[System], metric: str) -> str:
 
 
 def to_dict(systems: Sequence[System], metric: str, differences: Differences | None = None) -> dict:
-    """Return the same numbers for JSON, and those of differences."""
+    """Return the same numbers for JSON, and the numbers of the differences."""
     numbers = {"metric": metric, "systems": [asdict(system) for system in systems]}
     if differences is not None:
         numbers["differences"] = [differences.summary(each) for each in differences.found]

@@ -41,14 +41,14 @@ def write_page(
             f"Above: {metric} of each system minus that of {systems[0].name}, with 95 % intervals of the paired "
             "bootstrap over utterances. Below: the same of each utterance, sorted.",
             "intervals that do not hold 0: these systems differ. Below, a long flat middle and steep ends: the systems "
-            "write the same texts but for a few utterances.",
+            "write the same texts except for a few utterances.",
         )
     page.heading("Scores")
     page.picture(
         pictures["scores"],
-        f"{metric} of each system, by language, direction or domain where there are several, with 95 % intervals; "
-        "further panels show it by the pool of heads and by parameters where the systems differ in them.",
-        "intervals that do not overlap. Where they do, the difference may still be certain: it is paired, "
+        f"{metric} of each system, by language, direction or domain if there are several, with 95 % intervals; "
+        "further panels show it by the pool of heads and by parameters if the systems differ in them.",
+        "intervals that do not overlap. If they do, the difference may still be certain: it is paired, "
         + ("see above." if differences is not None else "which --reference FILE measures."),
     )
     names = columns(systems)
@@ -63,7 +63,7 @@ def verdict(found: Difference, first: str, metric: str) -> str:
     """Say in a sentence how a system differs from the first one, and whether that is certain."""
     low, high = found.interval
     if len(found.by_utterance) < 2:
-        said = "one utterance has no interval and says nothing of others"
+        said = "one utterance has no interval and says nothing about others"
         return f"{found.name} has {found.difference:+.1f} {metric} against {first}; {said}."
     certain = "certain" if low > 0 or high < 0 else "not certain: the interval holds 0"
     return (
@@ -84,7 +84,7 @@ def _utterances(page: Page, differences: Differences, found: Difference, metric:
 
 
 def draw_comparison(systems: Sequence[System], metric: str, path: Path) -> None:
-    """Write a PNG: a forest plot of the scores; with head selection score by pool, and score by parameters.
+    """Write a PNG: a forest plot of the scores; with head selection also score by pool, and score by parameters.
 
     The panel of the pool is Fig. 2 of the head-selection paper: a line through the mean scores of each strategy. It
     begins at the model without selection that has as many heads, because a pool of H heads leaves no choice.
@@ -103,7 +103,7 @@ def draw_comparison(systems: Sequence[System], metric: str, path: Path) -> None:
 
 
 def draw_differences(found: Differences, metric: str, path: Path) -> None:
-    """Plot differences from the first system: above with intervals, below by utterance, sorted."""
+    """Plot differences from the first system: with intervals above, by utterance and sorted below."""
     figure = Figure(figsize=(6.4, 3.6 + _ROW * len(found.found)), layout="constrained")
     above, below = figure.subplots(2, 1, height_ratios=(0.6 + _ROW * len(found.found), 3))
     series = [

@@ -46,7 +46,7 @@ def write_survey(surveys: Iterable[tuple[Path, Survey]], folder: Path) -> None:
 def _caption(survey: Survey) -> str:
     said = "Counts of lengths are on a logarithmic axis, so that a single long utterance can be seen."
     if survey.levels():
-        return f"{said} Levels are those of whole recordings: 0 dBFS is the loudest square wave, speech is near −25."
+        return f"{said} Levels are of whole recordings: 0 dBFS is the loudest square wave, speech is near −25."
     return said if survey.seconds else ""
 
 
@@ -74,15 +74,15 @@ def _table(page: Page, title: str, unit: str, rows: list[tuple[str, str]], surve
 
 
 def draw_survey(survey: Survey, folder: Path, name: str) -> list[Path]:
-    """Write `folder`/`name`.*.png, a picture for each thing that is known.
+    """Write `folder`/`name`.*.png, a picture for each measure that is known.
 
     Args:
         survey: What was measured.
         folder: Folder of the pictures.
-        name: First part of their names.
+        name: First part of the names of the pictures.
 
     Returns:
-        Their paths.
+        Paths of the pictures.
     """
     texts = [sum(map(len, text.split())) for text in survey.data.text.values()]
     spoken = survey.data.by_utterance()
@@ -119,7 +119,7 @@ def _texts(axes: Axes, values: Sequence[float]) -> None:
 
 
 def _histogram(axes: Axes, values: Sequence[float], label: str) -> None:
-    """A histogram with a logarithmic axis of counts, on which a single long one can be seen."""
+    """A histogram with a logarithmic axis of counts, on which a single long item can be seen."""
     axes.hist(values, bins=min(_BINS, max(10, len(values) // 4)), log=True, color="C0")
     axes.set_xlim(left=0)
     axes.set_ylim(bottom=0.7)

@@ -25,7 +25,7 @@ class Difference:
         difference: Its score minus that of the first system.
         interval: Bounds of the 95 % interval of the difference.
         p_value: p-value of the paired bootstrap test, see `significance.p_value`; None for one utterance.
-        by_utterance: Difference of the scores of each utterance; not a number where a reference is empty.
+        by_utterance: Difference of the scores of each utterance; not a number if a reference is empty.
     """
 
     name: str
@@ -78,13 +78,13 @@ def measure_differences(
     """Score systems again, by utterance.
 
     Args:
-        reference: Reference texts; tables of languages beside it are read, as by `score`.
+        reference: Reference texts; tables of languages next to it are read, as by `score`.
         hypotheses: Decoded texts of the systems by name; the first is the baseline.
         metric: A metric of `build_metrics`.
         scores: Scores of the systems in their score.json.
 
     Raises:
-        ConfigError: A score differs from that in score.json, as with other options of `score`.
+        ConfigError: A score differs from the one in score.json, for example because `score` had other options.
         DataError: A file is missing or damaged, or a hypothesis has no reference.
     """
     references = dict(pack_texts(reference, "reference").items())

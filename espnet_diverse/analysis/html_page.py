@@ -1,4 +1,4 @@
-"""A self-contained HTML page: pictures are embedded, and there are no scripts and no references but links to audio."""
+"""A self-contained HTML page: pictures are embedded; there are no scripts, and no references except links to audio."""
 
 import base64
 import re
@@ -86,11 +86,11 @@ class Page:
         self._body.append(f'<div class="wide">{table}</div>')
 
     def picture(self, path: Path, caption: str, look: str = "") -> None:
-        """Add a PNG file with a caption beside it, and what a reader should look for."""
+        """Add a PNG file with a caption next to it, and what a reader should look for."""
         self.pictures([path], caption, look)
 
     def pictures(self, paths: Sequence[Path], caption: str, look: str = "") -> None:
-        """Add PNG files that share a caption, which stands beside them."""
+        """Add PNG files that share a caption, which stands next to them."""
         encoded = (base64.b64encode(read_bytes(path)).decode("ascii") for path in paths)
         images = "".join(f'<img src="data:image/png;base64,{data}" alt="{escape(caption)}">' for data in encoded)
         words = f"<p>{escape(caption)}</p>"
@@ -113,12 +113,12 @@ def _player(address: str | None) -> str:
 
 
 def _is_text(cell: str) -> bool:
-    """Return whether a cell does not begin as a number does."""
+    """Return whether a cell does not begin like a number."""
     return not re.match(r"[-+−–(]?\d|[–-]?$", cell)
 
 
 def _cells(tag: str, row: Sequence[str], words: Sequence[bool]) -> list[str]:
-    """Cells of a row; `words` says of the columns after the first whether they hold text."""
+    """Cells of a row; `words` states for the columns after the first whether they hold text."""
     return [_cell(tag, cell, is_text) for cell, is_text in zip(row, [False, *words], strict=True)]
 
 

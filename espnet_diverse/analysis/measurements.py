@@ -44,7 +44,7 @@ class Survey:
     queries: dict[str, QuerySample] = field(default_factory=dict)
 
     def leave_out(self, kind: str) -> None:
-        """Forget a kind of attention, such as one whose weights were kept for some utterances alone."""
+        """Forget a kind of attention, for example if its weights were kept only for some utterances."""
         self.redundancy.pop(kind)
         self.queries.pop(kind)
         for table in (self.distances, self.clusters):
@@ -147,7 +147,7 @@ def survey(
                 result.clusters[kind, clustered].add(posteriors)
             result.queries.setdefault(kind, QuerySample(len(conditions))).add(observation.queries)
     for kind in [kind for kind, each in result.redundancy.items() if len(each.heads) < len(result.utterances)]:
-        logging.warning("%s attention is left out: some utterances have no weights of it", kind)
+        logging.warning("%s attention is left out: some utterances have no weights for it", kind)
         result.leave_out(kind)
     if not result.utterances:
         utterance, reason = next(iter(result.skipped.items()))

@@ -47,7 +47,7 @@ class Example:
         utterance: Id of the utterance.
         tokens: Tokens of its transcript.
         seen: Observations by kind of attention, a key of `collect.KINDS`.
-        source: Tokens of its source text; None where the model reads audio.
+        source: Tokens of its source text; None if the model reads audio.
         times: Times of the encoder frames, if they are known.
     """
 
@@ -109,8 +109,8 @@ def _overview_section(page: Page, survey: Survey, example: Example, folder: Path
     several = {kind: each for kind, each in survey.redundancy.items() if each.shape[1] > 1}
     page.heading("At a glance")
     page.paragraph(
-        f"Measured on {count} utterances with their reference transcripts (teacher forcing), one at a time, so that no "
-        f"padding of batches enters{left_out}. Intervals are of 95 %, over utterances. All arrays are in analysis.npz, "
+        f"Measured on {count} utterances with their reference transcripts (teacher forcing), one at a time, so that "
+        f"batches add no padding{left_out}. Intervals are of 95 %, over utterances. All arrays are in analysis.npz, "
         "all numbers in analysis.json."
     )
     for kind, each in several.items():
@@ -161,7 +161,7 @@ def _redundancy_section(page: Page, survey: Survey, folder: Path) -> None:
     page.pictures(
         paths,
         "Redundancy of every two heads, mean over utterances. Row and column 2.3 are head 3 of layer 2; white lines "
-        "part the layers. Bright: the two heads attend to the same places; dark: to different ones.",
+        "separate the layers. Bright: the two heads attend to the same places; dark: to different ones.",
         "bright blocks on the diagonal, layers whose heads do the same work.",
     )
 
@@ -201,7 +201,7 @@ def _cluster_section(page: Page, survey: Survey, folder: Path) -> None:
             "cluster; colour is the share of all positions. Beside each row: clusters used, and clusters a "
             "position.",
             "rows with one bright cell, heads that have collapsed into one cluster, and rows of one colour, heads that "
-            "part nothing.",
+            "separate nothing.",
         )
 
 
@@ -229,8 +229,8 @@ def _sharing_section(page: Page, owned: Sequence[Ownership], folder: Path) -> No
         page.picture(
             path,
             f"Heads that two of them share, {each.name}: the number of heads that both have selected, over all layers. "
-            "The diagonal counts the heads of one.",
-            "dark cells beside the diagonal, two that work with the same heads.",
+            "The diagonal counts all heads of each.",
+            "dark cells next to the diagonal: two that use the same heads.",
         )
 
 
@@ -256,7 +256,7 @@ def _example_section(page: Page, example: Example, folder: Path) -> None:
             draw_posteriors(f"{example.utterance}: {layer}", posteriors, labelled, path, example.times)
             page.picture(
                 path,
-                f"Cluster probabilities in the {layer}: a row for each head, a column for each of what is clustered "
+                f"Cluster probabilities in the {layer}: a row for each head, a column for each thing that is clustered "
                 f"({', '.join(posteriors)}). Each vertical line sums to 1.",
                 "runs of one bright cluster, stretches that the head treats as one kind.",
             )

@@ -1,4 +1,4 @@
-"""Numbers as they are shown: a mean over utterances with no more digits than its interval allows."""
+"""Numbers in reports: a mean over utterances with no more digits than its interval allows."""
 
 import math
 
@@ -22,7 +22,7 @@ def half_interval(values: ArrayLike) -> float:
 def certain(values: ArrayLike) -> str:
     """The mean of values of utterances to the first digit of its 95 % interval, such as "0.45 ± 0.02".
 
-    One value, or equal ones, have two decimals and no interval; what is not a number is a dash.
+    One value, or equal ones, have two decimals and no interval; NaN becomes a dash.
     """
     mean, half = float(np.mean(values)), half_interval(values)
     if math.isnan(mean):

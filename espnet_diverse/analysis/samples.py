@@ -54,10 +54,10 @@ def read_speech(data: DataDir, utterance: str, rate: int | None) -> NDArray:
 
 
 def read_source(data: DataDir, utterance: str, rate: int | None, vocabulary: Vocabulary | TokenText | None) -> NDArray:
-    """Read what a model encodes: samples (L,) at `rate` Hz, or with a source vocabulary the token indices (T,).
+    """Read the input of a model: samples (L,) at `rate` Hz, or with a source vocabulary the token indices (T,).
 
     Raises:
-        DataError: As `read_speech` and `source_text`.
+        DataError: As for `read_speech` and `source_text`.
     """
     if vocabulary is None:
         return read_speech(data, utterance, rate)
@@ -68,7 +68,7 @@ def source_text(data: DataDir, utterance: str) -> str:
     """Return the source text of a sentence that has a reference text.
 
     Raises:
-        DataError: One of the two is missing.
+        DataError: One of the two texts is missing.
     """
     _check_known(data, utterance, utterance, "src_text", data.src_text)
     return data.src_text[utterance]

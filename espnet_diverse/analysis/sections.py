@@ -96,7 +96,7 @@ class AblationSection:
             f"{low:.{digits}f} to {high:.{digits}f}). The table has the drop of each head: {axis_label(found.metric)}. "
             "Near 0: the model does without the head; below 0: it is better without. A star marks a drop whose 95 % "
             f"interval, of the bootstrap over utterances, does not hold 0: {needed} of {heads} heads are needed, "
-            f"{harmful} do harm; of the others these utterances do not tell."
+            f"{harmful} do harm; these utterances do not decide about the others."
         )
         drops = found.drops()
         columns = max(each.shape[1] for each in drops.values())
@@ -143,7 +143,7 @@ class CalibrationSection:
     def show(self, page: Page, folder: Path) -> None:
         """See `Section`."""
         page.heading("Calibration")
-        page.paragraph("Predictions of every token of the reference texts, given those before it (teacher forcing).")
+        page.paragraph("Predictions of every token of the reference texts, given the former ones (teacher forcing).")
         page.table(calibration.HEADER, calibration.rows(self.measured))
         page.terms(CALIBRATION_TERMS)
         sure = {name: (each.predictions.confidence, each.predictions.correct) for name, each in self.measured.items()}
@@ -171,14 +171,14 @@ class CalibrationSection:
 
 
 def draw_reliability(predictions: Mapping[str, tuple[Tensor, Tensor]], path: Path, of: str = "token") -> None:
-    """Plot accuracy against confidence, a point for each bin that is not empty, as Fig. 4 of An et al. 2020.
+    """Plot accuracy against confidence, a point for each bin that is not empty, as in Fig. 4 of An et al. 2020.
 
-    Below it is the share of tokens, or of what else each prediction is `of`, in each bin.
+    Below it is the share of tokens, or of other items as named by `of`, in each bin.
 
     Args:
         predictions: By name of the data the confidences of n predictions, (n,), and which are correct, (n,) bool.
         path: The file to write.
-        of: What each prediction is of.
+        of: Name of an item, for labels.
     """
     figure = Figure(figsize=(5.4, 6.2), layout="constrained")
     axes, shares = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
@@ -197,12 +197,12 @@ def draw_reliability(predictions: Mapping[str, tuple[Tensor, Tensor]], path: Pat
 
 
 def draw_entropy_cdf(entropies: Mapping[str, Tensor], path: Path, of: str = "token") -> None:
-    """Plot the share of tokens whose predictive distribution has at most an entropy, as Fig. 5 of An et al. 2020.
+    """Plot the share of tokens whose predictive distribution has at most an entropy, as in Fig. 5 of An et al. 2020.
 
     Args:
         entropies: Entropies in nats, (n,), by name of the data.
         path: The file to write.
-        of: What each prediction is of.
+        of: Name of an item, for labels.
     """
     figure = Figure(figsize=(5.4, 4.2), layout="constrained")
     axes = figure.subplots()
@@ -215,7 +215,7 @@ def draw_entropy_cdf(entropies: Mapping[str, Tensor], path: Path, of: str = "tok
 
 
 def axis_label(metric: str) -> str:
-    """Return what a drop of performance is, with its unit, for example "rise of loss (nats a token)"."""
+    """Return the meaning of a performance drop, with its unit, for example "rise of loss (nats a token)"."""
     return f"{'rise' if metric in LOWER_IS_BETTER else 'fall'} of {_NAMES[metric]}"
 
 
@@ -269,7 +269,7 @@ class SupportSection:
         page.heading("What CTC hears of the texts")
         page.paragraph(
             f"CTC supports {certain(100 * support)} % of the tokens that the model writes, and "
-            f"{certain(100 * reference)} % of those of the references (means over utterances): it gives them a "
+            f"{certain(100 * reference)} % of the reference tokens (means over utterances): it gives them a "
             f"probability of at least 5 % where it aligns them. Of {len(support)}"
             f" texts {invented} have less than {100 * INVENTED:.0f} %, as texts that a decoder "
             "invents for noise or silence."

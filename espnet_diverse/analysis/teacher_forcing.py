@@ -47,7 +47,7 @@ def load(
 
 
 def target_vocabulary(model_dir: Path) -> Vocabulary | TokenText:
-    """Return the vocabulary of the text; that of a model of ESPnet, which has no such files, by its configuration.
+    """Return the vocabulary of the text; for a model of ESPnet, which has no file of it, from its configuration.
 
     Raises:
         DataError: The vocabulary is damaged.
@@ -59,7 +59,7 @@ def target_vocabulary(model_dir: Path) -> Vocabulary | TokenText:
 
 
 def source_vocabulary(model_dir: Path) -> Vocabulary | TokenText | None:
-    """Return the vocabulary of the source text of a model of text translation, that of a model of ESPnet by its
+    """Return the vocabulary of the source text of a model of text translation, for a model of ESPnet from its
     configuration; None for a model that reads speech.
 
     Raises:
@@ -79,7 +79,7 @@ def source_vocabulary(model_dir: Path) -> Vocabulary | TokenText | None:
 def run_teacher_forced(
     model: AbsESPnetModel, source: NDArray, text: Sequence[int], conditions: Mapping[str, int] | None = None
 ) -> None:
-    """Run the encoder and, where one predicts tokens, the decoder on one utterance; attention keeps its weights.
+    """Run the encoder, and the decoder if it predicts tokens, on one utterance; attention keeps its weights.
 
     Args:
         model: A model in evaluation mode, on any device.

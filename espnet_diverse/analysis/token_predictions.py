@@ -29,7 +29,7 @@ class TokenPredictions(NamedTuple):
 
 
 def encode(predictor: Predictor, batch: Sequence[Sample]) -> Encoded:
-    """Run the encoder over a batch; what an utterance gives does not depend on the others."""
+    """Run the encoder over a batch; the result of an utterance does not depend on the others."""
     return predictor.encode([each.source for each in batch], [each.conditions for each in batch])
 
 

@@ -51,7 +51,7 @@ def test_attention_without_weights_for_some_utterances_is_left_out(model, vocabu
     assert set(result.redundancy) == set(result.queries) == {"decoder", "cross"}
     assert {kind for kind, _ in result.distances} == {"decoder"}
     assert "encoder" not in {kind for kind, _ in result.clusters}
-    assert "encoder attention is left out: some utterances have no weights of it" in caplog.text
+    assert "encoder attention is left out: some utterances have no weights for it" in caplog.text
 
 
 def test_no_attention_has_weights_for_all_utterances(model, vocabulary, tiny_run, monkeypatch):

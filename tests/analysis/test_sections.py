@@ -35,7 +35,7 @@ def test_every_head_has_a_cell(tmp_path):
     assert "The whole model has wer 20.0 (95 % interval 19.5 to 20.5)" in text and "The score of 7 utterances" in text
     assert "<td>encoder self-attention</td><td>1</td><td>0.5</td><td>0.0</td><td>-0.2</td>" in text
     assert "<td>decoder cross-attention</td><td>1</td><td>8.2*</td><td>1.0*</td><td></td>" in text
-    assert "4 of 7 heads are needed, 0 do harm; of the others these utterances do not tell" in text
+    assert "4 of 7 heads are needed, 0 do harm; these utterances do not decide about the others" in text
     assert text.count("<tr>") == 1 + 3 and pictures == ["ablation.heads.png", "ablation.histogram.png"]
     assert section.key == "ablation" and json.loads(json.dumps(section.summary()))["drops"]["cross"][0] == [8.25, 1.0]
     assert set(section.arrays()) == {"encoder_wer_drop", "cross_wer_drop"}

@@ -49,8 +49,8 @@ def head_maps(
 ) -> dict[str, HeadMaps]:
     """Run a pass with teacher forcing and return the maps of two attentions, by "encoder" and "decoder".
 
-    They are the last self-attention of the encoder and the last cross-attention of the decoder. A net that has no such
-    attention, or one that gives no weights, is left out with a warning. The arguments are those of
+    They are the last self-attention of the encoder and the last cross-attention of the decoder. A net without this
+    attention, or whose attention gives no weights, is left out with a warning. Takes the arguments of
     `run_teacher_forced`.
     """
     seen, maps = observe(model, speech, text, conditions), {}
@@ -66,7 +66,7 @@ _DRAWN = {
     "encoder": ("encoder", "encoder layer {} self-attention"),
     "decoder": ("cross", "decoder layer {} cross-attention"),
 }
-"""Kind of attention that is drawn of each net, and its name."""
+"""Kind of attention that is drawn for each net, and its name."""
 
 
 def _why_not_drawn(attentions: Sequence[nn.Module]) -> str:

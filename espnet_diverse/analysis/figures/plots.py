@@ -1,4 +1,4 @@
-"""Plots of the results of `clusters`, `query_map`, `redundancy` and `head_sharing`, and of all heads at one glance."""
+"""Plots of the results of `clusters`, `query_map`, `redundancy` and `head_sharing`, and of all heads at once."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -219,7 +219,7 @@ def draw_layers(kinds: Mapping[str, Redundancy], path: Path) -> None:
 
 
 def draw_all_heads(title: str, weights: Tensor, path: Path) -> None:
-    """Plot the attention of every head for one utterance, (N, H, Tq, Tk), each head on a scale of its own."""
+    """Plot the attention of every head for one utterance, (N, H, Tq, Tk), each head on its own scale."""
     layers, heads = weights.shape[:2]
     figure = Figure(figsize=(0.8 + 1.1 * heads, 0.8 + 1.1 * layers), layout="constrained")
     grid = figure.subplots(layers, heads, squeeze=False)

@@ -15,7 +15,7 @@ class Positions:
 
     Attributes:
         count: Number of positions.
-        tokens: Their tokens: those that are predicted, or, from <sos> on, read. None: they are encoder frames.
+        tokens: Their tokens: predicted ones, or from <sos> on the ones read. None: they are encoder frames.
         times: Times of the frames. None: they are counted.
         counted: What is counted.
     """
@@ -40,7 +40,7 @@ class Positions:
         return self.counted if self.times is None else "time (s)"
 
     def describe(self, axis: Axis, role: str = "", most: float = 9.0) -> None:
-        """Label an axis: its name with the role of the positions, and tokens in at most so many points."""
+        """Label an axis: its name with the role of the positions, and tokens in at most `most` points."""
         name = f"{self.name}, {role}" if role else self.name
         if self.tokens is not None:
             labels = drawable(self.tokens)
@@ -53,7 +53,7 @@ class Positions:
 
 
 def drawable(tokens: Sequence[str]) -> list[str]:
-    """Labels of tokens: those with characters that no font has are numbers as "#3", counted from 1 without <sos>."""
+    """Labels of tokens; tokens with characters that no font has are numbers such as "#3", from 1 without <sos>."""
     _, lacking = families("".join(tokens))
     numbered = enumerate(tokens, tokens[0] != "<sos>")
     return [f"#{number}" if lacking.intersection(token) else token for number, token in numbered]

@@ -1,7 +1,7 @@
 """Metrics of head ablation: teacher-forced loss or accuracy, or a score of decoded text.
 
-A metric gives counts of each utterance. The score of a data set, and of its resamples, is computed from their sums, so
-each file is read once.
+A metric returns counts for each utterance. The scores of a data set and its resamples are computed from sums of counts,
+so each file is read once.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ class AblationMetric(Protocol):
     """Interface of a metric."""
 
     def encode(self, batch: Sequence[Sample]) -> Encoded | None:
-        """Run the encoder, if the metric can use its output again."""
+        """Run the encoder, if the metric can reuse its output."""
 
     def counts(self, batch: Sequence[Sample], encoded: Encoded | None) -> NDArray:
         """Counts (B, n) of a batch; `encoded` is what `encode` returned, or None to run the encoder again."""

@@ -1,7 +1,7 @@
 """Calibration of a model on the tokens of a data directory, measured with teacher forcing (`functional.calibration`).
 
 An et al. 2020, "Repulsive Attention: Rethinking Multi-head Attention as Bayesian Inference", appendix C.4 and C.5. The
-paper measures sentence classifiers; here a prediction is that of one token, given the reference tokens before it.
+paper measures sentence classifiers; here a prediction is of one token, given the reference tokens before it.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,9 +1,9 @@
 """Usage of the clusters of a model over a data set.
 
 Clustered positions are the inputs of an attention, which are encoder frames or tokens, or its queries. Two perplexities
-tell whether a mixture works. The perplexity of the mean usage is the number of clusters that are used: 1 if all
+show whether a mixture works. The perplexity of the mean usage is the number of clusters that are used: 1 if all
 positions are in one cluster, C if all clusters are used equally. The perplexity of a position's posterior, exp of the
-mean entropy, tells how sharp the assignment is: 1 if each position has one cluster, C if the posteriors are uniform.
+mean entropy, shows how sharp the assignment is: 1 if each position has one cluster, C if the posteriors are uniform.
 """
 
 from collections.abc import Mapping
@@ -26,8 +26,8 @@ TERMS = (
     ),
     (
         "clusters a position",
-        "Perplexity of a position's own posterior: 1 where each position has one cluster, C where the mixture tells no "
-        f"position from another. A mixture is called uniform from {UNIFORM:g} C on.",
+        "Perplexity of a position's own posterior: 1 where each position has one cluster, C where the mixture does "
+        f"not distinguish positions. A mixture is called uniform from {UNIFORM:g} C on.",
     ),
 )
 

@@ -3,8 +3,8 @@
 Michel et al. 2019, "Are sixteen heads really better than one?", section 3; An et al. 2020, "Repulsive Attention:
 Rethinking Multi-head Attention as Bayesian Inference", Fig. 2, the histogram of drops. The context of one head at a
 time is 0 before the output projection (`MultiHeadAttention.head_mask`), and the data is scored again. Heads whose drop
-is near 0 are redundant. Intervals are of the bootstrap over utterances, with the same draws for each head, as of
-`score`. The cost is a pass over the data for each head, and of the encoder for each of its own heads.
+is near 0 are redundant. Intervals are of the bootstrap over utterances, with the same draws for each head, as in
+`score`. The cost is a pass over the data for each head; the encoder runs again only for its own heads.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -49,7 +49,7 @@ class HeadAblation:
         score: Score of the whole model.
         scores: Scores without one head by kind of attention: N layers with P heads each, (N, P).
         interval: Bounds of the 95 % interval of the score of the whole model.
-        intervals: Those of the drop of each head, (N, P, 2) by kind.
+        intervals: 95 % intervals of the drop of each head, (N, P, 2) by kind.
     """
 
     metric: str
@@ -60,7 +60,7 @@ class HeadAblation:
     intervals: Mapping[str, NDArray]
 
     def certain(self) -> dict[str, NDArray]:
-        """Return 1 where the interval of a drop is above 0, -1 where it is below, and 0 elsewhere, (N, P) by kind.
+        """Return 1 if the interval of a drop is above 0, -1 if it is below, and 0 otherwise, (N, P) by kind.
 
         The interval of one utterance has no width and says nothing, so it is 0.
         """
@@ -70,7 +70,7 @@ class HeadAblation:
         }
 
     def drops(self) -> dict[str, NDArray]:
-        """Return how much worse the score is without each head, (N, P) by kind; negative where it is better."""
+        """Return how much worse the score is without each head, (N, P) by kind; negative if it is better."""
         sign = 1 if self.metric in LOWER_IS_BETTER else -1
         return {kind: sign * (scores - self.score) for kind, scores in self.scores.items()}
 
@@ -110,10 +110,10 @@ class HeadAblation:
 def ablate_heads(predictor: Predictor, samples: Sequence[Sample], metric: str) -> HeadAblation:
     """Score utterances with the whole model, and with each of its heads masked.
 
-    Attention of ESPnet's own classes in `predictor` is replaced by ours, which gives the same.
+    Attention of ESPnet's own classes in `predictor` is replaced by ours, which computes the same.
 
     Args:
-        predictor: The model, with the options of the search if the metric is one of decoded text.
+        predictor: The model, with the options of the search if the metric scores decoded text.
         samples: The utterances.
         metric: One of `ablation_metrics.METRICS`.
 
@@ -145,7 +145,7 @@ def _counts(
     modules: Mapping[str, Sequence[MultiHeadAttention]],
     heads: Sequence[Head],
 ) -> Iterator[NDArray]:
-    """Counts of a batch with the whole model, then without each head; heads of the decoder need no new encoder pass."""
+    """Counts of a batch with the whole model, then without each head; heads of the decoder reuse its encoding."""
     encoded = measure.encode(batch)
     yield measure.counts(batch, encoded)
     for head in heads:
@@ -166,10 +166,10 @@ def without_head(module: MultiHeadAttention, head: int) -> Iterator[None]:
 
 
 def maskable(model: nn.Module) -> dict[str, list[MultiHeadAttention]]:
-    """Return the attentions of a model by kind, as `collect.attentions`; ESPnet's own are replaced by ours.
+    """Return the attentions of a model by kind, like `collect.attentions`; ESPnet's own are replaced by ours.
 
     Raises:
-        ModelError: There is none.
+        ModelError: The model has no such attention.
     """
     for layer in list(model.modules()):
         for attribute in ATTRIBUTES:

@@ -66,8 +66,8 @@ class Ownership:
 def ownerships(model: nn.Module) -> list[Ownership]:
     """Return the heads of languages and domains for each kind of attention; an empty list without head selection.
 
-    For selection by several conditions, the first entry is for their combinations, and further entries are for what the
-    logits of each condition would select alone.
+    For selection by several conditions, the first entry is for their combinations, and further entries are for the
+    heads that the logits of each condition would select alone.
     """
     found = []
     for kind, modules in attentions(model).items():

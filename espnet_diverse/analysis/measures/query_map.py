@@ -55,8 +55,8 @@ def embed(queries: NDArray) -> NDArray:
 
 
 def separation(queries: NDArray) -> float:
-    """Compute the mean silhouette of queries (H, n, D): 1 where the queries of a head are close to each other and far
-    from those of others, 0 where heads overlap, below 0 where queries are closer to those of another head.
+    """Compute the mean silhouette of queries (H, n, D): 1 if the queries of a head are close to each other and far from
+    other heads' queries, 0 if heads overlap, below 0 if queries are closer to another head's queries.
 
     It is not a number if there is only one head, or only one query of each. Distances are Euclidean.
     """

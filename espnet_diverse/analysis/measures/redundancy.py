@@ -2,9 +2,9 @@
 
 LR and HR are the layer and head redundancy of section IV-A of the SDMA paper. LR is given in bits, as in the paper's
 formula, and divided by log2 H, as in its tables. The distance is Dist of the repulsive-attention paper: the mean
-Euclidean distance of the outputs of two heads, here at the same position. The entropy is that of the weights of a
-query, averaged over queries and heads. All measures are computed for each utterance and averaged over the utterances of
-a data set, as in the code released with the SDMA paper.
+Euclidean distance of the outputs of two heads, here at the same position. The entropy of the weights of a query is
+averaged over queries and heads. All measures are computed for each utterance and averaged over the utterances of a data
+set, as in the code released with the SDMA paper.
 """
 
 import math
@@ -86,7 +86,7 @@ class Redundancy:
     def by_utterance(self) -> NDArray:
         """Return LR in bits, LR / log2 H, HR, the distance and the entropy of each utterance, (5, utterances).
 
-        Of one head LR / log2 H is not a number.
+        For one head LR / log2 H is not a number.
         """
         lr = np.mean(self.layers, axis=1)
         normalised = lr / math.log2(self.shape[1]) if self.shape[1] > 1 else np.full_like(lr, math.nan)

@@ -30,7 +30,7 @@ class History:
 
     Attributes:
         updates: Number of optimizer updates in the middle of each of E epochs, (E,).
-        values: Means over each epoch (E,) by the name of the statistic; NaN where an epoch lacks it.
+        values: Means over each epoch (E,) by the name of the statistic; NaN if an epoch lacks it.
     """
 
     updates: NDArray
@@ -47,12 +47,12 @@ def read_history(run: Path) -> History | None:
         return None
     stats = checkpoint.load_run(run)[0].get("reporter", {"stats": {}})["stats"]
     trained = [phases.get("train", {}) for _, phases in sorted(stats.items())]
-    epochs = [epoch for epoch in trained if "total_count" in epoch]  # not one that was validated alone
+    epochs = [epoch for epoch in trained if "total_count" in epoch]  # not one that was only validated
     names = [name for name in _LABELS if any(name in epoch for epoch in epochs)]
     if not names:
         return None
     batches = np.diff([0, *(epoch["total_count"] for epoch in epochs)])
-    each = batches // load(run / "config.yaml").get("accum_grad", 1)  # batches left over make no update
+    each = batches // load(run / "config.yaml").get("accum_grad", 1)  # left-over batches make no update
     values = {name: np.array([epoch.get(name, np.nan) for epoch in epochs]) for name in names}
     return History(np.cumsum(each) - each / 2, values)
 

@@ -1,4 +1,4 @@
-"""Support of texts by CTC: of what a model writes, and of the references.
+"""Support of texts by CTC: of the texts that a model writes, and of the references.
 
 See `decoding/ctc_alignment.py`. A text of the model without support may be invented; a reference without support may
 be wrong, or belong to another recording.
@@ -88,7 +88,7 @@ def check_support(predictor: Predictor) -> None:
 
 
 def measure_support(predictor: Predictor, samples: Sequence[Sample]) -> TextSupport:
-    """Decode utterances and measure the support of what was found and of the references."""
+    """Decode utterances and measure the support of the decoded texts and of the references."""
     found = []
     for batch in progress(list(batches(predictor, samples)), "CTC support", unit="batch"):
         sources, conditions = [one.source for one in batch], [one.conditions for one in batch]
