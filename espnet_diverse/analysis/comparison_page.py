@@ -38,8 +38,8 @@ def write_page(
             page.paragraph(verdict(each, systems[0].name, metric))
         page.picture(
             pictures["differences"],
-            f"Above: {metric} of each system minus that of {systems[0].name}, with 95 % intervals of the paired "
-            "bootstrap over utterances. Below: the same of each utterance, sorted.",
+            f"Above: {metric} of each system minus the score of {systems[0].name}, with 95 % intervals of the "
+            "paired bootstrap over utterances. Below: the same of each utterance, sorted.",
             "intervals that do not hold 0: these systems differ. Below, a long flat middle and steep ends: the systems "
             "write the same texts except for a few utterances.",
         )
@@ -63,7 +63,7 @@ def verdict(found: Difference, first: str, metric: str) -> str:
     """Say in a sentence how a system differs from the first one, and whether that is certain."""
     low, high = found.interval
     if len(found.by_utterance) < 2:
-        said = "one utterance has no interval and says nothing about others"
+        said = "one utterance has no interval and says nothing of others"
         return f"{found.name} has {found.difference:+.1f} {metric} against {first}; {said}."
     certain = "certain" if low > 0 or high < 0 else "not certain: the interval holds 0"
     return (
@@ -76,7 +76,7 @@ def _utterances(page: Page, differences: Differences, found: Difference, metric:
     largest = differences.largest(found, _LISTED)
     first = next(iter(differences.texts))
     if not largest:
-        page.paragraph(f"No utterance has another {metric} with {found.name} than with {first}.")
+        page.paragraph(f"No utterance has a different {metric} with {found.name} than with {first}.")
         return
     page.heading(f"Utterances that differ most: {found.name} and {first}")
     header = ("utterance", metric, "reference", first, found.name)
@@ -114,7 +114,7 @@ def draw_differences(found: Differences, metric: str, path: Path) -> None:
     for number, each in enumerate(found.found):
         sizes = np.sort(each.by_utterance[np.isfinite(each.by_utterance)])
         below.step(np.arange(1, len(sizes) + 1), sizes, where="mid", color=f"C{number + 1}", label=each.name)
-    above.set_xlabel(f"{metric} minus that of {next(iter(found.texts))}")
+    above.set_xlabel(f"{metric}, difference from {next(iter(found.texts))}")
     above.axvline(0, color="grey", linestyle="--", linewidth=1)
     below.axhline(0, color="grey", linestyle="--", linewidth=1)
     below.set(xlabel="utterances, sorted", ylabel=f"difference of {metric}")

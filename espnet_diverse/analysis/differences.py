@@ -22,7 +22,7 @@ class Difference:
 
     Attributes:
         name: Name of the system.
-        difference: Its score minus that of the first system.
+        difference: Its score minus the first system's.
         interval: Bounds of the 95 % interval of the difference.
         p_value: p-value of the paired bootstrap test, see `significance.p_value`; None for one utterance.
         by_utterance: Difference of the scores of each utterance; not a number if a reference is empty.

@@ -83,7 +83,7 @@ class Pool:
             function: Function of a module, or a partial of one: called with what `setup` loads and a piece, it returns
                 a result for each item.
             pieces: The pieces; they are taken only as workers need them.
-            urgent: Whether workers do these pieces before those of another call.
+            urgent: Whether workers do these pieces before pieces of another call.
 
         Returns:
             A list for each piece: for each of its items the result, or a `ClusterError` if workers with this item alone

@@ -1,6 +1,6 @@
 """Classify the texts of a data directory, or its pairs of texts: writes classes, confidences and scores.
 
-With the true classes, such as those of utt2lang, these are accuracy, F1 (macro), AUC and AUC-PR of one class against
+With the true classes, for example from utt2lang, scores are accuracy, F1 (macro), AUC and AUC-PR of one class against
 the rest, MCC, and the calibration errors ECE and OE; without them, the distance of the heads and the mean entropy.
 """
 

@@ -32,7 +32,7 @@ class AudioLinks:
         """The address; None if there is no audio, or none that a browser can play by a link.
 
         Raises:
-            DataError: The audio is to be embedded and cannot be read.
+            DataError: The audio must be embedded and cannot be read.
         """
         segment = parse_segment(value) if (value := self._segments.get(utterance)) else None
         path = Path(self._paths.get(segment.recording if segment else utterance, ""))
