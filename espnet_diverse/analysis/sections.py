@@ -143,7 +143,7 @@ class CalibrationSection:
     def show(self, page: Page, folder: Path) -> None:
         """See `Section`."""
         page.heading("Calibration")
-        page.paragraph("Predictions of every token of the reference texts, given the former ones (teacher forcing).")
+        page.paragraph("Predictions of every token of the reference texts, given the earlier ones (teacher forcing).")
         page.table(calibration.HEADER, calibration.rows(self.measured))
         page.terms(CALIBRATION_TERMS)
         sure = {name: (each.predictions.confidence, each.predictions.correct) for name, each in self.measured.items()}

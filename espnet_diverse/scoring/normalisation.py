@@ -4,7 +4,7 @@ none         texts as they are
 wer          lower case without punctuation, see `data.normalisation.for_wer`
 whisper      the basic rules of Radford et al. 2023, "Robust Speech Recognition via Large-Scale Weak Supervision",
              appendix C: lower case, without notes in brackets, punctuation and symbols; for any language
-whisper_en the English rules there, which also unify contractions, numbers, titles and currencies
+whisper_en   the English rules there, which also unify contractions, numbers, titles and currencies
 
 The rules of Whisper are classes of the package transformers. The English rules write British words as American ones by
 a table, `normalizer.json` of any Whisper model; without it words are compared as they are spelt.
