@@ -44,7 +44,7 @@ def known_conditions(model: nn.Module) -> KnownConditions:
 
 
 class _Indices(Mapping[str, dict[str, int]]):
-    """Index by condition of each utterance, looked up when it is asked for."""
+    """Index by condition of each utterance, looked up on access."""
 
     def __init__(self, utterances: Collection[str]):
         self.utterances = utterances
@@ -98,7 +98,7 @@ def condition_indices(
 
 
 def _number(named: Callable[[str], str | None], numbers: Mapping[str, int], default: str | None, utterance: str) -> int:
-    """Index of the value of an utterance, or of the default, of which there is one where the value is unknown."""
+    """Index of the value of an utterance, or of the default where the value is unknown; the caller has checked it."""
     name = named(utterance)
     return numbers[default if name not in numbers else name]
 
@@ -112,8 +112,8 @@ def completed(known: KnownConditions, given: Mapping[str, str], same_language: b
         same_language: Whether input and output text have the same language, so that one value gives both.
 
     Returns:
-        Value by condition: the given value, that of the other language, the default, or the only known value.
-        Conditions without any of these are missing.
+        Value by condition: the given value, the value of the other language, the default, or the only known value.
+        Conditions with none of these are left out.
 
     Raises:
         DataError: A given value is unknown.
@@ -149,7 +149,7 @@ def indices_of(known: KnownConditions, names: Mapping[str, str]) -> dict[str, in
 
 
 def check_conditions(names: Iterable[str]) -> None:
-    """Refuse names that are no conditions, such as `Condition.argument`.
+    """Refuse names that are not conditions, such as the argument name `language` instead of `lang`.
 
     Raises:
         ConfigError: A name is unknown.
@@ -165,7 +165,7 @@ def warn_of_unused(
 
     Args:
         known, given, same_language: As for `completed`.
-        told: Conditions of earlier warnings, of which there is no other; those of this call are added.
+        told: Conditions that earlier calls warned about, which are not repeated; this call adds its own.
 
     Raises:
         ConfigError: A given condition is unknown.
@@ -175,7 +175,7 @@ def warn_of_unused(
 
 
 def _warn(known: KnownConditions, given: Mapping[str, str], sources: set[str], told: set[str] | None = None) -> None:
-    """Warn of values without effect; `sources` give values of the model's conditions where these are not given."""
+    """Warn about values without effect; conditions in `sources` can supply values of the model's conditions."""
     told = set() if told is None else told
     check_conditions(given)
     used = set(known.names)

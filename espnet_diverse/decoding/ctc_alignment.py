@@ -1,8 +1,8 @@
-"""The frames of the tokens of a text by CTC, and the share of them that CTC hears.
+"""Frames of the tokens of a text by CTC alignment, and the share of the tokens that CTC supports.
 
 The most probable CTC path of the tokens of a text (Graves et al. 2006, "Connectionist Temporal Classification", section
 4.1) assigns frames to each token; torchaudio's `forced_align` finds it. A decoder writes fluent texts for noise too;
-there CTC, which hears each frame by itself, gives almost none of the tokens a probability.
+there CTC, which judges each frame separately, gives almost all of the tokens a probability near 0.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Times of the frames that an encoder gives, from the strides of its subsampling."""
+"""Times of an encoder's output frames, from the strides of its subsampling."""
 
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ class FrameTimes(NamedTuple):
         return self.first + (frame - 0.5) * self.step
 
     def boundary_within(self, frame: int, start: float, end: float) -> float:
-        """The same boundary in a recording whose frames are those of the seconds from `start` to `end`."""
+        """The same boundary in a recording whose part from `start` to `end`, in seconds, was encoded."""
         return min(max(start, start + self.boundary(frame)), end)
 
 
@@ -29,7 +29,7 @@ def frame_times(model: nn.Module, rate: int, todo: str = "turn word_timestamps o
         model: A model of speech recognition or translation; its frontend centres frame t on sample t * hop,
             or its `first_sample` after that.
         rate: Sampling rate of its audio in Hz.
-        todo: What helps where there are none, for messages.
+        todo: Advice for messages where frame times are unknown.
 
     Raises:
         ModelError: The frontend has no hop length, or the encoder is recurrent.
@@ -49,7 +49,7 @@ def frame_times(model: nn.Module, rate: int, todo: str = "turn word_timestamps o
 
 
 def known_frame_times(model: nn.Module, rate: int | None) -> FrameTimes | None:
-    """Times as `frame_times` gives them; None where frames have none: of texts, after prompts, of unknown nets."""
+    """Times from `frame_times`; None where frames have no times: for texts, after prompts, and for unknown nets."""
     if rate is None or hasattr(model, "prompt"):
         return None
     try:

@@ -27,7 +27,7 @@ SAME_LANGUAGE_TASKS = ("asr", *MULTITASK)
 """Tasks of models whose text is in the language that is spoken."""
 PRECISIONS = ("float32", "int8", "bfloat16")
 INVENTED = 0.25
-"""Share of its tokens that CTC supports below which a text may be invented, see `ctc_alignment.py`."""
+"""A text may be invented if CTC supports less than this share of its tokens, see `ctc_alignment.py`."""
 _OURS = ("search", "batch_size", "length_penalty", "hotword_weight", *SAMPLING)
 _GREATEST = 2**31 - 1  # of any number; products and powers of larger ones overflow
 _number = partial(number, most=_GREATEST)
@@ -114,7 +114,7 @@ class Options(option_checks.Options):
 
         Args:
             frames: Number of encoder frames of the utterance.
-            ratio: Replaces `minlenratio` where it is given.
+            ratio: Replaces `minlenratio` if given.
         """
         return _bound(self.minlenratio if ratio is None else ratio, frames)
 
@@ -133,7 +133,7 @@ class Options(option_checks.Options):
         return 2 * (frames - 1) + 10 if of_text else frames  # the encoder reads <sos/eos> as well
 
     def for_espnet(self, vocabulary: int) -> dict:
-        """The options that ESPnet's search also has; with more hypotheses than tokens, its `vocabulary`, it fails."""
+        """The options that ESPnet's search also has; a beam of more than `vocabulary` would fail."""
         options = replace(self, beam_size=min(self.beam_size, vocabulary))
         return {name: value for name, value in asdict(options).items() if name not in _OURS}
 
@@ -143,11 +143,11 @@ class Options(option_checks.Options):
         Args:
             has_ctc: Whether the model was trained with CTC over its output text.
             has_lm: Whether there is a language model.
-            usual_weight: Value of `ctc_weight` where there is none and the model has CTC, see `usual_ctc_weight`.
+            usual_weight: Value of `ctc_weight` where none is given and the model has CTC, see `usual_ctc_weight`.
 
         Raises:
-            ConfigError: CTC is asked for, and the model was trained without it, or a decoder, and it has CTC alone; or
-                a weight is given to a language model that is not there, or one is there for a search that uses none.
+            ConfigError: The options need CTC and the model was trained without it, or need a decoder and it has CTC
+                alone; or a weight is given without a language model, or a language model to a search without one.
         """
         if self.lm_weight and not has_lm:
             raise needs(self, "lm_weight", "a language model; give --lm, or leave it out")
@@ -211,8 +211,8 @@ def is_non_autoregressive(config: Mapping) -> bool:
 
 
 def usual_ctc_weight(config: Mapping, task: str) -> float:
-    """Weight of CTC for a model that has it: 1 where it has nothing else, and 0 for transducers and multitask models
-    with a decoder, which ESPnet decodes without it. The arguments are those of `has_ctc`."""
+    """Weight of CTC for a model that has it: 1 where it has CTC alone, and 0 for transducers and multitask models with
+    a decoder, which ESPnet decodes without CTC. Takes the same arguments as `has_ctc`."""
     if task == "s2t" or config.get("decoder") == "transducer":
         return 0.0
     alone = task == "s2t_ctc" or task == "asr" and (config.get("model_conf") or {}).get("ctc_weight") == 1.0
@@ -226,7 +226,7 @@ def has_ctc(config: Mapping, task: str) -> bool:
         config: The model's configuration, from its config.yaml.
         task: The model's task.
     """
-    # ESPnet builds CTC over the text unless the loss gives it no weight; the defaults are those of its models.
+    # ESPnet builds CTC over the text unless the loss gives it no weight; the defaults are the same as in its models.
     trained = config.get("model_conf") or {}
     weight = trained.get("ctc_weight")
     if weight is None:

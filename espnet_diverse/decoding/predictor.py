@@ -71,9 +71,9 @@ class Predictor:
         ctc: CTC module over the output text; None for a model without it, and for a multitask model with a decoder.
         conditions: The conditions that the model depends on.
         table: Table of a data directory that names the inputs.
-        batch_size, nbest: Default numbers of utterances in a batch, and of hypotheses that are asked for.
+        batch_size, nbest: Default numbers of utterances in a batch, and of hypotheses that are requested.
         batch_frames: Maximum number of frames in a batch, padding included.
-        used: Entries of decode.json: name of the weights, and those of `used_language_model`.
+        used: Entries of decode.json: the name of the weights, and the entries from `used_language_model`.
 
     Raises:
         ConfigError: The options ask for CTC, and the model was trained without it.
@@ -106,7 +106,7 @@ class Predictor:
         model, prompt = self.encoding.model, self.prompt if isinstance(self.prompt, DecoderPrompt) else None
         phrases = None if hotwords is None else load_hotwords(hotwords, self.options.search, self.tokens, device)
         self.search = build_search(model, self.ctc, self.options, task == "mt", language_model, phrases, prompt)
-        self.ctc = self.ctc if prompt is None else None  # over another text
+        self.ctc = self.ctc if prompt is None else None  # that CTC is over another text
         if precision != "float32" and isinstance(self.search, TransducerSearch):
             raise ConfigError(f"precision {precision} is not possible with a transducer; set float32")
         attention = [scorer.attention for scorer in getattr(self.search, "scorers", ())]
@@ -125,8 +125,8 @@ class Predictor:
         """Search options of a call: `options` with `ctc_weight` as a number, or the default options.
 
         Raises:
-            ConfigError: The options ask for CTC, and the model was trained without it, or for another search algorithm
-                than that of this predictor.
+            ConfigError: The options ask for CTC, and the model was trained without it, or for a search algorithm other
+                than this predictor's.
         """
         if options is None:
             return self.options
@@ -214,7 +214,7 @@ class Predictor:
     def batch(
         self, sources: Sequence[NDArray], conditions: Sequence[Mapping[str, int]], options: Options | None = None
     ) -> list[list[Text]]:
-        """The n-best texts of each utterance, best first; arguments and errors are those of `find`."""
+        """The n-best texts of each utterance, best first; arguments and errors as in `find`."""
         return [found.texts for found in self.find(sources, conditions, options)]
 
     def find(
@@ -228,11 +228,11 @@ class Predictor:
         """Decode a batch of utterances.
 
         Args:
-            sources: What `read` returned for each utterance.
+            sources: Output of `read` for each utterance.
             conditions: Condition indices of each utterance.
             options: Search options of this call; by default those that the model was loaded with.
             posteriors: Whether to return CTC log probabilities; the model must have CTC.
-            hotwords: Scorer of hotwords of this call, from `hotwords_of`, in place of that of the search.
+            hotwords: Scorer of hotwords for this call, from `hotwords_of`, instead of the search's own.
 
         Raises:
             ConfigError: The options are not possible with this model, see `resolve`.
@@ -300,9 +300,9 @@ class Predictor:
 
 
 def _check_finite(source: Tensor, lengths: Tensor) -> None:
-    """Refuse encoder output (B, T, M) of which a frame before the end of its utterance is not finite."""
+    """Refuse encoder output (B, T, M) that has a frame that is not finite before the end of an utterance."""
     finite = source.isfinite().all(-1) | ~lengths_to_mask(lengths, source.size(1))
-    if not bool(finite.all()):  # or the texts would be empty, as those of silence
+    if not bool(finite.all()):  # or the texts would be empty, as for silence
         what = "the weights are damaged, or training diverged"
         raise ModelError(f"the encoder's output is not finite: {what}; use another checkpoint")
 
@@ -317,7 +317,7 @@ def load_predictor(
     fusion: Fusion | None = None,
     features: bool = False,
 ) -> Predictor:
-    """Load a model for prediction; all its weights must fit. Its task is that of its config.yaml.
+    """Load a model for prediction; all its weights must fit. Its config.yaml gives the task.
 
     Args:
         model_dir: Directory of the run.
@@ -326,9 +326,9 @@ def load_predictor(
         device: "cpu", "cuda" or "cuda:N".
         precision: Precision of linear layers, one of `options.PRECISIONS`.
         compiled: Whether encoder layers are compiled.
-        fusion: Language model and hotwords. A language model in the folder `language_model` of the run is used where
-            none is named.
-        features: Whether a model that reads features in place of audio is allowed.
+        fusion: Language model and hotwords. Where it names no language model, the folder `language_model` of the run is
+            used if it has one.
+        features: Whether a model that reads features instead of audio is allowed.
 
     Raises:
         ConfigError: The options ask for CTC, and the model was trained without it, or for a search that is not possible
@@ -344,7 +344,7 @@ def load_predictor(
     task = text_task(config, config_file, SEARCHED_TASKS)
     weights = find_weights(Path(model_dir), model_file, config)
     check_parts(config)
-    if task != "mt" and (not features or task in PROMPTS):  # which read audio of one length
+    if task != "mt" and (not features or task in PROMPTS):  # multitask models read audio of one length
         required_rate(config)
     check_search(config, options)
     folder = language_model_of(Path(model_dir), fusion := fusion or Fusion(), options.search)

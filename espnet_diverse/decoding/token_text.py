@@ -17,7 +17,7 @@ class TokenText:
 
     Args:
         args: Arguments that the model was trained with.
-        left_out: Indices of tokens that are no part of a text, blank among them.
+        left_out: Indices of tokens that are not part of a text, including blank.
     """
 
     def __init__(self, args: Namespace, left_out: Collection[int] = (0,)):
@@ -42,7 +42,7 @@ class TokenText:
         return self._converter.tokens2ids(tokens)
 
     def decode(self, indices: Sequence[int], score: float) -> Text:
-        """The text of token indices, without blank and what else is left out, as ESPnet writes it.
+        """The text of token indices, without blank and the other tokens that are left out, as ESPnet writes it.
 
         Args:
             indices: Token indices.

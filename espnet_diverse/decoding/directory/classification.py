@@ -3,8 +3,8 @@
 F1, AUC, AUC-PR and MCC are in `scoring/classification.py`. ECE and OE (`functional/calibration.py`) compare the
 probability of the most likely class with how often it is right. Dist (`functional/redundancy.py`) is the mean distance
 of the vectors of two heads: near 0, all heads are the same one. Entropy is the mean entropy of the predicted
-distributions, in nats: on texts of another domain, whose classes are others, that of a reliable model is higher (An et
-al. 2020, "Repulsive Attention", appendix C.5).
+distributions, in nats: a reliable model has a higher one on texts of another domain, with other classes (An et al.
+2020, "Repulsive Attention", appendix C.5).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -41,7 +41,7 @@ tables of earlier versions are widened."""
 _PLAIN = ("mcc", "dist", "entropy")
 
 Encoded = tuple[Sequence[int], ...]
-"""Token indices of a text; of a pair, those of its second text, `text`, and of its first, `src_text`."""
+"""Token indices of a text; for a pair, of its second text, `text`, and of its first, `src_text`, in this order."""
 
 
 class Prediction(NamedTuple):
@@ -50,7 +50,7 @@ class Prediction(NamedTuple):
     Attributes:
         label: The most likely class.
         confidence: Its probability.
-        distance: Mean distance of the vectors of two heads; 0 with one head. Of a pair, the mean over its texts.
+        distance: Mean distance of the vectors of two heads; 0 with one head. For a pair, the mean over its texts.
         probabilities: Probabilities of all classes.
     """
 
@@ -122,7 +122,7 @@ class Classifier:
         return {key: tuple(self.vocabulary.encode(table[key]) for table in tables) for key in tables[0]}
 
     def predict(self, encoded: Mapping[str, Encoded]) -> dict[str, Prediction]:
-        """Classify texts by name, which `read` returns."""
+        """Classify texts by name, as `read` returns them."""
         found: dict[str, Prediction] = {}
         batches = grouped(encoded, lambda name: max(map(len, encoded[name])), BATCH_SIZE, BATCH_TOKENS)
         for batch in progress(batches, "classify", unit="step"):
@@ -137,7 +137,7 @@ def classify(
 
     Args:
         classifier: The classifier.
-        data_dir: Data directory; its text is read, of pairs its src_text too, and the table of the classes, such as
+        data_dir: Data directory; its text is read, for pairs also its src_text, and the table of the classes, such as
             utt2lang, if there is one.
         output_dir: Directory to write to.
         out_of_domain: Data directory of texts of another domain, whose entropy is measured; its classes are not read.
@@ -145,8 +145,8 @@ def classify(
     Returns:
         The content of classification.json: the number of texts, Dist, the mean entropy, and, with the true classes, the
         other `MEASURES` and the F1 of each class, `f1_by_class`. `out_of_domain` has `texts` and `entropy` of the other
-        texts, and `auc`: the share in percent of pairs of a text of each kind in which the other one has the higher
-        entropy, ties counted half.
+        texts, and `auc`: of all pairs of a text and a text of the other domain, the percentage in which the second has
+        the higher entropy, ties counted half.
 
     Raises:
         DataError: A table is malformed, the table of the classes lacks a text, or another process writes to the
@@ -222,7 +222,7 @@ def _measures(
 
 
 def _compared(inside: Iterable[Prediction], outside: Iterable[Prediction]) -> dict[str, float]:
-    """Entropies of texts of another domain, against those of the texts that are classified."""
+    """Entropies of texts of another domain, compared with the entropies of the texts that are classified."""
     other = [each.entropy() for each in outside]
     own = np.sort([each.entropy() for each in inside])
     below = (np.searchsorted(own, other, "left") + np.searchsorted(own, other, "right")) / 2

@@ -3,7 +3,7 @@
 The batches of `utterances.py` are the same with and without utterances that cannot be read, and for any number of
 processes or workers. (Each of several processes computes in one thread; a single process does so under
 OMP_NUM_THREADS=1.) In other batches, scores agree up to rounding: for example if a batch fails in the search and its
-utterances are searched one by one. `results.rounded_score` says which digits are written.
+utterances are searched one by one. `results.rounded_score` defines which digits are written.
 
 Results are written to a journal in the folder `.decoding` of the output directory, batch by batch. If a call is stopped
 or fails, the next call reads the journal and decodes the remaining utterances in the same batches. When all results are
@@ -40,7 +40,7 @@ from espnet_diverse.progress import progress
 from espnet_diverse.stage_cache import digest
 
 UNFINISHED = ".decoding"
-"""Folder in an output directory with what a call has decoded that is not finished."""
+"""Folder in an output directory with the results of a call that has not finished."""
 
 
 def decode(
@@ -59,18 +59,18 @@ def decode(
     without a hypothesis gets an empty text.
 
     Args:
-        search: Search with a loaded model; of workers of a cluster, its description.
+        search: Search with a loaded model; for workers of a cluster, its description.
         data_dir: Kaldi data directory. Its wav.scp and segments are read, its feats.scp for models that read features,
             or its src_text for text translation, and the tables of the conditions that the model depends on.
-        output_dir: Directory to write to. Results that are there stay until all new ones take their place.
+        output_dir: Directory to write to. Earlier results stay until all new ones replace them.
         nj: Number of processes on the CPU; they share the loaded model.
-        conditions: Values by condition that hold for all utterances, in place of the tables.
-        pool: Workers of a cluster that have loaded the search; they take the place of `nj` processes.
-        made_by: What results depend on besides data and conditions, as a digest of the model and its options. What a
-            call with the same has decoded before it was stopped is not decoded again. With None all is decoded.
+        conditions: Values by condition that hold for all utterances, instead of the tables.
+        pool: Workers of a cluster that have loaded the search, used instead of `nj` processes.
+        made_by: Digest of the model and its options, on which results depend besides data and conditions. Utterances
+            that a stopped call with the same digest has decoded are not decoded again. With None all are decoded.
 
     Returns:
-        Results sorted by utterance; they are in a file that is gone with them.
+        Results sorted by utterance, read from a temporary file that is deleted together with them.
 
     Raises:
         DataError: A table is malformed, an utterance has a missing or unknown condition, no utterance could be decoded,
@@ -112,7 +112,7 @@ def _digest(made_by: str, data_dir: Path, conditions: Mapping[str, str]) -> str:
 
 
 def _empty(folder: Path) -> Path:
-    """The folder, which is made, or emptied."""
+    """The folder, created or emptied."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     return folder
@@ -121,7 +121,7 @@ def _empty(folder: Path) -> Path:
 def _decode(
     search: Search | Description, jobs: Sequence[Job], journal: Journal, nj: int, pool: Pool | None
 ) -> dict[str, str]:
-    """Add the results of utterances to a journal that lacks them; return why others have none, sorted by id.
+    """Add missing results of utterances to a journal; return the reasons why others have none, sorted by id.
 
     The note of the journal is the time that decoding took, in all calls, in seconds.
     """
@@ -161,12 +161,12 @@ def _with_results(jobs: Iterable[Job], done: Iterable[Result]) -> Iterator[Job |
 
 
 def list_jobs(search: Search | Description, data_dir: Path, conditions: Mapping[str, str]) -> Sequence[Job]:
-    """List the utterances of a data directory: those of its segments, or else of the table of the inputs.
+    """List the utterances of a data directory: the rows of its segments, or else of the table of the inputs.
 
     Args:
         search: Search with a loaded model.
         data_dir: See `decode`.
-        conditions: Values by condition that hold for all utterances, in place of the tables.
+        conditions: Values by condition that hold for all utterances, instead of the tables.
 
     Raises:
         DataError: A table is missing or malformed, a segment has an unknown recording, or an utterance has a missing or
@@ -195,7 +195,7 @@ def list_jobs(search: Search | Description, data_dir: Path, conditions: Mapping[
 
 
 class _Jobs(Sequence[Job]):
-    """A job for each row of a table, made when it is asked for."""
+    """A job for each row of a table, made on access."""
 
     def __init__(self, table: PackedTable, make: Callable[[str, str], Job]):
         self.table, self.make = table, make
@@ -218,14 +218,14 @@ class _Jobs(Sequence[Job]):
 
 
 def _entries(path: Path) -> tuple[PackedTable, dict[str, str]]:
-    """The entries of a table, and what is wrong with some; a fault of the whole file is an error."""
+    """The entries of a table, and the faults of some of them; a fault of the whole file is an error."""
     table, faults = scan_packed(path)
     refuse([fault for fault in faults if fault.where is None])
     if not faults:
         return table, {}
     found = {key: entry_faults(path.name, key, value) for key, value in table.items()}
     wrong = {key: "; ".join(whats) for key, whats in found.items() if whats}
-    reasons = {what for whats in found.values() for what in whats}  # of utterances, which are told as failures
+    reasons = {what for whats in found.values() for what in whats}  # of utterances, reported as failures
     for one in alike_once(str(fault) for fault in faults if fault.what not in reasons):
         logging.warning("%s", one)
     return table, wrong
@@ -234,7 +234,7 @@ def _entries(path: Path) -> tuple[PackedTable, dict[str, str]]:
 def _results(
     search: Search | Description, jobs: Iterable[Job | Result], nj: int, pool: Pool | None
 ) -> Iterator[list[Result]]:
-    """Results of the utterances that have none, in groups: those of a batch, and failures to read some before it."""
+    """Results of the utterances that have none yet, in groups: a batch, and failures to read utterances before it."""
     failed: list[Result] = []
     if pool is not None:
         found = decode_on_cluster(pool, search, jobs, failed)

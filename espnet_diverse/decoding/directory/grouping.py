@@ -30,10 +30,10 @@ def grouped[Item](
 def each_result[Item, Result](
     function: Callable[[Sequence[Item]], Sequence[Result]], batch: Sequence[Item]
 ) -> list[Result | Exception]:
-    """Results of `function` for a batch; where it raises, results or exceptions of each item alone.
+    """Results of `function` for a batch; if it raises, the result or exception of each item alone.
 
-    The exception of a batch of several items is logged, because no item may have it alone; with its traceback, if it is
-    not an error that the user can mend.
+    The exception of a batch of several items is logged, because no item alone may raise it; with its traceback, unless
+    it is an error that the user can fix.
     """
     try:
         return list(function(batch))

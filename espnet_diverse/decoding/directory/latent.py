@@ -39,7 +39,7 @@ from espnet_diverse.progress import progress
 from espnet_diverse.scope import scope
 
 BATCH_SIZE, BATCH_TOKENS = 128, 4000
-_LONGEST = 100  # default of the most tokens of a generated text, as there is no source text
+_LONGEST = 100  # default maximum number of tokens of a generated text, as there is no source text
 _PADDING = -1
 
 

@@ -1,7 +1,7 @@
 """Decode utterances on the workers of a cluster, in the batches of a single process.
 
 Workers read utterances twice: first for their lengths, from which the client forms the batches, then to decode them.
-Reading costs little beside the search, and only ids, lengths and results travel.
+Reading costs little compared with the search, and only ids, lengths and results are sent.
 """
 
 from collections import deque
@@ -61,7 +61,7 @@ def decode_on_cluster(
 
 
 def _measured(pool: Pool, jobs: Iterable[Job | Result], failed: list[Result]) -> Iterator[Measured | Result]:
-    """Utterances that workers can read, and results, in order; those that they cannot read are added to `failed`."""
+    """Utterances that workers can read, and results, in order; unreadable utterances are added to `failed`."""
     for are_results, run in groupby(jobs, lambda job: isinstance(job, Result)):
         if are_results:
             yield from run

@@ -3,7 +3,7 @@
     perplexity = exp(-1/N sum_n log p(w_n | w_1 ... w_{n-1}))
 
 over the tokens and the end of every text. This number depends on the vocabulary. The same sum divided by the number of
-words and ends of texts does not, and can be compared between vocabularies.
+words and ends of texts does not, so it can be compared between vocabularies.
 """
 
 import math
@@ -69,7 +69,7 @@ def perplexity(scorer: Scorer, data_dir: Path, output_dir: Path, conditions: Map
         scorer: The language model.
         data_dir: Data directory; its text is read, and the tables of the conditions that the model depends on.
         output_dir: Directory to write to.
-        conditions: Values by condition that hold for all texts, in place of the tables.
+        conditions: Values by condition that hold for all texts, instead of the tables.
 
     Returns:
         The content of perplexity.json, rounded by `results.rounded_score`. A perplexity above e^709 is infinity, and
@@ -118,7 +118,7 @@ def _summary(texts: Mapping[str, str], encoded: Mapping[str, Sequence[int]], sco
 
 
 def _exp(x: float) -> float:
-    """exp(x), infinity where no float is so large, as by word of long texts without spaces."""
+    """exp(x), or infinity above the largest float, as for the perplexity by word of long texts without spaces."""
     try:
         return math.exp(x)
     except OverflowError:

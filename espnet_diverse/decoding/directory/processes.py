@@ -22,10 +22,10 @@ from espnet_diverse.errors import UserError
 def decode_in_processes(search: Search, batches: Iterator[list[Read]], nj: int) -> Iterator[list[Result]]:
     """Decode batches in `nj` processes; batches are read only as they are needed, and results come in order.
 
-    A process that is killed takes its pool along. What is not decoded then goes to another pool.
+    If a process is killed, its pool breaks. The remaining utterances then go to another pool.
 
     Raises:
-        UserError: That pool lost a process too, before any of it was decoded.
+        UserError: The other pool lost a process too, before it had decoded any of them.
     """
     pending: deque[list[Read]] = deque()
     done, broken_at = 0, -1
@@ -65,7 +65,7 @@ def _in_order(
 
 @contextmanager
 def _processes(search: Search, nj: int) -> Iterator[ProcessPoolExecutor]:
-    """Processes that decode; they end at once if the block does not end as planned, for example by Ctrl-C."""
+    """Processes that decode; they are ended at once if the block is left by an exception, for example by Ctrl-C."""
     others = set(active_children())
     pool = ProcessPoolExecutor(nj, get_context("fork"), _Worker.start, (search,))
     try:
@@ -98,6 +98,6 @@ class _Worker:
 
 
 def _end_with(parent: BaseProcess) -> None:
-    """End this process when `parent` is killed, which cannot end it itself."""
+    """End this process when `parent` is killed, because the parent then cannot end it."""
     parent.join()
     os._exit(1)

@@ -2,8 +2,8 @@
 
     score = (score of the search) + weight * log p(text)
 
-log p(text) includes the end of the sentence. It is that of a language model, or that of another model of the same task
-by its attention decoder. Either may have another vocabulary than the model of the search.
+log p(text) includes the end of the sentence. It comes from a language model, or from the attention decoder of another
+model of the same task. Either may have a different vocabulary than the model of the search.
 """
 
 import json
@@ -52,7 +52,7 @@ class LanguageModel:
         scorer: The language model.
         utterances: Ids of the utterances.
         data_dir: Data directory with the tables of the conditions that the language model depends on, if there are any.
-        conditions: Values by condition that hold for all utterances, in place of the tables.
+        conditions: Values by condition that hold for all utterances, instead of the tables.
 
     Raises:
         ConfigError: There is no data directory, and a condition has no value.
@@ -80,7 +80,7 @@ class OtherModel:
     Args:
         predictor: The model.
         data_dir: Data directory of the utterances, as `decode` reads it.
-        conditions: Values by condition that hold for all utterances, in place of the tables.
+        conditions: Values by condition that hold for all utterances, instead of the tables.
 
     Raises:
         DataError: A table is missing or faulty, or an utterance has a missing or unknown condition.
@@ -135,7 +135,7 @@ def read_nbest(path: Path) -> dict[str, list[tuple[str, float]]]:
 
     Raises:
         DataError: The file is missing or malformed, or has an utterance twice, a score that cannot be ranked, or a text
-            that is no line of a table.
+            that cannot be a line of a table.
     """
     if not path.is_file():
         raise DataError(f"{path}: no such file; decode with --nbest 2 or more first")
@@ -172,8 +172,8 @@ def rescore(
 
     Args:
         scorer: The other model.
-        nbest: What `read_nbest` returned.
-        weight: Weight of its log probabilities.
+        nbest: Output of `read_nbest`.
+        weight: Weight of the other model's log probabilities.
         output_dir: Directory to write to.
 
     Returns:
@@ -191,7 +191,7 @@ def rescore(
     best = {utterance: scored[0] if scored else ("", float("-inf")) for utterance, scored in ranked.items()}
     scores = {utterance: f"{rounded_score(score):g}" for utterance, (_, score) in best.items()}
     with folder_lock(output_dir):
-        write_table(output_dir / "score", scores)  # before the text, which alone would be that of a data directory
+        write_table(output_dir / "score", scores)  # before the text, which alone would look like a data directory's
         write_table(output_dir / "text", {utterance: text for utterance, (text, _) in best.items()})
         write_nbest(output_dir / NBEST, ranked)
     return sum(bool(hypotheses) and best[name][0] != hypotheses[0][0] for name, hypotheses in nbest.items())

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 NBEST = "nbest.jsonl"
 FILES = ("score", "failures.json", "text", NBEST, "decode.json")
-"""Files of results in the order in which they take their place; a text alone would be that of a data directory."""
+"""Files of results in the order in which they are moved; a text alone would look like a data directory's."""
 _DIGITS = 6  # significant digits that float32 holds of any number
 _DECIMALS = 4  # sums of logits of size 10 are off by some 1e-5 in float32
 
@@ -40,7 +40,7 @@ class Prediction(NamedTuple):
 
     Attributes:
         texts: The n-best texts, best first.
-        log_probs: CTC log probabilities of labels (T, V), where they were asked for.
+        log_probs: CTC log probabilities of labels (T, V), if they were requested.
     """
 
     texts: list[Text]
@@ -57,8 +57,8 @@ class Result(NamedTuple):
         failure: Why the utterance could not be decoded; None where it was.
         seconds: Duration of the audio; 0 for text.
         tokens: Number of tokens of the text.
-        nbest: Texts and scores of the n-best hypotheses, best first, if several were asked for.
-        length: Number of frames that were decoded; of a text, of its tokens.
+        nbest: Texts and scores of the n-best hypotheses, best first, if several were requested.
+        length: Number of frames that were decoded; for a text, of its tokens.
     """
 
     utterance: str
@@ -76,7 +76,7 @@ class Result(NamedTuple):
 
     @classmethod
     def from_json(cls, line: str) -> "Result":
-        """The result that `to_json` is of."""
+        """The inverse of `to_json`."""
         *fields, nbest, length = json.loads(line)
         return cls(*fields, tuple((text, score) for text, score in nbest), length)
 
@@ -84,10 +84,10 @@ class Result(NamedTuple):
 def rounded_score(score: float) -> float:
     """A log score or probability with the digits that are certain in float32, as it is written to files.
 
-    Kernels choose the order of a sum by the shapes of their operands and by the CPU, so the digits after these depend
+    Kernels choose the order of a sum by the shapes of their operands and by the CPU, so the digits beyond these depend
     on the other utterances in a batch and on the machine. Searches compare and rank unrounded scores. Two scores that
-    differ only in those digits are written alike, or 1 apart in the last place if they lie on either side of a rounding
-    boundary.
+    differ only in those digits are written alike, or differ by 1 in the last place if they lie on either side of a
+    rounding boundary.
     """
     return round(float(f"{score:.{_DIGITS}g}"), _DECIMALS) + 0.0  # not -0.0
 
@@ -100,7 +100,7 @@ def rounded_probability(probability: float) -> float:
 def summary(results: Iterable[Result], elapsed: float) -> dict[str, float]:
     """Compute the numbers of decode.json.
 
-    Tokens are those of the best hypotheses without the end of sentence. For text there is no audio_seconds and no
+    Tokens are counted in the best hypotheses, without the end of sentence. For text there is no audio_seconds and no
     real_time_factor.
 
     Args:
@@ -137,7 +137,7 @@ def write_results(
 
 
 def replace_results(staged: Path, output_dir: Path) -> None:
-    """Move all results from the folder `staged` to the place of earlier ones, of which none stays."""
+    """Move all results from the folder `staged` to `output_dir`; earlier results there are replaced or removed."""
     for name in FILES:
         if (staged / name).exists():
             (staged / name).replace(output_dir / name)
@@ -156,7 +156,7 @@ def write_nbest(path: Path, nbest: Mapping[str, Sequence[tuple[str, float]]]) ->
 
 
 def write_json(path: Path, content: Mapping) -> None:
-    """Write a mapping as readable JSON; of its values, infinity and NaN, which JSON does not have, become null."""
+    """Write a mapping as readable JSON; values that are infinite or NaN, which JSON does not have, become null."""
     nulls = {name: None for name, value in content.items() if isinstance(value, float) and not math.isfinite(value)}
     write_text(path, json.dumps({**content, **nulls}, ensure_ascii=False, indent=1, allow_nan=False) + "\n")
 

@@ -1,9 +1,9 @@
 """Utterances of a data directory: read, group into batches, search.
 
-Utterances that cannot be read must not change the batches of the others, because the batch changes the last digits of
-a score: kernels choose the order of a sum by the shapes of their operands. So utterances are read first, and those that
-could be read are grouped in their order: by length within a window, so that batches hold little padding, and never with
-more utterances or frames than the search allows.
+Utterances that cannot be read must not change the batches of the others, because the batch changes the last digits of a
+score: kernels choose the order of a sum by the shapes of their operands. So utterances are read first, and the readable
+ones are grouped in their order: by length within a window, so that batches hold little padding, and never with more
+utterances or frames than the search allows.
 """
 
 import logging
@@ -32,7 +32,7 @@ class Search(Protocol):
         table: Table of the data directory that names the inputs.
         batch_size: Number of utterances in a batch.
         batch_frames: Maximum number of frames, padding included, of a batch of several utterances.
-        nbest: Number of hypotheses that are asked for; there may be fewer.
+        nbest: Number of hypotheses that are requested; there may be fewer.
         used: Entries of decode.json about the weights and a language model.
     """
 
@@ -106,7 +106,7 @@ class Measured(NamedTuple):
 
 
 def readable(search: Search, jobs: Iterable[Job | Result], failed: list[Result]) -> Iterator[Read | Result]:
-    """Read utterances; those that cannot be read are added to `failed`, and results are passed on."""
+    """Read utterances; unreadable ones are added to `failed`, and results are passed on."""
     for job in jobs:
         if isinstance(job, Result):
             yield job
@@ -125,8 +125,8 @@ def batches_of[Utterance: (Read, Measured)](
 ) -> Iterator[list[Utterance]]:
     """Group utterances in their order: by length within a window, never more than the search allows.
 
-    The result of an utterance that was decoded before takes its place, so that the batches of the others are the same,
-    and is then left out.
+    The result of an utterance that was decoded before stands in for it, so that the batches of the others stay the
+    same, and is then left out.
     """
     while window := list(islice(utterances, _WINDOW * search.batch_size)):
         for batch in grouped(window, lambda one: one.length, search.batch_size, search.batch_frames):
@@ -149,7 +149,7 @@ def _result(one: Read, best: list[Text], several: bool) -> Result:
     if not best:
         return Result(one.job.utterance, seconds=one.seconds, length=one.length)
     text, tokens, score = best[0]
-    nbest = tuple((each.text, each.score) for each in best) if several else ()  # then of a single one too
+    nbest = tuple((each.text, each.score) for each in best) if several else ()  # also of a single hypothesis
     return Result(one.job.utterance, text, score, None, one.seconds, len(tokens), nbest, one.length)
 
 

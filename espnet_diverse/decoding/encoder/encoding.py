@@ -1,6 +1,6 @@
 """Encoder outputs of a batch of utterances, each computed as if it were alone, in one batch where that is possible.
 
-In ESPnet's own batches an utterance gives other results than alone: the last frames of a shorter utterance see padding
+In ESPnet's own batches an utterance gets other results than alone: the last frames of a shorter utterance see padding
 in the short-time Fourier transform and in the subsampling convolutions, which also keep frames of padding. Here
 features and subsampling are computed for each utterance alone, which costs no more, and the layers of a transformer
 then run on a padded batch under an exact mask. Encoders that convolve in their layers encode one utterance at a time.
@@ -43,7 +43,7 @@ class Encoded(NamedTuple):
     Attributes:
         output: Encoder output (B, T, M).
         lengths: Number of frames of each utterance (B,).
-        conditions: Condition indices (B,) by condition, or (1,) where they are those of all.
+        conditions: Condition indices (B,) by condition, or (1,) where all utterances have the same.
     """
 
     output: Tensor
@@ -62,7 +62,7 @@ class Encoding:
         NoBatchedSearchError: The model has parts that are not supported.
     """
 
-    #: Number of frames of the output before those of the input.
+    #: Number of output frames before the frames of the input.
     prompt_frames = 0
     #: Whether an input of any length is encoded in windows, from its samples.
     reads_windows = False
@@ -70,7 +70,7 @@ class Encoding:
     def __init__(self, model: nn.Module, device: str):
         check_parts(vars(model) | model._modules)
         self.model, self.encoder, self.device = model, model.encoder, device
-        # As ESPnet: the predictions of CTC enter the layers, or tell which frames are left out.
+        # As ESPnet: the predictions of CTC enter the layers, or decide which frames are left out.
         conditioned = any(getattr(self.encoder, name, False) for name in ("interctc_use_conditioning", "ctc_trim"))
         self._conditioning = {"ctc": model.ctc} if conditioned else {}
         self.together = isinstance(self.encoder, TransformerEncoder) and not self.encoder.interctc_layer_idx
@@ -163,7 +163,7 @@ class Encoding:
             return True
         attentions = [module for module in self.encoder.modules() if isinstance(module, MultiHeadAttention)]
         if any(isinstance(module, LegacyRelPositionalEncoding) for module in self.encoder.modules()):
-            return False  # its shift does not go by distance alone: attention makes a matrix of all pairs
+            return False  # its shift does not depend on distance alone: attention makes a matrix of all pairs
         return bool(attentions) and all(attention.core.linear for attention in attentions)
 
     def _lengths(self, outputs: Sequence[Tensor]) -> Tensor:
@@ -177,7 +177,7 @@ def check_parts(parts: Mapping) -> None:
         parts: The parts of a model, or the configuration that it is built from, by name.
 
     Raises:
-        NoBatchedSearchError: The model has such a part.
+        NoBatchedSearchError: The model has a part after its encoder.
     """
     for part in _UNKNOWN_PARTS:
         if parts.get(part) is not None:
@@ -185,7 +185,7 @@ def check_parts(parts: Mapping) -> None:
 
 
 def _check_frames(embed: nn.Module | None, frames: int) -> tuple[bool, int]:
-    """ESPnet's `check_short_utt`, which leaves out the subsampling of contextual block encoders."""
+    """ESPnet's `check_short_utt`, and the same for the subsampling of contextual block encoders, which it ignores."""
     if not isinstance(embed, Conv2dSubsamplingWOPosEnc):
         return check_short_utt(embed, frames)
     least = 1
@@ -195,5 +195,5 @@ def _check_frames(embed: nn.Module | None, frames: int) -> tuple[bool, int]:
 
 
 def _padded(x: Sequence[Tensor]) -> Tensor:
-    """Sequences (T, M) as one batch; one alone is not copied, because it may be long."""
+    """Sequences (T, M) as one batch; a single sequence is not copied, because it may be long."""
     return x[0].unsqueeze(0) if len(x) == 1 else pad_sequence(x, batch_first=True)

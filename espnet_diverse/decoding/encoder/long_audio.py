@@ -2,8 +2,8 @@
 
 ESPnet's mask of padding takes memory that grows with the square of the number of frames, and its spectrum takes many
 times the memory of the features. Here features are computed for a few seconds at a time, with enough samples before and
-after them that the cuts affect no frame. Only the features of the whole recording are kept; they equal features that
-are computed at once.
+after that the cuts affect no frame. Only the features are kept in memory; they equal the features of the whole
+recording computed at once.
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,14 +19,14 @@ from torch import Tensor, nn
 from espnet_diverse.errors import ModelError
 
 _SAMPLES = 480_000
-"""Samples that features are computed of at a time: 30 seconds at 16 kHz."""
+"""Number of samples whose features are computed at a time: 30 seconds at 16 kHz."""
 
 
 def check_long_audio(model: nn.Module) -> None:
     """Refuse a model whose features of a frame depend on more than the samples near it.
 
     Raises:
-        ModelError: A part of the model is of another kind.
+        ModelError: A part of the model needs the whole recording.
     """
     for part in _parts_of_the_whole(model):
         kind = type(getattr(model, part)).__name__
@@ -58,7 +58,7 @@ def features_in_parts(model: nn.Module, samples: NDArray, device: str) -> NDArra
 
 
 def features_of_blocks(model: nn.Module, blocks: Iterable[NDArray], device: str) -> NDArray:
-    """Compute features (T, F) of a recording, normalised as those of `Encoding.features`.
+    """Compute features (T, F) of a recording, normalised as by `Encoding.features`.
 
     Args:
         model: Model of speech recognition or translation that `check_long_audio` allows.
@@ -84,7 +84,7 @@ def _frames(frontend: DefaultFrontend, blocks: Iterable[NDArray], device: str) -
     """Features (T, F) of the parts of a recording. ESPnet centres frame i on sample i * hop."""
     hop, half = frontend.hop_length, frontend.stft.n_fft // 2 if frontend.stft.center else frontend.stft.n_fft
     margin = half // hop + 2  # frames of a part that see its beginning, and more than half a window
-    samples, seen = np.zeros(0, np.float32), 0  # of the samples' frames, those that were computed before
+    samples, seen = np.zeros(0, np.float32), 0  # number of the samples' frames that were computed before
     for block in blocks:
         samples = np.concatenate([samples, block])
         if len(samples) < _SAMPLES:
@@ -105,7 +105,7 @@ def _one(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _normalize(x: Tensor, options: UtteranceMVN) -> None:
-    """Normalise x (T, F) in place, as ESPnet's `utterance_mvn`, which makes the mask of padding."""
+    """Normalise x (T, F) in place, as ESPnet's `utterance_mvn` does, but without its mask of padding."""
     mean, std = x.mean(0), x.std(0, correction=0).clamp(min=options.eps)
     if options.norm_means:
         x -= mean

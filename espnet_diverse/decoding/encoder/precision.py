@@ -7,7 +7,7 @@ bfloat16  16-bit weights and inputs of linear layers, with 8 bits of precision; 
 
 Linear layers have nearly all of a transformer's computation and memory. In every precision they take and return
 float32; attention, normalisation, softmax and scores stay in float32. So do queries, keys and values of attention with
-head selection, which multiplies with the rows of selected heads; a warning says so.
+head selection, which multiplies with the rows of selected heads; a warning reports this.
 """
 
 import logging
@@ -39,7 +39,7 @@ class Int8Linear(nn.Module):
         weight = linear.weight.detach().float()
         scales = weight.abs().amax(1).clamp(min=1e-30).double() / 127
         zero_points = torch.zeros(len(scales), dtype=torch.long)
-        with warnings.catch_warnings():  # quantised tensors are to go; nothing else is as fast on a CPU without VNNI
+        with warnings.catch_warnings():  # these tensors are deprecated; nothing else is as fast on a CPU without VNNI
             warnings.simplefilter("ignore", UserWarning)
             self.weight = torch.quantize_per_channel(weight, scales, zero_points, 0, torch.qint8)
         bias = None if linear.bias is None else linear.bias.detach().float()
@@ -47,7 +47,7 @@ class Int8Linear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """x (..., in) -> (..., out)."""
-        # One bit less for inputs, without which sums of 16 bits overflow on CPUs that have no VNNI.
+        # One bit less for inputs: with 8 bits, 16-bit sums overflow on CPUs without VNNI.
         return torch.ops.quantized.linear_dynamic(x, self.packed, reduce_range=True)
 
 
@@ -77,7 +77,7 @@ def check_device(device: str) -> None:
         device: "cpu", "cuda" or "cuda:N".
 
     Raises:
-        ConfigError: It is another name, or there is no such GPU.
+        ConfigError: The name is another one, or this GPU does not exist.
     """
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     kind, _, index = device.partition(":")

@@ -1,7 +1,7 @@
 """ESPnet's own searches over the encoder outputs of a batch, one utterance at a time, for nets without a batched one.
 
-The encoder, the features and the options are those of the batched search; only the hypotheses are found by ESPnet's
-code: `BeamSearch` with any decoder and any language model that ESPnet can score with, and `BeamSearchTransducer`.
+Encoder, features and options are the same as in the batched search; only the hypotheses are found by ESPnet's code:
+`BeamSearch` with any decoder and any language model that ESPnet can score with, and `BeamSearchTransducer`.
 """
 
 from collections.abc import Sequence
@@ -62,7 +62,7 @@ class ESPnetBeamSearch:
         """Refuse options that this search does not have.
 
         Raises:
-            ConfigError: Such an option is not 0.
+            ConfigError: One of these options is not 0.
         """
         for name in self.lacks:
             if getattr(options, name):
@@ -71,7 +71,7 @@ class ESPnetBeamSearch:
 
     @torch.inference_mode()
     def __call__(self, source: Tensor, lengths: Tensor, options: Options) -> list[list[Hypothesis]]:
-        """Search for the best hypotheses of each utterance; arguments and result are those of our `BeamSearch`."""
+        """Search for the best hypotheses of each utterance; arguments and result as in our `BeamSearch`."""
         self.check(options)
         found, conditions = [], current().conditions
         for row, length in enumerate(lengths.tolist()):
@@ -88,7 +88,7 @@ class ESPnetBeamSearch:
         return [self._hypothesis(hyp) for hyp in best[: options.nbest]]
 
     def _hypothesis(self, hyp) -> Hypothesis:
-        """Ours of ESPnet's; one that is stopped at the greatest length may end twice."""
+        """Convert a hypothesis of ESPnet to ours; one that stopped at the greatest length may have two <eos>."""
         tokens = hyp.yseq[1:-1].tolist()
         return Hypothesis(tokens[:-1] if tokens[-1:] == [self.model.eos] else tokens, float(hyp.score))
 
@@ -115,7 +115,7 @@ class ESPnetBeamSearch:
 class TransducerSearch(ESPnetBeamSearch):
     """ESPnet's beam search of a transducer (Graves 2012); a hypothesis has the score of its best alignments.
 
-    With hotwords it is a time-synchronous one, see `transducer_hotwords.py`; scores are sums over alignments then.
+    With hotwords the search is time-synchronous, see `transducer_hotwords.py`, and scores are sums over alignments.
 
     Args:
         model: The transducer.
@@ -146,7 +146,7 @@ class TransducerSearch(ESPnetBeamSearch):
         """Refuse options that this search does not have, and hotwords without a beam.
 
         Raises:
-            ConfigError: Such an option is not 0, or there are hotwords and the beam size is 1.
+            ConfigError: One of these options is not 0, or there are hotwords and the beam size is 1.
         """
         super().check(options)
         if self.hotwords is not None and options.hotword_weight and options.beam_size == 1:
@@ -157,7 +157,7 @@ class TransducerSearch(ESPnetBeamSearch):
     def __call__(
         self, source: Tensor, lengths: Tensor, options: Options, hotwords: HotwordScorer | None = None
     ) -> list[list[Hypothesis]]:
-        """Search for the best hypotheses of each utterance; arguments and result are those of our `BeamSearch`."""
+        """Search for the best hypotheses of each utterance; arguments and result as in our `BeamSearch`."""
         if hotwords is not None:
             return TransducerSearch(self.model, self.parts["lm"], hotwords)(source, lengths, options)
         return super().__call__(source, lengths, options)
@@ -185,10 +185,10 @@ class TransducerSearch(ESPnetBeamSearch):
 
 
 def check_decoder(decoder: nn.Module | None) -> None:
-    """Refuse a decoder that makes no text token by token, or that needs ESPnet's own program; none searches by CTC.
+    """Refuse a decoder that makes no text token by token, or that needs ESPnet's own program; None (CTC alone) passes.
 
     Raises:
-        ModelError: The decoder is of such a class.
+        ModelError: The class of the decoder is not supported.
     """
     if decoder is None:
         return
@@ -197,7 +197,7 @@ def check_decoder(decoder: nn.Module | None) -> None:
 
 
 def choose_class(search: BeamSearch, bounded: bool) -> None:
-    """Let ESPnet's search score hypotheses together where all scorers can, as ESPnet's programs do.
+    """Have ESPnet's search score hypotheses together where all scorers can, as ESPnet's programs do.
 
     Args:
         search: ESPnet's search.

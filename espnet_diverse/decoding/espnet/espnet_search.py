@@ -49,7 +49,7 @@ class Search:
         batch_size: 1; utterances are searched one at a time.
         batch_frames: 0.
         nbest: Number of hypotheses that are asked for.
-        used: Entries of decode.json: name of the weights, and those of `used_language_model`.
+        used: Entries of decode.json: the name of the weights, and the entries from `used_language_model`.
         frontend: The frontend of the model, if it has one.
     """
 
@@ -108,7 +108,7 @@ class TextSearch(Search):
     """ESPnet's beam search of text translation.
 
     With `maxlenratio` 0 ESPnet allows as many tokens as the source has, which truncates translations. Here the maximum
-    is twice as many plus 10, and the search stops when hypotheses no longer improve, as it does for speech.
+    is twice the number of source tokens plus 10, and the search stops when hypotheses no longer improve, as for speech.
     """
 
     def __init__(self, speech2text: mt_inference.Text2Text, conditions: KnownConditions):
@@ -131,7 +131,7 @@ def load_search(
     fusion: Fusion | None = None,
     features: bool = False,
 ) -> Search:
-    """Load a model for ESPnet's search; all its weights must fit. Its task is that of its config.yaml.
+    """Load a model for ESPnet's search; all its weights must fit. Its config.yaml gives the task.
 
     Args:
         model_dir: Directory of the run.
@@ -139,7 +139,7 @@ def load_search(
         options: Search options.
         device: "cpu", "cuda" or "cuda:N".
         fusion: Language model of any class, see `load_predictor`; this search has no hotwords.
-        features: Whether a model that reads features in place of audio is allowed.
+        features: Whether a model that reads features instead of audio is allowed.
 
     Raises:
         ConfigError: The device does not exist, the options ask for CTC and the model was trained without it, the model

@@ -42,7 +42,7 @@ class Prompt:
         rate: Their sampling rate in Hz.
 
     Raises:
-        ModelError: `preprocessor_conf` lacks a setting, or the vocabulary a symbol of such a model.
+        ModelError: `preprocessor_conf` lacks a setting, or the vocabulary lacks a symbol, that a multitask model needs.
     """
 
     task: str
@@ -88,7 +88,7 @@ class Prompt:
         return np.pad(samples, (0, self.missing(len(samples))))
 
     def missing(self, count: int) -> int:
-        """Number of zeros after `count` samples; errors are those of `padded`."""
+        """Number of zeros to add after `count` samples; raises the same errors as `padded`."""
         if count > self.samples:
             reads = f"the {self.seconds:g} s that the model reads"
             raise DataError(f"{count / self.rate:.1f} s are more than {reads}; use transcribe, or split the recording")
@@ -127,7 +127,7 @@ class DecoderPrompt(Prompt):
         self.conditions = KnownConditions({"lang": self.languages, "tgtlang": self.languages})
 
     def indices(self, sos: int, spoken: int, written: int) -> list[int]:
-        """Token indices of a prompt; `sos` is that of <sos>, the rest and errors are those of `language_and_task`."""
+        """Token indices of a prompt that begins with `sos`; other arguments and errors as in `language_and_task`."""
         return [sos, *self.language_and_task(spoken, written), self.notime]
 
 

@@ -6,7 +6,7 @@ before the frames of the audio; previous text, here none, is read by cross-atten
 
 Windows have the length of the training data, 30 seconds, and overlap: the frames of the two seconds at both ends of a
 window are context, which is encoded and left out. Together the windows give the frames of the recording, from which
-greedy CTC makes the text. Texts equal those of `decode_long` of ESPnet.
+greedy CTC makes the text. The texts are the same as those from ESPnet's `decode_long`.
 """
 
 from argparse import Namespace
@@ -82,10 +82,10 @@ class PromptedModel(ESPnetS2TCTCModel):
             raise ModelError(f"{what}; use a model with e_branchformer_ctc")
 
     def encode(self, speech: Tensor, speech_lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """Encode samples (B, L) of one length, padded to that of the training data: see `encode_features`.
+        """Encode samples (B, L) of one length, padded to the length of the training data: see `encode_features`.
 
         Raises:
-            DataError: There are more samples than the model reads, or as `encode_features`.
+            DataError: There are more samples than the model reads, or see `encode_features`.
         """
         speech = F.pad(speech, (0, self.prompt.missing(speech.size(1))))
         features, lengths = self._extract_feats(speech, torch.full_like(speech_lengths, speech.size(1)))
@@ -94,7 +94,7 @@ class PromptedModel(ESPnetS2TCTCModel):
         return self.encode_features(features, lengths)
 
     def encode_features(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """Encode features (B, T, F) of one length -> (B, 2 + T', M), those of the prompt first, and lengths (B,).
+        """Encode features (B, T, F) of one length -> frames (B, 2 + T', M), the prompt's 2 first, and lengths (B,).
 
         Raises:
             DataError: The model does not translate into the language in the scope.
@@ -111,7 +111,7 @@ class PromptedModel(ESPnetS2TCTCModel):
             memory=self.prompt_proj(memory),
             memory_mask=one.bool().view(-1, 1, 1),
         )
-        return (frames[0] if isinstance(frames, tuple) else frames), lengths  # without those of intermediate layers
+        return (frames[0] if isinstance(frames, tuple) else frames), lengths  # without intermediate layers
 
 
 class PromptedEncoding(Encoding):
@@ -122,7 +122,7 @@ class PromptedEncoding(Encoding):
     reads_windows = True
 
     def encode(self, utterances: Sequence[NDArray], conditions: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """See `Encoding`; the first `prompt_frames` of each output are those of the prompt."""
+        """See `Encoding`; the first `prompt_frames` frames of each output belong to the prompt."""
         features = torch.stack([torch.tensor(x, device=self.device) for x in utterances])
         lengths = torch.tensor([len(x) for x in utterances], device=self.device)
         with torch.inference_mode(), scope(conditions, collect=False):
@@ -133,7 +133,7 @@ class PromptedEncoding(Encoding):
         """Encode samples (L,) of any length, `batch_size` windows at a time, without the frames of the prompt.
 
         Raises:
-            ModelError: The windows are no whole number of frames, or have no room between the context at both ends.
+            ModelError: A window is not a whole number of frames, or has no room between the context at both ends.
         """
         frame, context, chunk = self._sizes()
         kept = []
@@ -158,7 +158,7 @@ class PromptedEncoding(Encoding):
 
 
 def encoding_of(model: nn.Module, prompt: Prompt | None, device: str) -> Encoding:
-    """The encoder of a model; with prompts in the encoder that of a `PromptedModel`.
+    """The encoder of a model; for a model whose encoder reads prompts, a `PromptedEncoding`.
 
     Args:
         model: A model of any task that is searched with.

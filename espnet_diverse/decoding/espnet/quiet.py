@@ -1,4 +1,4 @@
-"""A filter that logs ESPnet's warnings of each utterance as information."""
+"""A filter that logs ESPnet's warnings about each utterance as information."""
 
 import logging
 from collections.abc import Iterator
@@ -11,9 +11,9 @@ _LOGGERS = ("espnet2.legacy.nets.beam_search", "espnet2.legacy.nets.batch_beam_s
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Log as information, while the block runs, that a search stopped at its bound, or that a mask is made of a list.
+    """Log as information, in this block, that a search stopped at its bound, or that a mask is made from a list.
 
-    Threads may be in such blocks at once; the first to leave one ends it for all.
+    Several threads may be in these blocks at once; the first to leave its block ends the filter for all.
     """
     loggers = [logging.getLogger(name) for name in _LOGGERS]
     for logger in loggers:

@@ -13,7 +13,7 @@ from espnet_diverse.upstream.layers import MultiHeadedAttention
 
 
 def share_attention(model: nn.Module) -> None:
-    """Let several threads call ESPnet's attention modules of a model, in place; results stay the same."""
+    """Make ESPnet's attention modules of a model safe to call from several threads, in place, with the same results."""
     for module in model.modules():
         if isinstance(module, MultiHeadedAttention):
             module.forward_attention = partial(_forward_attention, module)

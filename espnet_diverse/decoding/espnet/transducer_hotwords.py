@@ -1,10 +1,10 @@
-"""Hotwords in ESPnet's search of a transducer, by the one door that it has: its language model.
+"""Hotwords in ESPnet's search of a transducer, passed to it as a language model.
 
-ESPnet adds the score of a language model whenever a hypothesis gets a token. The scorer here stands in the place of
-that model: its score is the bonus of the token (`decoding/search/hotwords.py`) and the weighted score of the language
-model, if there is one. ESPnet's usual search lets a frame write any number of tokens and ends with the frame when more
-tokens cost more than a blank, which with a bonus may be never. With hotwords its time-synchronous search (Saon et al.
-2020, "Alignment-length synchronous decoding for RNN transducer", section 2) is taken, with 2 tokens a frame at most.
+ESPnet adds the score of a language model whenever a hypothesis gets a token. The scorer here is passed instead of that
+model: its score is the bonus of the token (`decoding/search/hotwords.py`) plus the weighted score of the language
+model, if there is one. In ESPnet's usual search a frame may write any number of tokens, until more tokens cost more
+than a blank; with a bonus this may never happen. With hotwords its time-synchronous search (Saon et al. 2020,
+"Alignment-length synchronous decoding for RNN transducer", section 2) is used, with at most 2 tokens a frame.
 """
 
 from collections.abc import Sequence
@@ -58,7 +58,7 @@ class TransducerHotwords:
         return np.stack([self._score(text).scores for text in texts]), texts
 
     def unfinished(self, text: Sequence[int]) -> float:
-        """The bonus of a phrase that a text ends within, which is not for a complete text."""
+        """The bonus of a phrase that a text ends within, which a complete text does not keep."""
         return self.weight * float(self.hotwords.pending(self._node(tuple(text))))
 
     def _score(self, text: _Text) -> _Known:

@@ -46,8 +46,8 @@ class Beam:
         greatest: Maximum number of tokens (B,), at which all hypotheses end.
         eos: Index of <sos/eos>.
         options: Search options; `nbest`, `penalty`, `length_penalty` and whether `maxlenratio` is 0 are used.
-        bonus: Most that a token can add to the score of a hypothesis besides the penalty.
-        sos: Index of the token before the first one; None is that of <sos/eos>.
+        bonus: The most that a token can add to the score of a hypothesis, apart from the penalty.
+        sos: Index of the token before the first one; None stands for `eos`.
 
     Attributes:
         rows: Index of each active utterance in the whole batch (B,).
@@ -92,7 +92,7 @@ class Beam:
 
         Returns:
             Indices of the rows that remain, None where all remain, and their active hypotheses, with W reduced to the
-            largest number of a row.
+            largest number in any row.
         """
         prefixes = torch.cat([_gather(self.prefixes, choice.parents), choice.tokens.unsqueeze(-1)], -1)
         exists = choice.scores > -torch.inf

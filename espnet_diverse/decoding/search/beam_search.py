@@ -15,7 +15,7 @@ hypotheses are certain, which saves half of the steps of a model that is not sur
 
 With hotwords the candidates of a search without them are kept, and half as many more are chosen with the bonus. While
 the beam is chosen, an unfinished phrase counts with half of its bonus. Otherwise beginnings of phrases, whose bonus may
-be taken back, would push correct hypotheses out of a narrow beam. The scores of hypotheses contain the whole bonus.
+be removed later, would push correct hypotheses out of a narrow beam. The scores of hypotheses contain the whole bonus.
 
 No step loops over utterances, hypotheses or frames. Completed utterances leave the batch.
 """
@@ -55,7 +55,7 @@ class BeamSearch:
         sos: Index of <sos> of a model in which it differs from <eos>.
 
     Attributes:
-        scorers: The decoder's scorer, where there is a decoder, then that of a transformer language model.
+        scorers: The scorer of the decoder, if there is one, then the scorer of a transformer language model, if any.
 
     Raises:
         ModelError: The decoder or the language model is of a class that batched search does not support.
@@ -89,7 +89,7 @@ class BeamSearch:
             source: Encoder output (B, T, M).
             lengths: Number of frames of each utterance (B,), T for at least one.
             options: Search options; `ctc_weight` and, with a language model, `lm_weight` are numbers.
-            hotwords: Scorer of hotwords of this call, in place of that of the search.
+            hotwords: Scorer of hotwords for this call, instead of the search's own.
 
         The open scope holds the condition ids of the utterances, (B,) or (1,).
 
@@ -195,7 +195,7 @@ class BeamSearch:
         if options.ctc_weight == 1 or size >= self.vocabulary:
             return None
         best = rank.topk(size).indices
-        if gain is not None:  # tokens of hotwords get room of their own, and take it from no other
+        if gain is not None:  # places for tokens of hotwords are added, so that other tokens lose none
             others, room = (rank + gain).scatter_(-1, best, -torch.inf), min(-(-size // 2), self.vocabulary - size)
             best = torch.cat([best, others.topk(room).indices], -1)
         eos = best.new_full((*best.shape[:2], 1), self.eos)
@@ -203,14 +203,14 @@ class BeamSearch:
 
 
 def _bonus(hotwords: HotwordScorer, weight: float, beam: Beam) -> tuple[Tensor, Tensor]:
-    """Bonus of the next token, and what is left out of it while the beam is chosen, (B, W, V) each."""
+    """Bonus of the next token, and the part of it that does not count while the beam is chosen, (B, W, V) each."""
     gain, unfinished = weight * hotwords.score(beam.tokens), weight * hotwords.unfinished()
     ends = beam.at_greatest()[:, None, None]
     return gain - unfinished * ends, _DOUBT * unfinished * ~ends
 
 
 def _at(x: Tensor, candidates: Tensor | None) -> Tensor:
-    """Values (B, W, V) of the candidates (B, W, K); all of them where there are none."""
+    """Values (B, W, V) at the candidates (B, W, K); all of them where there are no candidates."""
     return x if candidates is None else x.gather(-1, candidates)
 
 

@@ -28,7 +28,7 @@ def build_search(
     hotwords: HotwordScorer | None = None,
     prompt: DecoderPrompt | None = None,
 ) -> Search:
-    """Build the search that options and model ask for; ESPnet's where ours does not support a net, with one warning.
+    """Build the search for options and model; ESPnet's search, with one warning, where ours does not support a net.
 
     Args:
         model: Model of speech recognition, speech translation or text translation.
@@ -40,9 +40,9 @@ def build_search(
         prompt: Prompts of a multitask model with a decoder; None for another model.
 
     Raises:
-        ConfigError: The model translates in one pass, and there is a language model or a hotword; or it takes ESPnet's
-            search, and there is an option that this search lacks, or a hotword and it is no transducer; or the decoder
-            cannot be sampled from.
+        ConfigError: The model translates in one pass, and there is a language model or a hotword; the model needs
+            ESPnet's search, and an option is given that this search lacks, or a hotword for a model other than a
+            transducer; or the decoder cannot be sampled from.
         ModelError: The decoder is of a class that ESPnet's search does not support either.
     """
     if isinstance(model.decoder, FlowDecoder):
@@ -55,7 +55,7 @@ def build_search(
         return _sampling(model, of_text)
     reason, is_transducer = "a multitask model has no batched search", False
     if prompt is None:
-        decoder = None if options.ctc_weight == 1 else model.decoder  # which may be of a class without batched search
+        decoder = None if options.ctc_weight == 1 else model.decoder  # its class may have no batched search
         try:
             return BeamSearch(decoder, ctc, model.eos, language_model, hotwords, of_text, model.sos)
         except NoBatchedSearchError as error:

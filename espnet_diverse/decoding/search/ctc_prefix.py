@@ -1,8 +1,8 @@
 """CTC prefix probabilities of a batch of utterances, all hypotheses and all candidates at once.
 
 Watanabe et al. 2017, "Hybrid CTC/attention architecture for end-to-end speech recognition", Algorithm 2, in logarithms.
-Let x_t(c) be the log probability of label c at frame t, and r_t(h) that of all paths of frames 0 ... t that collapse to
-the labels h, separately for paths that end in h's last label (n) and in a blank (b). Then
+Let x_t(c) be the log probability of label c at frame t, and r_t(h) the log probability of all paths of frames 0 ... t
+that collapse to the labels h, separately for paths that end in h's last label (n) and in a blank (b). Then
 
     phi_t(h, c) = r_t^b(h) where c is h's last label, else log(exp r_t^n(h) + exp r_t^b(h))
     r_t^n(h c) = x_t(c) + log(exp r_{t-1}^n(h c) + exp phi_{t-1}(h, c))
@@ -126,7 +126,7 @@ class CTCPrefixScorer:
 
 
 def _logsumexp(x: Tensor) -> Tensor:
-    """`x.logsumexp(-1)` of float32, which overwrites x. Values that vanish beside the largest are not computed.
+    """`x.logsumexp(-1)` of float32, which overwrites x. Values that vanish next to the largest are not computed.
 
     Most frames are far from the one where a label belongs. The exponentials there are denormal numbers or 0, which
     take many times as long as others.

@@ -1,4 +1,4 @@
-"""Shallow fusion: a language model and hotwords beside the model in a beam search."""
+"""Shallow fusion: a language model and hotwords that a beam search uses together with the model."""
 
 import logging
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ class Fusion:
 
 
 def language_model_of(model_dir: Path, fusion: Fusion, search: str) -> Path | None:
-    """The language model to use: the one that is named, else the model's own if the search takes one.
+    """The language model to use: the one that the user names, else the model's own if the search supports one.
 
     Args:
         model_dir: Directory of the run of the model.
@@ -51,7 +51,7 @@ def language_model_of(model_dir: Path, fusion: Fusion, search: str) -> Path | No
 
 
 def used_language_model(folder: Path | None, fusion: Fusion, weight: float) -> dict[str, str | float]:
-    """Path and weight of a language model, as they are written beside results; a warning where no user has named it.
+    """Path and weight of a language model, as written next to results; warns where the user did not name it.
 
     Args:
         folder: What `language_model_of` returned.
@@ -59,7 +59,7 @@ def used_language_model(folder: Path | None, fusion: Fusion, weight: float) -> d
         weight: The option `lm_weight`, resolved.
 
     Returns:
-        Entries for decode.json; none where no language model counts.
+        Entries for decode.json; empty where no language model is used.
     """
     if folder is None or not weight:
         return {}
@@ -99,9 +99,9 @@ def load_language_model(
         device: "cpu", "cuda" or "cuda:N".
 
     Raises:
-        ConfigError: The file is one of KenLM, and kenlm is not installed.
-        ModelError: A file is missing or damaged, the model is not a language model, or has other tokens, or depends on
-            conditions that the model does not know.
+        ConfigError: The file is a KenLM file, and kenlm is not installed.
+        ModelError: A file is missing or damaged, or the model is not a language model, has other tokens, or depends on
+            conditions that the model that is searched with does not know.
     """
     if is_ngram(model_dir):
         return NgramScorer(model_dir, list(tokens))

@@ -32,7 +32,7 @@ class HotwordScorer:
         device: Device of the search.
 
     Attributes:
-        greatest: Most that one token can gain: more than 1 where phrases overlap.
+        greatest: The most that one token can gain: more than 1 where phrases overlap.
     """
 
     def __init__(self, phrases: Sequence[Sequence[int]], vocabulary: int, device: str = "cpu"):
@@ -47,7 +47,7 @@ class HotwordScorer:
         self._tokens, self._targets, self._gains = table[0].long(), table[1].long(), table[2].float()
         self.greatest = max(1.0, float(self._gains.max()))
         self._pending = torch.tensor(tree.pending, device=device)
-        # Where no move is found a token leads to what it leads to from the root, which no node repeats.
+        # Where a node has no move for a token, the move from the root holds; nodes do not repeat those moves.
         self._root = torch.zeros(vocabulary + 1, dtype=torch.long, device=device)
         self._root[list(tree.children[0])] = torch.tensor(list(tree.children[0].values()), device=device)
 
@@ -97,7 +97,7 @@ class HotwordScorer:
         return places.masked_fill(places >= ends, len(self._tokens) - 1)
 
     def _by_token(self, moves: Tensor, others: Tensor, values: Tensor, first: Tensor) -> Tensor:
-        """(B, W, V) from values of moves (B, W, moves), and of other tokens the sum of (B, W) and `first` (V + 1,)."""
+        """(B, W, V) with `values` of moves (B, W, moves); other tokens have `others` (B, W) plus `first` (V + 1,)."""
         sums = others.unsqueeze(-1) + first
         return sums.scatter_(2, self._tokens[moves], values)[..., : self.vocabulary]
 
@@ -162,7 +162,7 @@ def split_hotwords(text: str) -> tuple[str, ...]:
 
 
 def load_hotwords(hotwords: Hotwords, search: str, tokens: TokenText, device: str) -> HotwordScorer:
-    """Read hotwords for a search with these tokens; arguments and errors are also those of `read_hotwords`.
+    """Read hotwords for a search with these tokens; for the phrases and other errors see `read_hotwords`.
 
     Raises:
         ConfigError: The search is not the batched one.

@@ -1,4 +1,4 @@
-"""The memories of the hypotheses of a search, with a net whose self-attention works by segments (`nets/memory`).
+"""Memories of the hypotheses of a search, for a net whose self-attention works by segments (`nets/memory`).
 
 Within a segment the hypotheses are paths of the tree of `prefix_tree.py`. When the segment is full, the memory of each
 hypothesis is updated with the inputs along its path, and a new tree begins, whose first nodes are the slots. A step
@@ -27,16 +27,16 @@ class HypothesisMemory:
 
     def __init__(self, attention: Sequence[SegmentAttention]):
         self.attention, self.segment = attention, attention[0].segment
-        self.states: dict[Memory, State] = {}  # before the segment, of batch size B W' with W' hypotheses at its begin
-        self.filled: list[Tensor] = []  # which of the first nodes, the slots, are filled, (B, N W') of each layer
+        self.states: dict[Memory, State] = {}  # before the segment, of batch size B W' with W' hypotheses at its start
+        self.filled: list[Tensor] = []  # of each layer (B, N W'): whether each of the first nodes, the slots, is filled
         self._begin_segment()
 
     def _begin_segment(self) -> None:
         self.inputs: dict[Memory, list[Tensor]] = {
             each.memory: [] for each in self.attention if each.memory is not None
         }
-        self.valid: list[Tensor] = []  # which hypotheses have a token that is not padding, (B, W) of each step
-        self.parents: list[Tensor] = []  # hypotheses of the step that those of the next extend, (B, W) of each step
+        self.valid: list[Tensor] = []  # of each step (B, W): whether a hypothesis has a token that is not padding
+        self.parents: list[Tensor] = []  # of each step (B, W): the hypotheses that the next step extends
 
     @property
     def is_full(self) -> bool:
@@ -49,7 +49,7 @@ class HypothesisMemory:
             self.inputs[memory].append(x)
 
     def visible(self, layer: int, behind: Tensor) -> Tensor:
-        """Return which nodes each hypothesis attends to in a layer: `behind` (B, W, nodes) without empty slots."""
+        """Nodes that each hypothesis attends to in a layer: `behind` (B, W, nodes) without empty slots."""
         return behind & self._filled(layer, behind.size(-1)).unsqueeze(1) if self.filled else behind
 
     def extend(self, parents: Tensor) -> None:
@@ -65,14 +65,14 @@ class HypothesisMemory:
             self.states[memory] = type(state)(*(x.unflatten(0, (batch, -1))[rows].flatten(0, 1) for x in state))
 
     def select(self, nodes: Tensor, count: int) -> None:
-        """Keep the nodes (B, N') of `count`."""
+        """Keep the nodes (B, N') among `count` nodes."""
         self.filled = [self._filled(layer, count).gather(1, nodes) for layer in range(len(self.filled))]
 
     def next_segment(self) -> list[Tensor]:
         """Update all memories with the full segment, and return the first nodes of the next one.
 
         Returns:
-            The slots of each layer, as inputs of its attention, (B, W N, M): those of one hypothesis after the other.
+            The slots of each layer, as inputs of its attention, (B, W N, M), one hypothesis after the other.
         """
         paths = self.parents[-1:]
         for parents in reversed(self.parents[:-1]):

@@ -21,15 +21,15 @@ _INSTALL = "pip install 'espnet_diverse[kenlm]'"
 
 
 def is_ngram(model: Path) -> bool:
-    """Return whether a language model is a file of KenLM, by its name."""
+    """Return whether a language model is a KenLM file, by its name."""
     return model.name.endswith(_SUFFIXES) and not model.is_dir()
 
 
 def is_usable(own: Path) -> bool:
-    """Return whether the n-gram model of a packed model is used; a warning says why it is not.
+    """Return whether the n-gram model of a packed model is used; if not, a warning gives the reason.
 
-    KenLM takes its binary format as it is, with the offsets in it, so that a damaged or hostile file can do anything.
-    It is used only by those who trust the model; the text format is parsed.
+    KenLM does not check its binary format or the offsets in it, so a damaged or hostile file can do anything. It is
+    used only if the user trusts the model; the text format is parsed.
 
     Args:
         own: The n-gram model, in the directory that the model was unpacked to.
@@ -61,7 +61,7 @@ class NgramScorer:
 
     Raises:
         ConfigError: kenlm is not installed.
-        ModelError: The file does not exist, or is none of KenLM.
+        ModelError: The file does not exist, or is not a KenLM file.
     """
 
     def __init__(self, path: Path, tokens: list[str]):

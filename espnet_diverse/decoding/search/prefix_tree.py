@@ -3,9 +3,9 @@
 The hypotheses of an utterance share most of their prefixes: they are paths of a tree that grows by W nodes per step.
 Keys and values of a node are computed once and never moved; when the beam is pruned, only the table of the nodes in
 each hypothesis's prefix changes. The W hypotheses are W queries over the nodes of their utterance, so that the batch of
-every attention is the batch of utterances: source keys are not copied for each hypothesis, condition ids are those of
-the utterances, and nodes that several hypotheses share are read once. Nodes that are in no prefix any more are removed
-from time to time.
+every attention is the batch of utterances: source keys are not copied for each hypothesis, the condition ids of the
+utterances are used as they are, and nodes that several hypotheses share are read once. Nodes that are no longer in any
+prefix are removed from time to time.
 """
 
 from abc import ABC, abstractmethod

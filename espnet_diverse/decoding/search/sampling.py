@@ -10,9 +10,9 @@ draw is its log probability under the decoder, at temperature 1 and over all tok
 
 The random numbers of an utterance depend on the seed and on the utterance alone, not on its batch, its process or the
 order of utterances. In the same batches on the same machine, the draws are identical. In other batches, or on another
-CPU, log probabilities differ by rounding (about 1e-6 in float32), and so do scores. A token then differs only if its
-random number falls that close to the boundary between two tokens, or if two tokens whose probabilities are that close
-compete for the last of the `top_k` places. Nothing loops over utterances or draws, and keys are cached as in beam
+CPU, log probabilities and scores differ by rounding (about 1e-6 in float32). A token then differs only if its random
+number falls within this rounding of the boundary between two tokens, or if two tokens whose probabilities are that
+close compete for the last of the `top_k` places. Nothing loops over utterances or draws, and keys are cached as in beam
 search.
 """
 
@@ -109,7 +109,7 @@ class SamplingSearch:
 
 
 def _uniform_numbers(utterances: Sequence[NDArray], steps: int, options: Options) -> Tensor:
-    """Uniform random numbers of all draws, (B, steps, W); those of an utterance depend on it and the seed alone."""
+    """Uniform random numbers of all draws, (B, steps, W); each row depends on its utterance and the seed alone."""
     seeds = [int.from_bytes(hashlib.sha256(np.ascontiguousarray(x)).digest()[:8], "big") for x in utterances]
     generators = [np.random.default_rng([options.seed, seed]) for seed in seeds]
     return torch.from_numpy(np.stack([each.random((steps, options.nbest)) for each in generators]))

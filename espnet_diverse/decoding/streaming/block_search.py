@@ -5,10 +5,10 @@ frames (`stream_encoder.py`); the search extends hypotheses as far as the blocks
 where a hypothesis ends before the audio does. When the utterance ends, our own search of its complete encoder output
 gives the final text, which is the text of the model for the whole recording. This costs less than the blockwise search
 of one more block, which computes ESPnet's CTC prefix scores token by token. With `search="espnet"` the blockwise search
-ends by itself, and the text of a contextual block encoder equals that of ESPnet's `Speech2TextStreaming` for the whole
-utterance.
+also gives the final text; for a contextual block encoder it is the text of ESPnet's `Speech2TextStreaming` for the
+whole utterance.
 
-ESPnet's classes do the work of the frontend and of the blockwise search (`espnet_streaming.py`). What is different:
+ESPnet's classes do the work of the frontend and of the blockwise search (`espnet_streaming.py`). The differences:
 
 - A partial result is the best running hypothesis; ESPnet returns hypotheses that have ended, and most blocks have none.
 - The frontend gets parts of sufficient length. ESPnet's pads a short last part with zeros, and fails at a short first
@@ -96,7 +96,7 @@ class BlockSearch:
         self.reset()
 
     def reset(self) -> None:
-        """Forget the utterance that was begun."""
+        """Discard the utterance that has begun."""
         self.speech2text.reset()
         self.encoder.reset()
         self._waiting = np.zeros(0, np.float32)
@@ -104,14 +104,14 @@ class BlockSearch:
 
     @torch.inference_mode()
     def add(self, samples: NDArray, last: bool = False) -> Text:
-        """Hear the next samples of an utterance.
+        """Process the next samples of an utterance.
 
         Args:
             samples: Samples (L,) float32 at `rate`, in parts of any length.
             last: Whether the utterance ends with them; the next call then begins a new one.
 
         Returns:
-            The best text so far; with `last`, that of the utterance. It is empty where the utterance is too short.
+            The best text so far; with `last`, the final text. It is empty where the utterance is too short.
         """
         self._waiting = np.concatenate([self._waiting, samples])
         if not last and len(self._waiting) < self._least + self._kept:
@@ -126,7 +126,7 @@ class BlockSearch:
         except TooShortUttError:
             ended = Text("", [], 0.0)
         except BaseException:
-            self.reset()  # what ESPnet keeps of the utterance is of no use any more
+            self.reset()  # what ESPnet stored of the utterance cannot be used any more
             raise
         if not last:
             return self._best()
@@ -186,7 +186,7 @@ def load_block_search(
         options: Search options; `search` is "batched", or "espnet" for the blockwise search alone. Partial results use
             the beam size, the penalty of a token and the weights.
         device: "cpu", "cuda" or "cuda:N".
-        fusion: Language model, and hotwords of final texts; see `load_predictor`.
+        fusion: Language model, and hotwords for final texts; see `load_predictor`.
 
     Raises:
         ConfigError: The device does not exist, or an option is not possible here or with this model.

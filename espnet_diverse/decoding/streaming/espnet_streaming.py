@@ -1,6 +1,6 @@
-"""ESPnet's classes of streaming: its frontend part by part, and its blockwise synchronous beam search.
+"""ESPnet's classes for streaming: its frontend part by part, and its blockwise synchronous beam search.
 
-What is different from ESPnet's search:
+Differences from ESPnet's search:
 
 - A block is searched when it is complete; ESPnet waits for the next one.
 - The search reads blocks of the encoder's size; ESPnet leaves it at 40, 16 and 16 frames for every model.
@@ -32,8 +32,8 @@ class OnlineSearch(BatchBeamSearchOnline):
     def forward(self, x, maxlenratio=0.0, minlenratio=0.0, is_final=True):
         """Search the blocks that the next encoder output x (T, M) completes, and the remainder if it `is_final`.
 
-        ESPnet waits for a frame behind a block, which comes with the next one. It would be the last block otherwise;
-        searched as both, it gives the same hypotheses.
+        ESPnet waits for a frame after a block, which comes with the next block: without one, the block is the last.
+        Here a block may be searched as both, which gives the same hypotheses.
         """
         self.encbuffer = x if self.encbuffer is None else torch.cat([self.encbuffer, x])
         frames = len(self.encbuffer)
@@ -72,7 +72,7 @@ def speech2text(
         device: Device of the model.
         language_model: Language model over the same tokens, or None.
     """
-    # It asserts that config.yaml has the sizes, which it need not for their defaults, and that the encoder is its own.
+    # It asserts that config.yaml has the sizes, which may be missing for defaults, and that the encoder is ESPnet's.
     args = Namespace(**vars(args) | {"encoder_conf": {**args.encoder_conf, **sizes}})
     tasks = {"ASRTask": _Loaded(model, args), "LMTask": _Loaded(Namespace(lm=language_model), None)}
     lm = None if language_model is None else ""  # without a name there is none
@@ -86,7 +86,7 @@ def speech2text(
 
 
 class _Loaded:
-    """A task of ESPnet that has loaded its model already."""
+    """A task of ESPnet whose model is already loaded."""
 
     def __init__(self, model: Any, args: Namespace | None):
         self.loaded = model, args

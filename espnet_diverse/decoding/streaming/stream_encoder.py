@@ -1,9 +1,9 @@
 """Encoders that take an utterance part by part, with one interface.
 
 A contextual block encoder reads overlapping blocks that hand on a context vector (Tsunoo et al. 2019, "Transformer ASR
-with contextual block processing"); ESPnet's class does it. An encoder with a memory reads segments, and hands on the
-state of its memories (`nets/memory`): a segment is encoded as soon as its last frame is there, and the outputs of all
-parts, one after the other, are those of the whole utterance.
+with contextual block processing"); ESPnet's class does this. An encoder with a memory reads segments, and hands on the
+state of its memories (`nets/memory`): a segment is encoded as soon as its last frame is there, and the concatenated
+outputs of all parts equal the output of the whole utterance.
 """
 
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ class BlockEncoder:
 
     Attributes:
         encoder: The encoder.
-        block_size, hop_size, look_ahead: Frames of a block, from one to the next, and of its end that are read ahead.
+        block_size, hop_size, look_ahead: Frames in a block, from one block to the next, and at its end as look-ahead.
         subsample: Frames of features in a frame of the output.
     """
 
@@ -43,7 +43,7 @@ class BlockEncoder:
         self.subsample = encoder.subsample
 
     def reset(self) -> None:
-        """Forget the utterance that was begun."""
+        """Discard the utterance that has begun."""
         self._states: Any = None
 
     def add(self, features: Tensor, last: bool) -> Tensor:
@@ -96,7 +96,7 @@ class SegmentEncoder:
         self.reset()
 
     def reset(self) -> None:
-        """Forget the utterance that was begun."""
+        """Discard the utterance that has begun."""
         self._heard: _Heard | None = None
 
     def add(self, features: Tensor, last: bool) -> Tensor:
@@ -116,7 +116,7 @@ class SegmentEncoder:
 
 
 def stream_encoder(encoder: nn.Module) -> BlockEncoder | SegmentEncoder:
-    """The encoder of a model that `unfit_for_streams` finds no fault with, part by part."""
+    """The encoder of a model, to be called part by part; `unfit_for_streams` must have found no fault with it."""
     return SegmentEncoder(encoder) if isinstance(encoder, DiverseTransformerEncoder) else BlockEncoder(encoder)
 
 
