@@ -11,7 +11,7 @@ from espnet_diverse.option_checks import must_be
 
 
 def reads_features(config: Mapping) -> bool:
-    """Return whether a speech model reads features in place of audio: `input_size`, and so no frontend, is configured.
+    """Return whether a speech model reads features instead of audio: it is configured with `input_size`, no frontend.
 
     Encoders that read samples, such as Whisper's, have an input of size 1.
     """
@@ -22,8 +22,8 @@ def audio_rate(config: Mapping) -> int | None:
     """Sampling rate in Hz of the audio that a speech model reads; None for a model that reads features.
 
     Args:
-        config: Configuration of a run, as the user gave it or as it is in config.yaml. ESPnet's frontends have the rate
-            as `fs`: a number, or text such as 16k; 16 kHz where it is not given.
+        config: Configuration of a run, from the user or from config.yaml. ESPnet's frontends have the rate as `fs`: a
+            number, or text such as 16k; 16 kHz if it is missing.
 
     Raises:
         OptionError: The rate is not one that audio can have.
@@ -40,7 +40,7 @@ def audio_rate(config: Mapping) -> int | None:
 
 
 def required_rate(config: Mapping) -> int:
-    """The same for a model that must read audio.
+    """Sampling rate in Hz of the audio that a model reads, which must not be features.
 
     Raises:
         ModelError: The model reads features.

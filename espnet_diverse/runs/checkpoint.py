@@ -49,10 +49,10 @@ def save(state: object, path: str | Path, former: str | Path | None = None) -> N
     Args:
         state: What is saved.
         path: The file.
-        former: Where a file that is at `path` already is kept, on the same file system; by default it is replaced.
+        former: Path to keep a file under that is already at `path`, on the same file system; by default it is replaced.
 
     Raises:
-        ModelError: There is no room for the file; what was at `path` is still there.
+        ModelError: There is no room for the file; the old file at `path` is still there.
     """
     path = Path(path)
     content = BytesIO()
@@ -74,7 +74,7 @@ def save(state: object, path: str | Path, former: str | Path | None = None) -> N
 
 
 def _keep(path: Path, former: Path) -> None:
-    """Keep a file as `former` too, so that there is one at `path` at any time, where the file system has hard links."""
+    """Keep a file as `former` too; with hard links there is a file at `path` at any time."""
     with scratch_directory(former) as folder:
         second = folder / former.name
         try:
@@ -96,7 +96,7 @@ def _without_room(path: Path, size: int, reason: str) -> str:
 
 
 def write(state: object, file: BinaryIO, suffix: str = ".pth") -> None:
-    """Write `state` and its digest in the format of files that end in `suffix`; `file` can be read, and is empty."""
+    """Write `state` and its digest in the format of files that end in `suffix`; `file` must be readable and empty."""
     if suffix != SAFETENSORS:
         torch.save(state, file)
         add_digest(file)
@@ -109,11 +109,11 @@ def write(state: object, file: BinaryIO, suffix: str = ".pth") -> None:
 def load(path: str | Path, device: str | torch.device = "cpu") -> dict:
     """Read weights, or the state of a run: tensors, plain containers and ESPnet's statistics.
 
-    Of a checkpoint of Lightning, with which ESPnet3 trains, only the weights are read.
+    From a checkpoint of Lightning, which ESPnet3 trains with, only the weights are read.
 
     Raises:
-        ModelError: The file is missing, damaged or altered, is not a checkpoint, holds other objects, which could run
-            code, or a value that is not allowed at its place, see `checkpoint_schema`.
+        ModelError: The file is missing, damaged or altered, is not a checkpoint, or holds other objects, which could
+            run code, or a value that is not allowed in its place, see `checkpoint_schema`.
     """
     try:
         check_digest(Path(path))
@@ -131,7 +131,7 @@ def load(path: str | Path, device: str | torch.device = "cpu") -> dict:
         raise
     except MemoryError as error:
         raise ModelError(f"{path}: the memory of this machine is too small to read it") from error
-    except Exception as error:  # the restricted unpickler meets damage with any of them, such as IndexError
+    except Exception as error:  # damage makes the restricted unpickler raise any of them, such as IndexError
         raise ModelError(f"{path}: the file is damaged; use another checkpoint or train again") from error
     if not isinstance(state, dict):
         raise ModelError(f"{path}: holds a {type(state).__name__}, not the named parameters of a model")
@@ -143,15 +143,15 @@ def load(path: str | Path, device: str | torch.device = "cpu") -> dict:
 
 
 def load_weights(path: str | Path, device: str | torch.device = "cpu") -> dict[str, Tensor]:
-    """Read the parameters and buffers of a model from a file that has nothing else, or a checkpoint of its training.
+    """Read the parameters and buffers of a model, from a file that has nothing else or from a training checkpoint.
 
     Raises:
-        ModelError: As `load` raises it, or there are no weights in the checkpoint.
+        ModelError: See `load`, or there are no weights in the checkpoint.
     """
     state = load(path, device)
     if checkpoint_schema.is_state(state):
         if "model" not in state:
-            todo = "give a file of weights beside it, such as 1epoch.pth"
+            todo = "give a file of weights in the same folder, such as 1epoch.pth"
             raise ModelError(f"{path}: holds the state of a run without the parameters of a model; {todo}")
         state = state["model"]
     return {name: tensor.detach() for name, tensor in state.items()}
@@ -163,10 +163,10 @@ def has_run(run: Path) -> bool:
 
 
 def load_run(run: Path, device: str | torch.device = "cpu") -> tuple[dict, Path]:
-    """The newest sound state that a run has saved, and its file; says so if that is not the newest.
+    """The newest undamaged state that a run has saved, and its file; a warning is logged if it is not the newest file.
 
     Raises:
-        ModelError: No file of a state is sound; the message is that of the newest.
+        ModelError: All files of a state are damaged; the message is about the newest.
     """
     newest, previous = run / CHECKPOINT, run / PREVIOUS
     try:
@@ -242,7 +242,7 @@ def misfits(model: nn.Module, state: dict[str, Tensor]) -> str:
 
 
 def with_present_parameters(state: Mapping[str, Tensor], expected: Collection[str]) -> dict[str, Tensor]:
-    """Parameters by the names that they have since ESPnet 202611, which moved those at the end of subsampling.
+    """Parameters by the names that they have since ESPnet 202611, which renamed those at the end of subsampling.
 
     Args:
         state: Parameters and buffers by name.

@@ -24,7 +24,7 @@ from espnet_diverse.runs.config import Config, located
 
 Keys = tuple[str, ...]
 _NETS = ("encoder_conf", "decoder_conf", "lm_conf", "classifier_conf")  # sections of the nets that can have such parts
-_ADAPTER = "adapter_conf"  # depends on conditions itself, if `use_adapter` asks for it
+_ADAPTER = "adapter_conf"  # depends on conditions directly, if `use_adapter` is set
 
 
 def condition_table(data_dir: Path, condition: str) -> Path:
@@ -40,7 +40,7 @@ def condition_table(data_dir: Path, condition: str) -> Path:
 def fill_in(config: Config, train_dir: Path, valid_dir: Path) -> list[str]:
     """Fill in the option `conditions` of `model_conf` and of the parts of the model that depend on conditions.
 
-    The values are those of the training data, sorted, or those that the configuration lists, in its order.
+    The values come from the training data, sorted, or from a list in the configuration, in its order.
 
     Returns:
         The conditions that the model depends on, sorted.
@@ -131,7 +131,7 @@ def _parts(config: Mapping, keys: Keys = ()) -> Iterator[tuple[Keys, object]]:
         sections = (*_NETS, _ADAPTER) if keys or config.get("use_adapter") else _NETS
         if not isinstance(value, dict) or inside[0] not in sections:
             continue
-        if key == "selection":  # the only part for which `by` has a default, and that can be off
+        if key == "selection":  # the only part that has a default `by`, and that can be off
             if value.get("strategy", "none") != "none":
                 yield inside, value.get("by", list(SelectionOptions.by))
         elif value.get("by") is not None:
@@ -140,7 +140,7 @@ def _parts(config: Mapping, keys: Keys = ()) -> Iterator[tuple[Keys, object]]:
 
 
 def _names(config: Config, condition: str, asking: list[Keys], train_dir: Path) -> list[str]:
-    """Values of a condition: those that the configuration lists, or all of the training data, sorted."""
+    """Values of a condition: the configuration's list, or all values of the training data, sorted."""
     table = condition_table(train_dir, condition)
     if not table.is_file():
         raise DataError(_missing(train_dir, condition, _shown(config, asking[0])))
@@ -194,7 +194,7 @@ def _missing(data_dir: Path, condition: str, where: str) -> str:
 
 
 def _unknown(condition: str, name: str, names: list[str]) -> str:
-    return f"{condition} {name!r} is not among those of the training data; known: {' '.join(names)}"
+    return f"{condition} {name!r} is unknown; known: {' '.join(names)}"
 
 
 def _shown(config: Config, keys: Keys) -> str:

@@ -35,7 +35,7 @@ NONE = ("none", "null", "nil")
 
 
 def _conf_dir() -> Path:
-    """Folder of the shared fragments: inside the package in a wheel, beside the package in a repository."""
+    """Folder of the shared fragments: inside the package in a wheel, next to the package in a repository."""
     package = Path(__file__).resolve().parents[1]
     inside = package / "conf"
     return inside if inside.is_dir() else package.parent / "conf"
@@ -103,7 +103,7 @@ def find(fragments: Iterable[str | Path], search: Sequence[str | Path] | None = 
     Args:
         fragments: File names with or without `.yaml`, for example `model/tiny` or `./conf/train.yaml`.
         search: Folders in which relative names are looked up, in this order; by default the working directory, then
-            `CONF_DIR`. A warning names a file that takes the place of one in a later folder.
+            `CONF_DIR`. A warning names a file that hides one in a later folder.
 
     Raises:
         ConfigError: A fragment is in none of the folders; the message lists their fragments.
@@ -139,7 +139,7 @@ def located(config: Config, *section: str) -> Iterator[None]:
         section: Path of keys of the section whose options are checked or read in the block.
 
     Raises:
-        ConfigError: In place of any ValueError or TypeError of the block.
+        ConfigError: Replaces any ValueError or TypeError of the block.
     """
     try:
         yield
@@ -172,13 +172,13 @@ def save(config: dict, path: str | Path) -> None:
 
 
 def load(path: Path) -> dict:
-    """Read the configuration of a run, as `save`, ESPnet2 or ESPnet3 wrote it, with the task that it leaves out.
+    """Read the configuration of a run, as `save`, ESPnet2 or ESPnet3 wrote it; a task that it leaves out is added.
 
     Options of version 0.1.0 get their present names.
 
     Raises:
-        ModelError: The file cannot be read, is not a mapping in YAML, or is larger or deeper than a configuration; or
-            the file of its tokens, which ESPnet3 names, is not found or not UTF-8.
+        ModelError: The file cannot be read, is not a mapping in YAML, or is larger or deeper than a configuration may
+            be; or the file of its tokens, which ESPnet3 names, is not found or not UTF-8.
     """
     config = with_present_names(read_yaml(path, str(path), "copy the file again", MOST_OF_A_RUN))
     if config.get("task") != _ESPNET3:
@@ -198,7 +198,7 @@ def named_file(name: str, key: str, config_file: Path) -> Path:
 
     Args:
         name: The name.
-        key: Key of config.yaml that has it, for messages.
+        key: Key of config.yaml that holds the name, for messages.
         config_file: Path of config.yaml.
 
     Raises:
@@ -233,12 +233,12 @@ def leaves(mapping: dict, *keys: str) -> Iterator[tuple[str, object]]:
 
 
 def listed(value: object) -> object:
-    """A value with lists in place of tuples, as YAML has it."""
+    """A value with lists instead of tuples, as in YAML."""
     return [listed(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def in_one_line(value: object) -> str:
-    """A value as YAML in one line, which --set reads back."""
+    """A value as one line of YAML, which --set reads back."""
     text = yaml.safe_dump(listed(value), default_flow_style=True, allow_unicode=True, width=inf)
     return text.strip().removesuffix("...").strip()
 
@@ -308,7 +308,7 @@ def _apply(config: Config, override: str) -> None:
 
 
 def _merged(old: object, new: object) -> object:
-    """`new` merged into `old`, as a copy: with YAML aliases, mappings and lists are shared, also in a saved file."""
+    """`new` merged into `old`, as a copy: YAML aliases would share mappings and lists, also in saved files."""
     if isinstance(new, dict):
         base = old if isinstance(old, dict) else {}
         return {**base, **{key: _merged(base.get(key), value) for key, value in new.items()}}

@@ -69,7 +69,7 @@ def check(task: type[abs_task.AbsTask], config: Config) -> None:
 
 
 def _check_task(config: Config, known: Mapping) -> None:
-    """Check that a configuration is not one of another task, whose keys this one lacks."""
+    """Check that a configuration has no keys that only other tasks have."""
     for key in config:
         if key in known:
             continue
@@ -80,7 +80,7 @@ def _check_task(config: Config, known: Mapping) -> None:
 
 
 def _check_choices(config: Config, parser: ArgumentParser) -> None:
-    """Check the values of keys that are one of several words; those of classes and of our batches have own checks."""
+    """Check the values of keys that are one of several words; keys of classes and of our batches have own checks."""
     for action in parser._actions:
         key = action.dest
         if not action.choices or key not in config or key in FILLED_IN or key.endswith("batch_type"):
@@ -93,7 +93,7 @@ def _check_choices(config: Config, parser: ArgumentParser) -> None:
 
 
 def _check_owner(config: Config, name: str, chosen: type) -> None:
-    """Check that options of our nets are not given to another one, as where the fragment of the model is missing."""
+    """Check that options of our nets are not given to another net, for example without the fragment of the model."""
     section = f"{name}_conf"
     if chosen.__module__.startswith("espnet_diverse.") or not isinstance(config.get(section), dict):
         return
@@ -103,12 +103,12 @@ def _check_owner(config: Config, name: str, chosen: type) -> None:
             has = f"key {section}.{part} is for a net of this package, and {here}"
             ours = f"diverse_{str(config.get(name)).lower()}"
             known = ours in NETS.get(name, ())
-            todo = f"give {name}: {ours}" if known else "put a fragment with such a net before it, such as model/small"
+            todo = f"give {name}: {ours}" if known else "put a fragment with our net before it, such as model/small"
             raise ConfigError(f"{config.origin(section, part)}: {has}; {todo}")
 
 
 def _check_model(config: Config, model: type | None) -> None:
-    """Check that a model of ESPnet, if one is named, has no parts with losses, which it would leave out in silence."""
+    """Check that a model of ESPnet, if one is named, has no parts with losses, which it would silently leave out."""
     if "model" not in config or model is None or model.__module__.startswith("espnet_diverse."):
         return
     for net, part in product(NETS, (*_ATTENTIONS, *_MEMORIES)):
@@ -146,7 +146,7 @@ def chosen_classes(task: type[abs_task.AbsTask], config: Config) -> dict[str, ty
 
 
 def doubts(task: type[abs_task.AbsTask], config: Config) -> list[str]:
-    """Return warnings of a configuration: ESPnet's default optimizer, and options that a net of ESPnet does not use."""
+    """Return warnings about a configuration: ESPnet's default optimizer, and options that ESPnet's nets do not use."""
     nets = chosen_classes(task, config)
     sections = [f"{name}_conf" for name in sorted(nets) if issubclass(nets[name], _KEEPING)]
     has = "layer_drop_rate has no effect, as this net of ESPnet drops no layers"
@@ -160,7 +160,7 @@ def _choices(task: type[abs_task.AbsTask]) -> dict[str, tuple]:
     tables = {choices.name: (choices.classes, choices.default) for choices in task.class_choices_list}
     if models := getattr(task, "models", None):  # ST, for which ESPnet has no choice of models
         tables["model"] = (models, "diverse")
-    # The step of LBFGS needs a function that computes the loss again, which no trainer of ESPnet gives.
+    # The step of LBFGS needs a function that computes the loss again, which no trainer of ESPnet passes.
     tables["optim"] = ({name: cls for name, cls in abs_task.optim_classes.items() if name != "lbfgs"}, "adadelta")
     tables["scheduler"] = (abs_task.scheduler_classes, None)
     return tables
@@ -173,7 +173,7 @@ def _check_section(config: Config, section: str, cls: type) -> None:
 
 
 def _check_values(config: Config, section: str, cls: type) -> None:
-    """Check options of ESPnet's nets that are one of several names: those that the constructor compares them with."""
+    """Check options of ESPnet's nets that take one of several names: the names that the constructor compares with."""
     for option in _NAMED:
         given = (config.get(section) or {}).get(option)
         if not isinstance(given, str):
@@ -185,7 +185,7 @@ def _check_values(config: Config, section: str, cls: type) -> None:
 
 
 def _compared(cls: type, option: str) -> list[str]:
-    """The names that the constructor of a class, or of one that it inherits from, compares an option with."""
+    """The names that the constructor of a class, or of a base class, compares an option with."""
     constructors = (vars(each).get("__init__") for each in cls.__mro__)
     sources = (inspect.getsource(inspect.unwrap(each)) for each in constructors if inspect.isfunction(each))
     return sorted({name for source in sources for name in re.findall(rf'\b{option} == "([\w-]+)"', source)})
@@ -235,4 +235,4 @@ _PARTS = {
     "cross_memory": source_memory_options,
     "consistency": consistency_options,
 }
-"""Parts of our nets and models that have options, and what reads them."""
+"""Parts of our nets and models that have options, and the functions that read them."""

@@ -9,18 +9,18 @@ from espnet_diverse.errors import ConfigError, TrainingError
 from espnet_diverse.option_checks import hint
 from espnet_diverse.runs.config import Config
 
-_OF_UPDATES = ("grad_norm", "clip", "optim_step_time")  # which an update has only if it is finite
+_OF_UPDATES = ("grad_norm", "clip", "optim_step_time")  # an update has these only if it is finite
 _OF_DEFAULTS = ("loss", "acc")
 _WITHOUT_ACCURACY = ("lm", "s2t_ctc")  # tasks whose models report none
-_PARTS = "with PHASE train or valid, NAME that of a statistic"
+_PARTS = "with PHASE train or valid, NAME the name of a statistic"
 
 
 def check_forms(config: Config) -> None:
     """Check the criteria of a configuration, before training.
 
     Raises:
-        ConfigError: A criterion is not a phase, a name and a mode, or all of an option are what the model is told not
-            to report; the message has its origin, value and what is allowed.
+        ConfigError: A criterion is not a phase, a name and a mode, or all criteria of an option are switched off in the
+            model by `report_NAME: false`; the message has its origin, its value and what is allowed.
     """
     criterion = f"[PHASE, NAME, MODE] {_PARTS} and MODE min or max"
     _check(config, "early_stopping_criterion", _is_criterion, f"{criterion}, such as [valid, loss, min]")
@@ -38,14 +38,14 @@ def are_criteria(given: object) -> bool:
 
 
 def preferred_metrics(config: Mapping) -> list[str]:
-    """The criteria by which epochs are ranked where none is given, and their averages chosen: the first that there is.
+    """Criteria by which epochs are ranked and averages chosen by default; the first that exists is used.
 
     Args:
         config: Configuration of a run, or nothing but its `task`.
 
     Returns:
-        Phases and names, such as valid.acc: that of the task, if the run keeps epochs by it or by none; then those of
-        the run, of validation first.
+        Phases and names, such as valid.acc: first the task's own, if the run keeps epochs by it or names no criterion;
+        then the other criteria of the run, those of validation first.
     """
     own = "valid.loss" if config.get("task") in _WITHOUT_ACCURACY else "valid.acc"
     criteria = config.get("best_model_criterion")
@@ -59,7 +59,7 @@ def _check(config: Config, key: str, allowed: Callable[[object], bool], advice: 
 
 
 def _check_reported(config: Config, key: str, given: Sequence[Sequence[str]]) -> None:
-    """Check that not all criteria of an option are what ESPnet's models leave out at `report_cer: false` and such."""
+    """Check that not all criteria of an option are left out by ESPnet's model, as with `report_cer: false`."""
     model = config.get("model_conf")
     left_out = [name for _, name, *_ in given if isinstance(model, Mapping) and model.get(f"report_{name}") is False]
     if left_out and len(left_out) == len(given):
@@ -85,12 +85,12 @@ def _is_list(given: object) -> TypeGuard[Sequence]:
 
 
 def check_criteria(stats: Mapping[str, Collection[str]], criteria: Mapping[str, Sequence[Sequence[str]]]) -> None:
-    """Check that of the criteria of each option at least one is measured; a warning names the others.
+    """Check that at least one of the criteria of each option is measured; a warning names the others.
 
     Args:
         stats: Names of the statistics of an epoch by phase ("train", "valid").
-        criteria: Phase, name and perhaps mode of each criterion, by option. Without one of `best_model_criterion` no
-            weights would be averaged; those of ESPnet's defaults, loss and acc, may be missing beside others.
+        criteria: Phase, name and perhaps mode of each criterion, by option. If no criterion of `best_model_criterion`
+            is measured, no weights are averaged; ESPnet's defaults, loss and acc, may be missing if others are there.
 
     Raises:
         TrainingError: No criterion of an option is among the statistics.
@@ -107,13 +107,13 @@ def check_criteria(stats: Mapping[str, Collection[str]], criteria: Mapping[str, 
 
 
 def expected_statistics(names: Iterable[str], registered: Iterable[str]) -> dict[str, Collection[str]]:
-    """The statistics of an epoch that those of its first update let expect, for `check_criteria`.
+    """The statistics that an epoch will have, judged by its first update, for `check_criteria`.
 
-    Models give the same names in training and in validation, with None for what they measure in one of them alone.
+    Models give the same names in training and in validation, with None for what they measure in only one of them.
 
     Args:
         names: Names of the statistics of a batch.
-        registered: Names of what is known of the update, such as learning rates.
+        registered: Names of further values recorded for an update, such as learning rates.
     """
     of_batch = [*names, "total_count"]
     return {"train": dict.fromkeys([*of_batch, *registered, *_OF_UPDATES]), "valid": [*of_batch, "epoch"]}

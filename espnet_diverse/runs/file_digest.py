@@ -4,8 +4,8 @@ A file of `torch.save` is a zip archive. Its digest is the comment of the archiv
 the last bytes of the file, and covers all bytes before it. A safetensors file has the digest as `sha256` among its
 metadata; it covers the rest of the header and the tensors. Other programs read both kinds of file as before.
 
-A file without a digest, of a former version or of another program, is checked by the CRC-32 of its records if it is a
-zip archive, and else not at all.
+A file without a digest, from an earlier version or another program, is checked by the CRC-32 of its records if it is a
+zip archive, otherwise not at all.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ _BLOCK = 1 << 20
 
 
 def add_digest(file: BinaryIO) -> None:
-    """Give the zip archive in `file`, which was just written and has no comment, its digest."""
+    """Add its digest to the zip archive in `file`, which was just written and has no comment."""
     file.seek(-2, 2)
     file.write(_COMMENT.to_bytes(2, "little"))
     end = file.tell()
@@ -63,7 +63,7 @@ def check_digest(path: Path) -> None:
 
 
 def is_archive(path: Path) -> bool:
-    """Return whether a file begins as a zip archive; PyTorch reads any other as a pickle, whatever its end is.
+    """Return whether a file begins as a zip archive; PyTorch reads any other file as a pickle, whatever its end.
 
     Raises:
         OSError: The file cannot be read.
@@ -82,7 +82,7 @@ def _is_sound_archive(path: Path) -> bool:
         if comment.startswith(_MARK):
             return _digest(file, size - _COMMENT).encode() == comment.removeprefix(_MARK)
     if not is_archive(path):
-        return True  # which `torch.load` judges
+        return True  # `torch.load` will check it
     if not tail[-_END_SIZE:].startswith(_END) or not tail.endswith(b"\0\0"):
         return False  # it had a comment, or is cut off
     try:

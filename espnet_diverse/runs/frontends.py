@@ -22,7 +22,7 @@ _REFUSED = {
     "whisper": "openai-whisper fetches a model that is not in its cache, also to build a trained one",
 }
 _ENCODER = "frontend.encoder"
-_OF_ENCODER = ("frontend", _ENCODER)  # names that freeze it, and with it all below
+_OF_ENCODER = ("frontend", _ENCODER)  # names that freeze the encoder with all that it contains
 _INSTEAD = {"s3prl": "hf:facebook/hubert-base-ls960", "whisper": "hf:openai/whisper-small"}
 
 
@@ -58,8 +58,8 @@ def described(frontend_conf: Mapping[str, Any], frontend: nn.Module | None) -> d
 def standalone(config: Mapping, config_file: Path) -> dict[str, Any]:
     """The `frontend_conf` of a trained model, in which no pretrained encoder names a folder or repository.
 
-    An architecture that ESPnet left out of config.yaml is read from the folder that it names or the cache of the Hub,
-    without a network.
+    An architecture that ESPnet left out of config.yaml is read from the folder that config.yaml names or the cache of
+    the Hub, without a network.
 
     Args:
         config: Configuration of the run.
@@ -81,7 +81,7 @@ def standalone(config: Mapping, config_file: Path) -> dict[str, Any]:
 
 
 def pretrained_encoders(config: Mapping) -> Iterator[tuple[Mapping[str, Any], bool]]:
-    """Architecture of each pretrained speech encoder of a trained model, and whether it is frozen."""
+    """Architecture of each pretrained speech encoder of a trained model, and whether that encoder is frozen."""
     options = config.get("frontend_conf") or {}
     names, but = (config.get(key) or () for key in ("freeze_param", "unfreeze_param"))
     frozen = _has_whole_encoder(names) and not _has_some_of_encoder(but)
@@ -93,14 +93,14 @@ def pretrained_encoders(config: Mapping) -> Iterator[tuple[Mapping[str, Any], bo
 
 
 def _has_whole_encoder(names: str | Sequence[str]) -> bool:
-    """Return whether names and patterns, as training/loop/tasks.py freezes them, have all parameters of the encoder."""
+    """Return whether names and patterns, matched as in training/loop/tasks.py, cover all parameters of the encoder."""
     names = [names] if isinstance(names, str) else names
-    any_parameter = f"{_ENCODER}.\0"  # which only a pattern that ends in * has
+    any_parameter = f"{_ENCODER}.\0"  # only a pattern that ends in * matches it
     return any(name in _OF_ENCODER or fnmatchcase(any_parameter, name) for name in names)
 
 
 def _has_some_of_encoder(names: str | Sequence[str]) -> bool:
-    """Return whether names and patterns of parameters have, or may have, some of the encoder."""
+    """Return whether names and patterns of parameters match, or may match, a part of the encoder."""
     for name in [names] if isinstance(names, str) else names:
         beginning = re.split(r"[*?\[]", name)[0]
         within = beginning.startswith(f"{_ENCODER}.")

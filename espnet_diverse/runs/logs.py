@@ -11,7 +11,7 @@ from pathlib import Path
 def logged(path: str | Path) -> Iterator[None]:
     """Append every log record and Python warning to the file `path`; show warnings and errors on the console too, once.
 
-    ESPnet configures logging once in a process, with a call that does nothing where there are handlers. Each stage
+    ESPnet configures logging once in a process, with a call that does nothing if there are handlers. Each stage
     therefore adds handlers of its own and removes them at its end.
     """
     path = Path(path)
@@ -41,7 +41,7 @@ def logged(path: str | Path) -> Iterator[None]:
 
 
 class _New(logging.Filter):
-    """Lets a message through once: ESPnet repeats some for every utterance and epoch."""
+    """Passes a message once: ESPnet repeats some for every utterance and epoch."""
 
     def __init__(self):
         super().__init__()
@@ -56,13 +56,13 @@ class _New(logging.Filter):
 
 
 class _LogFile(logging.FileHandler):
-    """A log; where a record cannot be written, as on a full disk, it is lost without a traceback on the console."""
+    """A log; a record that cannot be written, as on a full disk, is lost without a traceback on the console."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802, the name in `logging`
         if not isinstance(sys.exc_info()[1], OSError):
             super().handleError(record)
 
     def close(self) -> None:
-        """Close the file; what it has not written yet may find no room either."""
+        """Close the file; for the records that are not written yet there may be no room either."""
         with suppress(OSError):
             super().close()

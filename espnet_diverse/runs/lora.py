@@ -1,6 +1,6 @@
-"""The adapters of low rank that a configuration asks for, `use_adapter: true`: checked, added, saved and loaded.
+"""Low-rank adapters, which a configuration asks for by `use_adapter: true`: checked, added, saved and loaded.
 
-The keys are ESPnet's, and so are the names and the form of what is saved; `nets/adapters/low_rank.py` has the adapters.
+Keys, names and the form of saved files are the same as in ESPnet; `nets/adapters/low_rank.py` has the adapters.
 """
 
 from collections.abc import Iterator, Mapping
@@ -35,7 +35,7 @@ def check_adapter(config: Config) -> None:
         what = f"{_SECTION}.bias_type {options.bias_type!r} has no effect, in ESPnet neither"
         raise ConfigError(f"{config.origin(_SECTION, 'bias_type')}: {what}; set unfreeze_param: ['*.bias']")
     if not config.get("freeze_param"):
-        what = "use_adapter trains an adapter beside all other parameters, as nothing is frozen"
+        what = "use_adapter trains an adapter and all other parameters, as nothing is frozen"
         raise ConfigError(f"{config.origin('use_adapter')}: {what}; set freeze_param: ['*']")
     if (strategy := config.get("save_strategy", _WHOLE)) != _WHOLE:
         what = f"save_strategy {strategy!r} leaves out weights without which the model cannot be loaded"
@@ -43,7 +43,7 @@ def check_adapter(config: Config) -> None:
 
 
 def add_adapter(model: nn.Module, config: Mapping[str, Any]) -> None:
-    """Add the adapter that a configuration asks for, if it does, and put it in evaluation.
+    """Add the adapter that a configuration asks for, if any, and set it to evaluation mode.
 
     Args:
         model: The model.
@@ -75,17 +75,17 @@ def check_whole(config: Mapping[str, Any], state: Mapping[str, Tensor], model: n
         source: The file of the weights, for messages.
 
     Raises:
-        ModelError: Weights are missing that `save_strategy` leaves out.
+        ModelError: Weights that `save_strategy` leaves out are missing.
     """
     strategy = config.get("save_strategy", _WHOLE)
     if config.get("use_adapter") and strategy != _WHOLE and not model.state_dict().keys() <= state.keys():
-        what = f"holds the weights of the adapter without those of the model (save_strategy: {strategy})"
+        what = f"holds the weights of the adapter but not of the model (save_strategy: {strategy})"
         raise ModelError(f"{source}: {what}; give weights of a run with save_strategy: {_WHOLE}")
 
 
 @contextmanager
 def merged(model: nn.Module) -> Iterator[None]:
-    """Have the weights in the form in which they are saved, while a model trains."""
+    """Keep the weights of a model in training in the form in which they are saved, within this block."""
     training = [module for _, module in adapted(model) if module.training]
     for module in training:
         module.eval()

@@ -10,13 +10,13 @@ from espnet_diverse.runs.criteria import preferred_metrics
 from espnet_diverse.untrusted.hub import OR_NAME, name_of
 
 INSIDE = "language_model"
-"""Folder of a language model in the directory of a run: that of a packed model of ESPnet is unpacked to it."""
+"""Folder of a language model in the directory of a run; a packed ESPnet model's language model is unpacked to it."""
 NGRAM = "ngram.bin"
-"""N-gram model in that folder, in any format of KenLM, which knows them by their content."""
+"""N-gram model in that folder, in any KenLM format; KenLM recognises formats by content."""
 
 
 _AVERAGE = re.compile(r"(?P<metric>[^/]+)\.ave(?:_(?P<number>\d{1,9})best)?\.(?:pth|safetensors)")
-_UNNUMBERED = 10**9  # a link to the one with the greatest number, or the only one
+_UNNUMBERED = 10**9  # a link to the average with the greatest number, or the only average
 
 
 def weights_name(config: Mapping) -> str:
@@ -25,10 +25,10 @@ def weights_name(config: Mapping) -> str:
 
 
 def check_exists(model: Path) -> None:
-    """Refuse a path where no model is; a repository of the Hub is not looked for.
+    """Refuse a path where there is no model; whether a repository of the Hub exists is not checked.
 
     Raises:
-        ModelError: There is nothing, or what follows hf: is not a name.
+        ModelError: The path does not exist, or what follows hf: is not a repository name.
     """
     if name_of(model) is None and not model.exists():
         raise ModelError(f"{model}: no such model; give the directory of a run, a packed model, or {OR_NAME}")
@@ -37,10 +37,10 @@ def check_exists(model: Path) -> None:
 def find_weights(model_dir: Path, model_file: str | Path | None = None, config: Mapping | None = None) -> Path:
     """Path of `model_file`, given as a path or as a name in `model_dir`; by default an average of the run.
 
-    That is the first one that is there, in the order of `preferred_metrics`: `METRIC.ave.pth`, or else ESPnet's
-    `METRIC.ave_Nbest.pth` with the greatest N, as in a repository of models that has no links. Averages by one other
-    metric are taken where there are no others. If `model_dir` has no such .pth file, its file of the same name that
-    ends in .safetensors comes before the path.
+    The default is the first that exists, in the order of `preferred_metrics`: `METRIC.ave.pth`, or else ESPnet's
+    `METRIC.ave_Nbest.pth` with the greatest N, as in a repository of models that has no links. If all averages are by
+    one other metric, that metric is used. If `model_dir` has no such .pth file, its file of the same name that ends in
+    .safetensors comes before the path.
 
     Args:
         model_dir: Directory of the run.
@@ -48,8 +48,8 @@ def find_weights(model_dir: Path, model_file: str | Path | None = None, config: 
         config: Configuration of the run; by default its config.yaml is read, if `model_file` is not given.
 
     Raises:
-        ModelError: There is neither, and the message lists the model files of the directory; or config.yaml is missing
-            or damaged.
+        ModelError: There is no such file, and the message lists the model files of the directory; or config.yaml is
+            missing or damaged.
     """
     if model_file:
         name = str(model_file)
@@ -66,7 +66,7 @@ def find_weights(model_dir: Path, model_file: str | Path | None = None, config: 
 
 
 def _averages(model_dir: Path, metrics: Sequence[str]) -> list[Path]:
-    """Averages in a directory by each of `metrics`, best first; those by another metric if that is the only one."""
+    """Averages in a directory by each of `metrics`, best first; if all averages are by one metric, by that one."""
     found: dict[str, dict[int, Path]] = {}
     for path in model_dir.glob("*.ave*"):
         if name := _AVERAGE.fullmatch(path.name):
@@ -83,18 +83,18 @@ def _in_folder(model_dir: Path, name: str) -> list[Path]:
 
 
 def model_files(model_dir: Path, model_file: str | Path | None = None, task: str | None = None) -> list[Path]:
-    """Files that a command reads of a model: config.yaml, the weights, and those of its own language model.
+    """Files of a model that a command reads: config.yaml, the weights, and the files of its own language model.
 
     Args:
         model_dir: Directory of the run; it may be missing, for example before training.
         model_file: Weights, see `find_weights`.
-        task: Name of the task where config.yaml does not tell it.
+        task: Name of the task where config.yaml does not give it.
     """
     config, own = model_dir / "config.yaml", model_dir / INSIDE
     known = {"task": task} | known_config(model_dir)
     try:
         weights = find_weights(model_dir, model_file, known)
-    except ModelError:  # not trained yet, or the command will say what is wrong
+    except ModelError:  # not trained yet, or the command will report what is wrong
         weights = Path(model_file or weights_name(known))
         weights = weights if weights.parent.parts else model_dir / weights
     if (own / "config.yaml").is_file():

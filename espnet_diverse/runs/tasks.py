@@ -44,7 +44,7 @@ class _TaskMixin:
 
     @classmethod
     def add_task_arguments(cls, parser: ArgumentParser) -> None:
-        """Declare ESPnet's arguments and ours, of which `task` goes into config.yaml for commands that read a run."""
+        """Declare ESPnet's arguments and ours; `task` is written to config.yaml for commands that read a run."""
         super().add_task_arguments(parser)
         parser.add_argument("--task", default=cls.name)
         parser.add_argument("--sampling", default=None)
@@ -109,7 +109,7 @@ class _TaskMixin:
         ESPnet's own loader accepts files with missing parameters, and runs code that a file may contain.
 
         Args:
-            config_file: The config.yaml of a run; by default that in the directory of `model_file`.
+            config_file: The config.yaml of a run; by default the one in the directory of `model_file`.
             model_file: Weights; None returns the model as it was initialised.
             device: "cpu" or "cuda".
 
@@ -152,7 +152,7 @@ class STTask(_TaskMixin, _ESPnetST):
 
     @classmethod
     def add_task_arguments(cls, parser: ArgumentParser) -> None:
-        """As in the other tasks, and `model`, so that a fragment of conf/model serves every task."""
+        """Declare the arguments of other tasks, and `model`, so that a fragment of conf/model works in every task."""
         super().add_task_arguments(parser)
         parser.add_argument("--model", default="diverse")
 
@@ -172,11 +172,11 @@ class MTTask(_TaskMixin, mt.MTTask):
 
     @classmethod
     def build_model(cls, args: Namespace) -> AbsESPnetModel:
-        """As in the other tasks, with embeddings of variance 1 / width.
+        """Build the model as the other tasks do, with embeddings of variance 1 / width.
 
         Vaswani et al. 2017, "Attention is all you need", section 3.4, multiply embeddings by the square root of the
-        width. ESPnet does so too, but draws them with variance 1: they would hide the positions, and as shared weights
-        of the output give an initial loss of tens of nats.
+        width. ESPnet does so too, but draws them with variance 1: they would hide the positions, and when shared with
+        the output layer would give an initial loss of tens of nats.
 
         Raises:
             ConfigError: As in the other tasks, or one of model and decoder is `flow` or `vae` and the other is not.
@@ -194,10 +194,10 @@ class MTTask(_TaskMixin, mt.MTTask):
 
     @classmethod
     def build_preprocess_fn(cls, args: Namespace, train: bool):
-        """As in the other tasks; a pretrained tokenizer is read from a single file."""
+        """Build the preprocessor as the other tasks do; a pretrained tokenizer is read from a single file."""
         if getattr(args, "src_token_type", None) != _PRETRAINED:
             return super().build_preprocess_fn(args, train)
-        # ESPnet's own tokenizer is a folder that may refer to code; another one keeps its place.
+        # ESPnet's own tokenizer is a folder that may refer to code, so one of characters is built and replaced.
         built = super().build_preprocess_fn(Namespace(**vars(args) | {"src_token_type": "char"}), train)
         theirs = built.preprocess if isinstance(built, ConditionIndices) else built
         if theirs is not None:
@@ -212,7 +212,7 @@ class LMTask(_TaskMixin, lm.LMTask):
 
 
 class _ClassificationTask(lm.LMTask):
-    """ESPnet's task of a text and a net for it, with a classifier in place of the language model.
+    """ESPnet's task of language modelling, with a classifier instead of the language model.
 
     The first text of a pair, src_text, is read with the vocabulary of the second.
     """
@@ -303,7 +303,7 @@ def load_model(model_dir: str | Path, model_file: str | Path | None = None, devi
 
 
 def _unbuilt(part: str, error: Exception) -> Exception:
-    """The error of a part that cannot be built: one of ours as it is, another in one line."""
+    """The error of a part that cannot be built: our own errors unchanged, others in one line."""
     if isinstance(error, ConfigError | ModelError):
         return error
     said = " ".join(str(error).split()) or "a part of it refuses a value; --debug shows which"

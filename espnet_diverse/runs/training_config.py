@@ -1,7 +1,7 @@
-"""The configuration of a training that goes on from a trained model, made from its config.yaml.
+"""The configuration of a training that continues from a trained model, made from its config.yaml.
 
-config.yaml has every key of ESPnet with its value, paths of the machine and what followed from the data. What is left
-is what a user would write: a fragment for `espnet-diverse train`.
+config.yaml has every key of ESPnet with its value, paths of the machine, and values derived from the data. Without
+them, the rest is what a user would write: a fragment for `espnet-diverse train`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -44,9 +44,9 @@ _NOT_OURS = ("use_matplotlib", "num_att_plot", "fold_length", "ignore_init_misma
 
 
 def training_config(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The keys of a configuration of a run that another training of such a model needs.
+    """The keys of a run's configuration that another training of the same kind of model needs.
 
-    Values of conditions are left out: those of the other training's data take their place.
+    Values of conditions are left out: the data of the other training gives its own.
 
     Args:
         config: Configuration of the run, as `read_config` returns it.

@@ -35,7 +35,7 @@ def test_what_is_not_there_is_named(option, given, said):
         check_criteria(STATS, {option: given})
 
 
-PARTS = "with PHASE train or valid, NAME that of a statistic"
+PARTS = "with PHASE train or valid, NAME the name of a statistic"
 CRITERION = f"[PHASE, NAME, MODE] {PARTS} and MODE min or max"
 BAD = ["[[valid, acc]]", "[[valid, acc, maximum]]", "[[test, acc, max]]", "[[valid, 1, max]]", "[valid, acc, max]"]
 

@@ -49,7 +49,7 @@ def test_what_could_not_be_loaded_is_refused_before_training(change, said):
 
 def test_weights_of_an_adapter_alone_are_named():
     model, config = nn.Linear(2, 2), {"use_adapter": True, "save_strategy": "adapter_only"}
-    with pytest.raises(ModelError, match=r"^x.pth: holds the weights of the adapter without those of the model .*only"):
+    with pytest.raises(ModelError, match=r"^x.pth: holds the weights of the adapter but not of the model .*only"):
         lora.check_whole(config, {"bias": model.bias}, model, "x.pth")
     lora.check_whole(config, model.state_dict(), model, "x.pth")
     lora.check_whole(config | {"save_strategy": "all"}, {}, model, "x.pth")  # the strict loading says what is missing
@@ -157,7 +157,7 @@ def test_a_language_without_an_adapter_is_named(languages, tmp_path, capfd):
     text = (data / "utt2lang").read_text()
     (data / "utt2lang").write_text(text.replace(" ar", " el"))
     assert train(languages, tmp_path / "exp", *BY_LANGUAGE, valid_dir=data) == 1
-    assert "lang 'el' is not among those of the training data; known: ar de" in capfd.readouterr().err
+    assert "lang 'el' is unknown; known: ar de" in capfd.readouterr().err
 
 
 def test_a_map_that_is_trained_beside_its_adapter_is_named(tiny_run, tmp_path, capfd):

@@ -143,7 +143,7 @@ def test_a_language_that_training_has_not_is_refused(plain, data, tmp_path, capf
     name_utterances(tmp_path / "valid", "utt2lang", ["es", "ru"])
     assert main(["stats", *plain, *data, *BY_LANGUAGE, "--output_dir", str(tmp_path / "stats")]) == 1
     error = capfd.readouterr().err.splitlines()[-1]
-    assert error.endswith("valid-01: lang 'ru' is not among those of the training data; known: ar es")
+    assert error.endswith("valid-01: lang 'ru' is unknown; known: ar es")
     assert not (tmp_path / "stats").exists()
 
 

@@ -21,7 +21,7 @@ _ALLOWED = re.compile(
     r"|numpy(\._?core\.multiarray scalar| dtype)"
 )
 """Modules and names of plain containers, dense tensors, and the statistics of ESPnet's reporter."""
-_END = struct.Struct("<4s4H2LH")  # the last record of a zip archive; before it, in a large one, are these two
+_END = struct.Struct("<4s4H2LH")  # the last record of a zip archive; a large archive has the next two before it
 _LOCATOR, _LARGE_END = struct.Struct("<4sLQL"), struct.Struct("<4sQ2H2L4Q")
 _UNSAID = 0xFFFFFFFF  # a place that only the record of a large archive has
 _PARTS = 5  # pickles of a file of PyTorch before version 1.6, which is no archive
@@ -31,8 +31,8 @@ def check_archive(path: Path) -> None:
     """Check the records of a file that `torch.save` wrote, and the names in its pickle.
 
     Raises:
-        ModelError: Records are compressed, share their bytes or names, or lie at other places than the archive says,
-            or a name in the pickle is not one of those that training writes.
+        ModelError: Records are compressed, share their bytes or names, or lie at other places than the archive states,
+            or the pickle has a name that training does not write.
         Exception: The file is damaged; of any class.
     """
     names = _names(path) if is_archive(path) else _names_of_former(path)
@@ -64,10 +64,10 @@ def _names(path: Path) -> Iterator[str]:
 
 
 def _is_moved(path: Path, archive: zipfile.ZipFile) -> bool:
-    """Return whether the list of records is at another place than the archive says.
+    """Return whether the list of records is at another place than the archive states.
 
     Python's zipfile finds the list by its end, and adds the difference to all places; PyTorch takes the places as they
-    are. So in a file of two archives the one reads the second, and the other the first.
+    are. So in a file of two archives Python reads the second, and PyTorch the first.
     """
     with path.open("rb") as file:
         end = file.seek(-_END.size - len(archive.comment), 2)

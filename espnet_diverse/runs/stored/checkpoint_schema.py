@@ -1,6 +1,6 @@
 """Allowed content of files of weights and of run states, which becomes file names, sizes, indices and memory.
 
-`check_content` looks at a file by itself, `check_fit` compares a state with the model and its training. Both come
+`check_content` checks a file alone, `check_fit` compares a state with the model and its training. Both are called
 before any of it is used.
 """
 
@@ -34,7 +34,7 @@ from espnet_diverse.runs.stored.schema import (
 
 _LEAST_RATE = 1e-30  # by which others are divided
 _LONGEST = 1e10  # seconds of an epoch
-_SHARED = 4  # times that an element may be in weights on average, such as that of tied embeddings
+_SHARED = 4  # times that an element may occur in weights on average, as in tied embeddings
 
 
 def _statistic(value: Any, place: str) -> None:
@@ -71,7 +71,7 @@ def _column(length: int) -> Check:
 
 
 def _anything(_value: Any, _place: str) -> None:
-    """Allow a value that is looked at elsewhere."""
+    """Allow a value that is checked elsewhere."""
 
 
 _WEIGHTS = table(name, dense)
@@ -103,7 +103,7 @@ _STATE = {
     "updates_before": optional(sequence(finite(0))),
     "run": optional(name),
 }
-"""Checks by key of the state of a run: those of ESPnet's, and of ours, which former and ESPnet's checkpoints lack."""
+"""Checks by key of the state of a run: ESPnet's keys, and ours, which older and ESPnet's checkpoints lack."""
 
 
 def is_state(content: Mapping) -> bool:
@@ -135,7 +135,7 @@ def check_fit(state: Mapping, optimizers: Sequence[Optimizer], schedulers: Seque
     """Check that the state of a run fits its training; parameters are compared by `checkpoint.misfits`.
 
     Args:
-        state: What `check_content` has passed.
+        state: A state that `check_content` has passed.
         optimizers: Its optimizers.
         schedulers: Schedulers of their learning rates, or None for each.
 
@@ -157,16 +157,16 @@ def check_fit(state: Mapping, optimizers: Sequence[Optimizer], schedulers: Seque
 
 
 def _of_last_epoch(value: Mapping, place: str) -> None:
-    """Check that the statistics of epochs say where training goes on."""
+    """Check that the statistics of epochs show where training resumes."""
     fields({"epoch": whole()})(value, place)
     last = value["epoch"]
     table(name, fields({"total_count": whole()}))(value["stats"].get(last, {}), f"{place}.stats[{last}]")
 
 
 def _of_scheduler(scheduler: Any) -> Check:
-    """The attributes of a scheduler, of any version of PyTorch; none that would hide a method."""
+    """Check of the attributes of a scheduler, of any version of PyTorch; none may hide a method."""
     if scheduler is None:
-        return _anything  # which is not used
+        return _anything  # its state is not used
     known = scheduler.state_dict()
 
     def check(value: Any, place: str) -> None:
@@ -179,7 +179,7 @@ def _of_scheduler(scheduler: Any) -> Check:
 
 
 def _of_optimizer(optimizer: Optimizer) -> Check:
-    """The options of an optimizer, and for each parameter what it keeps of it: kinds, shapes and types."""
+    """Check of an optimizer's options, and of the kinds, shapes and types of what it keeps of each parameter."""
     present = optimizer.state_dict()["param_groups"]
     groups = [index for index, group in enumerate(optimizer.param_groups) for _ in group["params"]]
     parameters = list(chain.from_iterable(group["params"] for group in optimizer.param_groups))
@@ -200,7 +200,7 @@ def _of_optimizer(optimizer: Optimizer) -> Check:
 
 
 def _of_group(present: Mapping) -> Check:
-    """The options of a group of parameters, of any version of PyTorch, and the numbers of the parameters."""
+    """Check of the options of a group of parameters, of any version of PyTorch, and of the parameters' numbers."""
     return fields(
         {"params": row(*map(exactly, present["params"]))},
         {key: like(each) for key, each in present.items() if key != "params"},
@@ -208,7 +208,7 @@ def _of_group(present: Mapping) -> Check:
 
 
 class _Layouts:
-    """The state that an optimizer keeps of a parameter, found by a step of a like one with few elements.
+    """The state that an optimizer keeps of a parameter, found by a step with a small parameter of the same kind.
 
     Args:
         kind: Class of the optimizer.
@@ -245,7 +245,7 @@ class _Layouts:
 
 
 def _entry(template: object, shape: tuple, parameter: Tensor) -> Check:
-    """The state of `parameter` in place of that of a parameter of a shape."""
+    """A check of one entry of an optimizer's state of `parameter`, given the entry of a parameter of `shape`."""
     if not isinstance(template, Tensor):
         return like(template)
     return tensor(template.dtype, tuple(parameter.shape if template.shape == shape else template.shape))

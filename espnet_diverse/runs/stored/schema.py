@@ -2,7 +2,7 @@
 
 A check is a function of a value and its place in the file, such as `reporter.epoch`, that raises `MisfitError`. Checks
 of containers are composed of checks of their elements. Each object in a container is checked once, because a file of a
-few bytes can contain one object a million times, and that object another one.
+few bytes can contain one object a million times, which in turn contains another object.
 """
 
 import math
@@ -35,7 +35,7 @@ class MisfitError(ValueError):
 
 
 def described(value: object) -> str:
-    """A value for a message: a number or text as it is, of anything else the kind; always short and printable."""
+    """A value for a message: a number or text as it is, anything else by its kind; always short and printable."""
     if isinstance(value, Tensor):
         return f"a tensor of {_type(value.dtype)} {tuple(value.shape)}"
     if isinstance(value, str):
@@ -91,7 +91,7 @@ def plain(value: Any, place: str) -> None:
 
 
 def exactly(allowed: object) -> Check:
-    """A certain number, text or other value without parts."""
+    """A check for one given number, text or other value without parts."""
 
     def check(value: Any, place: str) -> None:
         if type(value) is not type(allowed) or value != allowed:
@@ -101,12 +101,12 @@ def exactly(allowed: object) -> Check:
 
 
 def optional(check: Check) -> Check:
-    """None, or what `check` allows."""
+    """A check for None, or what `check` allows."""
     return lambda value, place: None if value is None else check(value, place)
 
 
 def dense(value: Any, place: str) -> None:
-    """Check that a value is a tensor of real numbers in memory; `checkpoint_archive` lets dense ones through alone."""
+    """Check that a value is a tensor of real numbers in memory; `checkpoint_archive` passes only dense ones."""
     if type(value) not in (Tensor, nn.Parameter):
         raise MisfitError(place, described(value), "a tensor")
     if value.is_complex() or value.numel() * value.element_size() > value.untyped_storage().nbytes():
@@ -191,9 +191,9 @@ def fields(required: Mapping[Any, Check], others: Mapping[Any, Check] | None = N
 
 
 def like(template: object) -> Check:
-    """A check of the value of an attribute by its present value: of the same kind, and texts the same.
+    """A check of the value of an attribute by its present value: it must have the same kind, and texts must be equal.
 
-    Whole numbers do not fall below 0 or 1 if they are not below now; None may become a number.
+    A whole number that is 0 or at least 1 now must not fall below 0 or 1; None may become a number.
     """
     if template is None or isinstance(template, bool):
         return plain
@@ -209,14 +209,14 @@ def like(template: object) -> Check:
 
 
 def _items(value: Any, place: str) -> dict:
-    """The items of a mapping; one that has attributes of its own may hide its methods behind them."""
+    """The items of a mapping; a mapping with its own attributes is refused, as they may hide its methods."""
     if not isinstance(value, dict) or getattr(value, "__dict__", {}).keys() - _METADATA:
         raise MisfitError(place or "the content", described(value), "a plain mapping")
     return value
 
 
 def _once(pairs: Iterable[tuple]) -> Iterator[tuple]:
-    """The pairs of a key and an object that was not among those before."""
+    """The pairs of a key and an object that did not occur before."""
     seen: set[int] = set()
     for key, each in pairs:
         if id(each) not in seen:
