@@ -7,7 +7,7 @@ endpointing     utterances of a stream, found while they are spoken
 streaming       partial and final texts of a stream
 language_id     the language that is spoken
 alignment       times and confidences of words
-given_text      times of a text that is known, as json, TextGrid and ctm
+given_text      times of a given text, as json, TextGrid and ctm
 result, formats transcripts, and the files they are written as
 audio_progress  progress in seconds of audio
 """

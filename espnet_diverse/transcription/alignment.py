@@ -1,10 +1,10 @@
 """Times and confidences of words, by forced alignment with CTC.
 
 CTC (`decoding/ctc_alignment.py`) learns to emit a token in one or two frames of the time in which it is spoken, and
-blank in the others, so words appear shorter than they are. A Chinese character or kana, of which each would last a
-frame, lasts until the next one, or half a second.
+blank in the others, so words appear shorter than they are. A Chinese character or kana would last only a frame; it is
+extended to the next one, or to half a second.
 
-The confidence of a token is the mean of its CTC posteriors over its frames, that of a word the mean over its tokens.
+The confidence of a token is the mean of its CTC posteriors over its frames, and of a word the mean over its tokens.
 Both come from CTC alone, even if the search uses other scores as well.
 """
 
@@ -51,7 +51,7 @@ def has_word_times(search: Predictor) -> bool:
 
 
 def word_pieces(search: Predictor, tokens: Sequence[str]) -> Sequence[str]:
-    """Tokens as pieces that `align_words` takes: each begins a word where the vocabulary has words."""
+    """Tokens as pieces for `align_words`; if the vocabulary has words, each piece begins a word."""
     return [WORD_START + token for token in tokens] if getattr(search.args, "token_type", None) == "word" else tokens
 
 
@@ -75,7 +75,7 @@ def align_words(
 
 
 def _until_next(words: Sequence[Word]) -> Iterator[Word]:
-    """Words, of which Chinese characters and kana last until the next word, at most `_LONGEST` seconds."""
+    """Words, with Chinese characters and kana extended to the next word, to at most `_LONGEST` seconds."""
     for word, after in zip_longest(words, words[1:]):
         if after is not None and CJK_LETTER.search(word.text):
             word = replace(word, end=max(word.end, min(after.start, word.start + _LONGEST)))
@@ -85,7 +85,7 @@ def _until_next(words: Sequence[Word]) -> Iterator[Word]:
 def split_words(tokens: Sequence[str]) -> list[tuple[str, int, int]]:
     """Group tokens into words: the text of each word, its first token and the token after its last.
 
-    A word begins after <space> and at a piece with "▁". A Chinese character or kana is a word of its own, with the
+    A word begins after <space> and at a piece with "▁". A Chinese character or kana is a separate word, with the
     punctuation after it. Pieces are never split.
     """
     words: list[tuple[str, int, int]] = []

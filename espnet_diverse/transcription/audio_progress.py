@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tqdm import tqdm
 
 _REDRAW_SECONDS = 0.2
-_UNKNOWN_FRAMES = 1 << 50  # libsndfile gives more than this for flac that was written to a pipe
+_UNKNOWN_FRAMES = 1 << 50  # libsndfile reports more than this for flac that was written to a pipe
 _WITH_TOTAL, _WITHOUT_TOTAL = "{desc} |{bar}| {percentage:.0f}% [{elapsed}<{remaining}]", "{desc} [{elapsed}]"
 
 
@@ -29,7 +29,7 @@ class AudioProgress:
     Args:
         paths: Recordings in the order of their indices. Lengths come from their headers; where a header has none, the
             length is known once the recording is opened, and until then the total is followed by `+`.
-        every_seconds: Time between two plain lines if stderr is no terminal.
+        every_seconds: Time between two plain lines if stderr is not a terminal.
     """
 
     def __init__(self, paths: Sequence[str], every_seconds: float = 10.0):
@@ -82,7 +82,7 @@ class AudioProgress:
 
 
 def header_seconds(path: str) -> float | None:
-    """Length of a file by its header, which may be an estimate; None if the header gives none or cannot be read."""
+    """Length of a file by its header, possibly an estimate; None if the header has none or cannot be read."""
     if path == STDIN:
         return None
     try:

@@ -11,7 +11,7 @@ _CHARACTER = re.compile(f"[{_LETTERS}{_MARKS}]")
 
 
 def join_texts(texts: Iterable[str]) -> str:
-    """Join texts, with a space between them except between characters of these scripts."""
+    """Join texts, with a space between them except between Chinese or Japanese characters."""
     whole = ""
     for text in filter(None, texts):
         space = whole and not (_CHARACTER.match(whole[-1]) and _CHARACTER.match(text))

@@ -1,10 +1,10 @@
 """Utterances of a stream, found while they are spoken.
 
-The detector and the options of `segmentation.py` decide where an utterance begins and ends, and its samples are those
-of the segment that a recording would be split into. Samples are returned as soon as they certainly belong to the
-utterance: not before the speech is longer than a click, and a longer silence not before speech follows it. An utterance
-without a pause cannot be split at its quietest place, which may have passed; instead, from half of the greatest length
-on, shorter and shorter pauses end it.
+The detector and the options of `segmentation.py` decide where an utterance begins and ends, and its samples are the
+same as of the segment that a recording would be split into. Samples are returned as soon as they certainly belong to
+the utterance: not before the speech is longer than a click, and a longer silence not before speech follows it. An
+utterance without a pause cannot be split at its quietest place, which may have passed; instead, from half of the
+greatest length on, ever shorter pauses end it.
 """
 
 from collections.abc import Iterable, Iterator
@@ -22,7 +22,7 @@ class UtterancePart(NamedTuple):
     """The next part of an utterance.
 
     Attributes:
-        samples: Its samples (L,) float32; none where only the end was found.
+        samples: Its samples (L,) float32; empty where only the end was found.
         start, end: Begin and end so far of the speech of the utterance in the stream, in seconds.
         heard: Seconds of the stream that were heard.
         last: Whether the utterance ends with this part.
@@ -39,13 +39,13 @@ def utterances(blocks: Iterable[NDArray], options: SegmentationOptions, rate: in
     """Find the utterances of a stream.
 
     Args:
-        blocks: Samples of the stream in order, each block (L,) float32; the next one is asked for when all of those
-            before it were used.
+        blocks: Samples of the stream in order, each block (L,) float32; the next one is read when all earlier ones were
+            used.
         options: Options of segmentation; "auto" is silero if it is installed, else energy.
         rate: Sampling rate in Hz.
 
     Yields:
-        Parts of utterances in order, each utterance ending with one that is `last`. Silence yields none.
+        Parts of utterances in order; the last part of each utterance is marked `last`. Silence yields none.
 
     Raises:
         ConfigError: The detector is not installed.
@@ -57,7 +57,7 @@ def utterances(blocks: Iterable[NDArray], options: SegmentationOptions, rate: in
 
 
 class _Endpointer:
-    """Receives the frames of a stream one by one; it holds those that are not certain to belong to an utterance."""
+    """Receives the frames of a stream one by one, and holds frames that may not belong to an utterance."""
 
     def __init__(self, limits: FrameLimits):
         self.limits = limits
@@ -71,7 +71,7 @@ class _Endpointer:
         self.start = self.given = self.speech = self.silent = 0  # frames
 
     def add(self, frame: NDArray, probability: float) -> Iterator[UtterancePart]:
-        """Add the next frame; yield what it makes certain."""
+        """Add the next frame; yield the parts that are now certain."""
         limits = self.limits
         is_speech = bool(probability >= (limits.end_threshold if self.speech else limits.start_threshold))
         self.held.append(frame)
@@ -102,11 +102,11 @@ class _Endpointer:
         return max(1, ceil(self.limits.pause * min(1.0, 2 * (1 - length / self.limits.longest))))
 
     def _is_certain(self) -> bool:
-        # The rest of speech that was ended for its length is no click, however short.
+        # What follows speech that was ended for its length is no click, however short.
         return self.speech >= (1 if self.continues else self.limits.min_speech)
 
     def _belonging(self) -> int:
-        """Number of frames that belong to the utterance whether speech follows or not."""
+        """Number of held frames that belong to the utterance, whether speech follows or not."""
         return len(self.held) - max(0, self.silent - self.limits.padding)
 
     def _end(self) -> Iterator[UtterancePart]:

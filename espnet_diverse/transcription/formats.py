@@ -4,7 +4,7 @@ txt   one line for each segment
 json  everything: text, segments, words with times and probabilities, n-best texts, language and its probabilities
 srt   SubRip subtitles; with word times, split into cues of at most `CUE_COLUMNS` columns, or two lines of a width
 vtt   WebVTT subtitles, split in the same way
-tsv   start and end in milliseconds, and text, of each segment; with word times, those of its words, as in subtitles
+tsv   start and end in milliseconds, and text, of each segment; with word times, from its first to its last word
 trn   one line, "text (name)", for sclite
 """
 
@@ -25,7 +25,7 @@ from espnet_diverse.transcription.result import Segment, Transcript
 
 CUE_COLUMNS = 84  # two lines of 42
 CUE_PAUSE = 1.0  # seconds without a word that begin a new cue
-_ARROW = re.compile("--+>")  # what separates the times of a cue
+_ARROW = re.compile("--+>")  # separates the times of a cue
 
 
 class _Cue(NamedTuple):
@@ -43,7 +43,7 @@ def as_txt(transcript: Transcript, name: str) -> str:
 
 
 def as_json(transcript: Transcript, name: str) -> str:
-    """All fields, under Whisper's keys where it has them, and `name`; scores are rounded to their certain digits."""
+    """All fields and `name`, under Whisper's keys where they exist; scores are rounded to their certain digits."""
     languages = transcript.language_probabilities
     content = {
         "name": name,
@@ -67,7 +67,7 @@ def as_srt(transcript: Transcript, name: str, width: int | None = None) -> str:
 
 
 def as_vtt(transcript: Transcript, name: str, width: int | None = None) -> str:
-    """WebVTT subtitles; arguments as of `as_srt`."""
+    """WebVTT subtitles; takes the same arguments as `as_srt`."""
     blocks = [
         f"{_span(cue, '.')}\n{_voice(cue)}{html.escape(_wrapped(cue.text, width), quote=False)}\n"
         for cue in _cues(transcript, width)
@@ -140,7 +140,7 @@ def _cues(transcript: Transcript, width: int | None) -> Iterator[_Cue]:
 
 
 def _split_words(segment: Segment, positions: Sequence[int], width: int | None) -> Iterator[_Cue]:
-    """Cues of a segment, which end at pauses and where no other word fits."""
+    """Cues of a segment, which end at pauses and where the next word does not fit."""
 
     def cue(first: int, last: int) -> _Cue:
         text = _one_line(segment.text[positions[first] : positions[last] + len(words[last].text)])
@@ -161,7 +161,7 @@ def _spoken(cue: _Cue) -> str:
 
 
 def _voice(cue: _Cue) -> str:
-    """WebVTT's tag of the speaker of a cue."""
+    """WebVTT's voice tag for the speaker of a cue."""
     return f"<v {html.escape(cue.speaker, quote=False)}>" if cue.speaker else ""
 
 

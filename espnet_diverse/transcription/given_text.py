@@ -1,4 +1,4 @@
-"""Times of the words and characters of a text that is known, by forced alignment with CTC (`alignment.py`)."""
+"""Times of the words and characters of a given text, by forced alignment with CTC (`alignment.py`)."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -46,9 +46,9 @@ def align_text(
     """Align a text with a recording of it.
 
     Args:
-        search: Search with a model that has CTC over its output text; it is not run.
+        search: Search with a model that has CTC over its output text; only the model is used.
         source: The recording, as for `open_audio`.
-        text: What is said in it, in the form of the training text.
+        text: The words spoken in it, written like the training text.
         rate: Sampling rate of samples in Hz.
         conditions: Values by condition.
 
@@ -60,7 +60,7 @@ def align_text(
     """
     check_ctc(search.ctc)
     if not isinstance(text, str):
-        raise DataError(f"the text to align is a {type(text).__name__}; give what is said as str")
+        raise DataError(f"the text to align is a {type(text).__name__}; give the spoken text as str")
     frames = frame_times(search.encoding.model, search.rate, "align with another model")
     known, given, same = search.conditions, conditions or {}, search.task in SAME_LANGUAGE_TASKS
     warn_of_unused(known, given, same)
@@ -69,7 +69,7 @@ def align_text(
     tokens = search.tokens.tokenise(text)
     ids = search.tokens.indices(tokens)
     if not ids:
-        raise DataError("the text to align is empty; give what is said")
+        raise DataError("the text to align is empty; give the spoken text")
     if strange := [token for token, index in zip(tokens, ids, strict=True) if index == UNKNOWN]:
         lacking = abridged(dict.fromkeys(map(repr, strange)))
         raise DataError(f"the model's vocabulary lacks {lacking}; write the text as the training text")
@@ -96,7 +96,7 @@ def align_text(
 
 
 def _shown(tokens: Sequence[str], timed: Sequence[Word], words: Sequence[Word]) -> list[Word]:
-    """Tokens that are shown, each of which lasts until the next one of its word, or until the end of the word."""
+    """Tokens without spaces; each lasts until the next token of its word, or until the end of the word."""
     shown = []
     for (_, first, after), word in zip(split_words(tokens), words, strict=True):
         own = [one for token, one in zip(tokens[first:after], timed[first:after], strict=True) if token != SPACE]

@@ -3,7 +3,7 @@
 Outputs have the names of their recordings without the suffix. If several would have the same name (ignoring case, as
 some file systems do), they keep the suffix: a.wav and a.mp3. Names that are still equal begin with the folders that
 distinguish them, anna-a.wav and ben-a.wav, or are numbered in order if folders do not: a.wav-2. A name depends on the
-recordings that were named, not on whether they could be read.
+recordings that the user named, not on whether they could be read.
 """
 
 import logging
@@ -32,7 +32,7 @@ COLUMNS = dict.fromkeys(("audio", *TABLE_COLUMNS["audio"]), "path") | {
     for name, condition in CONDITIONS.items()
     for column in (name, condition.argument, *TABLE_COLUMNS[condition.argument])
 }
-"""Columns of a list, and the conditions that they give a value of; other names are those of `prepare table`."""
+"""Columns of a list, and "path" or the condition that each gives; other names are the same as in `prepare table`."""
 _HEADERS = {*COLUMNS, *TABLE_COLUMNS, *(name for names in TABLE_COLUMNS.values() for name in names)}
 _MAX_NAME_BYTES = 200  # file systems allow 255, and suffixes need some of them
 _RESERVED_NAME = "failures"  # failures.json is no transcript
@@ -68,12 +68,12 @@ def find_recordings(sources: Sequence[str], listed: Path | None = None) -> list[
     Args:
         sources: Files with any suffix; folders, for all files in them and their subfolders that have an audio suffix
             and are not hidden; "-" for standard input. A folder without audio is kept, to be reported as an error.
-        listed: A list of recordings: a Kaldi wav.scp, with utt2lang, utt2tgtlang and utt2domain beside it; or lines of
-            path, language and domain separated by tabs, where the last columns may be omitted. A first line that begins
-            with the name of a column, such as `path`, names all of them; a notice lists those not in `COLUMNS`.
-            Relative paths are relative to the folder of the list, in a wav.scp, from standard input ("-") and from a
-            pipe to the current folder. Every id of a wav.scp is a recording of its own, also where several have the
-            same file.
+        listed: A list of recordings: a Kaldi wav.scp, with utt2lang, utt2tgtlang and utt2domain in its folder; or lines
+            of path, language and domain separated by tabs, where the last columns may be omitted. A first line that
+            begins with the name of a column, such as `path`, names all of them; a notice lists those not in `COLUMNS`.
+            Relative paths are relative to the folder of the list; in a wav.scp, from standard input ("-") and from a
+            pipe, to the current folder. Every id of a wav.scp is a separate recording, also where several have the same
+            file.
 
     Raises:
         DataError: No recording is named, a source is empty, or the list is faulty.
@@ -182,7 +182,7 @@ def _of_table(table: Path) -> list[Recording]:
 
 
 def _header_faults(columns: Sequence[str]) -> Iterator[str]:
-    """Faults of the names of columns: none is the path, or two mean the same."""
+    """Faults of column names: the path is missing, or two names mean the same."""
     for meaning in ("path", *CONDITIONS):
         names = [name for name in columns if COLUMNS.get(name) == meaning]
         if meaning == "path" and not names:
@@ -212,7 +212,7 @@ def _named(found: Sequence[Recording]) -> list[Recording]:
 
 
 def _with_folders(found: Sequence[Recording]) -> list[str]:
-    """Names with their suffix; where files of several folders share one, behind the folders that differ."""
+    """Names with their suffix; if files of several folders share a name, the folders that differ come before it."""
     folders: dict[str, set[str]] = {}
     for one in found:
         folders.setdefault(one.name.casefold(), set()).add(_folder(one.path))

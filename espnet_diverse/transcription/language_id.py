@@ -6,8 +6,8 @@ score for language l, and n(l) the number of its tokens with <sos/eos>,
 
     p(l) = exp(s(l) / (temperature n(l))) / sum over languages m of exp(s(m) / (temperature n(m)))
 
-Without n the language with the shortest texts would win most of the time, for each token lowers the probability of a
-text. The result is unreliable where the model does not recognise the speech. A multitask model, such as OWSM, writes
+Without n the language with the shortest texts would win most of the time, because each token lowers the probability of
+a text. The result is unreliable where the model does not recognise the speech. A multitask model, such as OWSM, writes
 the language itself, as the first token.
 """
 
@@ -22,7 +22,7 @@ from espnet_diverse.decoding.options import SAME_LANGUAGE_TASKS, Options
 from espnet_diverse.decoding.predictor import Predictor
 from espnet_diverse.decoding.search.ctc_prefix import IMPOSSIBLE
 
-_TEMPERATURE = 0.1  # of greatest likelihood on the dev sets of three models of seven and ten languages
+_TEMPERATURE = 0.1  # with the greatest likelihood on the dev sets of three models of seven and ten languages
 
 
 def spoken_conditions(search: Predictor) -> list[str]:
@@ -42,8 +42,8 @@ def identify_language(
     Args:
         search: Search with a model of speech recognition or speech translation.
         features: Features of the first segments of speech of the recording, (T, F) each; at least one.
-        conditions: Indices by condition of what is known about the recording.
-        options: Search options; by default those that the model was loaded with.
+        conditions: Indices by condition, for the conditions of the recording that are known.
+        options: Search options; by default, the options that the model was loaded with.
 
     Returns:
         Probabilities by language, highest first; empty if the model has no condition for the spoken language, or if
@@ -59,7 +59,7 @@ def identify_language(
     candidates = [
         {**conditions, **{condition: names[condition].index(name) for condition in unknown}} for name in languages
     ]
-    # One divides scores by n as well, and the other adds to each token.
+    # The length penalty would divide scores by n again, and the penalty would add to each token.
     plain = replace(options or search.options, length_penalty=0.0, penalty=0.0)
     scores, tokens = sum(_scores(search, segment, candidates, plain) for segment in features).unbind()
     found = (scores / (_TEMPERATURE * tokens)).softmax(0).tolist()

@@ -1,8 +1,8 @@
 """Transcribe recordings on the workers of a cluster, in the batches of a single process.
 
-`Transcription` joins the segments of short recordings in a window; a long recording has windows of its own. Workers
-read recordings twice: first to count the segments that each adds to a window, from which the client finds where windows
-end, then a window at a time to transcribe it.
+`Transcription` joins the segments of short recordings in a window; a long recording has separate windows. Workers read
+recordings twice: first to count the segments that each adds to a window, so that the client knows where windows end,
+then to transcribe them, a window at a time.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,7 +20,7 @@ from espnet_diverse.transcription.segmentation_options import SegmentationOption
 
 
 class Recognizer(Protocol):
-    """A proxy of the `inference.Recognizer` that workers have loaded."""
+    """Interface of the `inference.Recognizer` that workers have loaded."""
 
     search: Predictor
     segmentation: SegmentationOptions
@@ -83,11 +83,11 @@ class ClusterRecognizer:
 
 
 def windows(counts: Iterable[int | Exception], size: int) -> Iterator[list[int]]:
-    """Places of the recordings of each piece, such that the windows in a piece are those of all recordings in order.
+    """Positions of the recordings in each piece, split so that windows are the same as for all recordings in order.
 
     Args:
-        counts: For each recording the number of segments that it adds to the window, 0 for one that has windows of its
-            own or cannot be read, and an exception where that was not found out.
+        counts: For each recording the number of segments that it adds to the window, 0 for one that has separate
+            windows or cannot be read, and an exception if counting failed.
         size: Number of segments at which `Transcription` decodes a window.
     """
     piece, filled = [], 0
@@ -127,7 +127,7 @@ def _transcribe(
 
 
 def _sendable(result: Transcript | Exception) -> Transcript | Exception:
-    """An exception as a class that every process can unpickle, with the same text."""
+    """The result; an exception becomes one that every process can unpickle, with the same text."""
     if not isinstance(result, Exception):
         return result
     return DataError(str(result) if isinstance(result, UserError) else f"{type(result).__name__}: {result}")

@@ -1,8 +1,8 @@
 """Transcription of many recordings in batches, so that none changes the result of another.
 
-The last digits of sums in a batch depend on its content. A recording that is read within a window therefore joins the
-others only after it was read to its end without a fault, and a longer recording has batches of its own: a recording
-that cannot be read has no effect. No more than two windows of features are in memory at any time.
+The last digits of sums in a batch depend on its content. A recording that fits into a window therefore joins the others
+only after it was read to its end without a fault, and a longer recording has separate batches: a recording that cannot
+be read has no effect on others. No more than two windows of features are in memory at any time.
 """
 
 import logging
@@ -34,7 +34,7 @@ from espnet_diverse.transcription.whole import check_whole, input_of_whole, stay
 from espnet_diverse.upstream.layers import TooShortUttError
 
 _WINDOW = 4  # batches
-_LANGUAGE_SECONDS = 30.0  # of speech that a language is detected from
+_LANGUAGE_SECONDS = 30.0  # of speech, used to detect a language
 
 
 @dataclass(frozen=True)
@@ -45,10 +45,10 @@ class Request:
         audio: The recording, as for `open_audio`.
         rate: The rate of samples in Hz, as for `open_audio`.
         conditions: Known values by condition, such as {"lang": "es", "domain": "talks"}.
-        on_progress: Called with the seconds of the recording that are done, and its length in seconds. What it raises
-            becomes the result of the recording, and nothing more of it is decoded.
+        on_progress: Called with the seconds of the recording that are done, and its length in seconds. An exception
+            that it raises becomes the result of the recording, and the rest of it is not decoded.
         on_segments: Called with the next segments of the recording in the order of time, as soon as they are decoded;
-            more than a batch of them are decoded apart from those of other recordings.
+            more than a batch of them are decoded separately from other recordings.
     """
 
     audio: Source
@@ -64,7 +64,7 @@ class _Chunk(NamedTuple):
     Attributes:
         recording: Recording that contains the chunk.
         start, end: Begin and end of the chunk in seconds.
-        features: Features of the chunk (T, F), or what `Predictor.find_long` takes of a long recording.
+        features: Features of the chunk (T, F); for a long recording, the input of `Predictor.find_long`.
         covered: Length of the chunk and of the pause before it in seconds, added to the progress once it is decoded.
     """
 
@@ -77,8 +77,8 @@ class _Chunk(NamedTuple):
 
 @dataclass
 class _Recording:
-    """The state of a recording; `waiting` has the beginnings of chunks that were read and not yet decoded, `told`
-    counts segments of which `on_segments` was told."""
+    """The state of a recording; `waiting` has the start times of chunks that were read and not yet decoded, `told`
+    counts the segments passed to `on_segments`."""
 
     request: Request
     conditions: dict[str, str] = field(default_factory=dict)
@@ -99,7 +99,7 @@ class _Recording:
 
     @contextmanager
     def keeping_faults(self) -> Iterator[None]:
-        """A block whose first exception is the result of the recording; it must not stop the others."""
+        """Make the first exception of a block the result of the recording; it must not stop other recordings."""
         try:
             yield
         except Exception as error:
@@ -112,7 +112,7 @@ class _Recording:
             self.request.on_progress(self.covered, self.duration)
 
     def tell(self) -> None:
-        """Call `on_segments` with the new segments that no chunk before them waits for."""
+        """Call `on_segments` with the new segments before which no chunk waits to be decoded."""
         if self.request.on_segments is None or self.failure is not None:
             return
         first = min(self.waiting, default=inf)
@@ -122,7 +122,7 @@ class _Recording:
             self.request.on_segments(new)
 
     def handed_over(self) -> list[Segment]:
-        """The segments so far in the order of time, which are forgotten here."""
+        """Return the segments so far in the order of time, and remove them here."""
         segments, self.segments, self.told = self.segments, [], 0
         return sorted(segments, key=_start)
 
@@ -140,8 +140,8 @@ class Transcription:
         search: Search with a model of speech recognition or speech translation.
         segmentation: Options of splitting recordings into segments of speech.
         word_timestamps: Whether transcripts get words with times and confidences.
-        options: Search options; by default those that the model was loaded with.
-        hotwords: Phrases that get a bonus, in place of those that the model was loaded with.
+        options: Search options; by default, the options that the model was loaded with.
+        hotwords: Phrases that get a bonus, instead of the phrases that the model was loaded with.
 
     Attributes:
         window: Number of segments, of one recording or several, that are sorted into batches together.
@@ -174,12 +174,12 @@ class Transcription:
         if word_timestamps:
             check_ctc(search.ctc)
             self.frames = frame_times(search.encoding.model, search.rate)
-        by_decoder = self.options.search != "greedy" and self.options.ctc_weight < 1  # CTC supports what it writes
+        by_decoder = self.options.search != "greedy" and self.options.ctc_weight < 1  # else CTC supports its own texts
         self.has_support = search.ctc is not None and by_decoder
         self.posteriors = word_timestamps or self.has_support
 
     def __call__(self, requests: Iterable[Request]) -> Iterator[Transcript | Exception]:
-        """Yield one result for each request, in order, as soon as it and those before it are done."""
+        """Yield one result for each request, in order, as soon as it and all earlier ones are done."""
         window: list[_Chunk] = []
         pending: deque[_Recording] = deque()
         for request in requests:
@@ -196,7 +196,7 @@ class Transcription:
     def segments(self, request: Request) -> Iterator[Segment]:
         """Yield the segments of one recording in order, a batch as soon as it is decoded.
 
-        Scores may differ from those of a call in their last digits, because batches are others.
+        Scores may differ in their last digits from the results of `__call__`, because the batches differ.
 
         Raises:
             DataError: The recording cannot be read, or a language or domain is unknown or missing.
@@ -218,15 +218,15 @@ class Transcription:
     def count(self, request: Request) -> int:
         """Number of segments that a recording adds to the window of `window` segments; the model is not run.
 
-        It is 0 for a recording that has windows of its own, and for one that cannot be read.
+        It is 0 for a recording that has separate windows, and for one that cannot be read.
         """
         return len(self._read(_Recording(request), decode=lambda chunks: None, detect=False))
 
     def _read(self, recording: _Recording, decode: Callable[[list[_Chunk]], None], detect: bool = True) -> list[_Chunk]:
-        """Read a recording and return its chunks, to be decoded with those of others; detect its language if need be.
+        """Read a recording and return its chunks, to be decoded with other recordings; detect its language if needed.
 
-        A recording longer than its window is given to `decode` here. It returns no chunks, nor does one that cannot be
-        read.
+        A recording longer than its window is passed to `decode` here. For it, and for one that cannot be read, no
+        chunks are returned.
         """
         request = recording.request
         window = self.window if request.on_segments is None else self.options.batch_size
@@ -281,7 +281,7 @@ class Transcription:
     def _begin(self, recording: _Recording, chunks: Iterator[_Chunk], window: int, detect: bool) -> list[_Chunk]:
         """Read the first window of a recording and complete its conditions, with its language detected if `detect`.
 
-        Where the language is unknown, more is read if the window has less speech than a language is detected from.
+        If the language is unknown and the window has less speech than detection uses, more is read.
         """
         beginning = list(islice(chunks, window))
         known, given = self.search.conditions, recording.request.conditions
@@ -316,7 +316,7 @@ class Transcription:
         return task in SAME_LANGUAGE_TASKS and not (task in MULTITASK and "tgtlang" in given)
 
     def _spoken(self, names: Mapping[str, str], same_language: bool) -> str | None:
-        """The spoken language among values by condition, None if the model works it out."""
+        """The spoken language among values by condition, None if the model detects it."""
         language = names.get("lang") or (names.get("tgtlang") if same_language else None)
         return None if language == getattr(self.search.prompt, "no_language", None) else language
 
@@ -336,7 +336,7 @@ class Transcription:
 
     def _search_batch(self, batch: Sequence[_Chunk]) -> list[Prediction]:
         conditions = [chunk.recording.indices for chunk in batch]
-        if self._is_long(batch[0]):  # which is decoded alone
+        if self._is_long(batch[0]):  # long recordings are decoded alone
             return [self.search.find_long(batch[0].features, conditions[0])]
         return self.search.find(
             [chunk.features for chunk in batch], conditions, self.options, self.posteriors, self.hotwords

@@ -39,8 +39,8 @@ class Segment:
         words: The words of the text; empty unless word times were requested.
         alternatives: The n-best texts, best first, including this one.
         speaker: The speaker, where turns are known; see `Transcript.with_speakers`.
-        ctc_support: Share of the tokens that CTC supports, see `decoding/ctc_alignment.py`; None where the model has no
-            CTC, or CTC alone wrote the text.
+        ctc_support: Share of the tokens that CTC supports, see `decoding/ctc_alignment.py`; None if the model has no
+            CTC, or if CTC alone wrote the text.
     """
 
     start: float
@@ -82,7 +82,7 @@ class Transcript:
             language may be a detected one.
         language_probabilities: Probability of each language of the model, highest first; None unless the language was
             detected.
-        language: The spoken language: as given, as detected, or the only or default one of the model. None if it was
+        language: The spoken language: as given, as detected, or the model's only or default language. None if it was
             not given and the model has no languages, or if there is no speech to detect it from.
     """
 
@@ -98,13 +98,13 @@ class Transcript:
         return join_texts(segment.text for segment in self.segments)
 
     def with_speakers(self, speaker_of: Callable[[float, float], str]) -> "Transcript":
-        """This transcript with the speaker of each segment.
+        """Return this transcript with the speaker of each segment.
 
-        A segment whose words have times is split where the speaker changes; its parts have the score of the whole, and
-        neither tokens nor alternatives.
+        A segment whose words have times is split where the speaker changes; its parts have the score of the whole
+        segment, and neither tokens nor alternatives.
 
         Args:
-            speaker_of: Gives the speaker from one time to another, in seconds.
+            speaker_of: Returns the speaker between two times in seconds.
         """
         parts = (part for segment in self.segments for part in _by_speaker(segment, speaker_of))
         return replace(self, segments=tuple(parts))
@@ -118,7 +118,7 @@ class Transcript:
         return self._written("srt", width=max_line_width)
 
     def to_vtt(self, max_line_width: int | None = None) -> str:
-        """WebVTT subtitles, as `to_srt`."""
+        """WebVTT subtitles; takes the same arguments as `to_srt`."""
         return self._written("vtt", width=max_line_width)
 
     def _written(self, format: str, name: str = "", width: int | None = None) -> str:

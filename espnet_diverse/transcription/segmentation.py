@@ -3,8 +3,8 @@
 A segment begins where speech is detected, ends at the first pause, and keeps some padding at both ends. Speech without
 a pause is split at the quietest place of the second half of the longest allowed segment, where a word is least likely.
 
-Detectors hear 16 kHz. A recording of another rate is resampled for them, and its own samples are cut into frames of the
-same times: frame i begins at sample i * FRAME * rate / 16000, rounded down.
+Detectors read 16 kHz. A recording of another rate is resampled for them, and its original samples are cut into frames
+at the same times: frame i begins at sample i * FRAME * rate / 16000, rounded down.
 """
 
 import sys
@@ -34,7 +34,7 @@ class SpeechChunk(NamedTuple):
     @property
     def end(self) -> float:
         """Its end in seconds."""
-        return (round(self.start * self.rate) + len(self.samples)) / self.rate  # exactly where the next one may begin
+        return (round(self.start * self.rate) + len(self.samples)) / self.rate  # exactly where the next chunk may begin
 
 
 class FrameLimits(NamedTuple):
@@ -45,7 +45,7 @@ class FrameLimits(NamedTuple):
         pause: Frames without speech that end a segment.
         padding: Frames kept before and after speech.
         min_speech: Least number of frames of speech in a segment.
-        start_threshold, end_threshold: Probability from which on a frame is speech, outside of speech and within.
+        start_threshold, end_threshold: Least probability of a frame of speech, outside of speech and within.
     """
 
     longest: int
@@ -76,7 +76,7 @@ def split_speech(
 
     Args:
         blocks: Samples of the recording in order, each block (L,) float32. Their sizes make no difference.
-        options: Segmentation options; the defaults where not given.
+        options: Segmentation options; by default `SegmentationOptions()`.
         rate: Sampling rate of the recording in Hz.
 
     Yields:
@@ -111,11 +111,11 @@ def _split(blocks: Iterable[NDArray], options: SegmentationOptions, rate: int) -
 def frames_of_speech(
     blocks: Iterable[NDArray], options: SegmentationOptions, rate: int
 ) -> Iterator[tuple[NDArray, float]]:
-    """Frames (L,) of a recording and the probability of speech in each; arguments are those of `split_speech`.
+    """Frames (L,) of a recording and the probability of speech in each; takes the same arguments as `split_speech`.
 
-    A frame comes as soon as it was read and, where the rate is not 16 kHz, resampled.
+    A frame is yielded as soon as it was read and, where the rate is not 16 kHz, resampled.
     """
-    own, heard = tee(blocks)  # which holds no more blocks than resampling delays
+    own, heard = tee(blocks)  # holds no more blocks than resampling delays
     probabilities = _probabilities(resample_blocks(heard, rate), options)
     for frame in _frames(own, rate):
         # Resampling may round the last frame away, which then has few samples.
@@ -154,7 +154,7 @@ def _first_sample(frame: int, rate: int) -> int:
 class _Segmenter:
     """Receives the frames of a recording one by one and emits chunks.
 
-    It holds the frames since the end of the last chunk; outside of speech only those of the padding.
+    It holds the frames since the end of the last chunk; outside of speech, only as many as the padding.
     """
 
     def __init__(self, options: SegmentationOptions, rate: int):
@@ -188,7 +188,7 @@ class _Segmenter:
         start, speech = _first_sample(self.first, self.rate), sum(self.is_speech[:count])
         samples = np.concatenate(self.frames[:count])
         self._drop(count)
-        # The rest of speech that was split for its length is no click, however short.
+        # What follows speech that was split for its length is no click, however short.
         if speech >= (1 if self.continues else self.limits.min_speech):
             yield SpeechChunk(start / self.rate, samples, self.rate)
 
@@ -198,12 +198,12 @@ class _Segmenter:
         self.first += count
 
     def _silent(self) -> int:
-        """Number of frames since the last one of speech."""
+        """Number of frames since the last frame of speech."""
         return next((index for index, speech in enumerate(reversed(self.is_speech)) if speech), len(self.is_speech))
 
     def _quietest(self) -> int:
         """Number of frames before the quietest place of the second half."""
-        shortest = min(map(len, self.frames))  # by a sample, where a frame is no whole number of them
+        shortest = min(map(len, self.frames))  # frames may differ by a sample, depending on the rate
         levels = decibels(np.stack([frame[:shortest] for frame in self.frames]))
         levels = np.convolve(levels, np.ones(_SMOOTHED_FRAMES), mode="same")
         half = len(levels) // 2

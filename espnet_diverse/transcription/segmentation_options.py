@@ -19,13 +19,13 @@ class SegmentationOptions(Options):
     Attributes:
         vad: Voice activity detection. "silero": the network of the extra `vad`. "energy": loudness. "none": no
             detection; recordings are split by length alone. "auto": silero if it is installed, else energy; a recording
-            of up to `max_seconds` that contains speech stays whole, so that it gives the result of decoding its file.
+            of up to `max_seconds` that contains speech stays whole, with the same result as decoding its file.
         max_seconds: Greatest length of a segment in seconds.
-        min_speech_seconds: Least amount of speech in a segment, in seconds; shorter sounds are taken for clicks.
+        min_speech_seconds: Least amount of speech in a segment, in seconds; shorter sounds are treated as clicks.
         min_silence_seconds: Seconds without speech that end a segment.
         padding_seconds: Seconds kept before and after speech; at most `min_silence_seconds` and half of `max_seconds`.
         threshold: Probability of speech above which a frame counts as speech.
-        whole: Whether no recording is split. One that is longer than `max_seconds` is decoded by greedy CTC, and its
+        whole: Whether recordings are kept whole. Longer ones than `max_seconds` are decoded by greedy CTC, and the
             encoder must have attention of linear cost, or a memory.
 
     Raises:

@@ -1,7 +1,7 @@
 """Transcription of a stream while it is spoken: partial texts as they change, and the text of each utterance.
 
-An utterance ends at a pause, see `endpointing.py`; the search then forgets it. Memory is that of one utterance, however
-long the stream is.
+An utterance ends at a pause, see `endpointing.py`; the search then discards it. Memory is bounded by one utterance,
+however long the stream is.
 """
 
 import time
@@ -18,13 +18,13 @@ from espnet_diverse.errors import ConfigError
 from espnet_diverse.transcription.endpointing import UtterancePart, utterances
 from espnet_diverse.transcription.segmentation_options import SegmentationOptions
 
-if TYPE_CHECKING:  # it imports what only streaming needs
+if TYPE_CHECKING:  # it imports modules that only streaming needs
     from espnet_diverse.decoding.streaming.block_search import BlockSearch
 
 
 @dataclass(frozen=True)
 class StreamResult:
-    """A text of the utterance that is spoken, or was.
+    """A text of the current utterance, or the final text of an utterance.
 
     Attributes:
         text: The best text so far; later results of the same utterance may change any part of it.
@@ -32,7 +32,7 @@ class StreamResult:
         is_final: Whether the utterance has ended. The next result then belongs to another one.
         score: The log score of the text.
         heard: Seconds of the stream that were heard.
-        computing: Seconds that the search took for what it heard since its last call.
+        computing: Seconds that the search took for the samples since its last call.
     """
 
     text: str
@@ -56,14 +56,14 @@ def transcribe_stream(
         search: Search with a model that streams.
         blocks: Samples of the stream in order, each block (L,) float32 at `search.rate`; it may never end.
         segmentation: Options of detecting utterances.
-        seconds: Seconds of an utterance that are given to the search at a time.
+        seconds: Seconds of an utterance that are passed to the search at a time.
 
     Yields:
         A result whenever the text changes, and one at the end of each utterance that had a text.
 
     Raises:
         ConfigError: The voice activity detector is not installed, or another stream has begun with the search.
-        What `blocks` raises: the utterance that was spoken ends with a final result before.
+        Exceptions of `blocks`: raised after a final result for the current utterance.
     """
     source = _Source(blocks)
     search.reset()
@@ -87,7 +87,7 @@ def transcribe_stream(
 
 
 class _Source:
-    """The blocks of a stream; a fault ends them, and is kept until the last utterance has its text."""
+    """The blocks of a stream; an exception ends them, and is kept until the last utterance has its text."""
 
     def __init__(self, blocks: Iterable[NDArray]):
         self.blocks = blocks

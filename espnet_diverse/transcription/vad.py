@@ -1,7 +1,7 @@
 """Voice activity detection, frame by frame: the network silero-vad, or loudness where it is not installed.
 
 A detector is called with the frames of one recording in order, any number at a time: (n, FRAME) float32 at 16 kHz in,
-probabilities of speech (n,) out. How many frames a call gets does not change the results.
+probabilities of speech (n,) out. The number of frames per call does not change the results.
 """
 
 from functools import lru_cache
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from onnxruntime import InferenceSession
 
 FRAME = 512  # samples, 32 ms: the frame of silero-vad
-_CONTEXT = 64  # samples before each frame that it reads as well
+_CONTEXT = 64  # samples before each frame that the network also reads
 _STATE = 128
 
 
@@ -37,9 +37,9 @@ def decibels(frames: NDArray) -> NDArray:
 
 
 class SileroDetector:
-    """The network silero-vad 6, which is part of its wheel.
+    """The network of the package silero-vad 6.
 
-    Its form for sequences takes its state as an input, so that all recordings and threads share one copy.
+    The variant for sequences takes the state as an input, so that all recordings and threads share one copy.
 
     Raises:
         ConfigError: silero-vad or onnxruntime is not installed.
@@ -66,8 +66,8 @@ class EnergyDetector:
     """Detects speech by loudness: frames `ABOVE` dB over the noise floor are speech.
 
     The noise floor falls at once to the level of a quieter frame and rises slowly, so that it stays at the level of the
-    pauses between words. Frames below `QUIETEST` dB of full scale are never speech, and those above `LOUDEST` always
-    are: music and loud noise count as speech, for only a network can tell them apart.
+    pauses between words. Frames below `QUIETEST` dB of full scale are never speech, and frames above `LOUDEST` always
+    are: music and loud noise count as speech, because only a network can tell them apart.
     """
 
     ABOVE = 10.0
@@ -88,7 +88,7 @@ class EnergyDetector:
 
 
 class NoDetector:
-    """Takes every frame for speech, so that a recording is split by its length alone."""
+    """Treats every frame as speech, so that a recording is split by its length alone."""
 
     def __call__(self, frames: NDArray) -> NDArray:
         """1 for each frame: (n, FRAME) -> (n,)."""

@@ -1,8 +1,8 @@
-"""Recordings that are not split: features or samples of the whole, and greedy CTC.
+"""Recordings that are not split: features or samples of the whole recording, and greedy CTC.
 
-Beam search of an hour would add thousands of tokens one by one, each at a cost that grows with the length of the
-recording, by a decoder that was trained on single sentences. CTC decides frame by frame. How much an encoder can read
-at once depends on its attention: for most of them time and memory grow with the square of the length. Models of task
+Beam search over an hour would add thousands of tokens one by one, each at a cost that grows with the length of the
+recording, with a decoder that was trained on single sentences. CTC decides frame by frame. How much an encoder can read
+at once depends on its attention: for most encoders time and memory grow with the square of the length. Models of task
 s2t_ctc read overlapping windows, so they split long recordings only on request.
 """
 
@@ -23,7 +23,7 @@ _QUADRATIC_SECONDS = 120
 
 
 def stays_whole(search: Predictor, segmentation: SegmentationOptions, word_timestamps: bool) -> bool:
-    """Return whether recordings of more than `max_seconds` are not split; arguments are those of `check_whole`."""
+    """Return whether recordings of more than `max_seconds` stay whole; arguments as in `check_whole`."""
     by_windows = search.encoding.reads_windows and segmentation.vad == "auto" and not word_timestamps
     return segmentation.whole or by_windows
 
@@ -34,11 +34,11 @@ def check_whole(search: Predictor, segmentation: SegmentationOptions, word_times
     Args:
         search: Search with a model of speech recognition or translation.
         segmentation: Options of splitting recordings.
-        word_timestamps: Whether words with times are asked for.
+        word_timestamps: Whether words with times are requested.
         options: Search options.
 
     Raises:
-        ConfigError: The model has no CTC, or words with times are asked for.
+        ConfigError: The model has no CTC, or words with times are requested.
         ModelError: The model's features of a frame depend on more than the samples near it.
     """
     if not segmentation.whole:
@@ -75,7 +75,7 @@ def input_of_whole(search: Predictor, audio: Audio, segmentation: SegmentationOp
 
 @cache
 def _warn_of_windows(seconds: float) -> None:
-    """Say once how long recordings are decoded that nobody asked to leave whole."""
+    """Warn once how long recordings are decoded, because the user did not ask to leave them whole."""
     todo = "--vad energy, or vad of SegmentationOptions, splits them for the search"
     logging.warning(
         "recordings longer than %g s are read in windows and decoded by greedy CTC alone; %s", seconds, todo

@@ -51,7 +51,7 @@ def test_another_text_has_other_times_and_less_confidence(recognizer):
     ("text", "seconds", "said"),
     [
         (" ", 1, "the text to align is empty"),
-        (None, 1, "the text to align is a NoneType; give what is said as str"),
+        (None, 1, "the text to align is a NoneType; give the spoken text as str"),
         ("aЖbЯЖ", 1, "the model's vocabulary lacks 'Ж', 'Я'; write the text as the training text"),
         ("ab" * 200, 1, "audio array: 400 tokens do not fit into its .* frames; check the text"),
         ("a", 0.01, "audio array: is too short for the model"),
