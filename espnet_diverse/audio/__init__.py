@@ -22,5 +22,5 @@ Samples are float32 in [-1, 1); the channels of a recording are averaged. A rate
     unread          files that libsndfile does not read to their end: lengths that are missing or wrong, joined files;
                     pages and streams of ogg
 
-No reader trusts the length in a header: memory grows with the samples that a file really holds.
+No reader trusts the length in a header: memory grows with the samples that a file actually holds.
 """

@@ -1,8 +1,8 @@
 """Audio in Kaldi's arks: an entry such as wav.1.ark:1234 is an ark and the byte at which a recording begins.
 
-Two kinds of entries are read: wav, as Kaldi writes it, and wav, flac or ogg behind the word AUDIO and their length, as
-kaldiio writes them (`writing.ArkWriter`). Entries are opened here rather than by kaldiio, which would also run a name
-that ends in a pipe as a command, and unpickle what begins with PKL.
+Two kinds of entries are read: wav, as Kaldi writes it, and wav, flac or ogg after the word AUDIO and the length, as
+kaldiio writes it (`writing.ArkWriter`). Entries are opened here and not by kaldiio, which would also run a name that
+ends in a pipe as a command, and unpickle an entry that begins with PKL.
 """
 
 import io
@@ -17,7 +17,7 @@ from espnet_diverse.errors import DataError
 WAV = "wav in an ark"
 """Kind of entries that Kaldi writes. kaldiio, and so training, reads their samples as integers."""
 CODED = "coded audio in an ark"
-"""Kind of entries that kaldiio writes. Training reads their samples as those of a file."""
+"""Kind of entries that kaldiio writes. Training reads their samples as from a file."""
 
 _ENTRY = re.compile(r"(.+):(\d{1,18})")
 _FRAMES = re.compile(r"\[\d{1,9}:\d{1,9}\]\Z")
@@ -34,13 +34,13 @@ class ArkEntry(NamedTuple):
 
 
 def ark_entry(path: str | Path) -> ArkEntry | None:
-    """The entry of an ark that a path such as wav.1.ark:1234 names; None for other paths, and for a file so called."""
+    """The entry of an ark that a path such as wav.1.ark:1234 names; None for other paths, and for an existing file."""
     found = _ENTRY.fullmatch(str(path))
     return ArkEntry(Path(found[1]), int(found[2])) if found and not is_file(Path(path)) else None
 
 
 def without_frames(path: str) -> str:
-    """An entry of an ark without a range of frames, such as raw.1.ark:1234[0:99]; other paths as they are."""
+    """Remove the range of frames from an entry of an ark, such as raw.1.ark:1234[0:99]; leave other paths unchanged."""
     entry = _FRAMES.sub("", path)
     return path if entry == path or is_file(Path(path)) or ark_entry(entry) is None else entry
 
@@ -51,7 +51,7 @@ def file_size(path: str) -> int:
 
 
 def file_status(path: str) -> tuple[int, int]:
-    """`file_size`, and the time of the last change of the file or ark in nanoseconds; -1 and 0 without it."""
+    """`file_size`, and the time of the last change of the file or ark in nanoseconds; -1 and 0 if it does not exist."""
     entry = ark_entry(without_frames(path))
     file, offset = entry or (path, 0)
     try:
@@ -62,15 +62,15 @@ def file_status(path: str) -> tuple[int, int]:
 
 
 def is_file(path: Path) -> bool:
-    """Return whether there is such a file; pathlib raises an error for a name that is too long."""
+    """Return whether a path is a file; pathlib raises an error for a name that is too long."""
     try:
         return path.is_file()
-    except OSError:  # no file has so long a name
+    except OSError:  # no file has a name this long
         return False
 
 
 class ArkPart(io.RawIOBase):
-    """The recording of an entry, as a file that can be read.
+    """The recording of an entry, as a readable file.
 
     Args:
         entry: The entry.
@@ -116,13 +116,13 @@ class ArkPart(io.RawIOBase):
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Move as in any file; a place before the beginning is the beginning."""
+        """Move as in any file; a position before the beginning becomes the beginning."""
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._place, io.SEEK_END: self._size}[whence]
         self._place = max(0, base + offset)
         return self._place
 
     def tell(self) -> int:
-        """The place of the next byte."""
+        """The position of the next byte."""
         return self._place
 
     def readinto(self, buffer) -> int:

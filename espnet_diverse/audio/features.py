@@ -1,8 +1,8 @@
-"""Features in Kaldi's arks, for models that read features in place of audio: entries of feats.scp.
+"""Features in Kaldi's arks, for models that read features instead of audio: entries of feats.scp.
 
 An entry is an ark, a byte in it, and optionally a range of frames whose end is included: raw.1.ark:1234[0:99]. Binary
-matrices, also compressed ones, are read through kaldiio after a check of their header. An entry that is no matrix, such
-as a Python object that kaldiio would unpickle, or that is larger than its ark, is refused.
+matrices, also compressed ones, are read through kaldiio after a check of their header. An entry that is not a matrix,
+such as a Python object that kaldiio would unpickle, or is larger than its ark, is refused.
 """
 
 import re
@@ -26,7 +26,7 @@ def read_features(entry: str) -> NDArray:
     """Features (T, F) float32 of an entry of feats.scp.
 
     Raises:
-        DataError: What `features_shape` raises, or values are NaN or infinite.
+        DataError: See `features_shape`, or values are NaN or infinite.
     """
     file, rows = _opened(entry)
     with file:
@@ -52,7 +52,7 @@ def features_shape(entry: str) -> tuple[int, int]:
 
 
 def _opened(entry: str) -> tuple[BinaryIO, slice]:
-    """The ark at the byte of an entry, and the frames that are meant."""
+    """The ark, opened at the byte of an entry, and the range of frames of the entry."""
     frames = _FRAMES.search(entry)
     rows = slice(int(frames[1]), int(frames[2]) + 1) if frames else slice(None)
     found = ark_entry(entry[: frames.start()] if frames else entry)
@@ -83,7 +83,7 @@ def _header(file: BinaryIO, entry: str) -> tuple[int, int]:
     mark, kind = head[:2], head[2 : head.find(b" ") + 1]
     values = _BYTES.get(kind) if mark == b"\0B" else None
     plain = kind in (b"FM ", b"DM ")
-    # Plain: twice a byte 4 and the number. Compressed: minimum and range, then the numbers.
+    # Plain: the byte 4 and a number, twice. Compressed: minimum and range, then the two numbers.
     layout = struct.Struct("<xixi" if plain else "<8xii")
     first = 2 + len(kind)
     marked = not plain or head[first : first + 6 : 5] == b"\4\4"

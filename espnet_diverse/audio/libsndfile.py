@@ -1,6 +1,6 @@
 """Audio files through libsndfile: checks of the header, and decoding in mono blocks.
 
-libsndfile reads wav, flac, mp3, ogg, opus, sph, aiff, au, caf, w64 and more. It accepts some damaged files in silence;
+libsndfile reads wav, flac, mp3, ogg, opus, sph, aiff, au, caf, w64 and more. It silently accepts some damaged files;
 `sound_info` and `mono_blocks` refuse them.
 """
 
@@ -19,18 +19,18 @@ from espnet_diverse.audio.resampling import RATE
 from espnet_diverse.errors import DataError, TruncatedError
 
 LOUDEST = 4.0
-"""The greatest sample that is accepted. Resampled or decoded audio can pass 1 a little; a float file far beyond holds
-unscaled integers."""
+"""The greatest sample that is accepted. Resampled or decoded audio can exceed 1 a little; a float file far beyond it
+holds unscaled integers."""
 RATES = (1000, 768_000)
 """The least and the greatest rate in Hz. A damaged header can hold any, and 1 Hz resampled would fill the memory."""
 BLOCK_SAMPLES = 1 << 20
-"""Samples of a block at most, of all channels together."""
+"""Maximum number of samples in a block, of all channels together."""
 # Writers that do not know the length when they start (pipes) leave a size of about 2^31 or 2^32 in the header.
 _UNKNOWN_BYTES = 0x7FFF0000
 # libsndfile's note on a wav, aiff, au or w64 file that ends too early, and the length in the header of a sph file.
 _SHORT_DATA = re.compile(r"^\s*(?:data|SSND|Data Size|riff)\s*: (\d+) \(should be (\d+)\)", re.MULTILINE)
 _SPH_LENGTH = re.compile(rb"^sample_count -i (\d+)", re.MULTILINE)
-# libsndfile's message also for files in which its mp3 decoder finds nothing.
+# libsndfile gives this message also for files in which its mp3 decoder finds nothing.
 _NO_FILE = "File does not exist or is not a regular file (possibly a pipe?)"
 
 
@@ -45,7 +45,7 @@ class AudioInfo:
         container: libsndfile's name of the file format.
         subtype: libsndfile's name of the sample format.
         converted_from: Kind of the file, such as "concatenated mp3", if it had to be converted before libsndfile could
-            read it, or the kind of an entry of an ark; otherwise "". The other attributes are those of the result.
+            read it, or the kind of an entry of an ark; otherwise "". The other attributes describe the converted file.
     """
 
     rate: int
@@ -62,7 +62,7 @@ class AudioInfo:
 
     @property
     def is_converted(self) -> bool:
-        """Whether the channels are no longer those of the file; an entry of an ark has its own."""
+        """Whether the channels were lost by conversion; an entry of an ark keeps its channels."""
         return self.converted_from not in ("", WAV, CODED)
 
     def is_ready(self, rate: int = RATE) -> bool:
@@ -72,7 +72,7 @@ class AudioInfo:
 
     @property
     def needs_decoding(self) -> bool:
-        """Whether only decoding shows all faults: NaN in float samples, a truncated compressed stream."""
+        """Whether some faults show only in decoding: NaN in float samples, a truncated compressed stream."""
         return not (self.container in ("WAV", "WAVEX") and self.subtype.startswith("PCM"))
 
 
@@ -82,10 +82,10 @@ def check_file(path: Path, name: str | Path, kind: str = "audio file") -> None:
     Args:
         path: Path of the file, or an entry of an ark.
         name: Name of the file in error messages.
-        kind: What it is, for the message on a missing file.
+        kind: Kind of file, for the message on a missing file.
 
     Raises:
-        DataError: The file is missing, no regular file, unreadable or empty.
+        DataError: The file is missing, not a regular file, unreadable or empty.
     """
     entry = ark_entry(path)
     path = entry.path if entry else path
@@ -101,8 +101,8 @@ def check_file(path: Path, name: str | Path, kind: str = "audio file") -> None:
 class Sound(soundfile.SoundFile):
     """A file that keeps its position after a read.
 
-    soundfile seeks to it after each one, where an mp3 decodes frames again, and its decoder prints complaints about
-    sound files. `seek` works; a read needs the number of frames.
+    soundfile seeks to its position after each read; for an mp3 this decodes frames again, and the decoder prints
+    complaints about sound files. `seek` works; a read needs the number of frames.
     """
 
     def seekable(self) -> bool:
@@ -130,7 +130,7 @@ def sound_info(
     """The header of an open file, checked against its size; with `complete` the file must not be truncated.
 
     Raises:
-        DataError: The file holds fewer samples than its header says, or none, or has an impossible rate.
+        DataError: The file holds fewer samples than its header states, or none, or has an impossible rate.
     """
     short = _SHORT_DATA.search(audio.extra_info)
     if complete and short and int(short[2]) < int(short[1]) < _UNKNOWN_BYTES:
@@ -160,7 +160,7 @@ def mono_blocks(
     channel: int | None = None,
     complete: bool = True,
 ) -> Iterator[np.ndarray]:
-    """Decode samples in blocks, so that a wrong length in a header cannot ask for more memory than the file fills.
+    """Decode samples in blocks, so that a wrong length in a header cannot take more memory than the file's samples.
 
     Args:
         audio: Open file that `sound_info` accepts.
@@ -204,7 +204,7 @@ def decoded_blocks(
         start: Current position in the file in frames, for error messages.
         wanted: Maximum number of frames to decode.
         largest: Maximum number of frames in a block.
-        channel: As of `mono_blocks`.
+        channel: See `mono_blocks`.
 
     Yields:
         Blocks as from `mono_blocks`, until the end of the file or `wanted`.
@@ -228,7 +228,7 @@ def channels_cancel(audio: soundfile.SoundFile, name: str | Path, start: int = 0
         audio: Open file that `sound_info` accepts.
         name: Name of the file in error messages.
         start: Index of the first frame.
-        wanted: Number of frames to look at.
+        wanted: Number of frames to check.
 
     Raises:
         DataError: The file is damaged.

@@ -43,11 +43,11 @@ def open_live(
         real_time: Whether a file is read no faster than it is spoken.
 
     Yields:
-        Blocks (L,) float32 at `target_rate` of about `seconds`, as they come; of a truncated file what is there, with a
-        warning.
+        Blocks (L,) float32 at `target_rate` of about `seconds`, as they come; a truncated file is read as far as it
+        goes, with a warning.
 
     Raises:
-        ConfigError: A rate is given for a file, or one that audio cannot have, or `real_time` for what is live anyway.
+        ConfigError: A rate is given for a file, or is impossible, or `real_time` is set for a live source.
         DataError: The source cannot be read; or, while it is read, it holds no sample, ends within a sample, or has the
             header of a file.
     """
@@ -82,7 +82,7 @@ def _pcm_blocks(descriptor: int, name: str, rate: int, seconds: float) -> Iterat
     while part := _read(descriptor, wanted):
         if not read and part.startswith(_HEADERS):
             what = f"begins with {part[:4].decode('latin-1')!r}, the header of a file"
-            raise DataError(f"{name}: {what}; give raw samples, as of ffmpeg -f s16le -ac 1")
+            raise DataError(f"{name}: {what}; give raw samples, as from ffmpeg -f s16le -ac 1")
         read += len(part)
         yield np.frombuffer(part[: len(part) // 2 * 2], "<i2").astype(np.float32) / np.float32(2**15)
     if not read:
@@ -92,7 +92,7 @@ def _pcm_blocks(descriptor: int, name: str, rate: int, seconds: float) -> Iterat
 
 
 def _read(descriptor: int, wanted: int) -> bytes:
-    """So many bytes, fewer at the end of the stream; without Python's buffer, which would wait for more."""
+    """Read `wanted` bytes, fewer at the end of the stream; without Python's buffer, which would wait for more."""
     parts: list[bytes] = []
     while wanted and (part := os.read(descriptor, wanted)):
         parts.append(part)
@@ -101,7 +101,7 @@ def _read(descriptor: int, wanted: int) -> bytes:
 
 
 def _paced(blocks: Iterator[NDArray], rate: int) -> Iterator[NDArray]:
-    """Give each block when its last sample would have been spoken."""
+    """Yield each block when its last sample would have been spoken."""
     start, samples = time.monotonic(), 0
     for block in blocks:
         samples += len(block)

@@ -1,6 +1,6 @@
 """Conversion by ffmpeg of files that libsndfile cannot read, such as m4a, mp4, webm, wma, amr and aac.
 
-Files that `unread` reports are converted too. The format is detected from the first bytes and given to ffmpeg;
+Files that `unread` reports are converted too. The format is detected from the first bytes and passed to ffmpeg;
 otherwise ffmpeg would guess it, and could open a playlist, which names other files. ffmpeg is called without a shell
 and may read no other file.
 """
@@ -16,7 +16,7 @@ from espnet_diverse.errors import DataError
 from espnet_diverse.untrusted.produced import MOST_SECONDS, most_bytes, too_large
 
 _ERROR = re.compile(r"^(?:\[[^]]* @ [^]]*\] )?\[(?:error|fatal)\] (.*)$", re.MULTILINE)
-_BLOCK = 1 << 16  # bytes that ffmpeg may write less than it is allowed
+_BLOCK = 1 << 16  # bytes by which ffmpeg may stay below its limit
 _DURATION = re.compile(r"Duration: (\d+):(\d+):([\d.]+)")
 
 
@@ -26,7 +26,7 @@ class MediaFormat(NamedTuple):
     Attributes:
         title: Name in messages.
         demuxer: ffmpeg's name of its demuxer.
-        is_strict: Whether any error of ffmpeg is one of the file. In an mp3 tags between recordings are errors, too.
+        is_strict: Whether any error of ffmpeg means a faulty file. In an mp3, tags between recordings are errors, too.
     """
 
     title: str
@@ -68,10 +68,10 @@ def convert(
         kind: Format of the file.
         wav: Path of the wav file to write.
         rate: Sampling rate of the wav file in Hz.
-        at_most: Seconds to convert; the whole file where not given.
+        at_most: Seconds to convert; by default the whole file.
 
     Raises:
-        DataError: There is no ffmpeg, the file has no audio, is damaged, or holds more than `produced.most_bytes`.
+        DataError: There is no ffmpeg, or the file has no audio, is damaged, or holds more than `produced.most_bytes`.
     """
     program = _program()
     if program is None:
@@ -81,8 +81,8 @@ def convert(
     source = ("-protocol_whitelist", "file", "-f", kind.demuxer, "-i", f"file:{path.absolute()}", "-map", "0:a:0")
     strict = ("-xerror",) if kind.is_strict else ()
     limit = () if at_most is None else ("-t", f"{at_most:g}")
-    # Each recording of a file may begin at time 0: samples get the time of their number. The 32-bit header of wav holds
-    # at most 37 hours: RF64 holds more.
+    # Each recording in a file may begin at time 0, so samples get times by their number. The 32-bit header of wav holds
+    # at most 37 hours, RF64 more.
     samples = ("-af", "asetpts=N/SR/TB", "-ac", "1", "-ar", str(rate), "-c:a", "pcm_s16le")
     most = most_bytes(path)
     target = (*samples, "-f", "wav", "-rf64", "auto", "-fs", str(most), "-y", f"file:{wav}")
@@ -116,8 +116,8 @@ def _fault(log: str, code: int, wav: Path, rate: int, at_most: float | None) -> 
         if "matches no streams" in log:
             return "it has no audio track"
         return errors[0].strip() if errors else f"exit code {code}"
-    # A truncated Matroska file is no error for ffmpeg. The duration in its header is that of the longest track, so it
-    # says something only about files without video.
+    # A truncated Matroska file is no error for ffmpeg. The duration in its header is for the longest track, so it helps
+    # only for files without video.
     duration = _DURATION.search(log)
     if duration and "Input #0, matroska" in log and "Video:" not in log:
         hours, minutes, rest = map(float, duration.groups())
@@ -128,7 +128,7 @@ def _fault(log: str, code: int, wav: Path, rate: int, at_most: float | None) -> 
 
 
 def _program() -> str | None:
-    """ffmpeg of the system, or that of the extra."""
+    """ffmpeg of the system, or of the extra `media`."""
     found = shutil.which("ffmpeg")
     if found is not None:
         return found

@@ -13,15 +13,15 @@ _HZ, _BEND, _STEP = 200 / 3, 1000.0, np.log(6.4) / 27  # of Slaney's scale
 
 
 def mel_filters(*, sr: float, n_fft: int, n_mels: int, fmin: float, fmax: float, htk: bool = False) -> np.ndarray:
-    """Compute the filters (n_mels, 1 + n_fft // 2), float32, bit by bit as `librosa.filters.mel`.
+    """Compute the filters (n_mels, 1 + n_fft // 2), float32, bitwise equal to `librosa.filters.mel`.
 
     Args:
         sr: Sampling rate.
         n_fft: Number of samples of a frame.
         n_mels: Number of filters.
         fmin: Lower edge of the first filter in Hz.
-        fmax: Upper edge of the last one in Hz.
-        htk: Whether the scale is HTK's, and not Slaney's.
+        fmax: Upper edge of the last filter in Hz.
+        htk: Whether the scale is HTK's instead of Slaney's.
     """
     to_mel, to_hertz = (_htk_mel, _htk_hertz) if htk else (_slaney_mel, _slaney_hertz)
     edges = to_hertz(np.linspace(to_mel(fmin), to_mel(fmax), n_mels + 2))

@@ -41,7 +41,7 @@ class AudioFile:
 
     Attributes:
         name: Name of the file in error messages.
-        info: Header of the file; if the file was converted, that of the temporary wav.
+        info: Header of the file; if the file was converted, the header of the temporary wav.
         path: Path that libsndfile decodes: the file or entry itself, or the temporary wav that it was converted to.
         complete: Whether it is an error that the file is truncated.
     """
@@ -84,7 +84,7 @@ class AudioFile:
         return np.concatenate([np.zeros(0, np.float32), *self.blocks(start, wanted, channel=channel)])
 
     def channels_cancel(self, segment: Segment | None = None) -> bool:
-        """Return whether the mean of the channels of the file, or of a segment, is nearly silent and they are not.
+        """Return whether the mean of the channels of the file, or of a segment, is nearly silent, unlike the channels.
 
         Raises:
             DataError: The file is damaged.
@@ -108,7 +108,7 @@ class AudioFile:
         """
         if lost := self.unread_bytes():
             what = f"its header leaves out {lost} bytes after the samples"
-            raise DataError(f"{self.name}: {what}; write the header anew")
+            raise DataError(f"{self.name}: {what}; write the header again")
 
     def check(self) -> int:
         """Decode the file where its header cannot show all faults.
@@ -136,13 +136,13 @@ def open_file(
     Args:
         path: Path of the file, or an entry of an ark such as wav.1.ark:1234.
         name: Name of the file in error messages; by default the path.
-        target_rate: Rate in Hz that is wanted: that of the temporary wav. Other files keep their own.
-        at_most: Seconds of the temporary wav; what is longer is cut a little later.
+        target_rate: Rate of a temporary wav in Hz. Files that are not converted keep their own rate.
+        at_most: Seconds of the temporary wav; a longer recording is cut a little later.
         complete: Whether it is an error that the file is truncated.
 
     Raises:
-        DataError: The file is missing, unreadable, empty, truncated (`TruncatedError`) or no audio, or needs ffmpeg and
-            no ffmpeg is installed.
+        DataError: The file is missing, unreadable, empty, truncated (`TruncatedError`) or not audio, or needs ffmpeg,
+            which is not installed.
     """
     name = str(path) if name is None else name
     with ExitStack() as stack:
@@ -158,13 +158,13 @@ def open_file(
 
 
 def read_audio(path: Path, segment: Segment | None = None, target_rate: int = RATE) -> tuple[NDArray, int]:
-    """Read a file, or one segment of it, at its own rate; `target_rate` as for `open_file`.
+    """Read a file, or one segment of it, at its own rate; for `target_rate` see `open_file`.
 
     Returns:
         Samples (T,) float32, the channels averaged, and the sampling rate in Hz.
 
     Raises:
-        DataError: What `open_file` and `AudioFile.read` raise.
+        DataError: See `open_file` and `AudioFile.read`.
     """
     with open_file(path, target_rate=target_rate) as file:
         return file.read(segment), file.info.rate
@@ -177,17 +177,17 @@ def read_at(path: Path, target_rate: int, segment: Segment | None = None) -> tup
         Samples (T,) float32 at `target_rate`, the channels averaged, and their duration in seconds.
 
     Raises:
-        DataError: What `open_file` and `AudioFile.read` raise.
+        DataError: See `open_file` and `AudioFile.read`.
     """
     samples, rate = read_audio(path, segment, target_rate)
     return resample(samples, rate, target_rate=target_rate), len(samples) / rate
 
 
 def inspect_audio(path: Path) -> AudioInfo:
-    """Read the header of a file; what only ffmpeg reads is decoded.
+    """Read the header of a file; a file that only ffmpeg reads is decoded.
 
     Raises:
-        DataError: What `open_file` raises.
+        DataError: See `open_file`.
     """
     with open_file(path) as file:
         return file.info

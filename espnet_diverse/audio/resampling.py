@@ -7,14 +7,14 @@ import soxr
 from numpy.typing import NDArray
 
 RATE = 16_000
-"""The usual rate of prepared audio and of models in Hz; `runs.audio_rate` reads that of a model."""
+"""The usual rate of prepared audio and of models in Hz; `runs.audio_rate` reads the rate of a model."""
 
 
 def resample(samples: NDArray, rate: float, speed: float = 1.0, target_rate: int = RATE) -> NDArray:
     """Resample a whole recording, with speed perturbation as in Kaldi (Ko et al., Interspeech 2015).
 
-    The signal is taken as recorded at `speed` times its rate. That changes tempo and pitch, and divides its length by
-    `speed`.
+    The signal is treated as if recorded at `speed` times its rate. That changes tempo and pitch, and divides its length
+    by `speed`.
 
     Args:
         samples: Samples (T,) float32.
@@ -31,7 +31,7 @@ def resample(samples: NDArray, rate: float, speed: float = 1.0, target_rate: int
 
 
 def resample_blocks(blocks: Iterable[NDArray], rate: float, target_rate: int = RATE) -> Iterator[NDArray]:
-    """Resample blocks (L,) float32 from `rate` to `target_rate`, as they come; joined they equal `resample` of all."""
+    """Resample blocks (L,) float32 from `rate` to `target_rate`, as they come; joined they equal `resample`."""
     if rate == target_rate:
         yield from blocks
         return

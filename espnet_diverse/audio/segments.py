@@ -4,7 +4,7 @@ from math import inf
 from typing import NamedTuple
 
 OVERSHOOT_SECONDS = 0.5
-"""Most that a segment may end after its recording, as in Kaldi's extract-segments; it is cut at the end."""
+"""The most that a segment may end after its recording, as in Kaldi's extract-segments; the excess is cut off."""
 
 
 class Segment(NamedTuple):
@@ -14,7 +14,7 @@ class Segment(NamedTuple):
         recording: Id of the recording.
         start: Where it begins, in seconds.
         end: Where it ends, in seconds; infinity is the end of the recording.
-        channel: Number of the channel, from 0; None is the mean of all.
+        channel: Number of the channel, from 0; None is the mean of all channels.
     """
 
     recording: str
@@ -23,7 +23,7 @@ class Segment(NamedTuple):
     channel: int | None = None
 
     def length(self, seconds: float) -> float:
-        """Seconds of this part that a recording of so many `seconds` has."""
+        """Seconds of this part that lie within a recording of length `seconds`."""
         return min(self.end, seconds) - self.start
 
 
@@ -34,13 +34,13 @@ def segment_fault(segment: Segment, seconds: float, channels: int, is_converted:
         segment: The segment.
         seconds: Length of the recording.
         channels: Number of its channels.
-        is_converted: Whether these are no longer those of its file.
+        is_converted: Whether conversion has changed the channels of its file.
     """
     if segment.start >= seconds or seconds + OVERSHOOT_SECONDS < segment.end < inf:
         end = "its end" if segment.end == inf else f"{segment.end} s"
         return f"segment from {segment.start} to {end} lies past the end of the audio at {seconds:.3f} s"
     if segment.channel is not None and is_converted:
-        return f"channel {segment.channel} of segment cannot be read, for the file is converted; write it as wav first"
+        return f"channel {segment.channel} of segment cannot be read, as the file is converted; write it as wav first"
     if segment.channel is not None and segment.channel >= channels:
         return f"segment has channel {segment.channel}, and the audio has {channels}, counted from 0"
     return None

@@ -54,13 +54,13 @@ class Audio:
     def blocks(self, seconds: float = 30.0) -> Iterator[NDArray]:
         """The recording from its beginning, in blocks of about `seconds` or shorter: (L,) float32 at `target_rate`.
 
-        Joined they equal what `resampling.resample` makes of the whole recording.
+        Joined they equal the result of `resampling.resample` for the whole recording.
         """
         blocks = self.decode(largest=max(1, round(seconds * self.rate)))
         return resample_blocks(blocks, self.rate, self.target_rate)
 
     def samples(self, least: int = 0) -> NDArray:
-        """The whole recording (L,) float32 at `target_rate`; of a few samples, resampling may leave none.
+        """The whole recording (L,) float32 at `target_rate`; of only a few samples, resampling may leave none.
 
         Raises:
             DataError: There are fewer than `least` samples.
@@ -87,14 +87,14 @@ def open_audio(
             content of a file; or samples, (T,) or (T, channels), int16, int32, or floating-point between -1 and 1.
         rate: Sampling rate in Hz; required for samples, ignored for files, whose headers have it.
         target_rate: Sampling rate in Hz that the blocks of the recording will have.
-        at_most: Seconds that are converted of a file that needs it, to bound the room that it takes on the disk.
-        complete: Whether a truncated file is an error; otherwise what is there is read, with a warning.
+        at_most: Seconds to convert of a file that needs conversion, to bound its size on the disk.
+        complete: Whether a truncated file is an error; otherwise the samples that exist are read, with a warning.
 
     Raises:
-        DataError: The source cannot be read, is damaged, truncated, empty, no audio, or holds NaN or infinite samples,
-            or the rate is missing or impossible. The message begins with the name of the source.
+        DataError: The source cannot be read, is damaged, truncated, empty or not audio, or holds NaN or infinite
+            samples, or the rate is missing or impossible. The message begins with the name of the source.
     """
-    if hasattr(source, "__array__") and not isinstance(source, str | bytes):  # a string of NumPy is one of Python
+    if hasattr(source, "__array__") and not isinstance(source, str | bytes):  # a NumPy string is also a Python string
         yield _from_array(_array(source, "audio array"), rate, target_rate)
         return
     source = io.BytesIO(source) if isinstance(source, bytes) else source
@@ -105,9 +105,9 @@ def open_audio(
             if path.is_dir():
                 raise DataError(f"{name}: is a folder; give a file, or a folder that holds audio")
             file, frames = _opened(stack, path, name, target_rate, at_most, complete)
-            if lost := file.unread_bytes():  # as where a recorder was cut off before it wrote the length
+            if lost := file.unread_bytes():  # for example, a recorder was cut off before it wrote the length
                 what = f"its header leaves out {lost} bytes after the samples, which are not read"
-                logging.warning("%s: %s; write the header anew, as sox --ignore-length does", name, what)
+                logging.warning("%s: %s; write the header again, as sox --ignore-length does", name, what)
         except OSError as error:
             what = error.strerror or error
             raise DataError(f"{name}: cannot be read ({what}); correct the path or the file") from error
@@ -118,7 +118,7 @@ def open_audio(
 def _opened(
     stack: ExitStack, path: Path, name: str, target_rate: int, at_most: float | None, complete: bool
 ) -> tuple[AudioFile, int]:
-    """An open file and its number of frames; what is there of a truncated one unless it must be complete."""
+    """An open file and its number of frames; of a truncated file the frames that exist, unless it must be complete."""
     try:
         file = stack.enter_context(open_file(path, name, target_rate, at_most))
         return file, file.check()
@@ -168,7 +168,7 @@ def _on_disk(source: str | Path | BinaryIO, name: str, stack: ExitStack) -> Path
 
 
 def _array(samples: object, name: str) -> NDArray:
-    """The NumPy array of samples, such as those of a tensor."""
+    """The NumPy array of samples, for example of a tensor."""
     try:
         return np.asarray(samples)
     except (RuntimeError, TypeError, ValueError) as error:  # as of a tensor with a gradient, or of bfloat16
@@ -191,7 +191,7 @@ def _from_array(samples: NDArray, rate: int | None, target_rate: int) -> Audio:
 
 
 def live_blocks(blocks: Iterable[NDArray], rate: float | None, target_rate: int) -> Iterator[NDArray]:
-    """Blocks of samples as a program gives them, mono at one rate; each is checked when it comes.
+    """Convert blocks of samples from a program to mono at one rate; each block is checked when it comes.
 
     Args:
         blocks: Samples of a stream in order, each block (L,) or (L, channels), int16, int32, or floating-point between
@@ -218,7 +218,7 @@ def _check_rate(rate: object, name: str) -> None:
 
 
 def _checked_blocks(samples: NDArray, name: str) -> Iterator[NDArray]:
-    """Samples (T,) or (T, channels), scaled and averaged, in blocks; none where there are no samples."""
+    """Samples (T,) or (T, channels), scaled and averaged, in blocks; no blocks where there are no samples."""
     if samples.ndim not in (1, 2) or samples.ndim == 2 and samples.shape[1] > _MAX_CHANNELS:
         shape = tuple(samples.shape)
         raise DataError(f"{name}: its shape is {shape}; give (samples,) or (samples, channels)")
@@ -232,7 +232,7 @@ def _checked_blocks(samples: NDArray, name: str) -> Iterator[NDArray]:
 
 
 def _duration(frames: int, rate: float, target_rate: int) -> float:
-    """Seconds, rounded up to a sample as resampling to `target_rate` may, so that no segment ends after its audio."""
+    """Seconds, rounded up to a sample, as resampling to `target_rate` may, so that no segment ends after its audio."""
     return ceil(frames * target_rate / rate) / target_rate
 
 

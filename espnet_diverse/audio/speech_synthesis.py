@@ -3,7 +3,7 @@
 espeak-ng keeps state between calls that cannot be reset (the phase of the flutter) and seeds its random numbers with
 the time, so that the same text gives a different signal each time. Here a worker loads the library once and forks for
 each text: the child starts from the freshly loaded state and a fixed seed, speaks, sends its samples through a pipe and
-exits. A recording then depends on its `Line` alone, not on the order or the number of workers.
+exits. A recording thus depends on its `Line` alone, not on the order or the number of workers.
 
 Formant synthesis is far cleaner and more uniform than human speech: error rates on it are not benchmark results.
 """

@@ -1,8 +1,8 @@
 """Detection of files that decoders do not read to the end without an error.
 
-libsndfile trusts a wrong header: after it has read the last sample that it knows of, its position in the file is
-compared with the size of the file. In ogg files (vorbis, opus, flac) a decoder skips a page whose checksum is wrong, or
-stops where it finds no more pages; so checksums and ends of streams are checked.
+libsndfile trusts a wrong header: after it has read the last sample by the header, its position in the file is compared
+with the size of the file. In ogg files (vorbis, opus, flac) a decoder skips a page whose checksum is wrong, or stops
+where it finds no more pages; so checksums and ends of streams are checked.
 """
 
 import io
@@ -20,9 +20,9 @@ from espnet_diverse.audio.media import MediaFormat
 from espnet_diverse.errors import DataError, TruncatedError
 
 _LEAST = 1024  # bytes; writers pad
-_TAG = 128  # bytes of an ID3v1 tag, which ends many an mp3
-_PADDING = 3 * 1152  # samples; the last frames of an mp3 may hold nothing that its header counts
-_MOST_SAMPLES = 1 << 50  # libsndfile gives more for a flac without a length
+_TAG = 128  # bytes of an ID3v1 tag, at the end of many mp3 files
+_PADDING = 3 * 1152  # samples; the last frames of an mp3 may hold no samples that its header counts
+_MOST_SAMPLES = 1 << 50  # libsndfile reports more for a flac without a length
 _MOST_BEFORE = 2 * 1441  # bytes of the frames that libsndfile reads when it opens an mp3
 _COUNT = re.compile(rb"(?:Xing|Info)\0\0\0[\x01\x03\x05\x07\x09\x0b\x0d\x0f](?!\0{4})|VBRI")
 _FLAC = re.compile(rb"fLaC[\x00\x80]\0\0\x22")
@@ -34,9 +34,9 @@ _CHUNKS: dict[bytes, tuple[int, Literal["little", "big"]]] = {
     b"RIFX": (4, "big"),
     b"FORM": (4, "big"),
     b"caff": (8, "big"),
-    b".snd": (0, "big"),  # which has no chunks
+    b".snd": (0, "big"),  # has no chunks
 }
-"""By the first bytes of an uncompressed file: bytes and order of the length of a chunk."""
+"""Number and order of the bytes of a chunk's length, by the first bytes of an uncompressed file."""
 
 _HEAD = 27  # bytes of a page of ogg before the sizes of its segments
 _BEGINS, _ENDS = 2, 4  # flags of a page: a stream begins, or ends
@@ -72,7 +72,7 @@ def _unread_format(path: Path, name: str | Path, size: int, changed: int) -> Med
         file.seek(0)
         try:
             sound = Sound(file.fileno(), closefd=False)
-        except RuntimeError:  # which reading the file reports
+        except RuntimeError:  # reported when the file is read
             return None
         with sound:
             if sound.format not in ("FLAC", "MP3"):
@@ -96,7 +96,7 @@ def _mp3_format(sound: Sound, file: io.RawIOBase, data: mmap, name: str | Path) 
         return MediaFormat("mp3 without its length", "mp3", is_strict=False)
 
     read = 0
-    with suppress(RuntimeError):  # without a seek, after which the decoder prints complaints about sound files
+    with suppress(RuntimeError):  # no seek, after which the decoder prints complaints about sound files
         while count := len(sound.read(BLOCK_SAMPLES, dtype="float32")):
             read += count
     left = len(data) - file.tell()
@@ -142,7 +142,7 @@ def _read_last(sound: Sound, file: io.RawIOBase) -> _Last:
 
 
 def _check_sizes(data: mmap, name: str | Path) -> None:
-    """Compare the sizes in the headers of mp3 recordings with where the next one begins."""
+    """Compare the sizes in the headers of mp3 recordings with the beginnings of the next recordings."""
     found = list(_SIZE.finditer(data))
     limits = [*(one.start() for one in found[1:]), len(data)]
     for number, (one, limit) in enumerate(zip(found, limits, strict=True), start=1):
@@ -169,9 +169,9 @@ def _end_of_chunks(file: io.RawIOBase, at: int, size: int, mark: bytes) -> int:
 
 
 def check_ogg(path: Path, name: str | Path) -> bool:
-    """Check the pages of an ogg file; other files are not looked at.
+    """Check the pages of an ogg file; other files are not checked.
 
-    libsndfile reads the first of several recordings in a file.
+    libsndfile reads only the first of several recordings in a file.
 
     Args:
         path: Path of the file, which is not empty.
@@ -191,7 +191,7 @@ def check_ogg(path: Path, name: str | Path) -> bool:
 
 
 def _check_pages(data: mmap, name: str | Path) -> int:
-    """The number of recordings. Each begins with one page for each of its streams that begins this stream."""
+    """The number of recordings. Each begins with the first pages of all of its streams."""
     unfinished: set[bytes] = set()
     at, recordings, in_head = 0, 0, False
     while unfinished or (at := data.find(b"OggS", at)) >= 0:  # after the end there may be tags
@@ -217,6 +217,6 @@ def _check_pages(data: mmap, name: str | Path) -> int:
 
 
 def _checksum(page: bytes) -> int:
-    """CRC-32 of 0x04c11db7 from the highest bit on: zlib's of reversed bytes, without its inversions."""
+    """CRC-32 of 0x04c11db7, highest bit first: zlib's CRC of reversed bytes, without its inversions."""
     reversed_crc = zlib.crc32(page.translate(_REVERSED), 0xFFFFFFFF) ^ 0xFFFFFFFF
     return int(f"{reversed_crc:032b}"[::-1], 2)

@@ -229,7 +229,7 @@ def test_samples_that_a_header_leaves_out_are_warned_of(tmp_path, caplog):
     for source in (path, io.BytesIO(path.read_bytes())):
         assert read(source)[1] == 1.0
     what = "its header leaves out 32000 bytes after the samples, which are not read"
-    said = f"{what}; write the header anew, as sox --ignore-length does"
+    said = f"{what}; write the header again, as sox --ignore-length does"
     assert caplog.messages == [f"{path}: {said}", f"audio: {said}"]
 
 

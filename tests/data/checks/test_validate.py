@@ -246,7 +246,7 @@ def test_a_header_that_leaves_out_half_the_samples_is_refused(data, data_dir):
     Path(data.wav_scp["a1"]).write_bytes(content)
     for decode in (True, False):
         (line,) = whats(data_dir, decode=decode)
-        assert line.endswith("a1.wav: its header leaves out 8000 bytes after the samples; write the header anew")
+        assert line.endswith("a1.wav: its header leaves out 8000 bytes after the samples; write the header again")
 
 
 def test_a_sentence_that_most_utterances_have_is_told(tmp_path):
