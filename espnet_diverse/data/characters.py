@@ -2,7 +2,7 @@
 
 Cleaning replaces every kind of space by one plain space, removes invisible characters (zero-width, direction marks,
 soft hyphen, byte order mark), and composes the text (Unicode NFC). ESPnet applies `rstrip` to the lines of token lists,
-so that a no-break or ideographic space in a transcript would become an empty token.
+so a no-break or ideographic space in a transcript would become an empty token.
 
 The zero-width non-joiner and joiner (U+200C, U+200D) stay between two letters of the Arabic script or of a script of
 India and Sri Lanka, where they belong to the spelling (Persian "می\u200cروم", Tamil, Sinhala).
@@ -24,14 +24,14 @@ _INVISIBLE = "\xad\u061c\u180e\ufeff\ufff9\ufffa\ufffb" + "".join(
     for code in block
 )
 _JOINERS = "\u200c\u200d"
-# Letters and marks of the Arabic blocks, and of those from Devanagari to Sinhala.
+# Letters and marks of the Arabic blocks, and of the blocks from Devanagari to Sinhala.
 _JOINABLE = "".join(
     chr(code)
     for block in (range(0x0600, 0x0900), range(0xFB50, 0xFDD0), range(0xFE70, 0xFEFF), range(0x0900, 0x0E00))
     for code in block
     if unicodedata.category(chr(code))[0] in "LM"
 )
-_SPELLED = f"(?<=[{_JOINABLE}])[{_JOINERS}](?=[{_JOINERS}]{{0,3}}[{_JOINABLE}])"  # without a bound, not linear
+_SPELLED = f"(?<=[{_JOINABLE}])[{_JOINERS}](?=[{_JOINERS}]{{0,3}}[{_JOINABLE}])"  # a bound keeps the time linear
 _SUSPECT = re.compile(f"[{_SPACES}{_INVISIBLE}]")
 _REPAIRED = re.compile(f"(?=[{_SPACES}{_INVISIBLE}])(?!{_SPELLED}).", re.DOTALL)
 _UNSAFE = re.compile(r"""[\s/\\$`"'|;&<>(){}\[\]*?!~#]|\.\.""")
@@ -56,7 +56,7 @@ def clean_text(text: str) -> tuple[str, list[str]]:
         The text without leading and trailing spaces, and the names of the repairs. The removal of double, leading and
         trailing plain spaces is not named: they separate columns.
     """
-    if text.isascii() and text.isprintable() and "  " not in text:  # most of many texts, at a tenth of the time
+    if text.isascii() and text.isprintable() and "  " not in text:  # most texts, in a tenth of the time
         return text.strip(" "), []
     repairs = []
     found = set(_REPAIRED.findall(text)) if _SUSPECT.search(text) else set()
@@ -97,7 +97,7 @@ def id_fault(name: str) -> str | None:
 def safe_name(name: str) -> str:
     """Return `name` in NFC, with "_" for each run of characters that are not letters, digits or _ . -.
 
-    Marks belong to their letters: vowels of the scripts of India are such, and without them names become equal.
+    Marks belong to their letters: vowels in the scripts of India are marks, and without them names become equal.
     """
 
     def stays(character: str) -> bool:
@@ -118,7 +118,7 @@ def text_fault(text: str) -> str | None:
 
 
 def guess_encoding(raw: bytes) -> str | None:
-    """Guess the encoding of `raw`, which is not utf-8: UTF-16, GBK if it decodes as such, or None."""
+    """Guess the encoding of `raw`, which is not utf-8: UTF-16, GBK if it decodes as GBK, or None."""
     if raw.startswith((b"\xff\xfe", b"\xfe\xff")) or raw.count(0) > len(raw) // 4:
         return "UTF-16"
     try:

@@ -2,15 +2,15 @@
 
     wav.scp   recording path                  (a file, or an entry of an ark such as wav.1.ark:1234)
     text      utterance transcript
-    utt2spk   utterance speaker               (optional; without it each utterance has a speaker of its own)
+    utt2spk   utterance speaker               (optional; without it each utterance has its own speaker)
     segments  utterance recording start end   (optional, in seconds; without it each recording is an utterance; an end
-                                               of -1 is that of the recording, and a fifth column one of its channels)
-    feats.scp utterance entry of an ark       (in place of wav.scp, for models that read features)
+                                               of -1 is the recording's end, and a fifth column names a channel)
+    feats.scp utterance entry of an ark       (instead of wav.scp, for models that read features)
     src_text  utterance transcript            (optional, for speech translation: text is then the translation)
     utt2lang, utt2tgtlang, utt2domain         (optional: language of the speech or source, language of text, domain)
 
-A directory of text alone, for translation or language models, has none of wav.scp, feats.scp and utt2spk: its
-sentences are those of `text`. For translation `src_text` has the source sentences, in the language that utt2lang gives.
+A directory of text alone, for translation or language models, has none of wav.scp, feats.scp and utt2spk: its sentences
+are in `text`. For translation `src_text` has the source sentences, in the language that utt2lang gives.
 
 Tables are utf-8, composed (NFC), sorted by id in byte order (`LC_ALL=C sort`), with unique ids. spk2utt is derived from
 utt2spk when writing and never read.
@@ -37,7 +37,7 @@ from espnet_diverse.data.tables import COLUMNS, parse_segment, read_table, scan_
 __all__ = ["DataDir", "Segment", "read_data_dir", "read_table", "scan_tables", "write_data_dir", "write_table"]
 
 SOURCES = ("wav.scp", "feats.scp")
-"""Tables of what a model reads: audio or features."""
+"""Tables of the input of a model: audio or features."""
 DROPPED = "utterance\treason\n"
 """First line of dropped.tsv."""
 _OF_AUDIO = ("feats.scp", "cmvn.scp", "vad.scp", "utt2dur", "utt2num_frames", "utt2num_samples", "reco2dur")
@@ -48,7 +48,7 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class DataTables:
-    """One set of a corpus, as the tables of a Kaldi data directory, to be read alone; tables but dicts are sorted.
+    """One set of a corpus, as read-only tables of a Kaldi data directory; tables other than dicts are sorted.
 
     Attributes:
         wav_scp: Path of each recording. Without segments each recording is an utterance.
@@ -146,7 +146,7 @@ def column(table: Mapping[str, Any], numbers: array) -> Mapping[str, float]:
 
 
 def keep_utterances(data: DataTables, kept: Collection[str]) -> DataDir:
-    """Return some utterances of a set, without recordings of which no utterance is left. Dropped ones stay listed."""
+    """Return some utterances of a set, without recordings that have no utterance left. Dropped ones stay listed."""
 
     def of_kept(table: Mapping) -> dict:
         return {utterance: value for utterance, value in table.items() if utterance in kept}
@@ -169,7 +169,7 @@ def keep_utterances(data: DataTables, kept: Collection[str]) -> DataDir:
 
 
 def leave_out(data: DataTables, reasons: Mapping[str, str]) -> DataTables:
-    """Return the utterances of a set that are in all tables and are not left out, and the recordings of which some are.
+    """Return the utterances of a set that are in all tables and not left out, and the recordings that they use.
 
     Args:
         data: The set, in which tables may lack utterances.
@@ -199,13 +199,13 @@ def leave_out(data: DataTables, reasons: Mapping[str, str]) -> DataTables:
 
 
 def evenly_spaced(data: DataTables, count: int) -> DataTables:
-    """Return `count` utterances of a set, evenly spaced in the order of their ids; all, if it has no more."""
+    """Return `count` utterances of a set, evenly spaced in the order of their ids; all, if there are no more."""
     there = data.utterances()
     return data if count >= len(there) else keep_utterances(data, set(spaced(there, count)))
 
 
 def spaced[Item](items: Sequence[Item], count: int) -> list[Item]:
-    """Return `count` items of a sequence, evenly spaced; all, if it has no more."""
+    """Return `count` items of a sequence, evenly spaced; all, if there are no more."""
     count = min(count, len(items))
     return [items[number * len(items) // count] for number in range(count)]
 
@@ -217,7 +217,7 @@ def source_of(path: Path) -> str:
 
 
 def scan_tables(path: Path, source: str = "wav.scp") -> tuple[DataTables, list[Fault]]:
-    """Read a data directory without an object for each row; return it and the faults of each table by itself.
+    """Read a data directory without an object for each row; return it and the faults within each table.
 
     Args:
         path: The data directory.
@@ -245,7 +245,7 @@ def scan_extra(path: Path, data: DataTables) -> dict[str, Mapping[str, str]]:
     """Read the other tables of a data directory that have a value for utterances or speakers, such as spk2gender.
 
     Tables that describe features or the length of the audio are left out, because the audio may change; so are files
-    that are no such tables, with a notice.
+    that are not tables of utterances or speakers, with a notice.
 
     Args:
         path: The data directory.
@@ -262,12 +262,12 @@ def scan_extra(path: Path, data: DataTables) -> dict[str, Mapping[str, str]]:
         else:
             left_out.append(file.name)
     if left_out:
-        log.warning("notice: %s: left out, for they are no tables of utterances: %s", path, " ".join(left_out))
+        log.warning("notice: %s: left out, as they are not tables of utterances: %s", path, " ".join(left_out))
     return extra
 
 
 def text_files(path: Path) -> list[Path]:
-    """The files of a folder that may be tables: no hidden ones, and no audio or arks, which hold bytes of 0."""
+    """The files of a folder that may be tables: not hidden, and not audio or arks, which hold bytes of 0."""
 
     def is_text(file: Path) -> bool:
         with file.open("rb") as start:

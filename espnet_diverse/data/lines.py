@@ -1,4 +1,4 @@
-"""The lines of a text file, decoded one after another, so that a file of any size can be read; or a small one whole."""
+"""The lines of a text file, decoded one by one, so that a file of any size can be read; or a small file as a whole."""
 
 import gzip
 import io
@@ -14,8 +14,8 @@ from espnet_diverse.errors import DataError, UserError
 from espnet_diverse.untrusted.whole_files import read_text
 
 LONGEST_LINE = 1_000_000
-"""Bytes of a line. A longer one is a file whose line ends are lost, and would take the tokenizer hours."""
-_MOST_UNPACKED, _MOST_RATIO = 1 << 26, 50  # bytes of a .gz, and times its size in addition; text reaches about 20
+"""Maximum bytes of a line. A longer line means lost line ends, and would take the tokenizer hours."""
+_MOST_UNPACKED, _MOST_RATIO = 1 << 26, 50  # limit of an unpacked .gz: bytes + ratio * its size; text reaches about 20
 _LONGEST_SKIP = 1 << 28
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -25,8 +25,8 @@ def numbered_lines(
 ) -> Iterator[tuple[int, str]]:
     """Yield (number from 1, decoded line); bytes that are not utf-8 become one or two faults for the file.
 
-    `repairs` counts what is repaired. With `pipe` the file may be one, such as standard input; otherwise it must be a
-    regular file.
+    `repairs` counts what is repaired. With `pipe` the file may be a pipe, such as standard input; otherwise it must be
+    a regular file.
     """
     counted = Counter() if repairs is None else repairs
     return ((number, text) for number, text, _, _ in placed_lines(path, faults, counted, pipe))
@@ -37,7 +37,7 @@ def placed_lines(
 ) -> Iterator[tuple[int, str, int, int]]:
     """Yield (number, decoded line, first byte in the file, number of bytes) as `numbered_lines` does.
 
-    The first byte is -1 where the file has other bytes than those of the line: in a .gz, and where it is not utf-8.
+    The first byte is -1 where the bytes in the file differ from the line: in a .gz, and where it is not utf-8.
     """
     try:
         with _opened(path, pipe) as file:
@@ -48,7 +48,7 @@ def placed_lines(
 
 
 def _opened(path: Path, pipe: bool) -> BinaryIO:
-    """A file, or its content unpacked if it is a .gz; OSError for a device, and for one that unpacks to far more."""
+    """A file, or the unpacked content of a .gz; OSError for a device, and for a .gz that unpacks to far more."""
     if path.exists() and not (path.is_file() or path.is_dir() or pipe and path.is_fifo()):
         raise OSError("not a regular file")
     if path.suffix != ".gz":
@@ -83,7 +83,7 @@ def _decoded(
             what = f"has more than the {LONGEST_LINE} bytes that are allowed: are line ends missing?"
             faults.append(Fault(str(path), number, what))
             first = line[:LONGEST_ID].decode("utf-8", "ignore").split(None, 1)[:1]
-            yield number, f"{''.join(first)} \ufffd", -1, 0  # with the id, so that it is not missing too
+            yield number, f"{''.join(first)} \ufffd", -1, 0  # with the id, so that it is not also reported as missing
             continue
         if number == 1 and line.startswith(_BYTE_ORDER_MARK):
             line, start = line.removeprefix(_BYTE_ORDER_MARK), len(_BYTE_ORDER_MARK)
@@ -106,7 +106,7 @@ def _decoded(
 
 
 def _skipped(file: BinaryIO, whole: bytes) -> int:
-    """Skip the rest of a line that is too long, at most the file after `_LONGEST_SKIP` bytes; return its size."""
+    """Skip the rest of a line that is too long, or of the file after `_LONGEST_SKIP` bytes; return the size read."""
     count = 0
     while whole and not whole.endswith(b"\n") and count < _LONGEST_SKIP:
         whole = file.readline(LONGEST_LINE)
@@ -132,13 +132,13 @@ def read_utf8(
 
     Args:
         path: The file.
-        shown: How a message names it; the path by default.
-        advice: What to do if it is not UTF-8.
-        error: Class of the error that is raised then.
+        shown: Name of the file in messages; by default the path.
+        advice: Advice in the message if it is not UTF-8.
+        error: Class of the error for a file that is not UTF-8.
 
     Raises:
         UserError: The file is not UTF-8; the message has the offset of the byte.
-        OSError: It cannot be read.
+        OSError: The file cannot be read.
     """
     try:
         return read_text(path)

@@ -17,7 +17,7 @@ DOTTED_I = frozenset({"tr", "az"})
 _SPELLED: dict[int, str | None] = {
     **dict.fromkeys(map(ord, "\u2018\u2019\uff07`\u00b4\u2032"), "'"),
     **dict.fromkeys(map(ord, "\u2010\u2011"), "-"),
-    **dict.fromkeys([*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)]),  # variants of a glyph, as of an emoji
+    **dict.fromkeys([*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)]),  # variants of a glyph, such as an emoji
     **dict.fromkeys([*range(0x20DD, 0x20E1), *range(0x20E2, 0x20E5), *range(0xA670, 0xA673), 0x488, 0x489, 0x1ABE]),
 }
 _NOTES = re.compile(r"\([^()]*\)|\[[^\[\]]*\]")
@@ -53,9 +53,9 @@ def without_notes(text: str) -> str:
 
 
 def _stays(text: str, place: int, before: str) -> bool:
-    """Return whether the character at `place` is no punctuation or symbol, or is one inside a word or number.
+    """Return whether to keep the character at `place`: no punctuation or symbol, or one inside a word or number.
 
-    A mark goes with the character that it is on; `before` has what was kept before it.
+    A mark is kept if its character is; `before` is the text kept so far.
     """
     mark = text[place]
     category = unicodedata.category(mark)

@@ -1,9 +1,9 @@
 """A table of millions of rows that is read like a dict, without Python objects for its rows.
 
-A row is stored as its position in the file, 12 bytes, and is read when it is requested. Repairs made while reading,
-such as of a tab, are kept in a buffer. Rows are in the order of their ids, so an id is found by bisection, and ids
-requested in order are found at once. The file stays open: if it is replaced, the former content is read further; if it
-is overwritten in place, an id that is no longer at its position is an error.
+A row is stored as its position in the file, 12 bytes, and is read when it is requested. Rows repaired while reading,
+such as with a tab, are kept in a buffer. Rows are in the order of their ids, so an id is found by bisection, and ids
+requested in order are found at once. The file stays open: if it is replaced, the old content is still read; if it is
+overwritten in place, an id that is no longer at its position is an error.
 """
 
 import os
@@ -19,17 +19,17 @@ from espnet_diverse.data.files.room import named_if_full
 from espnet_diverse.data.table_views import Joined, TableView
 from espnet_diverse.errors import DataError
 
-if TYPE_CHECKING:  # commands that show their options alone do not wait for numpy
+if TYPE_CHECKING:  # commands that only show their options do not wait for numpy
     import numpy as np
     from numpy.typing import NDArray
 
-_SEQUENCES = 8  # sorted ones that are merged
+_SEQUENCES = 8  # maximum number of sorted sequences that are merged
 _BLOCK = 1024  # rows that are read at once
 _SPREAD = 1 << 20  # bytes between the rows of a block, beyond which they are read one by one
 
 
 class PackedTable(TableView[str]):
-    """Values by id, sorted by id; `Rows` makes it.
+    """Values by id, sorted by id; made by `Rows`.
 
     Args:
         path: The file; it may be missing if no row is in it.
@@ -39,7 +39,7 @@ class PackedTable(TableView[str]):
         plain: Whether the rows are the lines of the file, in their order.
 
     Raises:
-        DataError: In all methods that read: the file was overwritten meanwhile.
+        DataError: In all methods that read: the file was overwritten in the meantime.
     """
 
     def __init__(
@@ -84,12 +84,12 @@ class PackedTable(TableView[str]):
         """The row with an id.
 
         Raises:
-            KeyError: There is none.
+            KeyError: There is no such row.
         """
         return self._find(key)[0]
 
     def _find(self, key: str) -> tuple[int, str]:
-        """The row with an id, and its value: behind the row that was found last, that row, or by bisection."""
+        """The row with an id, and its value: the row after the last one found, that row itself, or by bisection."""
         low, high, guesses = 0, len(self), [self._last, self._last + 1]
         while low < high:
             middle = guesses.pop() if guesses else (low + high) // 2
@@ -173,7 +173,7 @@ class Rows:
         path: The file.
 
     Attributes:
-        last: The id of the last row; "" before the first.
+        last: The id of the last row; "" before the first row.
     """
 
     def __init__(self, path: Path):
@@ -214,8 +214,8 @@ class Rows:
             plain: Whether nothing was repaired.
 
         Returns:
-            The table, in which the first of several rows with an id counts; of each other row, by its number from 0 in
-            the file, the line, the id and the line of the first row; and whether the rows were in order.
+            The table, in which the first of several rows with the same id counts; for each other row, by its number
+            from 0 in the file, its line, its id and the line of the first row; and whether the rows were in order.
         """
         import numpy as np
 
@@ -237,9 +237,9 @@ class Rows:
 
 
 class Spool:
-    """The places of rows in a file, in any order, from which they are read sorted by id.
+    """The positions of rows in a file, added in any order; the rows are read sorted by id.
 
-    Rows that are a few sorted sequences in turns, such as those of several speeds, are merged; of others the ids are
+    Rows that alternate between a few sorted sequences, such as several speeds, are merged; for other rows the ids are
     held while they are sorted.
 
     Args:
@@ -254,7 +254,7 @@ class Spool:
         return self._count
 
     def add(self, key: str, row: str, start: int, size: int) -> None:
-        """Add a row, its id, a space and its value, which has `size` bytes from byte `start` of the file on."""
+        """Add a row (id, space and value), which has `size` bytes in the file from byte `start` on."""
         places = next((one for one in self._sequences if one.last < key), None)
         if places is None:
             self._sequences += [Rows(self.path)] if len(self._sequences) < _SEQUENCES else []
@@ -263,9 +263,9 @@ class Spool:
         places.add(self._count, key, row, row, start, size)
 
     def table(self) -> tuple[Mapping[str, str], list[str]]:
-        """The rows, of which one of several with an id counts, and the ids that are there again, sorted.
+        """The rows, of which one counts if several have the same id; and the ids that occur again, sorted.
 
-        The content of the file is there as long as the table is, even if the file is deleted.
+        The content of the file can be read as long as the table exists, even if the file is deleted.
         """
         packed = [one.packed(plain=False) for one in self._sequences]
         tables = [table for table, _, _ in packed]
@@ -284,7 +284,7 @@ def spool(path: Path, rows: Iterable[tuple[str, str]]) -> tuple[Mapping[str, str
         rows: Ids and values, without line ends.
 
     Returns:
-        What `Spool.table` does.
+        See `Spool.table`.
     """
     found, start = Spool(path), 0
     try:

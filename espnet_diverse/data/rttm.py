@@ -3,7 +3,7 @@
     SPEAKER talk 1 0.25 3.10 <NA> <NA> anna <NA> <NA>
 
 The columns are type, recording, channel, start and length in seconds, two that are not read, and the speaker. Lines of
-other types are left out.
+other types are skipped.
 """
 
 import math
@@ -52,7 +52,7 @@ def read_turns(path: Path) -> dict[str, list[Turn]]:
 
 
 def speaker_of(turns: list[Turn], start: float, end: float) -> str:
-    """The speaker of a part of a recording: of the turns with the most time in it, or else of the nearest turn."""
+    """The speaker of a part of a recording: the speaker with the most time in it, or else of the nearest turn."""
     shares: Counter[str] = Counter()
     for turn in turns:
         shares[turn.speaker] += max(0.0, min(end, turn.end) - max(start, turn.start))

@@ -1,4 +1,4 @@
-"""Views of other tables that store no rows: with other values, without some rows, or joined.
+"""Views of tables, which store no rows themselves: with other values, without some rows, or joined.
 
 A view is sorted by id, like the tables that it is made of.
 """
@@ -45,7 +45,7 @@ class _Values[Value](ValuesView[Value]):
 
 
 class Mapped[Value](TableView[Value]):
-    """The values of a function of the values of a table."""
+    """A table with a function applied to its values."""
 
     def __init__(self, table: Mapping[str, Any], function: Callable[[Any], Value]):
         self.table, self.function = table, function
@@ -62,7 +62,7 @@ class Mapped[Value](TableView[Value]):
 
 
 class Without[Value](TableView[Value]):
-    """The rows of a table but those with some ids."""
+    """The rows of a table without the rows of some ids."""
 
     def __init__(self, table: Mapping[str, Value], left_out: Collection[str]):
         self.table, self.left_out = table, left_out
@@ -84,7 +84,7 @@ class Without[Value](TableView[Value]):
 
 
 class Joined[Value](TableView[Value]):
-    """The rows of several tables; of an id that several have, the last counts."""
+    """The rows of several tables; if several have the same id, the last counts."""
 
     def __init__(self, tables: Sequence[Mapping[str, Value]]):
         self.tables = [table for table in tables if table]
@@ -148,7 +148,7 @@ class Grouped(TableView[str]):
 
     @staticmethod
     def can_group(rows: Collection[tuple[str, str]]) -> bool:
-        """Return whether the values do not decrease, as where ids begin with the speaker."""
+        """Return whether the values do not decrease, as when ids begin with the speaker."""
         return all(value <= later for (_, value), (_, later) in pairwise(rows))
 
     def __bool__(self) -> bool:

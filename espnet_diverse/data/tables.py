@@ -1,6 +1,6 @@
 """The tables of a Kaldi data directory, one entry a line: an id, a space, a value.
 
-A file whose name ends in .trn has lines as sclite reads them, "value (id)", in any order.
+A file whose name ends in .trn has lines in sclite's form, "value (id)", in any order.
 
 Repairs that need no guess (line ends, order, spaces, composition) are made in memory, with one notice for each file;
 everything else is a fault with file and line. Commands (wav.scp entries with a pipe) are never run.
@@ -39,7 +39,7 @@ LINES = "lines"
 """Kind of a file with one text a line and no ids; the id of a text is the number of its line."""
 EMPTY_TRANSCRIPT = "empty transcript; add the text or remove the utterance"
 _TEXTS = ("text", "src_text")
-_SETTLED = 2.0  # seconds after its last change, from which on a file is only read again once it changes
+_SETTLED = 2.0  # seconds after its last change, after which a file is only read again if it changes
 _ALTERNATIVES = re.compile(r"\{[^{}/]*/[^{}]*\}")
 _OF_AUDIO = re.compile(r"\S+\.(?:wav|flac|mp3|ogg|opus|sph|m4a|ark:\d+)|.*\|", re.IGNORECASE)
 _SEEN = 100  # rows that show what a table holds
@@ -99,7 +99,7 @@ def pack_texts(path: Path, kind: str = "text") -> PackedTable:
 def scan_packed(path: Path, kind: str | None = None) -> tuple[PackedTable, list[Fault]]:
     """Read one table as `scan_table` does, without an object for each row.
 
-    A command reads a table several times. One that is unchanged since it was read is not read again, unless it was
+    A command reads a table several times. A table that is unchanged since it was read is not read again, unless it was
     changed a moment ago: the clock of a file system may miss a second change.
     """
     kind = kind or path.name
@@ -116,7 +116,7 @@ def scan_packed(path: Path, kind: str | None = None) -> tuple[PackedTable, list[
 
 @lru_cache(8)
 def _scan_once(place: Path, path: Path, kind: str, changed: tuple[int, ...]) -> tuple[PackedTable, list[Fault]]:
-    """`_scan` of a file that was last changed at this time; `path` is what messages call it."""
+    """`_scan` of a file that was last changed at this time; `path` is its name in messages."""
     return _scan(path, kind)
 
 
@@ -173,7 +173,7 @@ def _plain_lines(path: Path, faults: list[Fault], repairs: Counter[str]) -> Iter
 
 
 def scan_lines(path: Path) -> tuple[list[str], list[Fault]]:
-    """Read one text a line, with repairs. Empty lines are kept, for other files may be parallel."""
+    """Read one text a line, with repairs. Empty lines are kept, because other files may be parallel."""
     faults: list[Fault] = []
     repairs: Counter[str] = Counter()
     texts = []
@@ -200,7 +200,7 @@ def _tell_once(notice: str, changed: int) -> None:
 
 
 def _repair(line: str, fields: list[str], kind: str, repairs: Counter[str]) -> tuple[str, str]:
-    """Repair id and value of one line; a path is not repaired, for it must equal the name on disk."""
+    """Repair id and value of one line; a path is not repaired, because it must equal the name on disk."""
     if kind.endswith(".scp"):
         key, found = clean_text(fields[0])
         if "\t" in line[: len(line) - len(fields[-1])]:
@@ -245,7 +245,7 @@ def _name_fault(value: str) -> str | None:
 def parse_segment(value: str) -> Segment:
     """Read "recording start end [channel]" (seconds); times are NaN where the columns or numbers are wrong.
 
-    An end of -1 is that of the recording, and becomes infinity.
+    An end of -1 means the end of the recording, and becomes infinity.
     """
     fields = value.split()
     wrong = Segment(fields[0] if fields else "", nan, nan)
@@ -261,7 +261,7 @@ def parse_segment(value: str) -> Segment:
 def _segment_fault(value: str) -> str | None:
     segment = parse_segment(value)
     if not 0 <= segment.start < inf or isnan(segment.end):
-        form = f"{COLUMNS['segments']} (seconds, from 0; an end of -1 is that of the recording)"
+        form = f"{COLUMNS['segments']} (seconds, from 0; an end of -1 means the end of the recording)"
         return f"segment {value!r} is invalid; the format is: {form}"
     if segment.end <= segment.start:
         return f"segment ends at {segment.end} s, not after its start at {segment.start} s"
@@ -282,6 +282,6 @@ _VALUE_FAULTS = {
 
 
 def write_table(path: Path, table: Mapping[str, str]) -> None:
-    """Write one table atomically, sorted by id in byte order; tables other than dicts are sorted."""
+    """Write one table atomically, sorted by id in byte order; tables other than dicts must be sorted."""
     rows = ((key, table[key]) for key in sorted(table)) if isinstance(table, dict) else table.items()
     write_parts(path, (f"{key} {value}\n" for key, value in rows))

@@ -8,11 +8,11 @@ from typing import Any, Protocol
 from espnet_diverse.errors import UserError
 from espnet_diverse.progress import progress
 
-_AHEAD = 64  # items that have been begun or are waiting, for each thread
+_AHEAD = 64  # items for each thread that have begun or are waiting
 
 
 class Items[Item](Protocol):
-    """Items that are counted, and are read as often as they are needed."""
+    """Items whose number is known, and that can be read several times."""
 
     def __len__(self) -> int: ...
 
@@ -20,7 +20,7 @@ class Items[Item](Protocol):
 
 
 class Workers(Protocol):
-    """Processes, also of other machines, that do the work of threads, such as a `cluster.pool.Pool`."""
+    """Processes, also on other machines, that do the work of threads, such as a `cluster.pool.Pool`."""
 
     def map(self, function: Callable[[Any], Any], items: Iterable) -> Iterator:
         """Yield `function(item)` for each item, in order, and a `UserError` where an item kills the processes.
@@ -40,12 +40,12 @@ def map_in_parallel[Item, Result](
     """Yield `function(item)` for each item, in order, computed by `nj` threads or workers; with a progress bar.
 
     Args:
-        function: What is computed.
-        items: The items; they are read as they are needed, with workers twice.
+        function: The function to compute.
+        items: The items; they are read as needed, and twice with workers.
         nj: Number of threads, or workers.
         name: Label of the progress bar.
-        lost: Gives the result of an item that kills the workers.
-        ahead: For each thread, number of items that have been begun or are waiting.
+        lost: Returns the result for an item that kills the workers.
+        ahead: Number of items for each thread that have begun or are waiting.
     """
     if isinstance(nj, int):
         yield from iterate_in_threads(function, items, nj, name, len(items), ahead)

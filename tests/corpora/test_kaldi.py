@@ -66,7 +66,7 @@ def test_directories_give_exactly_this(folder, caplog):
         extra={"spk2gender": {"anna": "f", "ben": "m", "clara": "f"}},
     )
     assert sets["test"].text == {"test-a": "ONE", "test-b": "GOOD, MORNING"} and sets["test"].utt2spk == {}
-    said = "notice: data/tr: left out, for they are no tables of utterances: README"
+    said = "notice: data/tr: left out, as they are not tables of utterances: README"
     assert said in [record.getMessage() for record in caplog.records]
 
 

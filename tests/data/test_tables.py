@@ -77,7 +77,7 @@ def test_order_is_by_bytes_whatever_the_locale(tmp_path):
         ("wav.scp", b"a x\x07.wav\n", ":1: ", "contains control characters"),
         ("segments", b"a r 0.0\n", ":1: ", "the format is: utterance recording start end"),
         ("segments", b"a r 0.0 nan\n", ":1: ", "segment 'r 0.0 nan' is invalid"),
-        ("segments", b"a r -1 2\n", ":1: ", "(seconds, from 0; an end of -1 is that of the recording)"),
+        ("segments", b"a r -1 2\n", ":1: ", "(seconds, from 0; an end of -1 means the end of the recording)"),
         ("segments", b"a r 0 1 A\n", ":1: ", "the format is: utterance recording start end [channel]"),
         ("segments", b"a r 0 inf\n", ":1: ", "segment 'r 0 inf' is invalid"),
         ("segments", b"a r 0 -2\n", ":1: ", "segment ends at -2.0 s, not after its start at 0.0 s"),

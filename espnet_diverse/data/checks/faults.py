@@ -28,15 +28,15 @@ ACTIONS = {
     "crowded": "drop",  # more text than the audio can hold
     "wordless": "drop",  # a transcript of punctuation alone
     "entity": "warn",
-    "compatibility": "warn",  # a ligature, full-width letter or fraction, each a token of its own
-    "format": "warn",  # several rates, several channels, or what has to be converted
+    "compatibility": "warn",  # a ligature, full-width letter or fraction, each a separate token
+    "format": "warn",  # several rates, several channels, or files that must be converted
     "same_audio": "warn",
     "same_text": "warn",
     "case": "warn",  # ids that differ in case alone
     "shared_speaker": "warn",
     "shared_text": "warn",
 }
-"""By kind of fault what is done about it, unless the user says otherwise."""
+"""The default action for each kind of fault."""
 CHOICES = ("refuse", "drop", "warn")
 
 log = logging.getLogger(__name__)
@@ -70,7 +70,7 @@ class FaultsError(DataError):
 
     Args:
         faults: The faults.
-        listed: What lists all of them, for the message; needed where there are more than it has.
+        listed: A place that lists all of them, for the message; needed where the message does not have all.
     """
 
     def __init__(self, faults: Sequence[Fault], listed: str = ""):
@@ -83,18 +83,18 @@ class FaultsError(DataError):
 
 
 def refuse(faults: Sequence[Fault], listed: str = "") -> None:
-    """Raise one `FaultsError` for all `faults`, see there for `listed`; return if there are none."""
+    """Raise one `FaultsError` for all `faults`, with its argument `listed`; return if there are no faults."""
     if faults:
         raise FaultsError(faults, listed)
 
 
 def alike_once(lines: Iterable[str], most: int = NAMED, listed: str = "") -> list[str]:
-    """Lines of which no more than `most` differ in ids, paths and numbers alone, and the number of the others.
+    """At most `most` of the lines that differ only in ids, paths and numbers, and the number of the others.
 
     Args:
         lines: The lines.
         most: Number of lines that are kept of each kind.
-        listed: What lists all of them, for the line with the number.
+        listed: A place that lists all of them, for the line with the number.
     """
     lines = list(lines)
     kinds = [_VALUES.sub("", line) for line in lines]

@@ -1,4 +1,4 @@
-"""A corrected copy of a data directory, and what two directories must not share."""
+"""A corrected copy of a data directory, and a check for speakers and sentences that two directories share."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import zip_longest
@@ -24,21 +24,21 @@ READ_BY_TRAINING = ("wav.scp", "feats.scp", "text", "src_text", *TABLES)
 def write_fixed(
     source: Path, target: Path, faults: Sequence[Fault], actions: Mapping[str, str] = ACTIONS
 ) -> tuple[int, int]:
-    """Write a data directory without the utterances that are to be dropped, its tables sorted and in plain form.
+    """Write a data directory without dropped utterances, its tables sorted and in plain form.
 
     Args:
         source: A data directory with audio, features or text.
-        target: Directory to write; audio is not copied, and files that are no tables of utterances or speakers are left
-            out.
-        faults: What `find_faults` found in `source`.
-        actions: What is done about each kind.
+        target: Directory to write; audio is not copied, and files that are not tables of utterances or speakers are
+            left out.
+        faults: Result of `find_faults` for `source`.
+        actions: Action for each kind of fault.
 
     Returns:
-        Numbers of utterances kept and dropped; those dropped are listed in dropped.tsv with their reasons.
+        Numbers of utterances kept and dropped; dropped.tsv lists the dropped ones with their reasons.
 
     Raises:
-        DataError: A fault is to be refused, a fault that is to be dropped is not that of an utterance, no utterance is
-            left, or `target` is `source` or was not written by us. Nothing is written.
+        DataError: A fault must be refused, a fault with the action `drop` is not of an utterance, no utterance is left,
+            or `target` is `source` or was not written by us. Nothing is written.
     """
     check_unread(target, [source])
     check_prepared(target)
@@ -58,20 +58,20 @@ def write_fixed(
 
 
 def left_out(source: Path, faults: Sequence[Fault], actions: Mapping[str, str] = ACTIONS) -> str:
-    """The utterances that `write_fixed` would leave out of a data directory, in one line; "" if there are none."""
+    """The utterances that `write_fixed` would leave out of a data directory, as one line; "" if it leaves out none."""
     dropped = [fault for fault in faults if actions[fault.kind] == "drop" and isinstance(fault.where, str)]
     if not dropped:
         return ""
     data, _ = scan_tables(source, source_of(source))
     names = list(_reasons(data, dropped))
-    first = "" if all(actions[fault.kind] != "refuse" for fault in faults) else ", once the other faults are mended"
+    first = "" if all(actions[fault.kind] != "refuse" for fault in faults) else ", once the other faults are fixed"
     return f"leaves out {len(names)} of {len(data.by_utterance())} utterances{first}: {abridged(names, separator=' ')}"
 
 
 def made_plain(source: Path, faults: Sequence[Fault]) -> str:
-    """The first line that `stats` and `train` refuse for its form and `write_fixed` mends, as text; "" for none."""
+    """A text with the first line that `stats` and `train` refuse for its form and `write_fixed` repairs, or ""."""
     if any(fault.kind in ("table", "missing") for fault in faults):
-        return ""  # they are to be mended by hand first
+        return ""  # they must be fixed by hand first
     for name in READ_BY_TRAINING:
         file = source / name
         if file.is_file() and (line := misread_line(file)):
@@ -80,9 +80,9 @@ def made_plain(source: Path, faults: Sequence[Fault]) -> str:
 
 
 def misread_line(file: Path) -> int:
-    """The first line of a table that ESPnet's reader would take for another entry than ours; 0 where there is none."""
+    """The first line of a table that ESPnet's reader would read as another entry than ours; 0 if there is none."""
     table = pack_table(file)
-    if table.plain and file.suffix != ".scp":  # whose paths may have any white space
+    if table.plain and file.suffix != ".scp":  # paths in a .scp may have any white space
         return 0
     ours = ([key, value] if value else [key] for key, value in table.items())
     with file.open(encoding="utf-8") as lines:
@@ -94,7 +94,7 @@ def misread_line(file: Path) -> int:
 def _reasons(data: DataTables, dropped: Sequence[Fault]) -> dict[str, str]:
     """The reasons why each utterance is dropped.
 
-    Faults of a recording are those of all of its segments; that its channels cancel is no fault of one of a channel.
+    Faults of a recording hold for all of its segments; channels that cancel are no fault for a segment of one channel.
     """
     in_recordings = {str(fault.where) for fault in dropped if data.segments and fault.file.endswith("wav.scp")}
     by_recording: dict[str, list[str]] = {}
@@ -113,7 +113,7 @@ def _reasons(data: DataTables, dropped: Sequence[Fault]) -> dict[str, str]:
 
 
 def shared(source: Path, other: Path) -> Iterator[Fault]:
-    """Speakers and sentences of a data directory that `other`, such as the training set, has too.
+    """Speakers and sentences of a data directory that are also in `other`, such as the training set.
 
     Raises:
         DataError: A table of `other` is faulty.
@@ -132,7 +132,7 @@ def shared(source: Path, other: Path) -> Iterator[Fault]:
 
 
 def _speakers(data: DataTables) -> Collection[str]:
-    """The speakers of the utterances; an utterance itself where utt2spk has none."""
+    """The speakers of the utterances; the utterance itself where utt2spk has no speaker."""
     spoken = data.by_utterance()
     if not data.utt2spk:
         return spoken

@@ -15,21 +15,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 CANCELLED = "its channels cancel in their mean; write one of them alone, or name one in the fifth column of segments"
-"""Message about several channels of opposite phase, whose mean is nearly silent."""
+"""Message about channels of opposite phase, whose mean is nearly silent."""
 FRAMES_A_SECOND = 25
 """Frames of an encoder that subsamples features of 10 ms by 4; CTC needs one for each token."""
 CHARACTERS_A_SECOND = 40
-"""More than anybody speaks in any script, spaces not counted; twice what fast speakers of English reach."""
+"""More than anybody speaks in any script, spaces not counted; twice the rate of fast speakers of English."""
 _QUIET = 2e-4  # between the least and the greatest sample: 80 dB below full scale
 _OFFSET = 0.1
 _ROUNDING = 1e-6  # of the times in segments, in seconds
 _FULL = 1 - 1.5 * 2**-15  # the last step of 16 bits
-_CLIPPED_SHARE = 0.02  # of a sine at full scale 0.6 % reach it
+_CLIPPED_SHARE = 0.02  # for a sine at full scale the share is 0.6 %
 _ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z]{2,8});")
 _FORMS = ("<wide>", "<narrow>", "<font>", "<isolated>", "<initial>", "<medial>", "<final>")
-"""Unicode's tags of letters that are another form of a letter."""
+"""Unicode's tags for letters that are another form of a letter."""
 _LIGATURES = range(0xFB00, 0xFB18)
-_WORD = re.compile(r"[\w\ufffd]")  # U+FFFD: bytes that are not utf-8, which are a fault of the table
+_WORD = re.compile(r"[\w\ufffd]")  # U+FFFD: bytes that are not utf-8, reported as a fault of the table
 
 
 class Finding(NamedTuple):
@@ -46,7 +46,7 @@ class Limits:
     Attributes:
         min_seconds: Least length of an utterance.
         max_seconds: Greatest length of an utterance.
-        tokens: Function that gives the tokens of a text; without one the number of characters is compared.
+        tokens: Function that returns the tokens of a text; without it only the number of characters is compared.
         frames: Number of frames a second that CTC has.
     """
 
@@ -57,7 +57,7 @@ class Limits:
 
 
 class Measures(NamedTuple):
-    """Measures of samples: number, least, greatest, mean, mean square, the share of clipped ones, and a digest."""
+    """Measures of samples: number, least, greatest, mean, mean square, the share that is clipped, and a digest."""
 
     count: int
     low: float
@@ -96,7 +96,7 @@ def sound_findings(found: Measures) -> Iterator[Finding]:
 
 
 def length_findings(seconds: float, limits: Limits) -> Iterator[Finding]:
-    """Return whether an utterance is too short or too long."""
+    """Faults of the length of an utterance: too short or too long."""
     if seconds < limits.min_seconds - _ROUNDING:
         yield Finding("short", f"is {seconds:.3f} s long; at least {limits.min_seconds:g} s are expected")
     if seconds > limits.max_seconds:
@@ -137,7 +137,7 @@ def _compatibility_character(text: str) -> str:
 
 
 def _is_other_form(character: str) -> bool:
-    """Return whether a character is a number or letter in another form; not a Thai vowel, º or ĳ, which are usual."""
+    """Return whether a character is a number or letter in another form; not a Thai vowel, º or ĳ, which are common."""
     category, tag = unicodedata.category(character)[0], unicodedata.decomposition(character).partition(" ")[0]
     return (
         category == "N" and tag.startswith("<") or category == "L" and (tag in _FORMS or ord(character) in _LIGATURES)

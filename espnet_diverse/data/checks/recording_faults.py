@@ -28,12 +28,12 @@ class SameAudio:
         self._rows, self._digests = array("q"), bytearray()
 
     def add(self, row: int, digest: bytes) -> None:
-        """Add a recording by its number, which is greater than those before, and its digest of 16 bytes."""
+        """Add a recording by its number, which must exceed all earlier numbers, and its digest of 16 bytes."""
         self._rows.append(row)
         self._digests += digest
 
     def faults(self, table: str, recordings: Iterable[str]) -> Iterator[Fault]:
-        """One fault for each recording but the first of equal ones; `recordings` are the names by number."""
+        """One fault for each recording that equals an earlier one; `recordings` are the names by number."""
         pairs = list(same_digests(self._rows, self._digests))
         wanted = {row for pair in pairs for row in pair}
         names = {row: name for row, name in enumerate(recordings) if row in wanted} if wanted else {}
@@ -55,7 +55,7 @@ class Formats:
         self._found[info.rate, info.channels, kind] = (count + 1, first)
 
     def faults(self, table: str) -> Iterator[Fault]:
-        """One fault for each rate, number of channels and format but the most frequent one that can be trained with."""
+        """One fault for each rate, number of channels and format, except the most frequent if training can read it."""
         usual = max(self._found, key=lambda each: self._found[each][0], default=None)
         for (rate, channels, kind), (count, first) in self._found.items():
             if (rate, channels, kind) != usual or channels > 1 or kind:

@@ -10,7 +10,7 @@ DIGEST = 16
 
 
 def most_of(texts: Collection[str]) -> tuple[str, int]:
-    """The text that more than half of `texts` are, and how often it occurs; any other text if there is none.
+    """The text that makes up more than half of `texts`, and how often it occurs; any text if there is none.
 
     Boyer and Moore 1991, "MJRTY, a fast majority vote algorithm": two passes, and one text is kept.
     """
@@ -27,7 +27,7 @@ def alike(names: Iterable[str], reduced: Callable[[str], str]) -> Iterator[tuple
 
     Args:
         names: Different names; they are read twice.
-        reduced: What is compared of a name.
+        reduced: Returns the part of a name that is compared.
     """
     hashes = np.fromiter((hash(reduced(name)) for name in names), np.int64)
     hashes.sort()
@@ -41,7 +41,7 @@ def alike(names: Iterable[str], reduced: Callable[[str], str]) -> Iterator[tuple
 
 
 def in_both(texts: Collection[str], others: Collection[str]) -> set[str]:
-    """The texts that both collections have, which are read twice."""
+    """The texts that are in both collections; the collections are read twice."""
     if not texts or not others:
         return set()
     hashes = [np.fromiter(map(hash, some), np.int64) for some in (texts, others)]
@@ -55,7 +55,7 @@ def same_digests(rows: array, digests: bytearray) -> Iterator[tuple[int, int]]:
 
     Args:
         rows: Number of each row, increasing.
-        digests: Digest of each row, `DIGEST` bytes after one another.
+        digests: Digests of the rows, `DIGEST` bytes each, one after the other.
     """
     words = np.frombuffer(digests, np.uint64).reshape(len(rows), 2)
     order = np.lexsort(words.T)  # stable: the first row of equal digests stays the first

@@ -10,11 +10,11 @@ from espnet_diverse.data.checks.plausibility import Measures
 from espnet_diverse.data.kaldi import DataTables, column
 
 SILENCE = -120.0
-"""Level in dBFS that digital silence is given."""
+"""Level in dBFS that stands for digital silence."""
 
 
 class Survey:
-    """Numbers of what `find_faults` reads of a data directory.
+    """Numbers about the content of a data directory that `find_faults` reads.
 
     Attributes:
         data: Its tables.
@@ -40,5 +40,5 @@ class Survey:
         return column(self.data.wav_scp, self._levels) if self._levels else {}
 
     def clipped(self) -> Mapping[str, float]:
-        """Share of the samples of each such recording that are at full scale."""
+        """Share of samples at full scale, for each recording whose samples were read."""
         return column(self.data.wav_scp, self._clipped) if self._clipped else {}

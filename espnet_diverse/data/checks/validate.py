@@ -48,22 +48,22 @@ def validate(
     decode: bool = True,
     features: int | None = None,
 ) -> None:
-    """Raise one error for all faults of a data directory that are not to be warned of; return if it has none.
+    """Raise one error for all faults of a data directory whose action is not `warn`; return if it has none.
 
     Args:
         source: A data directory, on disk or in memory.
         read_audio: Whether every audio file, or entry of feats.scp, is opened.
-        nj: Number of threads that read audio, or workers that do it.
-        rate: Sampling rate in Hz of a model that is to be trained with the data. Audio that training cannot read as it
-            is, such as m4a, several channels or another rate, is then a fault.
-        decode: Whether all samples are read, and not only headers.
-        features: Size of the features that feats.scp has in place of audio; 0 for any size. Without it audio is read.
+        nj: Number of threads that read audio, or workers that do so.
+        rate: Sampling rate in Hz of a model that will be trained with the data. Audio that training cannot read without
+            conversion, such as m4a, several channels or another rate, is then a fault.
+        decode: Whether all samples are read, not only headers.
+        features: Size of the features that feats.scp has instead of audio; 0 for any size. By default audio is read.
 
     Raises:
         FaultsError: There are faults; its message names the first few and counts the rest, see `find_faults`.
     """
     faults = decisive(find_faults(source, read_audio, nj, rate, decode, features))
-    of_model = features or any(fault.kind == "rate" for fault in faults)  # which the command does not know
+    of_model = features or any(fault.kind == "rate" for fault in faults)  # which the command `validate` does not check
     listed = isinstance(source, Path) and not of_model
     refuse(faults, f"espnet-diverse validate {source} lists all" if listed else "")
 
@@ -80,7 +80,7 @@ def find_faults(
 ) -> list[Fault]:
     """List the faults of each table, between the tables, of the audio, and of texts.
 
-    Arguments are those of `validate`; `limits` says what is expected of utterances; `survey` gets what is measured.
+    Takes the same arguments as `validate`; `limits` bounds lengths and texts; `survey` collects measures.
     """
     scp = "wav.scp" if features is None else "feats.scp"
     data: DataTables
@@ -142,7 +142,7 @@ def _key_faults(data: DataTables, folder: str, scp: str) -> list[Fault]:
 
 
 class _Heard(NamedTuple):
-    """Findings in a recording: its header, if it can be read, faults by kind, what tells it apart, and its samples."""
+    """Findings in a recording: its header, if readable, faults by kind, a digest, and measures of its samples."""
 
     recording: str
     info: AudioInfo | None = None
@@ -178,7 +178,7 @@ def _unheard(item: tuple[str, str], error: UserError) -> _Heard:
 def _audio_faults(
     data: DataTables, folder: str, nj: int | Workers, rate: int | None, decode: bool, survey: Survey | None
 ) -> tuple[list[Fault], Mapping[str, float]]:
-    """Faults of every recording, and segments past the end of one; and the seconds of each utterance."""
+    """Faults of every recording, and segments past the end of a recording; and the seconds of each utterance."""
     hear = partial(_hear, rate=rate, decode=decode)
     table = f"{folder}wav.scp"
     faults: list[Fault] = []
@@ -213,7 +213,7 @@ def _audio_faults(
         if past:
             faults.append(Fault(f"{folder}segments", utterance, past, "audio"))
         length = nan if whole is None else segment.length(whole)
-        parts.append(length if length > 0 else nan)  # the others are faults of the table
+        parts.append(length if length > 0 else nan)  # other lengths are faults of the table
     return faults, column(data.segments, parts)
 
 
@@ -253,7 +253,7 @@ def _feature_faults(data: DataTables, folder: str, nj: int | Workers, size: int,
 
 
 def _feature_size(item: tuple[str, str], decode: bool) -> tuple[str, int | None, str]:
-    """An utterance, the size of its features, and what is wrong with them; no size where that is listed already."""
+    """An utterance, the size of its features, and their fault; the size is None where the entry is listed already."""
     utterance, entry = item
     if entry_faults("feats.scp", *item):
         return utterance, None, ""

@@ -14,11 +14,11 @@ from espnet_diverse.data.files.locks import NO_LOCKS, claim, file_lock, give_up,
 from espnet_diverse.data.files.room import named_if_full
 from espnet_diverse.errors import DataError
 
-_STAGED = r"\..+\.(partial\.[0-9a-f]+|[0-9a-f]{12}\.partial)(\..*)?"  # the latter in versions up to 0.2
+_STAGED = r"\..+\.(partial\.[0-9a-f]+|[0-9a-f]{12}\.partial)(\..*)?"  # the second form in versions up to 0.2
 
 
 def write_text(path: Path, text: str, durable: bool = False) -> None:
-    """Write `text` as utf-8 to a temporary file beside `path`, then rename it; `durable` as in `staged_file`."""
+    """Write `text` as utf-8 to a temporary file next to `path`, then rename it; `durable` as in `staged_file`."""
     write_parts(path, [text], durable)
 
 
@@ -29,14 +29,14 @@ def write_parts(path: Path, parts: Iterable[str], durable: bool = False) -> None
 
 
 def save_figure(figure: Any, path: Path, dpi: int = 110) -> None:
-    """Write a figure of matplotlib as `write_text` does a text.
+    """Write a figure of matplotlib atomically, as `write_text` writes a text.
 
     A "$" is drawn as it is, because labels are names and tokens of data; only powers of ten are set as mathematics. All
-    characters are drawn that a font of this machine has.
+    characters are drawn for which this machine has a font.
 
     Args:
         figure: The figure.
-        path: File to write, whose suffix says the format.
+        path: File to write; its suffix is the format.
         dpi: Pixels per inch.
     """
     from matplotlib.text import Text
@@ -53,24 +53,24 @@ def save_figure(figure: Any, path: Path, dpi: int = 110) -> None:
         text.set_parse_math(text in powers)
         text.set_fontfamily(fonts)
     with staged_file(path) as partial, warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing from font")  # `families` says it in a line
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")  # `families` reports it in one line
         figure.savefig(partial, dpi=dpi)
 
 
 @contextmanager
 def staged_file(target: Path, durable: bool = False) -> Iterator[Path]:
-    """Yield the path of a file to write, beside `target`, which it replaces when the block ends without an exception.
+    """Yield the path of a file to write, next to `target`, which it replaces if the block ends without an exception.
 
     Of several processes or threads that write the same file, on any machine, the last one wins. The path ends as
-    `target` does. What a killed process has left is written over or removed by the next one that writes `target`.
+    `target` does. A file left by a killed process is overwritten or removed by the next process that writes `target`.
 
     Args:
         target: The file.
-        durable: Whether its content is on the disk before it replaces `target`, and survives a loss of power: some
-            10 ms, for files without which a run cannot go on.
+        durable: Whether its content is on the disk before it replaces `target`, and survives a loss of power. This
+            takes some 10 ms, for files without which a run cannot resume.
 
     Raises:
-        OSError: There is no room for it, or it cannot be written; the error has a file name.
+        OSError: There is no room for the file, or it cannot be written; the error has a file name.
     """
     with _claimed(target) as partial, named_if_full(target):
         yield partial
@@ -89,10 +89,10 @@ def _sync(path: Path) -> None:
 
 @contextmanager
 def scratch_directory(beside: Path) -> Iterator[Path]:
-    """Yield an empty hidden directory beside a path, which is removed at the end of the block.
+    """Yield an empty hidden directory next to a path, which is removed at the end of the block.
 
-    Several processes and threads have one each. What a killed process has left is removed by the next one that asks for
-    a directory beside that path.
+    Each process and thread has its own directory. One left by a killed process is removed by the next call for the same
+    path.
     """
     with _claimed(beside, is_folder=True) as folder, named_if_full(beside):
         yield folder
@@ -102,7 +102,7 @@ def scratch_directory(beside: Path) -> Iterator[Path]:
 def _claimed(target: Path, is_folder: bool = False) -> Iterator[Path]:
     """Yield the path of a hidden file or folder that no other process uses, and remove it if it is still there.
 
-    It has the first of a row of names whose file is not locked. So killed processes leave names that are used again.
+    It gets the first name of a series whose file is not locked, so names left by killed processes are used again.
     """
 
     def named(number: int | str) -> Path:
@@ -121,7 +121,7 @@ def _claimed(target: Path, is_folder: bool = False) -> Iterator[Path]:
         if is_folder:
             path.mkdir()
     try:
-        for other in row:  # of processes that were killed while they wrote at once
+        for other in row:  # from several processes that were killed while they wrote
             if not os.path.lexists(other):
                 break
             if (found := claim(other, is_folder)) is not None:
@@ -132,21 +132,21 @@ def _claimed(target: Path, is_folder: bool = False) -> Iterator[Path]:
                 _remove(entry)
         yield path
     finally:
-        if descriptor is None or is_at(descriptor, path):  # or it has become the target, and its name is another's
+        if descriptor is None or is_at(descriptor, path):  # else it has become the target, and its name is in use
             _remove(path)
         if descriptor is not None:
             give_up(descriptor)
 
 
 def is_partial(name: str) -> bool:
-    """Return whether a file or folder is one that `staged_file` or `scratch_directory` gives, by its name."""
+    """Return whether a file or folder was made by `staged_file` or `scratch_directory`, by its name."""
     return re.fullmatch(_STAGED, name) is not None
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove what killed processes have left in a folder by `staged_file` and `scratch_directory`."""
+    """Remove files and folders of `staged_file` and `scratch_directory` that killed processes left in a folder."""
     for path in folder.glob(".*.partial*"):
-        with suppress(OSError):  # without locks, nothing shows that nobody writes it
+        with suppress(OSError):  # without locks, another process may be writing it
             if is_partial(path.name) and (found := claim(path, path.is_dir())) is not None:
                 _remove(path)
                 give_up(found)
@@ -166,17 +166,17 @@ def check_no_file(target: Path) -> None:
         DataError: `target` is a file.
     """
     if target.exists() and not target.is_dir():
-        raise DataError(f"{target}: is a file, but a directory is to be written here; choose another path")
+        raise DataError(f"{target}: is a file, but a directory must be written here; choose another path")
 
 
 @contextmanager
 def staged_directory(target: Path) -> Iterator[Path]:
     """Yield an empty directory that replaces `target` when the block ends without an exception.
 
-    It is beside `target`, on the same file system, so that the rename is atomic. If the block raises, it is removed and
-    `target` stays as it was. Directories left by a killed process are removed at the next start; if it was killed
-    before the new directory had taken the place of the old one, the old one returns. Where `target` is a
-    link, the directory that it leads to is replaced, and the link stays.
+    It is next to `target`, on the same file system, so that the rename is atomic. If the block raises, it is removed
+    and `target` stays as it was. Directories left by a killed process are removed at the next start; if it was killed
+    before the new directory had replaced the old one, the old one is restored. If `target` is a link, the directory
+    that it points to is replaced, and the link stays.
 
     Raises:
         DataError: `target` is a file or the working directory, or another process or an outer block is writing it.

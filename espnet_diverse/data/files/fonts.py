@@ -11,8 +11,8 @@ def families(characters: Iterable[str]) -> tuple[list[str], set[str]]:
     """Find fonts for characters.
 
     Returns:
-        Families of fonts that together have the characters, the default of matplotlib first, and the characters that no
-        font has; a warning says once what to install for these.
+        Families of fonts that together have the characters, matplotlib's default first, and the characters that no font
+        has; one warning recommends a font to install for these.
     """
     lacking = {character for character in characters if character.isprintable()}
     # The "Last Resort" font has every character, all as boxes.

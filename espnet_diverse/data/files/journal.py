@@ -1,4 +1,4 @@
-"""A journal of finished work, from which the next process continues if one ends early.
+"""A journal of finished work, from which the next process continues if a process ends early.
 
     <key>
     <id> <value>
@@ -24,7 +24,7 @@ class Journal:
 
     Args:
         path: Its file.
-        key: What the work is, one line. A journal with another key is emptied.
+        key: Identifies the work, one line. A journal with another key is emptied.
 
     Attributes:
         note: The note of the last group, or "".
@@ -33,7 +33,7 @@ class Journal:
     def __init__(self, path: Path, key: str):
         self.note = ""
         self._path, self._rows = path, Spool(path)
-        self._file = path.open("ab", buffering=0)  # what was not written is not tried again when it is closed
+        self._file = path.open("ab", buffering=0)  # closing must not try again to write what failed
         with path.open("rb") as file:
             self._end = self._read(file, key)
         self._file.truncate(self._end)
@@ -44,14 +44,14 @@ class Journal:
         return len(self._rows)
 
     def add(self, rows: Iterable[tuple[str, str]], note: str) -> None:
-        """Add a group of rows, ids that are not there yet and values without line ends."""
+        """Add a group of rows; ids must be new, and values must have no line ends."""
         lines = [f"{key} {value}\n".encode() for key, value in rows]
         start = self._end
         self._append(b"".join(lines) + _last_line(lines, note.encode()))
         self._place(lines, start, note)
 
     def table(self) -> Mapping[str, str]:
-        """The rows that have been added until now, sorted by id; they are there even if the file is deleted.
+        """The rows added so far, sorted by id; they can be read even if the file is deleted.
 
         While more rows are added, only `items`, `keys` and `values` of the table can be read.
         """

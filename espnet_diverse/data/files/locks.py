@@ -19,14 +19,14 @@ from espnet_diverse.errors import DataError, UserError
 
 NAME = ".lock"
 """File of the lock of a folder."""
-NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP)  # the last two are one on Linux
+NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP)  # the last two are equal on Linux
 """Errors of a file system without locks."""
 _TO_SIGN = 1.0  # seconds between taking a lock and signing it, on a machine with much load
 _held: set[int] = set()  # file descriptors of the locks of this process
 
 
 def _leave_locks() -> None:
-    """Let go of locks in a forked process, such as one that reads or decodes: it may outlive the one that forked it."""
+    """Release locks in a forked process, such as one that reads or decodes: it may outlive its parent process."""
     for descriptor in _held:
         os.close(descriptor)
     _held.clear()
@@ -40,11 +40,11 @@ def file_lock(path: Path, wait: bool = True) -> Iterator[None]:
     """Let one process at a time read a file, change it and write it.
 
     Args:
-        path: The file, or a directory. The lock is on a file beside it, which is deleted at the end of the block.
+        path: The file, or a directory. The lock is on a file next to it, which is deleted at the end of the block.
         wait: Whether to wait until another process or thread has ended its block.
 
     Raises:
-        DataError: Another one holds the lock, and `wait` is false.
+        DataError: Another process or thread holds the lock, and `wait` is false.
     """
 
     def refuse(holder: str) -> DataError:
@@ -56,7 +56,7 @@ def file_lock(path: Path, wait: bool = True) -> Iterator[None]:
 
 @contextmanager
 def folder_lock(folder: Path) -> Iterator[None]:
-    """Let one process at a time write its results to a folder, which is made.
+    """Let one process at a time write its results to a folder, which is created.
 
     Raises:
         DataError: Another process or thread holds the lock.
@@ -68,7 +68,7 @@ def folder_lock(folder: Path) -> Iterator[None]:
 
 
 def in_use(folder: Path, activity: str, error: type[UserError] = DataError) -> Callable[[str], UserError]:
-    """A function that makes the error for a folder whose lock another process or thread holds; see `lock`."""
+    """A function that returns the error for a folder whose lock another process or thread holds; see `lock`."""
     advice = "wait until it has ended, stop it, or give another --output_dir"
     return lambda holder: error(f"{folder}: {holder} {activity} here now; {advice}")
 
@@ -89,12 +89,12 @@ def _signed(path: Path, refuse: Callable[[str], UserError] | None) -> Iterator[N
 def lock(path: Path, refuse: Callable[[str], UserError] | None = None) -> Iterator[int]:
     """Hold the lock on a file while the block runs, and yield the descriptor of the open file, for `sign`.
 
-    Where the file system has no locks, a warning says so.
+    If the file system has no locks, a warning is logged.
 
     Args:
-        path: The file; it is made, and stays.
-        refuse: Makes the error that is raised if another process or thread holds the lock; it is called with what that
-            has written by `sign`. By default the lock is waited for.
+        path: The file; it is created, and stays.
+        refuse: Returns the error to raise if another process or thread holds the lock; called with the text that the
+            holder wrote by `sign`. By default the call waits for the lock.
     """
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
@@ -118,7 +118,7 @@ def lock(path: Path, refuse: Callable[[str], UserError] | None = None) -> Iterat
 
 
 def claim(path: Path, is_folder: bool = False) -> int | None:
-    """Make a file or folder for temporary use and hold its lock, or take over that of a process that has ended.
+    """Create a file or folder for temporary use and hold its lock, or take it over from a process that has ended.
 
     Args:
         path: The file or folder.
@@ -128,7 +128,7 @@ def claim(path: Path, is_folder: bool = False) -> int | None:
         A descriptor for `give_up`; None if another process or thread holds the lock, or the file is another user's.
 
     Raises:
-        OSError: It cannot be made; `errno` is one of `NO_LOCKS` where the file system has no locks.
+        OSError: It cannot be created; `errno` is one of `NO_LOCKS` where the file system has no locks.
     """
     kind = os.O_RDONLY | os.O_DIRECTORY if is_folder else os.O_RDWR | os.O_CREAT
     while True:
@@ -168,7 +168,7 @@ def sign(descriptor: int) -> None:
 
 
 def _signature(descriptor: int) -> str:
-    """Read what the holder of a lock writes by `sign`, soon after it has taken the lock; "" if it writes nothing."""
+    """Read what the holder of a lock writes by `sign` soon after it has taken the lock; "" if it writes nothing."""
     end = time.monotonic() + _TO_SIGN
     while not (found := os.pread(descriptor, 200, 0)) and time.monotonic() < end:
         time.sleep(0.01)

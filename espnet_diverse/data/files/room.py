@@ -1,4 +1,4 @@
-"""Errors of a full disk, in which the system names no file."""
+"""File names for errors of a full disk, in which the system names no file."""
 
 import errno
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 @contextmanager
 def named_if_full(path: Path) -> Iterator[None]:
-    """Give an error of `NO_ROOM` the name of what is written in the block."""
+    """Add the name of the file that a block writes to an error of `NO_ROOM`."""
     try:
         yield
     except OSError as error:

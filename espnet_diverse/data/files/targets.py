@@ -1,4 +1,4 @@
-"""Directories and files that a command may replace: no originals, and none that it reads.
+"""Directories and files that a command may replace: neither originals nor its inputs.
 
 Commands that write data directories leave a mark in each, `.prepared.json`, with the names of the files in it, and so
 do `adopt` and `prune` in directories of models. A directory without the mark, or with other files, belongs to the user
@@ -20,14 +20,14 @@ from espnet_diverse.untrusted.whole_files import read_json
 
 MARK = ".prepared.json"
 OF_DATA = (MARK, "wav.scp", "feats.scp", "segments", "utt2spk", "src_text")
-"""Files that a data directory may have, and a directory of hypotheses has not."""
+"""Files that a data directory may have, and a directory of hypotheses does not."""
 OF_HYPOTHESES = ("score", "failures.json")
 """Files that are written before or with the text of hypotheses."""
 _EARLIER = (*COLUMNS, "spk2utt", "dropped.tsv", "wav")
 
 
 def check_target(sets: Mapping[str, DataTables], output_dir: Path) -> None:
-    """Refuse to replace a directory that is no data directory, or that contains the audio to read.
+    """Refuse to replace a directory that is not a data directory, or that contains the audio to read.
 
     Raises:
         DataError: `output_dir` or one of its directories cannot be written to.
@@ -53,7 +53,7 @@ def check_target(sets: Mapping[str, DataTables], output_dir: Path) -> None:
 
 
 def check_unread(target: Path, sources: Iterable[Path]) -> None:
-    """Refuse to replace a directory that is read.
+    """Refuse to replace a directory that is an input.
 
     Args:
         target: Directory to write; it need not exist.
@@ -71,7 +71,7 @@ def check_unread(target: Path, sources: Iterable[Path]) -> None:
 
 
 def check_outputs(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
-    """Refuse to write over a file that is read, or into a directory that is read.
+    """Refuse to overwrite an input file, or to write into an input directory.
 
     Args:
         outputs: Files and directories to write; they need not exist.
@@ -90,7 +90,7 @@ def check_outputs(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
 
 
 def check_no_data(output_dir: Path) -> None:
-    """Refuse a data directory as the place of hypotheses, which have a table `text` as well.
+    """Refuse to write hypotheses, which also have a table `text`, into a data directory.
 
     Raises:
         DataError: `output_dir` has a table that hypotheses do not have, or a text without their scores.
@@ -102,14 +102,14 @@ def check_no_data(output_dir: Path) -> None:
 
 
 def check_prepared(target: Path, command: str | None = None) -> None:
-    """Refuse to replace a directory that has no mark, or that has got other files since.
+    """Refuse to replace a directory that has no mark, or that has other files since.
 
     Args:
         target: The directory; it need not exist.
-        command: Command whose mark it must have; by default that of any command that writes data directories.
+        command: Command whose mark it must have; by default, any command that writes data directories.
 
     Raises:
-        DataError: It is a file, or it is not empty and has no mark of the command, or files that the mark does not
+        DataError: It is a file, or it is not empty and has no mark of the command, or has files that the mark does not
             name.
     """
     check_no_file(target)
@@ -127,14 +127,14 @@ def check_prepared(target: Path, command: str | None = None) -> None:
 
 
 def mark_prepared(path: Path, command: str | None = None, later: Iterable[str] = ()) -> None:
-    """Mark a directory as written by a command, with the names of its files and of those that will be written later."""
+    """Mark a directory as written by a command, with the names of its files and of files that will be written later."""
     names = sorted({*later, *_names(path)})
     by = {} if command is None else {"command": command}
     write_text(path / MARK, json.dumps({"files": names, **by}, ensure_ascii=False) + "\n")
 
 
 def _names(folder: Path) -> Iterator[str]:
-    """Return the names in a folder but those of the mark, which a kill may have left half written."""
+    """Return the names in a folder without the mark, of which a kill may have left a partial file."""
     names = (path.name for path in folder.iterdir())
     return (name for name in names if name != MARK and not is_partial(name))
 
@@ -144,7 +144,7 @@ def _writer(command: str | None) -> str:
 
 
 def _written(target: Path, command: str | None) -> list[str] | None:
-    """Names of what a command has written to a directory; None if nothing shows that it has."""
+    """Names of the files that a command has written to a directory; None if nothing shows that it has written any."""
     try:
         mark = read_json(target / MARK)
         if mark.get("command") != command:

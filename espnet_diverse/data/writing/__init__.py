@@ -1,5 +1,5 @@
 """Data directories as training reads them: formatted, combined, augmented, exported.
 
 Read first: `formatting.py`, `format_audio.py`, `combining.py`.
-It reads no corpus; see `corpora`.
+Corpora are read in `corpora`.
 """

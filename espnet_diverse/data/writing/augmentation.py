@@ -25,7 +25,7 @@ class Monolingual:
 
     @classmethod
     def of(cls, data: DataDir) -> "Monolingual":
-        """The table `text` of a data directory, and the one of its languages.
+        """The table `text` of a data directory, and the table of its languages.
 
         Raises:
             DataError: The table of the languages lacks a sentence.
@@ -53,13 +53,13 @@ def augment(
 
     Args:
         sentences: Sentences written by people.
-        translations: Translations by id, from a model; missing or empty for sentences that failed.
+        translations: Translations by id, from a model; missing or empty where translation failed.
         kind: A name in `PREFIXES`.
         language: Language of the translations; None if the data has no languages.
         max_ratio: Pairs in which one side has more than this many times the characters of the other are dropped.
 
     Returns:
-        The pairs as `src_text` and `text`, with the reasons of those dropped.
+        The pairs as `src_text` and `text`, and the reasons why others were dropped.
 
     Raises:
         DataError: No pair is left.

@@ -1,4 +1,4 @@
-"""Combination of data directories into one, as Kaldi's combine_data.sh does, with a domain for each."""
+"""Combination of data directories, as in Kaldi's combine_data.sh, with a domain for each."""
 
 import logging
 from collections import Counter
@@ -42,7 +42,7 @@ def parse_part(word: str) -> Part:
 def combine(parts: Sequence[Part], fill: Mapping[str, str] | None = None) -> DataTables:
     """Read data directories and combine them.
 
-    Ids do not change, so that hypotheses of a part and of the whole have the same ids; they must therefore differ
+    Ids do not change, so that hypotheses of a part and of the whole have the same ids; ids must therefore differ
     between the directories.
 
     Args:
@@ -88,18 +88,18 @@ def _joined(sets: Sequence[DataTables]) -> DataTables:
 
 
 def _in_all(sets: Sequence[DataTables]) -> list[str]:
-    """The extra tables that all sets have; those that only some have are left out, as Kaldi does."""
+    """The extra tables that all sets have; tables that only some have are left out, as in Kaldi."""
     counts = Counter(name for data in sets for name in data.extra)
     if some := sorted(name for name, count in counts.items() if count < len(sets)):
-        log.warning("notice: left out, for only some directories have them: %s", " ".join(some))
+        log.warning("notice: left out, as only some directories have them: %s", " ".join(some))
     return sorted(counts.keys() - some)
 
 
 def write_combined(parts: Sequence[Part], output_dir: Path, fill: Mapping[str, str] | None = None) -> DataTables:
-    """Write the result of `combine` to `output_dir`, replacing what we have written there; audio is not copied.
+    """Write the result of `combine` to `output_dir`, replacing earlier results of ours; audio is not copied.
 
     Raises:
-        DataError: What `combine` raises, or `output_dir` is one of the parts or was not written by us.
+        DataError: See `combine`; or `output_dir` is one of the parts or was not written by us.
     """
     check_unread(output_dir, [part.path for part in parts])
     check_prepared(output_dir)
@@ -144,7 +144,7 @@ def _merged(tables: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, Any, int
 
 
 def _gaps(sets: Mapping[Path, DataTables]) -> list[Fault]:
-    """Directories without an optional table that others have, and those with features among others with audio."""
+    """Directories without an optional table that others have, or with features while others have audio."""
     having = next((path for path in sets if sets[path].wav_scp), None)
     faults = [
         Fault(str(path), None, f"has {source_of(path)}, and {having} has {source_of(having)}; all need the same")

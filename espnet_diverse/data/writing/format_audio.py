@@ -1,4 +1,4 @@
-"""Writing of the audio of utterances as training reads it: the work of `formatting.py` in threads or on workers.
+"""Writing of the audio of utterances as training reads it: the part of `formatting.py` in threads or on workers.
 
 `AudioFormat` and its jobs can be pickled; of the tables of a set they hold only the rows that they need.
 """
@@ -23,7 +23,7 @@ from espnet_diverse.errors import DataError, UserError
 
 
 class Spoken(NamedTuple):
-    """An utterance to prepare: its id, speaker and text, and its part of the recording, if it is not all of it."""
+    """An utterance to prepare: its id, speaker and text, and its part of the recording, if not the whole."""
 
     name: str
     speaker: str
@@ -39,7 +39,7 @@ class Job(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """An utterance that was written, or is read in its place."""
+    """An utterance that was written, or whose original file is used."""
 
     utterance: str
     speaker: str
@@ -71,7 +71,7 @@ class AudioFormat:
         options: Options of preparing.
         speeds: Speed factors of the set.
         staging: Directory that is written to.
-        final: What it will be called.
+        final: Its final path.
     """
 
     options: FormatOptions
@@ -85,13 +85,13 @@ class AudioFormat:
         Raises:
             DataError: The directory to write to is not on this machine.
         """
-        if not self.staging.is_dir():  # it was made before; on another machine it would be made anew, and be lost
+        if not self.staging.is_dir():  # it was created before; on another machine it would be lost
             raise DataError(f"{self.final}: is not on this machine; write to a folder that all machines share")
         with ArkWriter(self.staging / job.ark) if job.ark else nullcontext() as ark:
             return [outcome for recording in job.recordings for outcome in self._format_recording(*recording, ark)]
 
     def _format_recording(self, path: str, utterances: list[Spoken], ark: ArkWriter | None) -> list[Outcome]:
-        """Prepare the utterances of one recording, which is opened once: what ffmpeg reads is converted as a whole."""
+        """Prepare the utterances of one recording, opened once: a file that ffmpeg reads is converted as a whole."""
         try:
             with open_file(Path(path), target_rate=self.options.rate) as file:
                 file.check_header()
@@ -123,7 +123,7 @@ class AudioFormat:
         return outcome
 
     def _fits(self, speed: float, seconds: float, outcome: Outcome) -> bool:
-        """Return whether the length is within the limits; if not, add the utterance to those dropped."""
+        """Return whether the length is within the limits; if not, add the utterance to the dropped ones."""
         if self.options.min_seconds <= seconds <= self.options.max_seconds:
             return True
         side, limit = "shorter", self.options.min_seconds
@@ -156,7 +156,7 @@ def prefix(speed: float) -> str:
 
 
 def _implausible(utterance: Spoken, file: AudioFile, samples: np.ndarray, seconds: float) -> str:
-    """The reason why nothing can be learned from an utterance, such as silence; "" for others."""
+    """The reason why nothing can be learned from an utterance, such as silence; "" if there is none."""
     heard = sound_faults(file, measure([samples]), utterance.segment)
     found = [*heard, *text_findings(utterance.text, seconds, Limits())]
     return next((what for kind, what in found if ACTIONS[kind] == "drop"), "")

@@ -17,7 +17,7 @@ class FormatOptions(Options):
             makes new utterances and speakers whose ids begin with `sp<factor>-`.
         min_seconds: Shorter utterances are dropped.
         max_seconds: Longer utterances are dropped.
-        audio_format: What is written: wav or flac, a file for each utterance; or ark, all utterances as flac in arks.
+        audio_format: Files to write: wav or flac, one for each utterance; or ark, all utterances as flac in arks.
         rate: Sampling rate of the files in Hz.
         shards: Number of arks of a set; fewer where a set has fewer recordings.
         on_bad: For utterances whose audio cannot be used: "error", or "drop", which lists them as dropped.

@@ -41,7 +41,7 @@ class Summary:
         seconds: Total length of these utterances in seconds; 0 for text alone.
         speakers: Number of speakers, including the speed-perturbed ones; 0 for text alone.
         dropped: Number of utterances dropped.
-        converted: Number of utterances by what their audio was converted from, such as "8000 Hz, 2 channels".
+        converted: Number of utterances by the original form of their converted audio, such as "8000 Hz, 2 channels".
     """
 
     utterances: int = 0
@@ -59,13 +59,13 @@ class Summary:
 def format_data(
     sets: Mapping[str, DataTables], output_dir: Path, options: FormatOptions | None = None, nj: int | Workers = 4
 ) -> dict[str, Summary]:
-    """Prepare each set and write it to `output_dir/<name>`, replacing what an earlier call has written there.
+    """Prepare each set and write it to `output_dir/<name>`, replacing the result of an earlier call.
 
     Args:
         sets: Sets of a corpus by name.
         output_dir: Parent of the directories to write; relative paths are made absolute.
-        options: Options of preparing; the defaults where not given.
-        nj: Number of threads that read and write audio, or workers that do it.
+        options: Options of preparing; by default `FormatOptions()`.
+        nj: Number of threads that read and write audio, or workers that do so.
 
     Returns:
         Counts of each set.
@@ -118,7 +118,7 @@ def _all_dropped(dropped: Mapping[str, str]) -> str:
 
 
 class _Kept(NamedTuple):
-    """An utterance that is kept: the one that it was made from, its speaker, and the path of its audio."""
+    """An utterance that is kept: its source utterance, its speaker, and the path of its audio."""
 
     source: str
     speaker: str
@@ -164,7 +164,7 @@ def _format_set(
 
 
 def _prepared(data: DataTables, kept: Mapping[str, _Kept], dropped: Mapping[str, str], scratch: Path) -> DataTables:
-    """The tables of the utterances that are kept of the set `data`; the file `scratch` is written and deleted."""
+    """The tables of the kept utterances of the set `data`; the file `scratch` is written and deleted."""
 
     def of_source(table: Mapping[str, str]) -> Mapping[str, str]:
         return Mapped(kept, lambda one: table[one.source])
@@ -191,7 +191,7 @@ def _prepared(data: DataTables, kept: Mapping[str, _Kept], dropped: Mapping[str,
 
 @dataclass(frozen=True)
 class _Jobs:
-    """Each recording by itself, or the recordings of each ark; they are made as they are read."""
+    """A job for each recording, or for the recordings of each ark; made as they are read."""
 
     data: DataTables
     options: FormatOptions
@@ -224,7 +224,7 @@ def _recordings(data: DataTables) -> Iterator[tuple[str, list[Spoken]]]:
 
 
 def _by_recording(data: DataTables) -> Iterable[tuple[str, Iterable[tuple[str, Segment]]]]:
-    """The segments of each recording; they are held where those of several recordings are mixed."""
+    """The segments of each recording; held in memory where segments of several recordings are mixed."""
     rows = items_in_order(data.segments)
 
     def recordings() -> Iterator[tuple[str, Iterable[tuple[str, Segment]]]]:

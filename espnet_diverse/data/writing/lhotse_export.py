@@ -25,7 +25,7 @@ def export(data_dir: Path, output_dir: Path, nj: int = 4) -> list[Path]:
 
     Args:
         data_dir: A data directory with audio.
-        output_dir: Folder of the manifests. Those of several sets have different names.
+        output_dir: Folder of the manifests. Manifests of several sets have different names.
         nj: Number of threads that read headers of audio.
 
     Returns:
@@ -59,8 +59,7 @@ def manifests(data: DataTables, nj: int = 4) -> tuple[Iterator[dict], Iterator[d
     A translation and its language are custom fields of a supervision, whose text is the transcript.
 
     Raises:
-        DataError: The data has no audio; or audio needs a conversion, or ends before a segment, which is found as rows
-            are read.
+        DataError: The data has no audio; or, while rows are read, audio needs a conversion or ends before a segment.
     """
     if data.is_text:
         raise DataError("the data directory is text alone; lhotse's manifests are of recordings")
@@ -96,7 +95,7 @@ def _recording(item: tuple[str, str]) -> dict:
 
 
 def _supervision(data: DataTables, utterance: str, segment: Segment, seconds: float, channels: int) -> dict:
-    """The supervision of a segment of a recording of so many seconds and channels."""
+    """The supervision of a segment of a recording with the given length in seconds and number of channels."""
     translated = {"translation": data.text[utterance]} if data.src_text else {}
     custom = {"domain": _value(data, "utt2domain", utterance), **translated}
     custom["target_language"] = _value(data, "utt2tgtlang", utterance)

@@ -124,7 +124,7 @@ def test_own_vocabularies_are_replaced(text, tmp_path):
 def test_a_file_is_not_replaced(text, capsys):
     (text.parent / "mine").touch()
     assert main(["tokens", "--text", str(text), "--output_dir", str(text.parent / "mine")]) == 1
-    assert "mine: is a file, but a directory is to be written here; choose another path" in capsys.readouterr().err
+    assert "mine: is a file, but a directory must be written here; choose another path" in capsys.readouterr().err
 
 
 def test_a_table_of_recordings_is_no_text(tmp_path, capsys):

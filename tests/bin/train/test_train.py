@@ -79,4 +79,4 @@ def test_statistics_of_another_front_end_are_refused_before_anything_is_written(
 def test_a_file_is_no_directory_of_a_run(tiny_run, tmp_path, capfd):
     (tmp_path / "exp").write_text("mine")
     assert train(tiny_run, tmp_path / "exp") == 1
-    assert "exp: is a file, but a directory is to be written here; choose another path\n" in capfd.readouterr().err
+    assert "exp: is a file, but a directory must be written here; choose another path\n" in capfd.readouterr().err

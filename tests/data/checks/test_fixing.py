@@ -48,7 +48,7 @@ def test_a_silent_recording_takes_its_segments_along(data, tmp_path):
     faults = find_faults(tmp_path / "set")
     assert left_out(tmp_path / "set", faults) == "leaves out 2 of 3 utterances: u w"
     later = left_out(tmp_path / "set", [*faults, Fault("text", 1, "is empty")])
-    assert later == "leaves out 2 of 3 utterances, once the other faults are mended: u w"
+    assert later == "leaves out 2 of 3 utterances, once the other faults are fixed: u w"
     assert write_fixed(tmp_path / "set", tmp_path / "fixed", faults) == (1, 2)
     fixed = read_data_dir(tmp_path / "fixed")
     assert list(fixed.segments) == ["v"] and list(fixed.wav_scp) == ["a2"]

@@ -260,7 +260,7 @@ def test_a_link_to_a_directory_on_another_disk_stays(tmp_path):
 
 def test_a_file_in_the_way_is_kept(tmp_path):
     (tmp_path / "train").write_text("mine")
-    with pytest.raises(DataError, match="train: is a file, but a directory is to be written here"):
+    with pytest.raises(DataError, match="train: is a file, but a directory must be written here"):
         staged_directory(tmp_path / "train").__enter__()
     assert (tmp_path / "train").read_text() == "mine"
 

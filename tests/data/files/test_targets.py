@@ -147,7 +147,7 @@ def test_a_mark_is_one_of_a_command(tmp_path):
 
 def test_a_file_is_not_replaced(tmp_path):
     (tmp_path / "mine").touch()
-    with pytest.raises(DataError, match="mine: is a file, but a directory is to be written here"):
+    with pytest.raises(DataError, match="mine: is a file, but a directory must be written here"):
         check_prepared(tmp_path / "mine")
 
 

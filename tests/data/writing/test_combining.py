@@ -65,7 +65,7 @@ def test_other_tables_are_joined_if_all_directories_have_them(tmp_path, part, ca
     write_combined(parts, tmp_path / "all")
     assert read_table(tmp_path / "all" / "spk2gender") == {"aspk": "f", "both": "f", "bspk": "m"}
     assert not (tmp_path / "all" / "utt2note").exists()
-    assert "left out, for only some directories have them: utt2note" in caplog.text
+    assert "left out, as only some directories have them: utt2note" in caplog.text
     write_table(parts[1].path / "spk2gender", {"bspk": "m", "both": "m"})
     with pytest.raises(DataError, match="b/spk2gender: both: is f in another directory"):
         combine(parts)

@@ -140,7 +140,7 @@ def test_a_configuration_alone_is_no_former_statistics(tmp_path):
     (tmp_path / "config.yaml").touch()
     with pytest.raises(DataError, match="has config.yaml, which `stats` has not written"):
         check_target(tmp_path)
-    with pytest.raises(DataError, match="config.yaml: is a file, but a directory is to be written here"):
+    with pytest.raises(DataError, match="config.yaml: is a file, but a directory must be written here"):
         check_target(tmp_path / "config.yaml")
 
 
