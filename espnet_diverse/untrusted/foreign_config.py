@@ -2,7 +2,7 @@
 
 A configuration selects classes, and some of ESPnet's classes download models, with code, or load files that it names,
 when they are built. A packed model, or the directory of a run, may only select classes that need nothing but ESPnet and
-this package. Numbers are within what a model on one machine can have; `nets/size_limits.py` compares with its weights.
+this package. Numbers must be possible for a model on one machine; `nets/size_limits.py` compares them with the weights.
 """
 
 import os
@@ -44,7 +44,7 @@ _ALLOWED = {
     },
     "token_type": _TOKENS,
     "src_token_type": _TOKENS | {"hugging_face"},  # reads one file and downloads nothing
-    # The others fetch data, or ask for programs of the machine.
+    # Other values fetch data, or need programs of the machine.
     "g2p": {"pypinyin_g2p", "pypinyin_g2p_phone", "pypinyin_g2p_phone_without_prosody", "korean_jaso"},
 }
 """Allowed values by key; null is always allowed."""
@@ -61,7 +61,7 @@ OF_THE_MACHINE = {
     "train_shape_file": [],
     "valid_shape_file": [],
 }
-"""Keys of config.yaml that hold paths and that only training uses, and their values in a packed model."""
+"""Keys of config.yaml with paths that only training uses, and their values in a packed model."""
 _PARTS = tuple(f"{part}_conf" for part in _ALLOWED if part != "g2p" and not part.endswith("token_type"))
 _TASKS = ("asr", "st", "mt", "lm", "cls", "s2t", "s2t_ctc")
 _TRANSDUCER = "asr_transducer"
@@ -89,8 +89,8 @@ def check_config(config: Mapping, source: Path, packed: bool = True) -> None:
     Args:
         config: The configuration.
         source: Path of the archive, or of config.yaml, for messages.
-        packed: Whether it is that of a packed model; otherwise of the directory of a run, whose user can allow parts
-            that it was trained with by setting the environment variable `TRUST`.
+        packed: Whether it belongs to a packed model; otherwise to the directory of a run, where the user can allow more
+            parts by setting the environment variable `TRUST`.
 
     Raises:
         ModelError: A value is not allowed, or a section is not a mapping.
@@ -123,15 +123,15 @@ def check_config(config: Mapping, source: Path, packed: bool = True) -> None:
     for part in _PARTS:
         for option, value in _numbers(config.get(part), part):
             least, most = _NUMBERS.get(option.rpartition(".")[2], (-_MOST, _MOST))
-            if not least <= value <= most:  # nor is NaN
+            if not least <= value <= most:  # NaN is refused too
                 what = f"{shortened(option)} of config.yaml is {shortened(value)}"
                 raise ModelError(f"{source}: {what}; allowed are {least} to {most}")
 
 
 def told_task(config: Mapping) -> str:
-    """The task of a model whose config.yaml has none, by its parts; ESPnet's own programs write no task into it."""
+    """The task of a model whose config.yaml has none, by its parts; ESPnet's own programs do not write the task."""
     model, preprocessor = config.get("model"), config.get("preprocessor")
-    if "joint_network_conf" in config:  # those of task asr have joint_net_conf
+    if "joint_network_conf" in config:  # transducers of task asr have joint_net_conf
         return _TRANSDUCER
     if model == "espnet_ctc" or config.get("promptencoder") or preprocessor == "s2t_ctc":
         return "s2t_ctc"
@@ -145,7 +145,7 @@ def told_task(config: Mapping) -> str:
 
 
 def named_files(config: Mapping) -> list[tuple[dict, str]]:
-    """Entries of the config.yaml of a run that name files which the model needs: for each its section and key."""
+    """Entries of the config.yaml of a run that name files that the model needs: section and key of each."""
     normalise = config.get("normalize_conf") or {}
     entries = (config, "bpemodel"), (config, "src_bpemodel"), (normalise, "stats_file")
     return [(section, key) for section, key in entries if section.get(key)]
@@ -165,7 +165,7 @@ def _check_parts(config: Mapping, source: Path, packed: bool) -> None:
 
 
 def _check_frontends(config: Mapping, source: Path, packed: bool) -> None:
-    """Check the frontends of a fused one, and what pretrained encoders name."""
+    """Check the frontends in a fused frontend, and the models that pretrained encoders name."""
     kind, options = str(config.get("frontend")).lower(), config.get("frontend_conf") or {}
     parts = [{**options, "frontend_type": kind}]
     if kind == "fused":

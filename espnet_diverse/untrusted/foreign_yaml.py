@@ -1,8 +1,8 @@
-"""YAML of users and of other people: small, flat documents, whose shape is checked before a value is made of them.
+"""YAML from users and from other people: small, flat documents, whose shape is checked before values are built.
 
 A few lines of YAML can expand beyond the memory (aliases, merge keys), a number in base 60 takes time that grows with
 the square of its length, and deep nesting overflows the stack of a parser. So the events of the document are counted
-first, which builds nothing; what passes is then read with safe constructors.
+first, which builds nothing; then the document is read with safe constructors.
 """
 
 import re
@@ -17,12 +17,12 @@ from espnet_diverse.untrusted.whole_files import read_bytes, read_text
 
 MOST_BYTES = 1 << 20
 MOST_VALUES = 200_000
-"""Values of a document, those of an alias counted wherever it stands; a vocabulary of 50,000 tokens is 50,000."""
+"""Values of a document, with an alias's values counted at each use; a vocabulary of 50,000 tokens is 50,000."""
 MOST_OF_A_RUN = 1 << 24, 800_000
 """Bytes and values of config.yaml, which may hold two vocabularies of 300,000 tokens."""
 MOST_DEPTH = 20
 _MOST_OF_A_CORPUS = 1 << 26, 5_000_000
-"""Bytes and values of a list of the utterances of a corpus; that of 100,000 has 12 MB and 1.3 million values."""
+"""Bytes and values of a list of the utterances of a corpus; 100,000 utterances are 12 MB and 1.3 million values."""
 _LONGEST_NUMBER = 100
 _NUMBER = re.compile(r"[-+0-9_:.]+")
 _NUMBER_TAGS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
@@ -31,8 +31,8 @@ _FAST = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _MERGE = "tag:yaml.org,2002:merge"
 
 YAML_ERRORS = (yaml.YAMLError, ValueError, RecursionError, OverflowError, LookupError, AttributeError)
-"""Errors of PyYAML for a text that it cannot read. The last two are of a tag and a value that do not fit, as in
-`!!bool x`: PyYAML looks such a value up without a check."""
+"""Errors of PyYAML for a text that it cannot read. The last two come from a tag and a value that do not fit, as in
+`!!bool x`: PyYAML looks the value up without a check."""
 
 
 class _Loader(_FAST):
@@ -45,7 +45,7 @@ class _Loader(_FAST):
 
 
 class _OwnLoader(yaml.SafeLoader):
-    """Safe YAML of a user, in which 1e-3 is a number, as in YAML 1.2; PyYAML alone reads it as text."""
+    """Safe YAML of a user, in which 1e-3 is a number, as in YAML 1.2; PyYAML itself reads it as text."""
 
 
 _OwnLoader.add_implicit_resolver(
@@ -54,7 +54,7 @@ _OwnLoader.add_implicit_resolver(
 
 
 def shortened(value: object) -> str:
-    """A value as it is shown in messages, at most 200 characters, none of which controls a terminal."""
+    """A value for messages, at most 200 characters, without control characters for a terminal."""
     text = str(value)
     text = text if isinstance(value, str | Path) and text.isprintable() else repr(value)
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
@@ -66,7 +66,7 @@ def kind(content: object) -> str:
 
 
 def problem(error: Exception) -> str:
-    """The fault of a text, as one line, from one of `YAML_ERRORS`."""
+    """The fault of a text as one line, given one of `YAML_ERRORS`."""
     if isinstance(error, LookupError | AttributeError):
         return "a value does not fit its tag"
     return " ".join(str(getattr(error, "problem", None) or error).split())
@@ -83,7 +83,7 @@ def read_yaml(
     Args:
         path: Path of the file.
         shown: Name of the file in messages.
-        todo: What to do about a file that is no such mapping, in messages.
+        todo: Advice in messages for a file that is not a mapping.
         most: Numbers of bytes and values that are allowed.
 
     Raises:
@@ -112,7 +112,7 @@ def read_list(path: Path, shown: str) -> object:
 
     Raises:
         FileNotFoundError: There is no such file.
-        DataError: It is too large or too deep, or not valid YAML; the message is one line.
+        DataError: The file is too large or too deep, or not valid YAML; the message is one line.
     """
     most_bytes, most_values = _MOST_OF_A_CORPUS
     try:
@@ -126,7 +126,7 @@ def read_list(path: Path, shown: str) -> object:
 
 
 def parse_own(text: str, shown: str) -> tuple[object, dict[tuple[str, ...], int]]:
-    """Parse a YAML text that a user writes.
+    """Parse a YAML text that a user wrote.
 
     Args:
         text: The text; numbers such as 1e-3 are floats, as in YAML 1.2.
@@ -144,7 +144,7 @@ def parse_own(text: str, shown: str) -> tuple[object, dict[tuple[str, ...], int]
         return _load(text, _OwnLoader, lambda node: _check_node(node, (), lines, shown)), lines
     except ConfigError:
         raise
-    except yaml.reader.ReaderError as error:  # has a place in the text, and no mark
+    except yaml.reader.ReaderError as error:  # has a position in the text, but no mark
         line, what = text.count("\n", 0, error.position) + 1, f"the character U+{ord(text[error.position]):04X}"
         raise ConfigError(f"{shown}:{line}: not valid YAML: {what} is not allowed; remove it") from error
     except YAML_ERRORS as error:
@@ -208,7 +208,7 @@ def _check_node(node: yaml.Node | None, keys: tuple[str, ...], lines: dict[tuple
     if not isinstance(node, yaml.MappingNode):
         return
     seen: dict[str, int] = {}
-    # Merges first: a key that stands beside a merge replaces the one that is merged.
+    # Merges first: a key next to a merge replaces the same key of the merge.
     for name, value in sorted(node.value, key=lambda pair: pair[0].tag != _MERGE):
         line = name.start_mark.line + 1
         if name.tag == _MERGE:

@@ -1,7 +1,7 @@
 """Models by name: repositories of the Hugging Face Hub, where ESPnet's public models are.
 
-A repository is requested as hf:owner/name only. A mistyped path is never taken for one: otherwise the owner of `exp` on
-the Hub could supply the model of `exp/sdma`.
+A repository must be given as hf:owner/name. A mistyped path is never treated as a repository: otherwise the owner of
+`exp` on the Hub could supply the model of `exp/sdma`.
 """
 
 import re
@@ -27,10 +27,10 @@ def is_name(text: str) -> bool:
 
 
 def name_of(model: str | Path) -> str | None:
-    """The name of a repository, owner/name, where `model` is hf:owner/name; None where it is a path.
+    """The name owner/name of a repository if `model` is hf:owner/name; None if it is a path.
 
     Raises:
-        ModelError: What follows hf: is not a name.
+        ModelError: The text after hf: is not a name.
     """
     name = str(model).removeprefix(PREFIX)
     if name == str(model):
@@ -52,13 +52,13 @@ def encoder_folder(
     Args:
         model: The folder, or hf:owner/name.
         only: Patterns of the files that are fetched.
-        cache: Folder of the cache; by default that of the Hugging Face Hub.
+        cache: Folder of the cache; by default, the cache of the Hugging Face Hub.
         or_cached: Whether `model` may also be owner/name, which is searched for in the cache only.
         offline: Whether hf:owner/name is searched for in the cache only.
 
     Raises:
         ConfigError: There is no such folder.
-        ModelError: As `fetched`.
+        ModelError: See `fetched`.
     """
     name = name_of(model)
     if name and not offline:
@@ -68,7 +68,7 @@ def encoder_folder(
     in_cache = offline or or_cached
     if in_cache and (folder := _cached(name or str(model), only, cache)):
         return folder
-    todo = f"give that of a pretrained encoder, or {OR_NAME}"
+    todo = f"give the folder of a pretrained encoder, or {OR_NAME}"
     if offline:
         todo = "put it there, so that its config.json and preprocessor_config.json can be read"
     where = ", and not in the cache of the Hub" if in_cache else ""
@@ -83,19 +83,19 @@ def _cached(name: str, only: Sequence[str], cache: str | None) -> Path | None:
         from huggingface_hub import snapshot_download
 
         return Path(snapshot_download(name, allow_patterns=only, cache_dir=cache, local_files_only=True))
-    except (ImportError, OSError):  # of which those of huggingface_hub are subclasses
+    except (ImportError, OSError):  # errors of huggingface_hub are subclasses
         return None
 
 
 def fetched(name: str, only: Sequence[str] | None = None, cache: str | None = None) -> Path:
     """Folder of the files of a repository, in the cache of the Hugging Face Hub; the name of the folder is its version.
 
-    With the network files are fetched that are not in the cache; without it those in the cache are used.
+    With a network, files that are not in the cache are fetched; without one, the files in the cache are used.
 
     Args:
         name: Name of the repository, owner/name.
         only: Patterns of the files that are fetched; by default all but pictures, sound and logs.
-        cache: Folder of the cache; by default that of the Hugging Face Hub.
+        cache: Folder of the cache; by default, the cache of the Hugging Face Hub.
 
     Raises:
         ModelError: huggingface_hub is not installed, there are more than 10,000 files or 34 GB, or they cannot be
@@ -120,11 +120,11 @@ def _check_size(name: str, only: Sequence[str] | None) -> None:
 
     try:
         listed = HfApi().model_info(name, files_metadata=True).siblings or []
-    except Exception:  # of many kinds, as in `fetched`, which takes the files in the cache or says what is wrong
+    except Exception:  # of many kinds; `fetched` then uses the cache or reports what is wrong
         return
     files = list(filter_repo_objects(listed, allow_patterns=only, ignore_patterns=_UNUSED, key=lambda f: f.rfilename))
     size = sum(file.size or 0 for file in files)
     if size > _MOST_BYTES or len(files) > _MOST_FILES:
         what = f"{PREFIX}{name}: has {len(files)} files of {size / 1e9:.0f} GB"
         most = f"at most {_MOST_FILES} files of {_MOST_BYTES / 1e9:.0f} GB are fetched"
-        raise ModelError(f"{what}, and {most}; download those of the model by `hf download` and give their directory")
+        raise ModelError(f"{what}, and {most}; download the model's files by `hf download` and give their directory")

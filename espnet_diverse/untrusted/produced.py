@@ -1,4 +1,4 @@
-"""Limits of what a program may make of one file of audio: a file of kilobytes can hold days of silence."""
+"""Limits of the output of a program for one audio file: a file of kilobytes can hold days of silence."""
 
 import os
 from pathlib import Path
@@ -6,14 +6,14 @@ from pathlib import Path
 from espnet_diverse.errors import ConfigError
 
 VARIABLE = "ESPNET_DIVERSE_MAX_DECODED_MB"
-"""Environment variable with a limit in MB that takes the place of `most_bytes`."""
+"""Environment variable with a limit in MB that replaces `most_bytes`."""
 MOST_SECONDS = 3600.0
-"""Time that a program gets for one file."""
-_ALWAYS, _RATIO = 1 << 28, 300  # 2.3 hours at 16 kHz, and times the size of the file; speech in opus reaches about 130
+"""Maximum time of a program for one file."""
+_ALWAYS, _RATIO = 1 << 28, 300  # 2.3 hours at 16 kHz, plus a multiple of the file; speech in opus reaches about 130
 
 
 def most_bytes(source: Path) -> int:
-    """Return the greatest number of bytes that may be made of a file.
+    """Return the greatest number of bytes that a program may produce from a file.
 
     Raises:
         ConfigError: The environment variable is not a whole number.
@@ -26,5 +26,5 @@ def most_bytes(source: Path) -> int:
 
 
 def too_large(limit: int) -> str:
-    """Describe a file of which more is made than is allowed, with what to do."""
+    """Describe a file from which more is produced than allowed, with advice."""
     return f"holds more than {limit / 1e6:.0f} MB of samples; check it, or set {VARIABLE} to a larger limit"

@@ -1,7 +1,7 @@
-"""Reading of a file as a whole, with a greatest size: the only way in which this package does so.
+"""Reading of whole files, with a maximum size; this package reads whole files in no other way.
 
-A path may lead to a device or pipe without an end, and a sparse file of kilobytes may have terabytes. Tables, which are
-read line by line, have `data/lines.py`.
+A path may lead to a device or pipe without an end, and a sparse file of kilobytes may have terabytes. Tables are read
+line by line, in `data/lines.py`.
 """
 
 import json
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 MOST_BYTES = 1 << 28
-"""Bytes of a file. The journal and the n-best lists of a large test set are its largest texts."""
+"""Maximum bytes of a file. The largest texts are the journal and the n-best lists of a large test set."""
 _MOST_UNPACKED = 1 << 26
 
 
@@ -23,7 +23,7 @@ def read_bytes(path: str | Path, most: int = MOST_BYTES) -> bytes:
         most: Greatest number of bytes.
 
     Raises:
-        OSError: It cannot be read, is not a regular file or is larger; `strerror` says which.
+        OSError: It cannot be read, is not a regular file or is larger; `strerror` has the reason.
     """
     path = Path(path)
     if path.exists() and not (path.is_file() or path.is_dir()):
@@ -46,7 +46,7 @@ def read_text(path: str | Path, most: int = MOST_BYTES) -> str:
 
 
 def check_arrays(path: str | Path) -> None:
-    """Check the size of the arrays in a .npz, which may be a thousand times that of the file.
+    """Check the size of the arrays in a .npz, which may be a thousand times the size of the file.
 
     Raises:
         OSError: They have more than 64 MiB; see also `read_bytes`.
