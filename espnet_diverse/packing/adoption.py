@@ -2,7 +2,7 @@
 
 SMA and SDMA mix the semantic mask in at a rate gamma that is 0 before the first update, so the adopted model first
 computes the same as the trained one and changes as it is trained further. With head selection the pool contains copies
-of the trained heads, in such an order that every language or domain selects each head once, at its former position;
+of the trained heads, in an order in which every language or domain selects each head once, at its former position;
 noise and gradients then make the copies different. A start tag begins as the embedding of <sos/eos>.
 """
 
@@ -57,8 +57,8 @@ def adopt(
     data_dir: Path | None = None,
     model_file: str | Path | None = None,
 ) -> Adopted:
-    """Write a model with the weights of a trained one and another configuration: config.yaml, weights, vocabulary,
-    and train.yaml, the configuration to train it further with.
+    """Write a model with the weights of a trained model and another configuration: config.yaml, weights, vocabulary,
+    and train.yaml, the configuration for further training.
 
     Args:
         model_dir: Directory of the run, of this package or of ESPnet.
@@ -68,8 +68,8 @@ def adopt(
         model_file: Weights, see `find_weights`.
 
     Raises:
-        ConfigError: A net has no counterpart here, a change is wrong, changes the shape of a parameter or removes one,
-            or `output_dir` is `model_dir`.
+        ConfigError: A net has no counterpart here, a change is wrong, or it changes the shape of a parameter or removes
+            one, or `output_dir` is `model_dir`.
         DataError: A table of the data directory is missing or faulty, or `output_dir` has other files.
         ModelError: A file is missing or damaged, or the weights do not fit the configuration.
     """
@@ -112,7 +112,7 @@ def adopted_config(before: dict, changes: Config, data_dir: Path | None = None) 
     if data_dir is not None:
         fill_in(config, data_dir, data_dir)
     changed = Config()
-    changed.extend(changes)  # for the origins; the rest of a configuration of ESPnet may have keys of other versions
+    changed.extend(changes)  # for the origins; ESPnet's configurations may have keys of other versions
     changed.update({key: config[key] for key in (*changes, *NETS, "model") if key in config})
     check(TASKS[task], changed)
     return config
@@ -126,7 +126,7 @@ def _check_conditions(task: str, config: Config) -> None:
 
 
 def _check_cores(before: dict, changes: Config) -> None:
-    """Check that a trained attention other than softmax keeps its core, whose options and weights no other one has."""
+    """Check that a trained attention other than softmax keeps its core: no other core has its options and weights."""
     for section, part in product((f"{net}_conf" for net in NETS), ("attention", "cross_attention")):
         old, new = ((config.get(section) or {}).get(part) or {} for config in (before, changes))
         trained = old.get("core", "softmax")
@@ -136,7 +136,7 @@ def _check_cores(before: dict, changes: Config) -> None:
 
 
 def adopt_weights(model: nn.Module, trained: nn.Module) -> int:
-    """Copy the parameters of `trained` into `model`, those of heads to all their copies in a pool.
+    """Copy the parameters of `trained` into `model`, and parameters of heads to all copies in a pool.
 
     Returns:
         Number of parameters that `trained` does not have.
@@ -148,7 +148,7 @@ def adopt_weights(model: nn.Module, trained: nn.Module) -> int:
     pools = _pools(model)
     for name, value in given.items():
         if name not in state:
-            raise ConfigError(f"the trained model has {name}, which the new configuration leaves without use")
+            raise ConfigError(f"the trained model has {name}, which the new configuration does not use")
         value = value if name not in pools else _copies(value, *pools[name])
         if value.shape != state[name].shape:
             shapes = f"{tuple(value.shape)}, and {tuple(state[name].shape)} in the new configuration"
@@ -179,7 +179,7 @@ def _copies(value: Tensor, heads: int, places: Tensor) -> Tensor:
 
 @torch.no_grad()
 def _begin(module: nn.Module, model: nn.Module) -> None:
-    """Let selection of a subset begin with the first H heads, and tags with the embedding of <sos/eos>."""
+    """Make selection of a subset begin with the first H heads, and tags with the embedding of <sos/eos>."""
     if isinstance(module, LearnedSelection) and module.options.strategy == "subset":
         first, other = _FIRST
         for condition in module.names:

@@ -2,9 +2,9 @@
 
 The format is ESPnet's (`espnet2.main_funcs.pack_funcs`): a zip file whose meta.yaml gives the paths of config.yaml and
 the weights, under the argument names of ESPnet's inference classes. These paths, and those in config.yaml, are names of
-members. Our archives can also have the weights as `model.safetensors` beside config.yaml; those are preferred.
+members. Our archives can also have the weights as `model.safetensors` next to config.yaml; these are preferred.
 
-Unpacking makes the directory of a run, in which every file has its usual name.
+Unpacking creates the directory of a run, in which every file has its usual name.
 """
 
 import logging
@@ -34,7 +34,7 @@ VOCABULARY = ("tokens.txt", "tokens.yaml")
 NAMES = {
     **{task: (f"{task}_train_config", f"{task}_model_file") for task in ("asr", "st", "mt", "s2t", "cls")},
     "lm": ("lm_train_config", "lm_file"),
-    "s2t_ctc": ("s2t_train_config", "s2t_model_file"),  # those of s2t; the configuration tells which it is
+    "s2t_ctc": ("s2t_train_config", "s2t_model_file"),  # same as s2t; the configuration distinguishes them
 }
 """ESPnet's argument names of config.yaml and the weights, by task."""
 
@@ -42,7 +42,7 @@ NGRAM_FILE = "ngram_file"
 """ESPnet's argument name of an n-gram model."""
 
 _LM = NAMES["lm"]
-_UNUSED = "unused.txt"  # what else an archive has, in the directory that it is unpacked to
+_UNUSED = "unused.txt"  # names parts of an archive that are not used, in the directory that it is unpacked to
 _LAYOUT = "7"  # version of the directories in the cache; increase it when unpacking changes
 _FILES = 10_000
 _LONGEST_NAME = 1000  # of a member; file systems refuse longer ones
@@ -61,7 +61,7 @@ def unpacked(model: str | Path) -> Path:
         model: Directory of a run, a packed model, or hf:owner/name for a repository.
 
     Raises:
-        ModelError: The path does not exist, the directory is not that of a run, or the file is not a packed model, is
+        ModelError: The path does not exist, the directory is not a run's, or the file is not a packed model, is
             damaged, or has content that is not allowed; or the repository cannot be fetched.
     """
     model = Path(model)
@@ -82,7 +82,7 @@ def unpacked(model: str | Path) -> Path:
 
 
 def _run_of(model: Path, key: str, files: Path | None = None) -> Path:
-    """The directory of a run in the cache, made where it is not there.
+    """The directory of a run in the cache, created if missing.
 
     Args:
         model: Path of the packed model, or name of the repository.
@@ -97,7 +97,7 @@ def _run_of(model: Path, key: str, files: Path | None = None) -> Path:
             _arrange(Members(model, files or members), folder)
     if (target / _UNUSED).is_file():
         unused = read_text(target / _UNUSED).strip()
-        logging.warning("%s: its %s is not used; scores and texts are those without it", model, unused)
+        logging.warning("%s: its %s is not used; scores and texts are as without it", model, unused)
     return target
 
 
@@ -107,7 +107,7 @@ class Members:
     Args:
         model: Path of the archive, for messages.
         folder: Directory that it was unpacked to.
-        task: Task of the model that is meant; by default that of the first one.
+        task: Task of the model to use; by default, the task of the first model.
 
     Raises:
         ModelError: meta.yaml is missing, or is not in ESPnet's format.
@@ -122,7 +122,7 @@ class Members:
         tables = meta.get("yaml_files"), meta.get("files")
         if not all(isinstance(table, dict) for table in tables):
             raise ModelError(
-                f"{model}: {META} is not that of a packed model, which has yaml_files and files; pack the model again"
+                f"{model}: {META} is not from a packed model, which has yaml_files and files; pack the model again"
             )
         self.configs, self.files = tables
         task = task or next((task for task, (config, _) in NAMES.items() if config in self.configs), None)
@@ -146,7 +146,7 @@ class Members:
 
         Args:
             name: Name of the member.
-            what: What it is, for messages.
+            what: Kind of the member, for messages.
 
         Raises:
             ModelError: The member does not exist.
@@ -162,7 +162,7 @@ class Members:
 
 
 def _arrange(members: Members, folder: Path) -> None:
-    """Make the directory of a run in `folder`, and of its language model; file names never come from the archive."""
+    """Create the directory of a run in `folder`, and of its language model; file names never come from the archive."""
     config = read_yaml(members.config(), f"{members.model}: config.yaml", most=MOST_OF_A_RUN)
     check_config(config, members.model)
     task = "s2t_ctc" if members.task == "s2t" and told_task(config) == "s2t_ctc" else members.task
@@ -185,12 +185,12 @@ def _arrange(members: Members, folder: Path) -> None:
 
 
 def _arrange_language_model(members: Members, config: Mapping, folder: Path) -> None:
-    """Make the directory of the language model in that of the model; there is one at most."""
+    """Create the directory of the language model in the model's directory; there is at most one language model."""
     has_ngram = NGRAM_FILE in members.files
     if _LM[0] in members.configs and _LM[1] in members.files:
         (folder / INSIDE).mkdir()
         _arrange(Members(members.model, members.folder, "lm"), folder / INSIDE)
-    elif has_ngram and config.get("decoder") != "transducer":  # whose search takes none
+    elif has_ngram and config.get("decoder") != "transducer":  # a transducer's search takes no n-gram model
         copy_file(members.member(members.files[NGRAM_FILE], NGRAM_FILE), folder / INSIDE / NGRAM)
         return
     if has_ngram:
@@ -200,7 +200,7 @@ def _arrange_language_model(members: Members, config: Mapping, folder: Path) -> 
 def place(key: str, path: Path) -> str:
     """Path of the file for `key` of config.yaml, in the directory of a run and in a packed model.
 
-    It depends on `path` only in that a tokenizer in JSON keeps its kind.
+    It depends on `path` only because a tokenizer in JSON keeps its kind.
     """
     if key == "stats_file":
         return "feats_stats.npz"
@@ -209,7 +209,7 @@ def place(key: str, path: Path) -> str:
 
 
 def _arrange_vocabulary(members: Members, config: Mapping, folder: Path) -> None:
-    """Copy the vocabularies; in ESPnet's archives, which have none, they are made from config.yaml."""
+    """Copy the vocabularies; for ESPnet's archives, which have none, make them from config.yaml."""
     for part in ("", "src_tokens"):
         for name in VOCABULARY:
             path = members.config().parent / part / name
@@ -230,7 +230,7 @@ def _unzip(model: Path, folder: Path) -> None:
 def _appearing(target: Path) -> Iterator[tuple[Path, Path]]:
     """Yield an empty directory for work, and another that becomes `target` at the end.
 
-    Several processes can do so at once; the directory of the first one is kept.
+    Several processes can do so at once; the directory of the first process is kept.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     with scratch_directory(target.with_name("unpacking")) as staging:

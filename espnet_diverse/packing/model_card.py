@@ -1,6 +1,6 @@
 """The model card of a packed model: README.md with the front matter of the Hugging Face Hub.
 
-It contains only what the files of the run state and what the user adds.
+It contains only facts from the files of the run and from the user.
 """
 
 import logging
@@ -91,7 +91,7 @@ def card(model_dir: Path, config: Mapping, model: nn.Module, facts: Facts, file:
         model: The model.
         facts: Statements of the user.
         file: Name of the packed model.
-        weights: Name of its weights in the run, without the suffix; scores of others are left out with a warning.
+        weights: Name of its weights in the run, without the suffix; scores of others are left out, with a warning.
 
     Raises:
         DataError: A file with results is missing or damaged.
@@ -153,7 +153,7 @@ def model_rows(config: Mapping, parameters: int) -> dict[str, str]:
 
 
 def _pretrained(architecture: Mapping, frozen: bool) -> str:
-    """Name, type and licence of a pretrained encoder, whose weights the model has."""
+    """Name, type and licence of a pretrained encoder whose weights are in the model."""
     kept = "as it was published" if frozen else "trained further"
     license = architecture.get("license")
     said = f"licence {license}" if license else "its licence is not known"
@@ -189,7 +189,7 @@ def run_scores(model_dir: Path) -> Iterator[tuple[str, dict[str, dict]]]:
 
 
 def _is_of(folder: Path, weights: str) -> bool:
-    """Return whether a set was decoded with these weights, as far as its decode.json says; warn if not."""
+    """Return whether a set was decoded with these weights, as far as its decode.json states; warn if not."""
     path = folder / "decode.json"
     decoded = read_json(path) if path.is_file() else None
     used = decoded.get("model_file") if isinstance(decoded, Mapping) else None

@@ -7,7 +7,7 @@ position, inputs can have up to 200 seconds.
 
 The cores are traced in the form that keeps attention weights: in plain steps, without blocks of scores. For a model
 with head selection the graph contains the heads of one condition. The graph is compared with the model on batches of
-other sizes than the example that it was traced with.
+other sizes than the traced example.
 """
 
 import copy
@@ -36,13 +36,13 @@ from espnet_diverse.onnx_runtime import import_onnxruntime
 from espnet_diverse.scope import scope
 
 OPSET = 17
-_FRAMES = 64  # of the example that the graph is made with
-_OTHERS = ([37], [64, 53, 40])  # frames of the utterances of batches that it is compared on
+_FRAMES = 64  # of the example that the graph is traced with
+_OTHERS = ([37], [64, 53, 40])  # frames of the utterances in batches for the comparison
 _SAME = 1e-3
 _ENCODERS = (TransformerEncoder, ConformerEncoder, EBranchformerEncoder)
 _WRONG = (
     "this model cannot be exported to ONNX: the graph would be right for batches of one size alone; in an attention of "
-    "your own, compute with the sizes of tensors (x.size), not with numbers that are made of them"
+    "your own, compute with the sizes of tensors (x.size), not with numbers made from them"
 )
 _INPUTS = {"features": {0: "batch", 1: "frames"}, "lengths": {0: "batch"}}
 _OUTPUTS = {
@@ -113,7 +113,7 @@ def export(model: nn.Module, args: Namespace, output: Path, conditions: Mapping[
     task = getattr(args, "task", "asr")
     net, known = EncoderCTC(model.eval(), task).eval(), known_conditions(model)
     warn_of_unused(known, conditions, same_language=task == "asr")
-    names = completed(known, conditions, same_language=task == "asr")  # `_check` fails where the encoder needs another
+    names = completed(known, conditions, same_language=task == "asr")  # `_check` fails if the encoder needs another
     ids = {condition: torch.tensor([known.names[condition].index(name)]) for condition, name in names.items()}
     features = model.frontend.output_size() if model.frontend is not None else args.input_size
     output.parent.mkdir(parents=True, exist_ok=True)
@@ -179,7 +179,7 @@ def _trace(net: EncoderCTC, ids: Mapping[str, Tensor], features: int, path: Path
                 net,
                 _example(features),
                 path,
-                dynamo=False,  # the newer exporter makes sizes constant that select a code path
+                dynamo=False,  # the newer exporter makes sizes that select a code path constant
                 opset_version=OPSET,
                 input_names=list(_INPUTS),
                 output_names=list(_OUTPUTS),
@@ -193,7 +193,7 @@ def _trace(net: EncoderCTC, ids: Mapping[str, Tensor], features: int, path: Path
 
 @torch.no_grad()
 def _compare(net: EncoderCTC, ids: Mapping[str, Tensor], features: int, path: Path) -> None:
-    """Check that the graph computes what the model does for other batches than the example."""
+    """Check that the graph gives the same results as the model for other batches than the example."""
     session = import_onnxruntime().InferenceSession(path)
     generator = torch.Generator().manual_seed(0)
     for frames in _OTHERS:
@@ -202,7 +202,7 @@ def _compare(net: EncoderCTC, ids: Mapping[str, Tensor], features: int, path: Pa
             expected, _, lengths = net(*given)
         try:
             found = session.run(["log_probs"], {name: x.numpy() for name, x in zip(_INPUTS, given, strict=True)})[0]
-        except Exception as error:  # ONNX Runtime has classes of its own, which are bound to none of Python's
+        except Exception as error:  # ONNX Runtime has its own classes, which derive only from Exception
             raise ModelError(_WRONG) from error
         pairs = zip(expected.numpy(), found, lengths, strict=True)
         if not all(np.allclose(ours[:length], theirs[:length], atol=_SAME) for ours, theirs, length in pairs):
@@ -217,7 +217,7 @@ def _quantise(path: Path) -> Path:
     logging.root.setLevel(logging.ERROR)  # it recommends preparations that do not change the result
     kinds = {"op_types_to_quantize": ["MatMul", "Gemm"], "weight_type": QuantType.QInt8}
     try:
-        # Weights in 7 of the 8 bits: otherwise sums of 16 bits overflow on CPUs that have no VNNI.
+        # Weights in 7 of the 8 bits: otherwise 16-bit sums overflow on CPUs without VNNI.
         quantize_dynamic(path, quantised, reduce_range=True, **kinds)
     finally:
         logging.root.setLevel(level)
@@ -225,7 +225,7 @@ def _quantise(path: Path) -> Path:
 
 
 def _metadata(args: Namespace, features: int, conditions: Mapping[str, str]) -> dict[str, str]:
-    """Metadata for running the graph; values are strings, or JSON where they are not strings."""
+    """Metadata for running the graph; values that are not strings become JSON."""
     content = {
         "tokens": args.token_list,
         "blank": 0,

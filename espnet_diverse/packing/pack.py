@@ -1,7 +1,7 @@
 """Packing the directory of a run into one file, which ESPnet can also read; `archive.py` describes the format.
 
-A packed model can be published as a repository of the Hugging Face Hub, where hf:owner/name finds it.
-Adapters of low rank become part of the weights, but for those by condition where no value of it is given.
+A packed model can be published as a repository of the Hugging Face Hub, where hf:owner/name finds it. Low-rank adapters
+become part of the weights, except adapters by condition if no value of the condition is given.
 """
 
 import sys
@@ -46,15 +46,15 @@ def pack(
     weights: str = "both",
     conditions: Mapping[str, str] = MappingProxyType({}),
 ) -> Path:
-    """Write a packed model with its model card, and its own language model. What cannot be loaded is not packed.
+    """Write a packed model with its model card and its own language model. A model that cannot be loaded is refused.
 
     Args:
         model_dir: Directory of the run.
         output: Path of the file; its name ends in .zip. A packed model that `pack` has written is replaced.
         facts: Statements for the model card.
-        model_file: Weights, see `find_weights`; by default those that commands use.
+        model_file: Weights, see `find_weights`; by default, the weights that commands use.
         weights: Format of the weights, a key of `WEIGHTS`.
-        conditions: Values by condition of the model that is packed, see `prune_model`; by default that of all.
+        conditions: Values by condition that the packed model is for, see `prune_model`; by default all.
 
     Returns:
         `output`; the same model and facts give the same content.
@@ -100,7 +100,7 @@ def pack(
 
 
 def _is_ours(path: Path) -> bool:
-    """Return whether a file is a packed model written by `pack`; those of ESPnet lack the version of this package."""
+    """Return whether a file is a packed model written by `pack`; ESPnet's lack the version of this package."""
     try:
         with zipfile.ZipFile(path) as archive:
             return any(line.startswith(b"espnet_diverse:") for line in archive.read(META).splitlines())
@@ -109,7 +109,7 @@ def _is_ours(path: Path) -> bool:
 
 
 def _language_model(folder: Path, meta: dict) -> dict[str, bytes]:
-    """Content of the files of a model's own language model, by member, which are added to `meta`."""
+    """Content of the files of a model's own language model, by member; the names are added to `meta`."""
     config, (config_key, weights_key) = read_config(folder / "config.yaml"), NAMES["lm"]
     source = find_weights(folder, config=config)
     model, _ = load_model(folder, source, task="lm")
@@ -169,7 +169,7 @@ def _write(output: Path, members: Mapping[str, bytes]) -> None:
 
 
 def check_push(name: str) -> None:
-    """Refuse what `push` could not do, before a model is packed.
+    """Check that `push` is possible, before a model is packed.
 
     Raises:
         ConfigError: The name is not owner/name, or huggingface_hub is not installed.
@@ -185,12 +185,12 @@ def check_push(name: str) -> None:
 def push(packed: Path, name: str, private: bool = False) -> str:
     """Upload the files of a packed model, with its model card, in one commit.
 
-    The account is that of `hf auth login` or of the variable HF_TOKEN.
+    The account is set by `hf auth login` or the variable HF_TOKEN.
 
     Args:
         packed: Packed model, written by `pack`.
-        name: Name of the repository, owner/name; it is made if there is none.
-        private: Whether a repository that is made is private; one that exists stays as it is.
+        name: Name of the repository, owner/name; it is created if it does not exist.
+        private: Whether a new repository is private; an existing one stays as it is.
 
     Returns:
         The address of the commit.

@@ -1,9 +1,9 @@
-"""Pruning a model with head selection or adapters of low rank to one language or domain.
+"""Pruning a model with head selection or low-rank adapters to one language or domain.
 
 Every attention with head selection keeps the heads that the condition selects, so that plain attention computes the
-same result. The tag of the target language becomes the embedding of <sos/eos>. Adapters of low rank become part of the
-weights, also those that do not depend on conditions. A net without any other option of this package is renamed to
-ESPnet's own, so that the model loads without this package.
+same result. The tag of the target language becomes the embedding of <sos/eos>. Low-rank adapters become part of the
+weights, including adapters that do not depend on conditions. A net without any other option of this package is renamed
+to ESPnet's own, so that the model loads without this package.
 """
 
 import copy
@@ -44,15 +44,15 @@ def prune(
     Args:
         model_dir: Directory of the run.
         output_dir: Directory to write to: a new or empty one, or one that `prune` has written.
-        conditions: Values by condition, none if the model has adapters and depends on none; without a target language
-            it is the language.
+        conditions: Values by condition; empty if the model has adapters and depends on no condition. The target
+            language is by default the language.
         model_file: Weights, see `find_weights`.
 
     Returns:
         Path of the weights, which keep the name of `model_file`.
 
     Raises:
-        ConfigError: A condition or value is unknown or missing, nothing of the model can be pruned, its layers have
+        ConfigError: A condition or value is unknown or missing, no part of the model can be pruned, its layers have
             kept different patterns of heads, or `output_dir` is `model_dir`.
         DataError: `output_dir` has other files.
         ModelError: A file is missing or damaged, or the weights do not fit the configuration.
@@ -77,7 +77,7 @@ def prune_model(model: nn.Module, conditions: Mapping[str, str]) -> None:
         conditions: Values by condition.
 
     Raises:
-        ConfigError: A condition or value is unknown or missing, or nothing of the model can be pruned.
+        ConfigError: A condition or value is unknown or missing, or no part of the model can be pruned.
     """
     ids = {condition: torch.tensor([index]) for condition, index in _indices(model, conditions).items()}
     model.eval()
@@ -103,7 +103,7 @@ def pruned_config(config: Mapping, model: nn.Module) -> dict:
             attention = section.get(key) or {}
             if attention.pop("selection", None) and attention.get("head_patterns"):
                 attention["head_patterns"] = _kept_patterns(getattr(model, part))
-        if section.pop("start_tag", None) is not None:  # now the embedding of <sos/eos>, of the decoder's input alone
+        if section.pop("start_tag", None) is not None:  # now the embedding of <sos/eos>, in the decoder's input only
             config["model_conf"] = {k: v for k, v in (config.get("model_conf") or {}).items() if k not in _SHARED}
         if config.get(part) in nets and (plain := _espnets_options(section, nets[config[part]])) is not None:
             config[part], config[f"{part}_conf"] = config[part].removeprefix("diverse_"), plain

@@ -22,18 +22,18 @@ _VOCABULARY = ("tokens.txt", "tokens.yaml", "bpe.model", "tokenizer.json")
 def write_model(
     model: nn.Module, config: dict, model_dir: Path, weights: Path, command: str, train: Mapping | None = None
 ) -> None:
-    """Write the directory of a model with the mark of the command that makes it, completely or not at all.
+    """Write the directory of a model with the mark of the command that writes it, completely or not at all.
 
-    It takes the place of one that the command has written before; hidden files in that one stay.
+    It replaces a directory that the command has written before, whose hidden files are kept.
 
     Args:
         model: The model.
-        config: Its configuration, in which the names of files become those of the copies.
-        model_dir: Directory of the run that it is made from.
+        config: Its configuration, in which file names are changed to the names of the copies.
+        model_dir: Directory of the run that the model comes from.
         weights: File to write the weights to, in the directory of the model; `data.files.targets.check_prepared` has
             accepted it.
         command: The command.
-        train: The configuration to train the model further with, written as train.yaml; by default none is written.
+        train: The configuration for further training, written as train.yaml; by default none is written.
 
     Raises:
         DataError: The directory is the working directory, or another process is writing it.
@@ -53,7 +53,7 @@ def write_model(
 
 
 def copy_files(config: dict, model_dir: Path, folder: Path) -> None:
-    """Copy the files that loading the model needs, and change their names in `config` to those in `folder`.
+    """Copy the files that loading the model needs, and change their names in `config` to the names in `folder`.
 
     Args:
         config: Configuration of the run, as `read_config` returns it.
@@ -75,11 +75,11 @@ def copy_files(config: dict, model_dir: Path, folder: Path) -> None:
 
 
 def make_vocabularies(config: Mapping, folder: Path) -> None:
-    """Make vocabularies of text and source text from a configuration of ESPnet, whose models have no such folders.
+    """Make vocabularies of text and source text from a configuration of ESPnet, whose models have no vocabularies.
 
     Args:
         config: Configuration of the run; the paths of `bpemodel` and `src_bpemodel` are absolute or in `folder`.
-        folder: Directory of the model, in which vocabularies that are there stay as they are.
+        folder: Directory of the model; existing vocabularies in it stay as they are.
     """
     for place, prefix in ((folder, ""), (folder / "src_tokens", "src_")):
         tokens, tokenizer = config.get(f"{prefix}token_list"), config.get(f"{prefix}bpemodel")
@@ -90,7 +90,7 @@ def make_vocabularies(config: Mapping, folder: Path) -> None:
 
 
 def copy_file(source: Path, target: Path) -> None:
-    """Copy a file, and make the folder of the target."""
+    """Copy a file, and create the folder of the target."""
     target.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(source, target)
 

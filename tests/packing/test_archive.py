@@ -178,7 +178,7 @@ def test_an_ngram_model_that_is_not_used_is_mentioned_each_time(tmp_path, caplog
     for _ in range(2):
         caplog.clear()
         unpacked(model)
-        said = f"{model}: its n-gram model is not used; scores and texts are those without it"
+        said = f"{model}: its n-gram model is not used; scores and texts are as without it"
         assert [record.getMessage() for record in caplog.records] == [said]
     caplog.clear()
     unpacked(archive_of(tmp_path / "other.zip"))
@@ -211,7 +211,7 @@ BOMB = "lol: &a [{}]\n" + "b: {<<: *a}\n"
         ({"/evil": ""}, "member '/evil' points outside; the archive is not to be trusted"),
         ({"large": bytes(1 << 27)}, "bytes and 10000 members are allowed"),
         ({"meta": BOMB}, "meta.yaml is not valid YAML .*merge keys are not allowed"),
-        ({"meta": {"files": {}}}, "meta.yaml is not that of a packed model, which has yaml_files and files"),
+        ({"meta": {"files": {}}}, "meta.yaml is not from a packed model, which has yaml_files and files"),
         (
             {"meta": {"files": {}, "yaml_files": {"tts_train_config": "c"}}},
             "contains tts_train_config; supported tasks",

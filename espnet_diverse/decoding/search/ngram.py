@@ -45,7 +45,7 @@ def is_usable(own: Path) -> bool:
             return True
         reason = f"because kenlm does not check its binary format; set {TRUST}=1 if you trust the model"
     what = "its n-gram model is not used"
-    logging.warning("%s: %s, %s; scores and texts are those without it", own.parent.parent, what, reason)
+    logging.warning("%s: %s, %s; scores and texts are as without it", own.parent.parent, what, reason)
     return False
 
 

@@ -202,7 +202,7 @@ def load_block_search(
     folder = language_model_of(Path(model_dir), fusion, options.search)
     if folder is not None and is_ngram(folder):
         logging.warning(
-            "%s: its n-gram model is not used while streaming; scores and texts are those without it", model_dir
+            "%s: its n-gram model is not used while streaming; scores and texts are as without it", model_dir
         )
         folder = None
     options = options.resolved(has_ctc(config, "asr"), folder is not None, usual_ctc_weight(config, "asr"))

@@ -145,7 +145,7 @@ def test_the_binary_format_needs_trust(tiny_run, arpa, tmp_path, monkeypatch, ca
     (said,) = warnings(caplog)
     assert said == (
         f"{tmp_path / 'exp'}: its n-gram model is not used, because kenlm does not check its binary format; set "
-        "ESPNET_DIVERSE_TRUST_RUNS=1 if you trust the model; scores and texts are those without it"
+        "ESPNET_DIVERSE_TRUST_RUNS=1 if you trust the model; scores and texts are as without it"
     )
     monkeypatch.setenv("ESPNET_DIVERSE_TRUST_RUNS", "1")
     assert language_model_of(tmp_path / "exp", Fusion(), "batched") == own
@@ -165,7 +165,7 @@ def test_a_stream_has_none(streaming_run, arpa, tmp_path, caplog):
         load_block_search(streaming_run, fusion=Fusion(arpa))
     inside(SimpleNamespace(model_dir=streaming_run), arpa, tmp_path / "exp")
     load_block_search(tmp_path / "exp")
-    said = f"{tmp_path / 'exp'}: its n-gram model is not used while streaming; scores and texts are those without it"
+    said = f"{tmp_path / 'exp'}: its n-gram model is not used while streaming; scores and texts are as without it"
     assert said in warnings(caplog)
 
 
