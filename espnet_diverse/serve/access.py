@@ -1,9 +1,9 @@
-"""Who may send requests to a server, and what its answers tell a browser.
+"""Access control of a server, and security headers of its answers.
 
-A server without a key is for this machine alone. Pages of other hosts can still send requests to it from the same
-browser, so it answers only what this machine and a page of its own can send. The Host header must name this machine,
-which prevents DNS rebinding, and the Origin must be that host. A server with a key answers whoever has it; its own page
-is the only one that may be open in a browser. The page loads nothing from other hosts.
+A server without a key is for this machine alone. Pages of other hosts can still send requests to it from a browser on
+this machine, so it answers only requests that this machine or its own page can send: the Host header must name this
+machine, which prevents DNS rebinding, and the Origin must be that host. A server with a key answers everyone who has
+the key; in a browser, only its own page may send requests. The page loads nothing from other hosts.
 """
 
 import hmac
@@ -21,11 +21,11 @@ from espnet_diverse.serve.refusals import RefusedError, error_response
 
 log = logging.getLogger(__name__)
 OPEN_TO_ALL = ("/health",)
-"""Paths that need no key: they tell nothing about models or callers."""
+"""Paths that need no key: they reveal nothing about models or callers."""
 _HOSTS = ("127.0.0.1", "localhost")  # with any port, because a tunnel may have another one
 _LINGER_SECONDS = 30.0
-_SILENT_SECONDS = 3.0  # of a client that is lingered for
-_PAUSE_SECONDS = 0.02  # between its parts, so that those who are served come first
+_SILENT_SECONDS = 3.0  # of a client while the server lingers
+_PAUSE_SECONDS = 0.02  # between the parts read while lingering, so that other clients come first
 _POLICY = "; ".join(
     (
         "default-src 'none'",
@@ -51,12 +51,12 @@ _HEADERS = {
 
 
 class Access:
-    """An application that only those may use who are allowed to.
+    """An application that answers only permitted requests.
 
     Args:
         app: The application.
         url: Address of the server, for messages.
-        key: What requests must show as bearer; None for this machine alone.
+        key: Key that requests must send as bearer token; None for this machine alone.
     """
 
     def __init__(self, app: ASGIApp, url: str, key: str | None = None):
@@ -73,7 +73,7 @@ class Access:
             await self.app(scope, answer.receive, answer.send)
         status = answer.status
         client = (scope.get("client") or ("",))[0]
-        path = quote(scope["path"])  # in which %0a has become the end of a line
+        path = quote(scope["path"])  # where %0a was decoded to a line end
         log.info("%s %s %s %s %.2f s", client, scope["type"], path, status, time.monotonic() - began)
 
     def _check(self, scope: Scope) -> None:
@@ -92,7 +92,7 @@ class Access:
         if self.key is None or scope["path"] in OPEN_TO_ALL:
             return
         kind, _, given = headers.get("Authorization", "").partition(" ")
-        coded = (given.strip(" \t").encode(code) for code in ("latin-1", "utf-8"))  # as UTF-8 and latin-1 came
+        coded = (given.strip(" \t").encode(code) for code in ("latin-1", "utf-8"))  # clients send either encoding
         same = any(hmac.compare_digest(each, self.key.encode()) for each in coded)
         if not same or kind.lower() != "bearer":
             message = "the key is missing or wrong; send the header Authorization: Bearer KEY"
@@ -100,10 +100,10 @@ class Access:
 
 
 class _Answer:
-    """The answer to one request: with the headers of all answers, and complete for a client that still sends.
+    """The answer to one request, with the common headers; it stays complete for a client that is still sending.
 
-    Closing a connection whose client is still sending would reset it, and lose the answer; what comes is therefore read
-    on for a moment.
+    Closing a connection whose client is still sending would reset it, and the answer would be lost; therefore the
+    server continues to read for a moment.
 
     Attributes:
         status: Status of the answer.

@@ -1,6 +1,6 @@
-"""Applications of Starlette, and the server of one on one port.
+"""Applications of Starlette, and a server for an application on one port.
 
-Nothing that is sent is written to disk under a name, and no path of the disk is served.
+Uploads are never written to disk under a name, and no path of the disk is served.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from espnet_diverse.serve.refusals import RefusedError, handle_error, handle_htt
 HOST = "127.0.0.1"
 KEY_VARIABLE = "ESPNET_DIVERSE_API_KEY"
 _CONNECTIONS = 1000
-_LAST_ANSWERS = 2  # seconds that answers get when the server ends; a long recording is not waited for
+_LAST_ANSWERS = 2  # seconds to finish answers when the server ends; it does not wait for a long recording
 _SILENT_SECONDS = 30.0  # of a connection that sends no request
 _MESSAGE_BYTES = 1 << 20  # of a websocket
 
@@ -44,12 +44,12 @@ def application(routes: Sequence[BaseRoute]) -> Starlette:
 
 
 async def in_thread[Result](function: Callable[..., Result], *arguments: object) -> Result:
-    """Call a function in a thread; a server that ends does not wait for it."""
+    """Call a function in a thread; the server does not wait for it when it ends."""
     return await anyio.to_thread.run_sync(function, *arguments, abandon_on_cancel=True)
 
 
 async def _nobody(request: Request, error: Exception) -> Response:
-    return Response()  # which nobody reads
+    return Response()  # nobody reads it
 
 
 class Server:
@@ -58,7 +58,7 @@ class Server:
     Args:
         host: Address to listen on.
         port: Port to listen on; 0 is any free port.
-        key: Key that requests must show; an address that is not of this machine alone needs one.
+        key: Key that requests must send; required unless the address is for this machine alone.
 
     Attributes:
         url: Address of the server.
@@ -119,14 +119,14 @@ class Server:
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """Leave out the traceback of an error that `as_refusal` has logged."""
+    """Filter out the traceback of an error that `as_refusal` has logged."""
     return not record.getMessage().startswith("Exception in ASGI application")
 
 
 class _Protocol(H11Protocol):
-    """uvicorn's protocol; a connection that sends no request, or none after an answer, is closed.
+    """uvicorn's protocol; a connection is closed if it sends no request, or no further one after an answer.
 
-    uvicorn waits for the next request of a connection too, but no longer once a byte of it has come.
+    uvicorn also limits its wait for the next request, but not any more once a byte of it has come.
     """
 
     _silence: asyncio.TimerHandle
@@ -142,6 +142,6 @@ class _Protocol(H11Protocol):
 
     def _close_if_silent(self) -> None:
         waits = self.cycle is None or self.cycle.response_complete
-        is_ours = self in self.connections  # which a websocket has left
+        is_ours = self in self.connections  # a websocket has left them
         if waits and is_ours and not self.transport.is_closing():
             self.transport.close()

@@ -1,8 +1,8 @@
 """Callers that share a batch: recordings that arrive within some milliseconds are searched together.
 
-One thread serves a model. While it searches a group, the next one gathers. Scores do not depend on the batch but for
-the last digits, so callers get the texts that they would get alone. A recording whose caller has gone leaves the queue,
-or is given up where it is being searched.
+One thread serves a model. While it searches a group, the next one gathers. Only the last digits of scores depend on the
+batch, so callers get the texts that they would get alone. A recording whose caller has gone leaves the queue, or its
+search is stopped.
 """
 
 import time
@@ -35,12 +35,12 @@ class Job:
     """A recording in the queue.
 
     Attributes:
-        request: The recording, as samples; None when it is done, because a job and those who wait for it refer to each
-            other, and its memory shall not wait for Python's collector.
-        kind: Which others it may be searched with.
+        request: The recording, as samples; None when it is done, because a job and its callers refer to each other, and
+            its memory should not wait for Python's garbage collector.
+        kind: Kind of recordings that it may be searched with.
         seconds: Its length.
-        result: Its transcript, or why there is none.
-        since: When it entered the queue.
+        result: Its transcript, or an exception.
+        since: Time when it entered the queue.
         is_given_up: Whether nobody waits for it.
     """
 
@@ -52,14 +52,14 @@ class Job:
     is_given_up: bool = False
 
     def watched(self) -> Request:
-        """The request, which is given up within a batch where nobody waits for it."""
+        """The request, which stops within a batch if nobody waits for it any more."""
         return replace(self.request, on_progress=self._check)
 
     def finish(self, result: Transcript | Exception) -> None:
-        """Set the result, and forget the recording."""
+        """Set the result, and release the recording."""
         self.request = None
         if isinstance(result, UserError | _GivenUpError):
-            result = result.with_traceback(None)  # whose frames hold the recording
+            result = result.with_traceback(None)  # its frames hold the recording
         if isinstance(result, Exception):
             self.result.set_exception(result)
         else:
@@ -81,7 +81,7 @@ class Batches:
         transcribe: Transcribes recordings of one kind together.
         limits: Limits of the queue.
         most: Maximum number of recordings in a group.
-        wait: Seconds that the first of a group waits for others.
+        wait: Seconds that the first recording of a group waits for others.
     """
 
     def __init__(self, transcribe: Transcribe, limits: Limits, most: int = 32, wait: float = 0.01):
@@ -95,7 +95,7 @@ class Batches:
     @property
     def is_idle(self) -> bool:
         """Whether no recording waits or is searched."""
-        with self._changed:  # a group goes from one to the other
+        with self._changed:  # a group moves from waiting to running
             return not self._waiting and not self._running
 
     def submit(self, job: Job) -> None:
@@ -134,7 +134,7 @@ class Batches:
             self._running = 0
 
     def _group(self) -> list[Job]:
-        """The next recordings to search together; none where the last one was given up, or at the end."""
+        """The next recordings to search together; empty if all were given up, or at the end."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._is_closed)
             if self._waiting:
@@ -152,7 +152,7 @@ class Batches:
             results = self.transcribe([job.watched() for job in group], group[0].kind)
             for job, result in zip(group, results, strict=True):
                 job.finish(result)
-        except Exception as error:  # of any kind, because the thread must go on
+        except Exception as error:  # of any kind, because the thread must continue
             for job in group:
                 if not job.result.done():
                     job.finish(error)

@@ -1,6 +1,6 @@
-"""Bodies of requests: received with a limit on the memory of all together and a minimum rate, and read as recordings.
+"""Bodies of requests: received with a limit on their total memory and a minimum rate, and read as recordings.
 
-A form is parsed as it comes. Its file stays in memory: nothing that is sent is written to disk under a name.
+A form is parsed as it comes. Its file stays in memory: uploads are never written to disk under a name.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ GRACE_SECONDS = 5.0
 LEAST_RATE = 20_000
 """Bytes a second that an upload must reach on average, after `GRACE_SECONDS`."""
 _LENGTH = re.compile("[0-9]{1,15}")
-_FIELDS_BYTES = 100_000  # of a form beside its file
+_FIELDS_BYTES = 100_000  # of a form without its file
 _FIELDS = 50
 
 
@@ -43,7 +43,7 @@ class _Form(MultiPartParser):
 
 
 class Bodies:
-    """Receives bodies. A slow upload holds only the bytes that have arrived, so it keeps no place from others.
+    """Receives bodies. A slow upload holds only the bytes that have arrived, so it takes no room from others.
 
     Args:
         limits: Limits of a request, and of all bodies together.
@@ -55,7 +55,7 @@ class Bodies:
 
     @asynccontextmanager
     async def body(self, request: Request) -> AsyncIterator[bytes]:
-        """The body of a request, which is held until the block ends.
+        """The body of a request, held until the block ends.
 
         Raises:
             RefusedError: The body has no valid length, is too large or too slow, or the bodies of all requests together
@@ -67,10 +67,10 @@ class Bodies:
 
     @asynccontextmanager
     async def upload(self, request: Request) -> AsyncIterator[Upload]:
-        """The form of a request, which is held until the block ends; it has one `file`.
+        """The form of a request, with one `file`, held until the block ends.
 
         Raises:
-            RefusedError: As of `body`, or the body is no form, or has no file or several.
+            RefusedError: See `body`; or the body is not a form, or has no file or several.
             ClientDisconnect: The client has disconnected.
         """
         kind = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
@@ -96,7 +96,7 @@ class Bodies:
 
     @contextmanager
     def _held(self) -> Iterator[Callable[[int], None]]:
-        """A block, and a function that takes bytes for it, which are given back at its end."""
+        """Yield a function that reserves bytes, which are released at the end of the block."""
         taken = 0
 
         def take(size: int) -> None:
@@ -136,7 +136,7 @@ class Bodies:
 
 
 def samples_of(body: bytes, name: str, max_seconds: float, rate: int) -> NDArray:
-    """Samples (L,) float32 at `rate` of a recording in any format; its name is for messages alone.
+    """Samples (L,) float32 at `rate` of a recording in any format; `name` is only for messages.
 
     Raises:
         DataError: The recording cannot be read, is longer than `max_seconds`, or has no sample at `rate`.

@@ -14,11 +14,11 @@ class Limits(Options):
         megabytes: Maximum size of an uploaded file in MB.
         waiting: Maximum number of requests that wait for a model.
         streams: Maximum number of recordings of a model that are transcribed while somebody speaks.
-        stream_seconds: Maximum duration of one of them.
+        stream_seconds: Maximum duration of one of these recordings.
         characters: Maximum length of a text.
-        all_megabytes: Maximum size of all bodies together that are being received, which bounds their memory.
-        queued_seconds: Maximum duration of all recordings together that wait for a model, which bounds their memory.
-        idle_seconds: A recording that somebody speaks ends when nothing was sent for so long.
+        all_megabytes: Maximum total size of the bodies that are being received, which bounds their memory.
+        queued_seconds: Maximum total duration of the recordings that wait for a model, which bounds their memory.
+        idle_seconds: A live recording ends if nothing is sent for this time.
     """
 
     seconds: float = number(120.0, above=0, key="max_seconds")

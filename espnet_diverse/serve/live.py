@@ -1,7 +1,7 @@
 """Recognition while somebody speaks: a client sends samples by a websocket, and gets the text so far.
 
-The recogniser runs in a thread and asks the websocket for samples as it needs them, so that a client that sends faster
-than speech is recognised waits. Each stream has a search of its own; all searches of a model share its nets.
+The recogniser runs in a thread and requests samples from the websocket as it needs them, so that a client that sends
+faster than speech is recognised has to wait. Each stream has its own search; all searches of a model share its nets.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -46,7 +46,7 @@ class LiveRecognition:
     """Recognises streams with one model, at most `limits.streams` at a time.
 
     Args:
-        search: Makes a search with the model, which streams.
+        search: Returns a new search with the model, which must stream.
         segmentation: Options of detecting utterances.
         limits: Limits of one stream, and of their number.
     """
@@ -61,13 +61,13 @@ class LiveRecognition:
         """Recognise one stream.
 
         The client sends samples, 16-bit little-endian PCM, mono, in binary messages of any length, and the text message
-        `END`. It gets messages of JSON: `type`, "partial" or "final"; `text` of the utterance; `space`, what stands
+        `END`. It gets messages of JSON: `type`, "partial" or "final"; `text` of the utterance; `space`, the text
         between it and the text before; `start`, `end` and `heard` in seconds. After the last one it gets the `type`
         "end" with the seconds that were `heard`. A fault is a message `error` in OpenAI's form; it ends the stream.
 
         Args:
             websocket: The connection, which was accepted.
-            choices: `rate`, the sampling rate of the samples in Hz, by default that of the model, and the arguments of
+            choices: `rate`, the sampling rate of the samples in Hz, by default the model's rate, and the arguments of
                 `condition_controls`.
         """
         try:
@@ -120,12 +120,12 @@ class LiveRecognition:
 
 
 class _Stream:
-    """A websocket as the thread of the recogniser sees it."""
+    """A websocket, as used in the thread of the recogniser."""
 
     def __init__(self, websocket: WebSocket, rate: int, limits: Limits):
         self.websocket, self.rate, self.limits = websocket, rate, limits
         self.samples = 0
-        self._text = ""  # the end of what was said before, which decides about a space
+        self._text = ""  # the end of the text before, which decides about a space
 
     @property
     def heard(self) -> float:
@@ -174,7 +174,7 @@ class _Stream:
 
 
 async def close_with(websocket: WebSocket, error: Exception) -> None:
-    """Tell the client of an accepted websocket about an error, and close it."""
+    """Send an error to the client of an accepted websocket, and close it."""
     refusal = as_refusal(error)
     with suppress(WebSocketDisconnect, RuntimeError):  # the client may be gone
         await websocket.send_json({"type": "error", **error_body(refusal)})
@@ -184,13 +184,13 @@ async def close_with(websocket: WebSocket, error: Exception) -> None:
 def live_recognition(
     search: Predictor, config_file: Path, limits: Limits, segmentation: SegmentationOptions
 ) -> LiveRecognition | None:
-    """Live recognition with the loaded model of another search; None where it needs whole recordings.
+    """Live recognition with the loaded model of another search; None if the model needs whole recordings.
 
-    It does where encoder or decoder do not stream, and with an n-gram model, another precision or compiled layers.
-    ESPnet's attention in the model becomes one that several threads may use.
+    It needs them if encoder or decoder do not stream, and with an n-gram model, another precision or compiled layers.
+    ESPnet's attention in the model is changed so that several threads may use it.
 
     Args:
-        search: The other search, which may go on with the model at the same time.
+        search: The other search, which may continue to use the model at the same time.
         config_file: The model's config.yaml.
         limits: Limits of one stream, and of their number.
         segmentation: Options of detecting utterances.

@@ -1,4 +1,4 @@
-"""Models by name, which are loaded when they are first asked for."""
+"""Models by name, which are loaded when they are first requested."""
 
 import asyncio
 import logging
@@ -49,7 +49,7 @@ class Model:
 
     @property
     def transcribes(self) -> bool:
-        """Whether the model writes what was said in the same language."""
+        """Whether the model writes the text in the spoken language."""
         return self.search.task != "st"
 
     @property
@@ -70,11 +70,11 @@ class Model:
 
 
 class Models:
-    """Models by name; of those that are loaded, the one whose last use is longest ago is dropped for another.
+    """Models by name; to load another one, the least recently used of the loaded models is dropped.
 
     Args:
         names: Names of the models.
-        load: Loads the model of a name.
+        load: Loads the model with a name.
         most: Maximum number of models that are loaded at a time.
     """
 
@@ -84,7 +84,7 @@ class Models:
         self._lock = asyncio.Lock()
 
     def check(self, name: str) -> None:
-        """Refuse a name that no model has.
+        """Refuse a name without a model.
 
         Raises:
             RefusedError: There is no such model.
@@ -99,10 +99,10 @@ class Models:
 
     @asynccontextmanager
     async def use(self, name: str) -> AsyncIterator[Model]:
-        """A block that uses a model; "" is the only one.
+        """Use a model within a block; the name "" stands for the only model.
 
         Raises:
-            RefusedError: There is no such model, it cannot be loaded, or all that are loaded are in use.
+            RefusedError: There is no such model, it cannot be loaded, or all loaded models are in use.
         """
         if not name and len(self.names) == 1:
             name = self.names[0]
@@ -122,11 +122,11 @@ class Models:
         if len(self._loaded) >= self.most:
             oldest = next((other for other, model in self._loaded.items() if model.is_idle), None)
             if oldest is None:
-                raise busy(f"model {name!r} is not loaded, and those that are loaded are in use; try again later")
+                raise busy(f"model {name!r} is not loaded, and the loaded ones are in use; try again later")
             self._loaded.pop(oldest).batches.close()
         try:
             model = await in_thread(self.load, name)
-        except UserError as error:  # which names paths of the server
+        except UserError as error:  # its message names paths of the server
             logging.error("model %s: %s", name, error)
             message = f"model {name!r} cannot be loaded; see the terminal of the server for details"
             raise RefusedError(HTTPStatus.INTERNAL_SERVER_ERROR, message) from error
@@ -144,7 +144,7 @@ def load_model(
     precision: str = "float32",
     compile: bool = False,
 ) -> Model:
-    """Load a model of speech from its directory; other arguments are those of `Model` and `Recognizer`.
+    """Load a model of speech from its directory; takes the same other arguments as `Model` and `Recognizer`.
 
     Raises:
         ConfigError: An option is not possible with this model or on this machine.
@@ -157,7 +157,7 @@ def load_model(
 
 
 def speech_model(path: Path) -> Path:
-    """The directory of a model that reads speech, which is unpacked and not loaded.
+    """The directory of a model that reads speech; the model is unpacked but not loaded.
 
     Raises:
         ModelError: A file is missing or damaged, or the model does not read speech.

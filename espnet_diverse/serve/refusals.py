@@ -23,9 +23,9 @@ class RefusedError(Exception):
 
     Args:
         status: Status of the answer.
-        message: One line: what is wrong, and what to do.
-        code: OpenAI's code of the error, where it has one.
-        param: Name of the parameter that is wrong.
+        message: The fault and the advice, in one line.
+        code: OpenAI's code of the error, if there is one.
+        param: Name of the wrong parameter.
     """
 
     def __init__(self, status: HTTPStatus, message: str, code: str | None = None, param: str | None = None):
@@ -34,12 +34,12 @@ class RefusedError(Exception):
 
 
 def busy(message: str) -> RefusedError:
-    """The refusal of a request that may come again later."""
+    """The refusal of a request that may be sent again later."""
     return RefusedError(HTTPStatus.TOO_MANY_REQUESTS, message, "rate_limit_exceeded")
 
 
 def as_refusal(error: Exception) -> RefusedError:
-    """The refusal that an error leads to; one that nobody but the owner of the server can mend is logged."""
+    """The refusal for an error; an error that only the owner of the server can fix is logged."""
     if isinstance(error, RefusedError):
         return error
     if isinstance(error, UserError):
@@ -66,12 +66,12 @@ def error_response(error: RefusedError) -> Response:
 
 
 async def handle_error(request: Request, error: Exception) -> Response:
-    """Starlette's handler of errors of ours."""
+    """Starlette's handler for our errors."""
     return error_response(as_refusal(error))
 
 
 async def handle_http_error(request: Request, error: Exception) -> Response:
-    """Starlette's handler of its own errors: a path that is not there, or a method that it does not take."""
+    """Starlette's handler for its own errors: an unknown path, or a method that is not allowed there."""
     assert isinstance(error, HTTPException)
     message = f"{request.method} {request.url.path}: {error.detail.lower()}"
     return error_response(RefusedError(HTTPStatus(error.status_code), message))

@@ -1,4 +1,4 @@
-"""OpenAI's protocol: transcriptions, translations and models; and a websocket for what somebody speaks."""
+"""OpenAI's protocol: transcriptions, translations and models; and a websocket for live speech."""
 
 import asyncio
 import json
@@ -42,17 +42,17 @@ RESPONSE_FORMATS = ("json", "text", "srt", "vtt", "verbose_json")
 
 @dataclass(frozen=True)
 class Asked(Options):
-    """Fields of a request for a transcription or a translation, beside its file.
+    """Fields of a request for a transcription or a translation, apart from its file.
 
     Attributes:
-        model: Name of the model; may be left out where there is one.
+        model: Name of the model; may be left out if there is only one.
         language: Spoken language.
         target_language: Language of a translation; English where the model knows several.
         domain: Domain of the recording.
         prompt: Hotwords, between commas or line ends.
         response_format: Form of the answer.
-        temperature: Without effect: the search does not sample.
-        timestamp_granularities: What gets times in verbose_json; words also in srt and vtt.
+        temperature: Has no effect: the search does not sample.
+        timestamp_granularities: Units that get times in verbose_json; words also in srt and vtt.
         stream: Whether the text comes in parts, as server-sent events.
     """
 
@@ -104,7 +104,7 @@ class Asked(Options):
 
     @property
     def kind(self) -> Kind:
-        """Kind of the requests that this one may be searched with."""
+        """Kind of the requests that this request may be searched with."""
         return Kind(self.has_words, split_hotwords(self.prompt))
 
 
@@ -183,7 +183,7 @@ class _Endpoints:
 
 
 class _Work:
-    """A recording in the queue of a model, as the request that waits for it sees it."""
+    """A recording in the queue of a model, for the request that waits for it."""
 
     def __init__(self, model: Model, request: recordings.Request, kind: Kind, seconds: float):
         self._batches, self._loop = model.batches, asyncio.get_running_loop()
@@ -196,7 +196,7 @@ class _Work:
 
         Raises:
             ClientDisconnect: The client has gone, and the recording has left the queue.
-            What the search raises.
+            Exceptions of the search.
         """
         found = asyncio.wrap_future(self.job.result)
         gone = asyncio.ensure_future(request.receive())  # after the body, this is the end of the connection
@@ -230,10 +230,10 @@ class _Work:
 
 
 def _conditions(model: Model, asked: Asked, translates: bool) -> dict[str, str]:
-    """The conditions of a recording by name; one that the model does not depend on has no effect.
+    """The conditions of a recording by name; conditions that the model does not depend on have no effect.
 
     Raises:
-        ConfigError: The model does not do what is asked for.
+        ConfigError: The model cannot do what the request asks for.
     """
     if translates and not model.translates:
         raise ConfigError("this model does not translate; POST the recording to /v1/audio/transcriptions")
@@ -265,7 +265,7 @@ def answer(
     Args:
         transcript: The transcript.
         response_format: One of `RESPONSE_FORMATS`.
-        granularities: For verbose_json, "word" and "segment", as asked for.
+        granularities: For verbose_json, "word" and "segment", as requested.
         verbose: For verbose_json, the `task` and the `language`.
         ids: Indices of the tokens of a text in the vocabulary of the model.
     """
@@ -290,7 +290,7 @@ def delta(before: str, segments: Iterable[Segment]) -> str:
 
 
 def event(content: dict) -> str:
-    """One of server-sent events."""
+    """A server-sent event."""
     return f"data: {json.dumps(content, ensure_ascii=False, allow_nan=False)}\n\n"
 
 
@@ -298,7 +298,7 @@ def _segment(number: int, segment: Segment, ids: Callable) -> dict:
     text = segment.text.encode()
     return {
         "id": number,
-        "seek": 0,  # Whisper's windows: times are those of the recording
+        "seek": 0,  # Whisper's windows: times here refer to the recording
         "start": segment.start,
         "end": segment.end,
         "text": segment.text,
@@ -306,5 +306,5 @@ def _segment(number: int, segment: Segment, ids: Callable) -> dict:
         "temperature": 0.0,  # the search does not sample
         "avg_logprob": segment.score / (len(segment.tokens) + 1) if math.isfinite(segment.score) else None,
         "compression_ratio": len(text) / len(zlib.compress(text)),
-        "no_speech_prob": None,  # which our models do not estimate
+        "no_speech_prob": None,  # our models do not estimate it
     }

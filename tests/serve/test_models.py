@@ -71,7 +71,7 @@ def test_a_model_in_use_is_not_dropped(models, loader):
             await name_of(models, "b")
             await name_of(models, "c")  # in the place of b
             async with models.use("c"):
-                with pytest.raises(RefusedError, match="model 'b' is not loaded, and those that are loaded are in use"):
+                with pytest.raises(RefusedError, match="model 'b' is not loaded, and the loaded ones are in use"):
                     await name_of(models, "b")
                 assert await name_of(models, "a") == "a"
         assert await name_of(models, "b") == "b"
