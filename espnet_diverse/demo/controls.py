@@ -1,4 +1,4 @@
-"""Values of the page's controls, which arrive as strings by name."""
+"""Values of the page's controls, which are received as strings by name."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -50,8 +50,8 @@ def condition_controls(known: KnownConditions, task: str) -> list[dict]:
         task: Task of the model.
 
     Returns:
-        For each condition its `argument`, its `label`, the values that the model knows as `names`, and as `free` the
-        label of no choice, None where a value must be chosen.
+        For each condition its `argument`, its `label`, the known values as `names`, and as `free` the label for making
+        no choice, None if a value must be chosen.
     """
     controls = []
     for condition, names in known.names.items():

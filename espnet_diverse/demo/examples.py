@@ -1,4 +1,4 @@
-"""Examples of the page: recordings, or texts to translate, that are read once and kept in memory."""
+"""Examples of the page: recordings, or texts to translate, which are read once and kept in memory."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class Example:
     Attributes:
         name: Name of the recording, with the suffix of its format, or of the text.
         content: Content of an audio file, or a text in UTF-8.
-        reference: Text that is expected; "" if it is not known.
+        reference: Expected text; "" if it is not known.
     """
 
     name: str
@@ -40,7 +40,7 @@ def read_examples(sources: Sequence[Path], task: str, limits: Limits) -> list[Ex
         limits: Limits of one request.
 
     Raises:
-        ConfigError: There are more than 12 examples, or one is larger than a request may be.
+        ConfigError: There are more than 12 examples, or an example is larger than a request may be.
         DataError: A source cannot be read, or has no example.
     """
     examples = [example for source in sources for example in _of_source(source, task)]
@@ -68,7 +68,7 @@ def _of_data(source: Path, task: str) -> Iterator[Example]:
     data = evenly_spaced(read_data_dir(source), _OF_FOLDER)
     table, entries = ("src_text", data.src_text) if task == "mt" else ("wav.scp", data.wav_scp)
     if not entries:
-        raise DataError(f"{source}: has no {table}, of which the examples are; give another directory or files")
+        raise DataError(f"{source}: has no {table} to take examples from; give another directory or files")
     for utterance in data.utterances():
         reference = data.text.get(utterance, "")
         if task == "mt":

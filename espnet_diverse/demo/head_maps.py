@@ -1,6 +1,6 @@
 """Maps of the attention heads of a layer on one decoded segment, and its spectrogram, as numbers for the page to draw.
 
-They are attention weights, the other matrices that the core reports, and cluster probabilities.
+The maps show attention weights, the other matrices that the core reports, and cluster probabilities.
 """
 
 import base64
@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from espnet_diverse.analysis.collect import KINDS, VECTORS, Observation
 from espnet_diverse.errors import ConfigError
 
-_MOST_FRAMES = 400  # of an axis; the screen of the page has not many more dots for one
+_MOST_FRAMES = 400  # of an axis; the page has not many more pixels for it
 
 _WINDOW, _HOP = 0.025, 0.01  # seconds of a spectrogram
 _RANGE = 60.0  # decibels from 0 to the loudest point
-_QUIET = -40.0  # decibels of the loudest point at least, so that silence stays at 0
-_MOST_COLUMNS, _ROWS = 400, 64  # the screen of the page has not many more dots for it
+_QUIET = -40.0  # least decibels of the loudest point, so that silence stays at 0
+_MOST_COLUMNS, _ROWS = 400, 64  # the page has not many more pixels for it
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,9 @@ class Axis:
     """An axis of a map.
 
     Attributes:
-        name: What a position is, such as "token predicted" or "second".
+        name: Meaning of a position, such as "token predicted" or "second".
         labels: Label of each position; None where positions are counted.
-        start, step: Without labels, where the first position begins, and its length.
+        start, step: Without labels, the start of the first position, and its length.
     """
 
     name: str
@@ -73,7 +73,7 @@ class Sides:
 
 
 def head_maps(seen: dict[str, Observation], kind: str, layer: int, head: int | None, sides: Sides) -> list[dict]:
-    """Map attention weights, what else the cores report, and cluster probabilities where there are any.
+    """Map attention weights, other matrices that the cores report, and cluster probabilities if there are any.
 
     Args:
         seen: Observations of the attentions, by the keys of `KINDS`.
@@ -84,8 +84,8 @@ def head_maps(seen: dict[str, Observation], kind: str, layer: int, head: int | N
 
     Returns:
         For each kind of map its `title`; its `caption`; its `rows` and `columns` as fields of `Axis`; the greatest
-        value, `most`; and `maps`, each the number of a `head` and its `values`, rows of bytes in base64 of which 255
-        is `most`. Of neighbouring frames of long recordings the greatest value is given.
+        value, `most`; and `maps`, each the number of a `head` and its `values`, rows of bytes in base64 of which 255 is
+        `most`. For long recordings, neighbouring frames are merged to their greatest value.
 
     Raises:
         ConfigError: There is no such attention, layer or head.
@@ -133,7 +133,7 @@ def _plot(
 
 
 def _pooled(values: NDArray, dimension: int, axis: Axis) -> tuple[NDArray, Axis]:
-    """The greatest of neighbours, where a dimension has no labels and more than `_MOST_FRAMES` positions."""
+    """The greatest of neighbours, if a dimension has no labels and more than `_MOST_FRAMES` positions."""
     count = values.shape[dimension]
     size = ceil(count / _MOST_FRAMES)
     if axis.labels is not None or size == 1:

@@ -44,8 +44,8 @@ class DecodedSegment:
 class Results:
     """Keeps the last results in memory, and maps attention heads with the model in float32 on the CPU.
 
-    That is the model of the search where it is in float32 on the CPU and used by one request at a time; else a copy,
-    which is loaded when plots are first asked for.
+    This is the model of the search if that is in float32 on the CPU and used by one request at a time; otherwise a
+    copy, loaded when plots are first requested.
 
     Args:
         search: Predictor that found the results.
@@ -77,7 +77,7 @@ class Results:
 
         Returns:
             `attentions`, with their numbers of layers and heads; the chosen `attention`, `layer` and `head`; the
-            `plots`, see `head_maps`; and the `sound`, see `spectrogram`, None of a text.
+            `plots`, see `head_maps`; and the `sound`, see `spectrogram`, None for a text.
 
         Raises:
             ConfigError: There is no such segment, attention, layer or head.
@@ -141,7 +141,7 @@ class Results:
         return [self.search.args.src_token_list[index] for index in self._indices(segment)]
 
     def _frames(self, start: float) -> Axis:
-        """The encoder frames of a segment that begins at `start`: their times where the model's frames have some."""
+        """Axis of the encoder frames of a segment that begins at `start`, with times where they are known."""
         times = known_frame_times(self._model, self.search.rate)
         if times is None:
             return Axis("encoder frame")

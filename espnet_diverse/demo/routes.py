@@ -24,12 +24,12 @@ from espnet_diverse.serve.live import close_with
 from espnet_diverse.serve.refusals import RefusedError, busy
 
 BODY = "application/octet-stream"
-"""Content type of what the page sends; other origins could send it only with the consent of the server."""
+"""Content type of the page's requests; other origins could send it only with the consent of the server."""
 _KINDS = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
 
 
 def page(service: ModelService, examples: Sequence[Example] = ()) -> Starlette:
-    """The application of the page, which offers examples."""
+    """The application of the page, with examples."""
     endpoints = _Page(service, examples)
     static = [_file(each) for each in files(__package__).joinpath("page").iterdir()]
     return application(

@@ -1,4 +1,4 @@
-"""Services of the page, each of one model, one request at a time: for speech, and for text."""
+"""Services of the page for speech and for text, each with one model, one request at a time."""
 
 import time
 from abc import ABC, abstractmethod
@@ -39,9 +39,8 @@ _FILES = ("srt", "vtt", "txt", "json")
 class ModelService(ABC):
     """Serves the requests of the page with one model.
 
-    Requests run one at a time, in the order in which they get the lock; those of a live recording, which cannot wait,
-    run beside them. A request's search options are passed down as arguments, so that a request does not change another
-    one.
+    Requests run one at a time, in the order in which they get the lock; live recordings, which cannot wait, run at the
+    same time. A request's search options are passed down as arguments, so that requests do not change each other.
 
     Args:
         name: Name of the model.
@@ -50,8 +49,8 @@ class ModelService(ABC):
         limits: Limits of one request.
 
     Attributes:
-        options: Search options of a request that chooses none.
-        live: Recognition while somebody speaks; None where the model needs whole recordings.
+        options: Search options of a request that does not choose any.
+        live: Recognition while somebody speaks; None if the model needs whole recordings.
     """
 
     def __init__(self, name: str, search: Predictor, results: Results, limits: Limits):
@@ -108,7 +107,7 @@ class ModelService(ABC):
             return self.results.heads(choices)
 
     def _facts(self) -> list[tuple[str, str]]:
-        """Name and value of what the files of the run tell about the model: rows of its card, without options of its
+        """Name and value of facts about the model from the files of the run: rows of its card, without options of its
         attentions, and its scores.
         """
         config = {**vars(self.search.args), "task": self.search.task}
@@ -184,7 +183,7 @@ def load_service(
     compile: bool = False,
     fusion: Fusion | None = None,
 ) -> ModelService:
-    """Load a model and make its service.
+    """Load a model and create its service.
 
     Args:
         model: Directory of a run, or a packed model.

@@ -62,5 +62,5 @@ def test_what_cannot_be_shown_is_refused(folder, tmp_path):
         read_examples([tmp_path / "gone.wav"], "asr", LIMITS)
     write_data_dir(DataDir(text={"a": "one"}), tmp_path / "data")
     for task, table in (("asr", "wav.scp"), ("mt", "src_text")):
-        with pytest.raises(DataError, match=f"has no {table}, of which the examples are; give another"):
+        with pytest.raises(DataError, match=f"has no {table} to take examples from; give another"):
             read_examples([tmp_path / "data"], task, LIMITS)
