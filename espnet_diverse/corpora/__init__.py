@@ -8,18 +8,18 @@ Each corpus is a module in `CORPORA` with
     OPTIONS                                                fields of `Selection` that the corpus uses besides `COMMON`
     prepare(corpus_dir, selection) -> dict[str, DataTables]  read the official files, in dicts (DataDir) or packed
     download(target_dir, selection) -> Path                fetch them; returns the corpus directory for `prepare`, which
-                                                           may be there from an earlier complete download
-    NO_DOWNLOAD                                            in place of `download`: what to do where that is not possible
+                                                           may exist from an earlier complete download
+    NO_DOWNLOAD                                            instead of `download`: advice if it is not possible
     generate(target_dir, selection, size) -> Path          write its files, for a corpus that is generated; optional
-    convert(source, target_dir, selection) -> Path         write as files what `prepare` reads, which is not on disk;
+    convert(source, target_dir, selection) -> Path         write files for `prepare` from data that is not on disk;
                                                            optional
     reads(source, selection) -> list[Path]                 directories in `source` that are read, and must not be
-                                                           replaced; optional, default `source` alone
+                                                           replaced; optional, default only `source`
 
 The module's docstring describes the corpus: source, license, layout, preparation. The package `synthetic` has a module
 of the same name, whose `make(target_dir, seed, size, nj)` writes a small synthetic corpus in the official layout; a
-corpus with `generate` needs none. The package `shared` holds what several corpora use: downloads, tables, parallel
-text; `long_range` texts of a class.
+corpus with `generate` needs none. The package `shared` holds helpers of several corpora: downloads, tables, parallel
+text; `long_range` holds texts with a class.
 """
 
 import importlib
@@ -77,17 +77,17 @@ class Selection(Options):
         segmentation: Word segmentation of a Chinese source: "none", or "jieba", which separates words by spaces.
         on_missing: For utterances without audio or text: "error", or "drop", which leaves them out and lists them.
         on_bad: For utterances whose audio cannot be used, and rows of a table with faults: "error", or "drop".
-        audio_dir: Directory that paths of audio in a table are relative to; by default that of the table.
-        sets: Sets to prepare, for example ("test",) for a corpus without the others; "test" stands for all test sets,
-            such as test_2016_flickr. All by default.
+        audio_dir: Directory that paths of audio in a table are relative to; by default the table's directory.
+        sets: Sets to prepare, for example ("test",) for a corpus without others; "test" stands for all test sets, such
+            as test_2016_flickr. All by default.
         set_names: Names of sets in the files of this copy of the corpus, where they are not the official ones, for
             example (("train", "tr"), ("dev", "cv")).
         columns: Columns of a table where their names differ, for example (("text", "sentence"),).
-        split_by: What the sets of a table without a column split do not share: "speaker", or "audio" for files alone.
-        split_shares: Shares of dev and test in such a table.
+        split_by: What the sets of a table without a column split must not share: "speaker", or "audio" for files alone.
+        split_shares: Shares of dev and test in a table without a column split.
         split_seed: Random seed of drawing these sets.
-        lengths: Least and greatest number of tokens of a text that is generated; by default those of the corpus.
-        counts: Number of texts of train, dev and test that are generated; by default those of the size.
+        lengths: Least and greatest number of tokens of a generated text; by default, the limits of the corpus.
+        counts: Number of generated texts of train, dev and test; by default, the numbers of the size.
         allow_pipes: Whether commands of a wav.scp are run, without a shell.
 
     Raises:
@@ -135,7 +135,7 @@ class Selection(Options):
             raise ConfigError(f"split_shares {given}: must be above 0 and together below 1, such as 0.1 0.1")
 
     def wanted(self, sets: Iterable[str]) -> tuple[str, ...]:
-        """The sets among `sets` that are to be prepared, in their order.
+        """The sets among `sets` to prepare, in their order.
 
         Raises:
             ConfigError: There are none.
@@ -147,7 +147,7 @@ class Selection(Options):
         return chosen
 
     def name_of(self, name: str, official: str | None = None) -> str:
-        """The name of a set in the files of the corpus: the one that is given, else `official`, else its own."""
+        """The name of a set in the files of the corpus: the name given by the user, else `official`, else its own."""
         return dict(self.set_names).get(name, official or name)
 
 
@@ -199,8 +199,8 @@ def check_options(corpus: ModuleType, selection: Selection) -> None:
         selection: The options given.
 
     Raises:
-        ConfigError: An option differs from its default and is not among the corpus's `OPTIONS`, or the corpus does not
-            have a set that is named.
+        ConfigError: An option differs from its default and is not among the corpus's `OPTIONS`, or the corpus lacks a
+            set that is named.
     """
     name = corpus.__name__.rpartition(".")[2]
     known = dict.fromkeys([*corpus.SETS, *(each.partition("_")[0] for each in corpus.SETS)])

@@ -8,7 +8,7 @@ Layout, as unpacked, in one folder or in folders below it:
 
 Each document is a text. The files have no sets: authors are drawn by a hash, a tenth of the texts for validation and a
 tenth for test, so that no author is in two sets. An et al. 2020, "Repulsive Attention", appendix B.2.1, have 68,485
-texts for training and 4,000 for each of the others, and do not say whether authors are in several. Authors whose age is
+texts for training and 4,000 for each of the others, and do not state whether sets share authors. Authors whose age is
 XX-XX, unknown, are left out and listed. Ids are <author>-<number of the document>; the age is utt2domain.
 """
 
@@ -99,7 +99,7 @@ def _ages(truth: Path, faults: list[Fault]) -> dict[str, tuple[int, str]]:
 
 
 def _documents(truth: Path, author: str, line: int, faults: list[Fault]) -> list[str]:
-    """The documents of an author; nothing that its file defines is expanded, nor anything that it refers to read."""
+    """The documents of an author; definitions in the file are not expanded, and references are not read."""
     path = truth.parent / f"{author}.xml"
     if not path.is_file():
         faults.append(Fault(str(truth), line, f"author {author} has no {path.name} beside this file; get it again"))

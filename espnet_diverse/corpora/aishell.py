@@ -33,7 +33,7 @@ OPTIONS = ("on_bad",)
 TRANSCRIPT = Path("transcript", "aishell_transcript_v0.8.txt")
 URL = "https://www.openslr.org/resources/33/data_aishell.tgz"
 MD5 = "2f494334227864a8a8fec932999db9d8"
-# With a larger share of unmatched utterances than this, the copy is taken to be damaged; the release has 0.23 %.
+# With a larger share of unmatched utterances, the copy counts as damaged; the release has 0.23 %.
 MOST_MISSING = 0.01
 # The share is not checked for up to this number of unmatched utterances.
 FEW_MISSING = 10
@@ -46,7 +46,7 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
         corpus_dir: The folder that holds data_aishell, or data_aishell itself.
         selection: Options. `on_missing` applies to recordings without transcript, transcripts without recording and
             empty transcripts: "error", or "drop", which lists them in `DataDir.dropped`; more than 1 % of the corpus is
-            an error as well.
+            always an error.
 
     Returns:
         The sets train, dev and test, or those selected. Transcripts without recording are listed as dropped from train.
@@ -60,7 +60,7 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
     _refuse_twice(wavs)
     transcripts, faults = scan_table(root / TRANSCRIPT, "text")
     spoken = {utterance: wav for paths in wavs.values() for utterance, wav in paths.items()}
-    # One table has the transcripts of all sets: where a set is left out, its recordings are not looked for.
+    # One table has the transcripts of all sets: recordings of sets that are left out are not searched for.
     no_audio = sorted(transcripts.keys() - spoken.keys()) if len(folders) == len(SETS) else []
     no_transcript = sorted(spoken.keys() - transcripts.keys())
     if selection.on_missing == "drop":
@@ -123,7 +123,7 @@ def _recordings(folder: Path) -> dict[str, Path]:
 
 
 def _refuse_twice(wavs: dict[str, dict[str, Path]]) -> None:
-    """Reject an utterance that is in two sets, such as train and test."""
+    """Refuse an utterance that is in two sets, such as train and test."""
     owner: dict[str, Path] = {}
     faults = []
     for paths in wavs.values():

@@ -13,8 +13,8 @@ folder or in its parent:
 
 The folders zh-CN and sv-SE hold the languages zh and sv. CoVoST's splits train and train_covost become train; dev and
 test are kept. If a direction has only its joint table, sentences and speakers come from validated.tsv. Speech
-recognition uses the splits of CoVoST if a language has a table of it, and otherwise those of Common Voice; this allows
-every language of Common Voice.
+recognition uses CoVoST's splits if a language has a table of CoVoST, otherwise Common Voice's splits; this allows every
+language of Common Voice.
 
 Clips may also be wav, flac or ogg files with the same stem. The first twelve characters of client_id are the speaker's
 name. Utterances whose text is empty after normalisation are dropped and listed.
@@ -101,7 +101,7 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
 
 
 def _wanted(selection: Selection, folders: "dict[str, _Folder]", root: Path) -> dict[tuple[str, str], bool]:
-    """Source and target language of what is prepared ("" as target for ASR), and whether it is trained."""
+    """Pairs of source and target language to prepare ("" as target for ASR), and whether each is trained."""
     if selection.task == "asr":
         return {(language, ""): True for language in spoken_languages(selection, list(folders), root)}
     there = []
@@ -148,7 +148,7 @@ class _Folder:
         self.selection = selection
 
     def tables(self, pair: str) -> dict[str, Path]:
-        """The tables of a direction: one per split, or a joint one under the name "", or none."""
+        """The tables of a direction: one per split, or a joint table under the name "", or none."""
         stem = "covost_v2." + "_".join(FOLDERS.get(language, language) for language in split_pair(pair))
         for place in (self.folder, self.root):
             sets = self.selection.wanted(SETS)
@@ -197,7 +197,7 @@ class _Folder:
                 yield Entry(table, line, clip, sentence, translation, client)
 
     def _missing(self, entry: Entry) -> str:
-        """The file or row of a clip that Common Voice lacks, or ""."""
+        """The file or row of a clip that is missing in Common Voice, or ""."""
         if Path(entry.clip).stem not in self._clips:
             return f"clip {entry.clip} is not in {self.folder / 'clips'}"
         if not (entry.client or entry.sentence):

@@ -45,7 +45,7 @@ URL = "https://www.mllp.upv.es/europarl-st/v1.1.tar.gz"
 
 
 class Entry(NamedTuple):
-    """One segment of a direction: its line in segments.lst, its place, transcript, translation and speaker."""
+    """One segment of a direction: its line in segments.lst, its position, transcript, translation and speaker."""
 
     line: int
     segment: Segment
@@ -59,15 +59,15 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
 
     Args:
         corpus_dir: The folder that holds v1.1, or v1.1 itself.
-        selection: Languages or directions; by default all that the folder holds. Segments without audio are faults
-            unless `on_missing="drop"`.
+        selection: Languages or directions; by default all in the folder. Segments without audio are faults unless
+            `on_missing="drop"`.
 
     Returns:
         The sets train, dev and test with segments, utt2lang and, for ST, utt2tgtlang and src_text. Ids are
-        <speech>_<start>_<end> in milliseconds, for ST behind the direction: en-de-<speech>_<start>_<end>.
+        <speech>_<start>_<end> in milliseconds, for ST after the direction: en-de-<speech>_<start>_<end>.
 
     Raises:
-        ConfigError: A language or direction is missing; the message lists those that exist.
+        ConfigError: A language or direction is missing; the message lists the existing ones.
         DataError: A file is faulty, parallel files differ in length, or a direction has no training data. The message
             names file and line.
     """
@@ -115,7 +115,7 @@ def _add_language(
             if split_pair(pair)[0] == language:
                 direction = _Direction(root, pair, selection, frozenset(taken))
                 faults += direction.add_to(sets[name], name, "") if name in sets else []
-                # Speeches of a set that is not to be prepared are not in the sets after it either.
+                # Speeches of a set that is not prepared are kept out of the sets after it, too.
                 taken |= {line.split()[0] for line in direction.listed(name, faults) if line}
     return faults
 
@@ -152,7 +152,7 @@ class _Direction:
         return faults
 
     def listed(self, name: str, faults: list[Fault]) -> list[str]:
-        """The lines of segments.lst of one split; it is read once, and its faults are added then."""
+        """The lines of segments.lst of one split; the file is read once, and its faults are added at that time."""
         path = self.folder / self.selection.name_of(name) / "segments.lst"
         if name not in self._listed:
             self._listed[name] = _lines(path, faults) if path.parent.is_dir() else []
@@ -199,7 +199,7 @@ class _Direction:
         return {speech: safe_name(speaker) or speech for speech, speaker in zip(speeches, speakers, strict=False)}
 
     def _audio(self, speech: str) -> tuple[str, str]:
-        """Path of the audio of a speech, and a message where there is none."""
+        """Path of the audio of a speech, and a message if there is no audio."""
         for suffix in SUFFIXES:
             if (path := self.audios / f"{speech}{suffix}").is_file():
                 return str(path), ""
@@ -211,7 +211,7 @@ def _milliseconds(seconds: float) -> str:
 
 
 def _lines(path: Path, faults: list[Fault], parallel: Path | None = None, beside: Sequence[str] = ()) -> list[str]:
-    """Read lines; add their faults to `faults`, among them another number than `parallel`, if it is there, has."""
+    """Read lines and add their faults to `faults`; if the file `parallel` exists, its number of lines must be equal."""
     lines, found = scan_lines(path)
     if parallel and parallel.is_file() and not found and len(lines) != len(beside):
         expected = len(beside)

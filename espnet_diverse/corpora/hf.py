@@ -5,9 +5,9 @@
 
 A folder of audio with metadata.csv or metadata.jsonl needs no library: that file is a table.
 
-`convert` writes the recordings that a dataset holds as files, and a table of its columns, which `table` then reads: the
-columns, their other names, the options and the errors are those of a table. Splits of the dataset are the column split;
-a dataset with a single split has none, so that its sets are drawn. Utterances are named by split and number, unless
+`convert` writes the recordings in a dataset as files, and a table of its columns, which `table` then reads: columns,
+other names, options and errors are the same as for a table. Splits of the dataset become the column split; a dataset
+with a single split has none, so that its sets are drawn. Utterances are named by split and number, unless
 `selection.columns` names a column of ids. No code of a dataset is run: releases of the library from 4.0 on have none.
 """
 
@@ -33,7 +33,7 @@ NO_DOWNLOAD = "hf has no dataset of its own; give its name or folder: prepare hf
 TABLE = "table.jsonl"
 
 _DAMAGED = (OSError, ValueError, RuntimeError, LookupError, TypeError, AttributeError)
-"""Errors that the library raises; the last three are of a folder of `save_to_disk` with a damaged state.json."""
+"""Errors of the library; the last three come from a folder of `save_to_disk` with a damaged state.json."""
 
 prepare = table.prepare
 
@@ -42,16 +42,16 @@ def convert(source: Path, target_dir: Path, selection: Selection = EVERYTHING) -
     """Write the recordings of a dataset and its table to a folder in `target_dir`.
 
     Args:
-        source: Folder of a dataset, or the name of one on the Hub, with ":" and a configuration where it has several.
+        source: Folder of a dataset, or a dataset's name on the Hub, with ":" and a configuration if it has several.
         target_dir: Folder of downloads.
-        selection: Sets that are not wanted are left out; recordings of theirs that an earlier call has written stay.
+        selection: Sets that are not wanted are left out; recordings of them from an earlier call stay.
 
     Returns:
         The table, for `prepare`.
 
     Raises:
         ConfigError: The library is not installed.
-        DataError: There is no such dataset, or it has no split for the sets that are wanted.
+        DataError: The dataset does not exist, or has no split for the wanted sets.
     """
     splits = _load(optional_package("datasets", "prepare hf", "hf"), source)
     wanted = selection.wanted(SETS)
@@ -78,14 +78,14 @@ def convert(source: Path, target_dir: Path, selection: Selection = EVERYTHING) -
 def table_rows(
     dataset: Any, split: str, folder: Path, selection: Selection = EVERYTHING
 ) -> Iterator[dict[str, object]]:
-    """The rows of a split: values that are text or numbers, names in place of the numbers of classes, and audio.
+    """The rows of a split: values that are text or numbers, names of classes instead of their numbers, and audio.
 
     Args:
         dataset: Mappings by column, and `features` by column; audio is {"path", "bytes"}.
         split: Its name.
-        folder: Existing folder, where recordings that have no file of their own are written. It will be the folder
-            `split` beside the table.
-        selection: `columns` may name a column of ids, which is left out otherwise: ids of datasets need not differ.
+        folder: Existing folder, to which recordings without a file are written. It will be the folder `split` next to
+            the table.
+        selection: `columns` may name a column of ids; by default ids are left out, as ids of datasets may repeat.
     """
     named = dict(selection.columns)
     unread = {name for name in dataset.features if name.lower() in ("id", *COLUMNS["id"]) and name != named.get("id")}
@@ -105,7 +105,7 @@ def table_rows(
 
 
 def _audio(value: Mapping[str, Any], place: Path, folder: Path, column: str) -> str:
-    """Path of a recording: its own, or `place` with its suffix, for what is written to `folder`."""
+    """Path of a recording: its own, or `place` with its suffix if it is written to `folder`."""
     own = value["path"] or ""
     if value["bytes"] is None:
         return str(Path(own).absolute()) if own else ""

@@ -8,7 +8,7 @@ Cettolo et al., "Report on the 11th IWSLT evaluation campaign", IWSLT 2014. Two 
     {train,valid,test}.{de,en}                      output of fairseq's prepare-iwslt14.sh
 
 The official release is split as by that script, as in published results: titles and descriptions count as sentences,
-pairs of more than 175 words or with a length ratio above 1.5 are left out, every 23rd pair of the rest is for
+pairs of more than 175 words or with a length ratio above 1.5 are left out, every 23rd of the remaining pairs is for
 validation, and the five files of earlier campaigns are the test set (6,750 pairs). The script tokenises with Moses
 first. Here, punctuation marks are counted as words instead and the text is not tokenised, so the pairs left out differ
 slightly. `case="lower"` gives the lower case of the published results. In the script's own output, the marks of
@@ -32,7 +32,7 @@ TABLES = ("src_text", "text")
 OPTIONS = ("pairs", "case")
 DIRECTIONS = ("de-en", "en-de")
 TOKENISED = {"train": ("train",), "dev": ("valid",), "test": ("test",)}
-# Names by which the official release is known, also where only its test sets are there.
+# File names that identify the official release, even if only its test sets exist.
 OFFICIAL = ("train.tags.de-en.de*", "IWSLT14.*.de-en.de.xml*")
 TESTS = ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012")
 CLEANING = Cleaning(longest=175, ratio=1.5)

@@ -7,12 +7,12 @@
 
 Tables may be unsorted. Recordings may be files of any format, entries of arks (wav.1.ark:1234) and, with
 `selection.allow_pipes`, commands, which `convert` runs without a shell and whose output it writes to files; see
-`shared/pipes.py`. Segments are cut. Without utt2spk each utterance has a speaker of its own. Text is kept as it is.
-Relative paths are relative to the current folder, as in Kaldi.
+`shared/pipes.py`. Segments are cut. Without utt2spk each utterance has its own speaker. Text is kept as it is. Relative
+paths are relative to the current folder, as in Kaldi.
 
 Other tables with a value for utterances or speakers, such as spk2gender, are kept, and grow with speed perturbation.
 Tables that describe the features or the length of the audio are left out, because the audio may change; so are files
-that are no such tables, with a notice.
+that are not tables of utterances or speakers, with a notice.
 """
 
 import logging
@@ -73,7 +73,7 @@ def reads(source: Path, selection: Selection = EVERYTHING) -> list[Path]:
 
 
 def convert(source: Path, target_dir: Path, selection: Selection = EVERYTHING) -> Path:
-    """Write what commands in wav.scp give as files, beside copies of the tables, if there are any.
+    """Write the output of commands in wav.scp as files, with copies of the tables, if there are any commands.
 
     Args:
         source: A data directory, or a folder of several.
@@ -81,10 +81,10 @@ def convert(source: Path, target_dir: Path, selection: Selection = EVERYTHING) -
         selection: Sets that are not wanted are left out. Commands are run if it allows pipes.
 
     Returns:
-        The copies for `prepare`, or `source` if there are no commands, or they are not to be run.
+        The copies for `prepare`, or `source` if there are no commands, or they must not be run.
 
     Raises:
-        DataError: A wav.scp is faulty, or a command is not one that is run, or fails.
+        DataError: A wav.scp is faulty, or a command is not allowed, or fails.
     """
     if not selection.allow_pipes:
         return source
@@ -109,7 +109,7 @@ def convert(source: Path, target_dir: Path, selection: Selection = EVERYTHING) -
 
 
 def _folders(source: Path, selection: Selection) -> dict[str, Path]:
-    """The data directory of each wanted set; "" is one from which the sets are drawn."""
+    """The data directory of each wanted set; "" stands for a directory from which the sets are drawn."""
     wanted = selection.wanted(SETS)
     if not source.is_dir():
         raise DataError(f"{source}: there is no such data directory; give one, or a folder of several")
@@ -133,7 +133,7 @@ def _folders(source: Path, selection: Selection) -> dict[str, Path]:
 
 
 def _entries(table: Path, faults: list[Fault]) -> dict[str, str]:
-    """The entries of wav.scp, commands among them."""
+    """The entries of wav.scp, including commands."""
     if not table.is_file():
         return {}
     entries, found = scan_table(table, "commands.scp")  # as wav.scp, in which commands are faults
@@ -142,7 +142,7 @@ def _entries(table: Path, faults: list[Fault]) -> dict[str, str]:
 
 
 def _check(folders: dict[str, Path], commands: dict[str, dict[str, str]]) -> None:
-    """Refuse all commands that are not run, before one is; say which programs will be."""
+    """Refuse commands that are not allowed before any command is run; log the programs that will be run."""
     faults, programs = [], Counter()
     for name, entries in commands.items():
         for recording, entry in entries.items():
@@ -206,7 +206,7 @@ def _drawn(data: DataTables, selection: Selection) -> dict[str, DataTables]:
     """Sets that share no speaker and no recording.
 
     Raises:
-        DataError: A table has a line of another utterance, which no set would have.
+        DataError: A table has a line of an unknown utterance, which would be in no set.
     """
     refuse(decisive(find_faults(data, read_audio=False)))
     utterances = data.utterances()

@@ -4,8 +4,8 @@
     prepare lhotse FILE         one file of supervisions, with that of its recordings beside it, or of cuts
 
 Each supervision becomes a row of a table with audio, text, speaker, language, start and end, and domain, translation
-and target_language of its custom fields, which `table` then reads: its options and errors are those of a table. The
-splits of the file names are the column split; where there is one alone, the sets are drawn.
+and target_language of its custom fields, which `table` then reads: options and errors are the same as for a table. The
+splits in the file names become the column split; if there is only one, the sets are drawn.
 
 A recording is one file, as it is on disk: commands and other sources, augmentation, cuts that are mixed or padded, and
 supervisions of one of several channels are faults. `espnet-diverse export lhotse` writes such manifests.
@@ -35,7 +35,7 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
 
     Args:
         corpus_dir: A folder of manifests, or a file of supervisions or cuts.
-        selection: Options, as of a table.
+        selection: Options, as for a table.
 
     Returns:
         The sets train, dev and test, or those selected.
@@ -47,7 +47,7 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
     source = corpus_dir.absolute()
     files = sorted(source.iterdir()) if source.is_dir() else [source]
     found = [(path, name) for path in files if (name := _NAME.fullmatch(path.name))]
-    if any(name["kind"] == "supervisions" for _, name in found):  # cuts beside them are made of them
+    if any(name["kind"] == "supervisions" for _, name in found):  # cuts next to them are made from them
         found = [(path, name) for path, name in found if name["kind"] == "supervisions"]
     if not found:
         wanted = "supervisions_train.jsonl.gz and recordings_train.jsonl.gz, or cuts_train.jsonl.gz"
@@ -66,7 +66,7 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
 
 
 def beside(source: Path) -> list[Path]:
-    """Files that are read with a source: of a file of supervisions, that of their recordings."""
+    """Files that are read with a source: for a file of supervisions, the file of their recordings."""
     name = _NAME.fullmatch(source.name)
     named = name is not None and name["kind"] == "supervisions"
     return [source.with_name(source.name.replace("supervisions", "recordings"))] if named else []
@@ -85,7 +85,7 @@ def add_supervisions(
         rows: The table.
         supervisions: Supervisions of lhotse.
         recordings: Recordings of lhotse by id.
-        split: {"split": name}, or nothing.
+        split: {"split": name}, or empty.
         offset: Start of the cut that the supervisions belong to, in seconds of its recording.
     """
     for supervision in supervisions:
@@ -102,7 +102,7 @@ def add_supervisions(
 
 
 def _values(recording: Any, supervision: Any, offset: float) -> dict[str, object]:
-    """The values of a supervision by column, of the columns that it has."""
+    """The values of a supervision by column, for the columns that it has."""
     start, end = offset + supervision.start, offset + supervision.start + supervision.duration
     whole = start < 0.001 and abs(end - recording.duration) < 0.001
     values = {
@@ -130,7 +130,7 @@ def add_cuts(rows: Table, cuts: Iterable[Any], split: Mapping[str, str]) -> None
 
 
 def _by_id(rows: Table, path: Path, recordings: Iterable[Any]) -> dict[str, Any]:
-    """Recordings by id; a fault is added for an id that none can have, and for one that two have that differ."""
+    """Recordings by id; faults are added for impossible ids, and for ids of two different recordings."""
     found: dict[str, Any] = {}
     for recording in recordings:
         if not isinstance(recording.id, str | int):
@@ -154,14 +154,14 @@ def _unreadable(recording: Any, supervision: Any) -> str:
         return f"its recording {recording.id!r} is augmented; only recordings as they are on disk are read: save it"
     channels = supervision.channel if isinstance(supervision.channel, list) else [supervision.channel]
     if len(channels) < len(recording.sources[0].channels):
-        return f"is of one channel of its recording {recording.id!r}, which has several; save that channel by itself"
+        return f"is of one channel of its recording {recording.id!r}, which has several; save that channel as a file"
     return ""
 
 
 def _load(library: ModuleType, path: Path) -> list[Any]:
     """The items of a manifest."""
     if not path.is_file():
-        raise DataError(f"{path}: there is no such manifest; supervisions need that of their recordings beside them")
+        raise DataError(f"{path}: there is no such manifest; supervisions need their recordings' manifest next to them")
     try:
         return list(library.load_manifest(path))
     except (ValueError, KeyError, TypeError, AttributeError, OSError, EOFError) as error:

@@ -15,11 +15,11 @@ also be in another format: wav, mp3, ogg, opus and sph are read through libsndfi
 through ffmpeg. A talk has one speaker, who is named after the talk.
 
 `task="asr"` reads es-es and so on, or the transcripts of the given `pairs`. `task="st"` reads the thirteen directions
-of the head-selection paper, which trains ten and tests the other three zero-shot: those for which the IWSLT 2021
-campaign provided no training translations. A language that is spoken in zero-shot directions only (Italian) would be
-unknown to a model with parameters per spoken language. Its own transcripts (it-it) are therefore added to the training
-set, with the language itself as target, so that zero-shot means an unseen pair of seen languages. Other languages and
-directions can be selected if the folder has them in this layout.
+of the head-selection paper, which trains ten and tests three zero-shot, for which the IWSLT 2021 campaign provided no
+training translations. A language that is spoken in zero-shot directions only (Italian) would be unknown to a model with
+parameters per spoken language. Its own transcripts (it-it) are therefore added to the training set, with the language
+itself as target, so that zero-shot means an unseen pair of seen languages. Other languages and directions can be
+selected if the folder has them in this layout.
 
 Transcripts are normalised as for word error rates, without transcribers' notes in brackets such as (Applause), unless
 `transcripts="written"`. Utterances whose text is empty after normalisation are dropped and listed.
@@ -66,7 +66,7 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
 
     Raises:
         ConfigError: The options exclude each other.
-        DataError: A folder is missing (the message lists those found), or a file is faulty (it names file and line).
+        DataError: A folder is missing (the message lists the others), or a file is faulty (it names file and line).
     """
     root = corpus_dir.absolute()
     folders = directions(selection)
@@ -82,7 +82,7 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
 
 
 def directions(selection: Selection) -> dict[str, tuple[str, ...]]:
-    """The folders that are read for each set that is to be prepared."""
+    """The folders to read for each set to prepare."""
     folders = _of_all_sets(selection)
     return {name: folders[name] for name in selection.wanted(SETS)}
 
@@ -217,7 +217,7 @@ class _Split:
     def _texts(self, path: Path, expected: int) -> list[str]:
         texts, faults = scan_lines(path)
         if expected and not faults and len(texts) != expected:
-            what = f"has {len(texts)} lines, and the segments beside it are {expected}; parallel files are equally long"
+            what = f"has {len(texts)} lines, and there are {expected} segments; parallel files are equally long"
             faults.append(Fault(str(path), None, f"{what}: get both again"))
         self.faults += faults
         return texts
@@ -245,7 +245,7 @@ def _yaml_rows(path: Path) -> tuple[list[tuple[str, str, str]], list[Fault]]:
     try:
         entries = read_list(path, "its content")
     except FileNotFoundError:
-        return [], [Fault(str(path), None, "no such file, and no file segments beside it; get the corpus again")]
+        return [], [Fault(str(path), None, "no such file, and no file segments in its folder; get the corpus again")]
     except DataError as error:
         return [], [Fault(str(path), None, f"{error}; get it again")]
     rows, faults, count = [], [], Counter()

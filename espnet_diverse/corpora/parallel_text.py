@@ -45,7 +45,7 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
 
     Raises:
         ConfigError: A direction is not available; the message lists the available ones.
-        DataError: naming file and line of what is wrong.
+        DataError: A file is faulty; the message names file and line.
     """
     root = corpus_dir.absolute()
     corpus = re.sub(r"\W", "_", root.name)
@@ -53,7 +53,7 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
 
 
 def chosen(stems: Mapping[str, tuple[str, ...]], selection: Selection) -> dict[str, tuple[str, ...]]:
-    """The stems of the sets that are to be prepared; where `selection` names a set, that name alone."""
+    """The stems of the sets to prepare; if `selection` names a set, only that name."""
     renamed = dict(selection.set_names)
     return {name: (renamed[name],) if name in renamed else stems[name] for name in selection.wanted(stems)}
 
@@ -129,7 +129,7 @@ def complete(sets: Mapping[str, DataDir], where: Path) -> dict[str, DataDir]:
     """The sets that hold sentences.
 
     Raises:
-        DataError: Of the sets that are wanted, train, dev or every test set is empty.
+        DataError: Of the wanted sets, train, dev or all test sets are empty.
     """
     full = {name: data for name, data in sets.items() if data.text}
     for kind in SETS:
@@ -144,14 +144,14 @@ def existing(path: Path) -> Path | None:
 
 
 _ESCAPED = {"&#124;": "|", "&lt;": "<", "&gt;": ">", "&apos;": "'", "&quot;": '"', "&#91;": "[", "&#93;": "]"}
-"""Marks by the entities that Moses's tokeniser writes for them, and &amp; for an ampersand."""
+"""Entities that Moses's tokeniser writes for marks, with the marks; it writes &amp; for an ampersand."""
 
 
 def from_tokens(line: str) -> str:
-    """Text of a tokenised line: subwords and split compounds joined, what Moses escaped restored.
+    """Text of a tokenised line: subwords and split compounds joined, Moses's escapes undone.
 
-    Other entities stay, also those without a semicolon: in text that was not tokenised, such as an address of the web,
-    "&copy=2" is no sign.
+    Other entities stay, also those without a semicolon: in text that was not tokenised, such as a web address,
+    "&copy=2" is not an entity.
     """
     line = line.replace("@@ ", "").replace(" ##AT##-##AT## ", "-")
     for escaped, mark in _ESCAPED.items():

@@ -5,14 +5,14 @@
 
 Columns are audio (relative to the table) and text, and optionally id, speaker, language, target_language, translation,
 domain, start and end (or duration) in seconds, and split; `shared/columns.py` lists their other names, and
-`selection.columns` names columns that are called otherwise. Manifests of NeMo, with offset and duration, are tables.
-Audio may have any format and rate that the package reads.
+`selection.columns` names columns with different names. Manifests of NeMo, with offset and duration, are tables. Audio
+may have any format and rate that the package reads.
 
 A column split names the set of each row: train, dev (or valid, validation, val) or test; `selection.set_names` gives
-other names. Without it, the sets are drawn so that no speaker and no recording is in two of them; without a speaker,
-a recording is one. Where only some sets are wanted, these are drawn from all rows, or rows of other sets are left out.
+other names. Without it, the sets are drawn so that no speaker and no recording is in two sets; without speakers, each
+recording counts as one. If only some sets are wanted, they are drawn from all rows, or rows of other sets are left out.
 
-Ids of utterances are those of the column id, or else the path of the audio without its suffix, followed by start and
+Ids of utterances come from the column id, or else are the path of the audio without its suffix, followed by start and
 end in milliseconds and, for translation, the target language, where the table has them.
 """
 
@@ -54,14 +54,14 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
         The sets train, dev and test, or those selected.
 
     Raises:
-        ConfigError: An option names a column that there is not.
+        ConfigError: An option names a column that does not exist.
         DataError: The table is faulty (file, line, column and value are named), or a set has no rows.
     """
     return read_sets(read_table_file(corpus_dir.absolute()), selection)
 
 
 def read_sets(table: Table, selection: Selection) -> dict[str, DataDir]:
-    """The sets of a table whose rows are in memory; the errors are those of `prepare`."""
+    """The sets of a table whose rows are in memory; raises the same errors as `prepare`."""
     refuse([] if table.rows else table.faults)
     columns, faults = find_columns(table, selection)
     refuse(faults)
@@ -86,7 +86,7 @@ def read_sets(table: Table, selection: Selection) -> dict[str, DataDir]:
         if not data.text:
             what = f"has no {'usable ' if data.dropped else ''}rows for the set {name}"
             others = " ".join(other for other in sets if sets[other].text)
-            todo = f", or prepare the others alone with --sets {others}" if others else ""
+            todo = f", or prepare only the others with --sets {others}" if others else ""
             raise DataError(f"{table.path}: {what}; add some{todo}")
     return sets
 
@@ -96,13 +96,13 @@ def _speaker(entry: Entry) -> str:
 
 
 def _keys(entry: Entry, selection: Selection) -> list[str]:
-    """Keys that an entry shares with others of its set."""
+    """Keys that entries of different sets must not share."""
     keys = [f"audio {entry.recording or entry.utterance}"]
     return keys if selection.split_by == "audio" else [*keys, f"speaker {_speaker(entry)}"]
 
 
 def _notice_shared_speakers(table: Table, entries: Iterable[Entry]) -> None:
-    """Say which speakers are in several of the sets that the table names."""
+    """Log which speakers are in several of the sets that the table names."""
     sets: dict[str, set[str]] = {}
     for entry in entries:
         sets.setdefault(_speaker(entry), set()).add(entry.set)
@@ -112,7 +112,7 @@ def _notice_shared_speakers(table: Table, entries: Iterable[Entry]) -> None:
 
 
 def _left_out(table: Table, faults: Iterable[Fault]) -> dict[str, str]:
-    """Rows with faults, named by their lines, with the reasons; a warning says how many there are."""
+    """Rows with faults, named by their lines, with the reasons; a warning gives their number."""
     rows: dict[str, list[str]] = {}
     for fault in faults:
         rows.setdefault(safe_name(f"row{fault.where}"), []).append(fault.what)
@@ -146,7 +146,7 @@ def _audio_fault(path: Path) -> str:
 
 
 def _data_dir(table: Table, entries: Sequence[Entry], selection: Selection) -> DataDir:
-    """One set; if any entry is a part of a recording, those that are not have segments over all of it."""
+    """One set; if any entry is a part of a recording, entries of whole recordings have segments, too."""
     data = DataDir(dropped={entry.utterance: entry.dropped for entry in entries if entry.dropped})
     kept = [entry for entry in entries if not entry.dropped]
     segmented = any(entry.start is not None or entry.end is not None for entry in kept)
@@ -172,7 +172,7 @@ def _data_dir(table: Table, entries: Sequence[Entry], selection: Selection) -> D
 
 
 def _end(entry: Entry) -> tuple[float, str]:
-    """The end of a part of a recording in seconds, and why it cannot be used, or ""."""
+    """The end of a part of a recording in seconds, and the reason why it cannot be used, or ""."""
     if entry.end is not None:
         return entry.end, ""
     try:

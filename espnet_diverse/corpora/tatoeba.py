@@ -76,7 +76,7 @@ def download(target_dir: Path, selection: Selection = EVERYTHING, url: str = URL
     """Fetch OPUS's files for the selected languages (25 MB) into `target_dir`/tatoeba; checksums are not published.
 
     Returns:
-        The corpus directory for `prepare`; pairs of languages that are there are not fetched again.
+        The corpus directory for `prepare`; pairs of languages that exist are not fetched again.
     """
     named = [sorted(split_pair(pair)) for pair in (*selection.pairs, *selection.zero_shot)]
     named = named or [sorted((language, "en")) for language in selection.languages or LANGUAGES]

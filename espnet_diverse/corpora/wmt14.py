@@ -40,7 +40,7 @@ SGM = {
     "test": ("newstest2014-deen-src.{}.sgm", "newstest2014-deen-ref.{}.sgm"),
 }
 CLEANING = Cleaning(longest=250, ratio=1.5)
-# With the md5 checksums of the test sets as in sacrebleu; those of the other files are not published.
+# With the md5 checksums of the test sets as in sacrebleu; no checksums of the other files are published.
 URLS = {
     "https://www.statmt.org/wmt13/training-parallel-europarl-v7.tgz": None,
     "https://www.statmt.org/wmt13/training-parallel-commoncrawl.tgz": None,
@@ -68,7 +68,7 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
     layout = Layout((root,), chosen(TOKENISED, selection))
     if layout.directions():
         return read_layout(layout, Reader(selection, "wmt14", text_of=from_tokens), DIRECTIONS[:1])
-    refuse_names(selection, ("train",), "in the official layout its files are those of the campaign")
+    refuse_names(selection, ("train",), "in the official layout it has the campaign's files")
     directions = translated_directions(selection, DIRECTIONS, root) if selection.pairs else DIRECTIONS[:1]
     plain, news = Reader(selection, "wmt14", CLEANING), Reader(selection, "wmt14", text_of=segment)
     sets = {name: DataDir() for name in selection.wanted(SETS)}

@@ -31,7 +31,7 @@ NEWS = "newstest2017"
 SGM = ("newstest2017-zhen-src.{}.sgm", "newstest2017-zhen-ref.{}.sgm")
 CLEANING = {"jieba": Cleaning(longest=175, ratio=1.5), "none": Cleaning(longest=250, ratio=3.0)}
 DEV_EVERY = 100
-# With the md5 checksum of the test sets as in sacrebleu; that of the training text is not published.
+# With the md5 checksum of the test sets as in sacrebleu; no checksum of the training text is published.
 URLS = {
     "https://data.statmt.org/wmt17/translation-task/training-parallel-nc-v12.tgz": None,
     "https://data.statmt.org/wmt17/translation-task/test.tgz": "86a1724c276004aa25455ae2a04cef26",

@@ -28,7 +28,7 @@ NO_DOWNLOAD = (
 
 
 def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, DataDir]:
-    """Read the files of all languages, or of those that are selected.
+    """Read the files of all languages, or of the selected ones.
 
     Args:
         corpus_dir: The folder.

@@ -4,10 +4,10 @@ Layout, as unpacked, one object of JSON a line with `stars` and `text`:
 
     [yelp_dataset/]yelp_academic_dataset_review.json
 
-The file has no sets. As An et al. 2020, "Repulsive Attention", appendix B.2.1, up to 500,000 reviews are for training,
-2,000 for validation and 2,000 for test, but at most a tenth of all for each of the last two. A hash of each line draws
-them, in which the paper's own drawing, which it does not describe, cannot be met. Ids are <set>-<line of the file>; the
-stars are utt2domain.
+The file has no sets. As in An et al. 2020, "Repulsive Attention", appendix B.2.1, up to 500,000 reviews are for
+training, 2,000 for validation and 2,000 for test, but at most a tenth of all for each of the last two. A hash of each
+line draws them; the paper does not describe its own drawing, which therefore cannot be reproduced. Ids are <set>-<line
+of the file>; the stars are utt2domain.
 """
 
 import hashlib
@@ -64,7 +64,7 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
 
 
 def _draw(path: Path) -> dict[int, str]:
-    """The set of each line that is drawn, by its number."""
+    """The set of each drawn line, by the line's number."""
     faults, numbers, places = [], array("Q"), array("Q")
     for number, line in numbered_lines(path, faults):
         if line.strip():

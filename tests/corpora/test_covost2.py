@@ -169,7 +169,7 @@ def test_missing_columns(tree):
 def test_direction_without_training_data(tree):
     table = tree / "de" / "covost_v2.de_en.tsv"
     table.write_text(table.read_text().replace("\ttrain", "\tdev"))
-    with pytest.raises(DataError, match=f"^{tree}: de-en is to be trained but has no training data; remove it, or"):
+    with pytest.raises(DataError, match=f"^{tree}: de-en should be trained but has no training data; remove it, or"):
         covost2.prepare(tree, Selection(task="st", pairs=("de-en",)))
 
 

@@ -190,7 +190,7 @@ def test_direction_without_training_data(tree):
     for file in (tree / "en" / "fr" / "train").iterdir():
         file.unlink()
     (tree / "en" / "fr" / "train").rmdir()
-    with pytest.raises(DataError, match=f"^{tree}: en-fr is to be trained but has no training data; remove it, or"):
+    with pytest.raises(DataError, match=f"^{tree}: en-fr should be trained but has no training data; remove it, or"):
         europarl_st.prepare(tree, ST)
     sets = europarl_st.prepare(tree, Selection(task="st", pairs=("en-de",), zero_shot=("en-fr",)))
     assert len(sets["test"].text) == 4

@@ -88,7 +88,7 @@ def test_parts_custom_fields_and_cuts(tmp_path):
         ({"of": {"sources": [SimpleNamespace(type="command")]}}, "its recording 'r' has the sources command; only one"),
         (
             {"of": {"sources": [SimpleNamespace(type="file", channels=[0, 1], source="x")]}},
-            "is of one channel of its recording 'r', which has several; save that channel by itself",
+            "is of one channel of its recording 'r', which has several; save that channel as a file",
         ),
     ],
 )

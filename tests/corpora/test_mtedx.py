@@ -145,7 +145,7 @@ def test_a_trained_direction_needs_training_data(mtedx_tree):
 def test_parallel_files_of_different_length(mtedx_tree, name):
     with (txt(mtedx_tree) / name).open("a") as file:
         file.write("more\n")
-    what = "has 3 lines, and the segments beside it are 2; parallel files are equally long: get both again"
+    what = "has 3 lines, and there are 2 segments; parallel files are equally long: get both again"
     assert refused(mtedx_tree) == f"{txt(mtedx_tree)}/{name}: {what}"
 
 
@@ -199,7 +199,7 @@ def test_faulty_segments(mtedx_tree, rows, what):
 @pytest.mark.parametrize(
     ("content", "what"),
     [
-        (None, "train.yaml: no such file, and no file segments beside it; get the corpus again"),
+        (None, "train.yaml: no such file, and no file segments in its folder; get the corpus again"),
         (
             "- {a: 1\n",
             "train.yaml: its content is not valid YAML (did not find expected ',' or '}' in line 2)",

@@ -53,7 +53,7 @@ def test_an_unknown_direction_lists_the_known_ones(tree):
 
 def test_what_is_missing_is_named(tree, tmp_path):
     (tree / "train.fr").unlink()
-    with pytest.raises(DataError, match="fr-en is to be trained but has no training data; remove it, or test it only"):
+    with pytest.raises(DataError, match="fr-en should be trained but has no training data; remove it, or test it only"):
         prepare(tree, Selection(pairs=("de-en", "fr-en")))
     (tree / "valid.en").unlink()
     with pytest.raises(DataError, match="there are no sentences for the set dev in these directions; get its files$"):

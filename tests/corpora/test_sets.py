@@ -146,7 +146,7 @@ def test_recordings_of_sets_that_are_left_out_are_not_looked_for(aishell_tree):
     ("reader", "set_name", "what"),
     [
         (iwslt14, "dev", "in the official layout both are drawn from train.tags"),
-        (load_corpus("wmt14"), "train", "in the official layout its files are those of the campaign"),
+        (load_corpus("wmt14"), "train", "in the official layout it has the campaign's files"),
         (load_corpus("wmt17"), "dev", "both are drawn from News Commentary"),
     ],
 )
@@ -154,7 +154,7 @@ def test_a_set_without_files_of_its_own_has_no_name(tmp_path, reader, set_name, 
     folder = load_generator(reader.__name__.rpartition(".")[2]).make(tmp_path / "corpus", size="tiny")
     with pytest.raises(ConfigError) as caught:
         reader.prepare(folder, Selection(set_names=((set_name, "x"),)))
-    assert str(caught.value) == f"set name {set_name}=x: {set_name} cannot be renamed here, for {what}; leave it out"
+    assert str(caught.value) == f"set name {set_name}=x: {set_name} cannot be renamed here, since {what}; leave it out"
 
 
 def test_nor_has_any_set_of_tatoeba_as_published(write_texts):

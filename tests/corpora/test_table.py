@@ -119,7 +119,7 @@ def test_a_lone_speaker_is_divided_by_file(write):
 @pytest.mark.parametrize(
     ("rows", "options", "what"),
     [
-        (["a.wav,x,train"], {}, "has no rows for the set dev; add some, or prepare the others alone with --sets train"),
+        (["a.wav,x,train"], {}, "has no rows for the set dev; add some, or prepare only the others with --sets train"),
         (
             ["a.wav,x,train", "b.wav,.,test"],
             {"sets": ("test",)},

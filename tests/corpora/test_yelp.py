@@ -66,7 +66,7 @@ def test_a_file_that_is_missing_or_too_short(tree, tmp_path):
     ):
         yelp.prepare(tmp_path)
     with pytest.raises(
-        ConfigError, match="test cannot be renamed here, for the sets are drawn from one file; leave it"
+        ConfigError, match="test cannot be renamed here, since the sets are drawn from one file; leave it"
     ):
         yelp.prepare(tree, Selection(set_names=(("test", "x"),)))
     (tree / "yelp_dataset" / yelp.FILE).write_text(f"{review(1)}\n")

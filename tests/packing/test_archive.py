@@ -207,8 +207,8 @@ BOMB = "lol: &a [{}]\n" + "b: {<<: *a}\n"
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"../evil": ""}, "member '../evil' points outside; the archive is not to be trusted"),
-        ({"/evil": ""}, "member '/evil' points outside; the archive is not to be trusted"),
+        ({"../evil": ""}, "member '../evil' points outside; the archive cannot be trusted"),
+        ({"/evil": ""}, "member '/evil' points outside; the archive cannot be trusted"),
         ({"large": bytes(1 << 27)}, "bytes and 10000 members are allowed"),
         ({"meta": BOMB}, "meta.yaml is not valid YAML .*merge keys are not allowed"),
         ({"meta": {"files": {}}}, "meta.yaml is not from a packed model, which has yaml_files and files"),

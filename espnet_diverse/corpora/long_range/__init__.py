@@ -1,4 +1,4 @@
-"""Texts of one class each, in the layout of Long Range Arena, for classifiers of long sequences.
+"""Texts with one class each, in the layout of Long Range Arena, for classifiers of long sequences.
 
 Tay et al. 2021, "Long Range Arena: A Benchmark for Efficient Transformers". A set is one table with tabs:
 
@@ -27,11 +27,11 @@ FILES = {"train": "train", "dev": "val", "test": "test"}
 HEADER = "Source\tTarget"
 COUNTS = {"tiny": (16, 4, 4), "demo": (2000, 200, 400)}
 """Number of texts of train, dev and test by size."""
-#: A text -> what the table `text` holds of it, and why it cannot be read, or "".
+#: A text -> its form in the table `text`, and why it cannot be read, or "".
 Convert = Callable[[str], tuple[str, str]]
 _PATIENCE = 100_000  # draws without a new text
 
-#: A text and its class, given a source of chance and the least and the greatest length; None where a draw failed.
+#: A text and its class, given a random generator and the least and greatest length; None where a draw failed.
 Draw = Callable[[random.Random, int, int], tuple[str, str] | None]
 
 
@@ -43,7 +43,7 @@ def read_sets(
     Args:
         corpus_dir: Folder of the tables.
         selection: Options. Rows with faults are errors unless `on_missing="drop"`.
-        convert: Makes what `text` holds of a text, one character for each token, or says why it cannot.
+        convert: Returns the form of a text in the table `text`, one character for each token, or why it cannot be read.
         labels: Whether a class is possible.
 
     Returns:
@@ -101,7 +101,7 @@ def generate_sets(
         size: A key of `COUNTS`, the number of texts without `counts`.
         draw: Draws a text.
         lengths: Least and greatest length without `selection.lengths`.
-        limit: Least greatest length that is possible.
+        limit: The smallest possible value of the greatest length.
 
     Raises:
         ConfigError: A length or a number is not possible.
@@ -137,7 +137,7 @@ def generate_sets(
 
 
 def _new(draw: Draw, chance: random.Random, least: int, greatest: int, seen: set[bytes]) -> tuple[str, str]:
-    """Draw a text that is not among those seen, which it is added to by its digest."""
+    """Draw a text whose digest is not in `seen`, and add its digest."""
     for _ in range(_PATIENCE):
         drawn = draw(chance, least, greatest)
         if drawn is not None and (key := sha256(drawn[0].encode()).digest()[:8]) not in seen:

@@ -1,14 +1,14 @@
 """Long texts as sequences of bytes, with a class: reviews whose author was content or not.
 
 Long Range Arena classifies reviews of films by their bytes, up to 4,000 (Tay et al. 2021, section 2.2.2). Here the text
-is generated. A review speaks of dishes, rooms and people; each of its sentences praises one, finds fault with one, or
-does neither, with "not" in front of a fifth of the judgements, which turns them round. The class is `content` if more
-sentences praise than find fault, else `not_content`; of the sentences that judge, 60 to 80 % agree with it. So a model
-must make words of bytes, join "not" to the word behind it, and count over the whole text.
+is generated. A review is about dishes, rooms and people; each of its sentences praises one, finds fault with one, or
+does neither, with "not" in front of a fifth of the judgements, which reverses them. The class is `content` if more
+sentences praise than find fault, else `not_content`; of the sentences that judge, 60 to 80 % agree with the class. So a
+model must form words from bytes, connect "not" with the word after it, and count over the whole text.
 
 The text has one character for each byte of UTF-8: visible ASCII stands for itself, and any other byte b is the
-character U+0100 + b, a space for example is U+0120. A vocabulary of characters then has a token for each byte that the
-training text has. Tables of other texts in this layout are read as well, with classes of any name.
+character U+0100 + b, a space for example is U+0120. A vocabulary of characters then has a token for each byte in the
+training text. Tables of other texts in this layout are read as well, with classes of any name.
 """
 
 import random
@@ -40,7 +40,7 @@ _SHORTEST = 100  # bytes, enough for a sentence
 
 
 def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, DataDir]:
-    """Read the tables; arguments, result and errors are those of `listops.prepare`."""
+    """Read the tables; arguments, result and errors as in `listops.prepare`."""
     return long_range.read_sets(
         corpus_dir, selection, lambda text: (as_bytes(text), ""), lambda label: bool(label) and not id_fault(label)
     )
@@ -57,7 +57,7 @@ def as_bytes(text: str) -> str:
 
 
 def draw(chance: random.Random, least: int, greatest: int) -> tuple[str, str] | None:
-    """Draw a review and its class; None where no sentence judges, or praise and faults are as many."""
+    """Draw a review and its class; None if no sentence judges, or praise and faults are equally many."""
     content, agreeing = chance.random() < 0.5, chance.uniform(*_AGREEING)
     wanted, sentences, size, balance = chance.randint(least, greatest), [], -1, 0
     while True:

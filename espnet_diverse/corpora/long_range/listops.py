@@ -1,4 +1,4 @@
-"""ListOps: nested lists of operations on digits, of which the value is the class, 0 to 9.
+"""ListOps: nested lists of operations on digits, whose value, 0 to 9, is the class.
 
 Nangia and Bowman 2018, "ListOps: A Diagnostic Dataset for Latent Tree Learning", with the longer lists of Long Range
 Arena: 500 to 2,000 tokens, lists within lists to a depth of 10, and 2 to 10 arguments of an operation, each of them a
@@ -6,9 +6,9 @@ list with probability 1/4. `[MED` is the median, rounded down, and `[SM` the sum
 
     [MAX 4 3 [MIN 2 3 ] 1 0 [MED 1 5 8 9 2 ] ]  ->  5
 
-The text has one character for each token, so that a vocabulary of characters makes it: < is `[MIN`, > `[MAX`, ~ `[MED`
-and + `[SM`. The released tables are read as well, whose parentheses are no tokens. Long Range Arena has 96,000, 2,000
-and 2,000 lists: `--counts 96000 2000 2000`. Two draws with the same options give the same tables.
+The text has one character for each token, as for a vocabulary of characters: < is `[MIN`, > `[MAX`, ~ `[MED` and +
+`[SM`. The released tables can also be read; their parentheses are not tokens. Long Range Arena has 96,000, 2,000 and
+2,000 lists: `--counts 96000 2000 2000`. Two draws with the same options give the same tables.
 """
 
 import random
@@ -20,7 +20,7 @@ from espnet_diverse.data.kaldi import DataDir
 SETS, TABLES, OPTIONS = long_range.SETS, long_range.TABLES, long_range.OPTIONS
 NO_DOWNLOAD = "ListOps is generated: give --corpus synthetic, or the folder of its tables as SOURCE"
 LENGTHS = (500, 2000)
-"""Least and greatest number of tokens, those of Long Range Arena."""
+"""Least and greatest number of tokens, as in Long Range Arena."""
 DEPTH, ARGUMENTS, NESTED = 10, 10, 0.25
 DIGITS = "0123456789"
 OPERATORS = {"[MIN": "<", "[MAX": ">", "[MED": "~", "[SM": "+"}
@@ -51,7 +51,7 @@ def generate(target_dir: Path, selection: Selection = EVERYTHING, size: str = "d
 
 
 def characters(source: str) -> tuple[str, str]:
-    """Return the tokens of a list as one character each, and what is wrong with a list that has another token."""
+    """Return the tokens of a list as one character each, and the fault of a list with another token, or ""."""
     tokens = [token for token in source.split() if token not in "()"]
     if unknown := next((token for token in tokens if token not in _CHARACTERS), None):
         return "", f"has the token {unknown[:20]!r}; known: {' '.join(_CHARACTERS)}"

@@ -55,7 +55,7 @@ class Cleaning:
     ratio: float
 
     def reason(self, pair: Pair) -> str:
-        """The reason for leaving a pair out, or ""."""
+        """The reason to leave out a pair, or ""."""
         shorter, longer = sorted(len(_WORD.findall(text)) for text in (pair.source, pair.target))
         if longer > self.longest:
             return f"{longer} words, more than {self.longest}"
@@ -88,7 +88,7 @@ class Reader:
         Args:
             files: Paths of source and target.
             direction: Languages of source and target, such as "de-en".
-            name: Name of the set, optionally with a part of it, used in ids; `cleaning` applies to "train" and
+            name: Name of the set, optionally with the name of a part, used in ids; `cleaning` applies to "train" and
                 "train-...".
             dropped: Receives the ids of sentences that are left out, with the reason.
         """
@@ -199,7 +199,7 @@ def find_segments(root: Path, names: tuple[str, str], direction: str) -> Files:
 
     Args:
         root: Folder of the corpus.
-        names: File names of source and target, with {} in place of the language.
+        names: File names of source and target, with {} for the language.
         direction: Languages of source and target, such as "de-en".
 
     Raises:

@@ -1,4 +1,4 @@
-"""The columns that a table of recordings may have, and the other names by which they are known."""
+"""The columns that a table of recordings may have, and their other names."""
 
 import logging
 
@@ -28,11 +28,11 @@ log = logging.getLogger(__name__)
 
 
 def find_columns(table: Table, selection: Selection) -> tuple[dict[str, str], list[Fault]]:
-    """Find the columns of a table, and name those that are not read in a notice.
+    """Find the columns of a table; a notice names columns that are not read.
 
     Returns:
-        The name in the table of each column of `COLUMNS` that it has; and faults, each with all names of the table:
-        a column is missing, or several could be meant.
+        The name in the table of each column of `COLUMNS` that it has; and faults, each with all names of the table: a
+        column is missing or ambiguous.
 
     Raises:
         ConfigError: `selection.columns` has a column that is not in `COLUMNS`.
@@ -60,7 +60,7 @@ def find_columns(table: Table, selection: Selection) -> tuple[dict[str, str], li
             what = f"has no column {ours!r}; {has}; name one with --columns {ours}=NAME"
             faults.append(Fault(str(table.path), None, what))
     if "end" in found or not ("start" in found or "duration" in named):
-        found.pop("duration", None)  # without a start it is that of the file, as many tables give it
+        found.pop("duration", None)  # without a start it is the duration of the file, as in many tables
     unread = [name for name in table.columns if name and name not in found.values()]
     if unread and not faults:
         log.warning("notice: %s: columns that are not read: %s", table.path, ", ".join(unread))
@@ -68,7 +68,7 @@ def find_columns(table: Table, selection: Selection) -> tuple[dict[str, str], li
 
 
 def _matching(table: Table, ours: str, named: dict[str, str]) -> list[str]:
-    """Names in the table of a column: the one that is given, or its own name, or all of its other names."""
+    """Names in the table that a column may have: the name that the user gives, or its own, or all other names."""
     if ours in named:
         return [named[ours]] if named[ours] in table.columns else []
     free = [name for name in table.columns if name not in named.values()]

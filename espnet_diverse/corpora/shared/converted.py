@@ -10,15 +10,15 @@ _SHOWN = 40  # characters of a name that may take four bytes each
 
 
 def converted_folder(kind: str, source: Path, target_dir: Path) -> Path:
-    """The folder in `target_dir` for what `source` is converted to, such as hf_google_fleurs_de_de_1c8f5e0b92d4.
+    """The folder in `target_dir` for the converted `source`, such as hf_google_fleurs_de_de_1c8f5e0b92d4.
 
     Args:
         kind: Name of the corpus module.
-        source: A file or folder, or a name that is neither.
+        source: A file or folder, or another name.
         target_dir: Folder of downloads.
 
     Returns:
-        An absolute path. Its digest is that of the whole source, for sources may differ in their parents alone.
+        An absolute path. Its digest is of the whole source, because sources may differ only in their parents.
     """
     there = source.exists()
     whole = source.resolve() if there else source

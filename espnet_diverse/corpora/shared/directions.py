@@ -51,7 +51,7 @@ def translated_directions(selection: Selection, there: Sequence[str], where: Pat
 
 
 def refuse_untrained(train: DataDir, wanted: Collection[str], where: Path) -> None:
-    """Check that the training set has data of every language or direction that is to be trained.
+    """Check that the training set has data of every language or direction that will be trained.
 
     Raises:
         DataError: A language or direction has no training data.
@@ -61,18 +61,18 @@ def refuse_untrained(train: DataDir, wanted: Collection[str], where: Path) -> No
     for name in wanted:
         if name not in held:
             todo = "remove it, or test it only with --zero_shot" if "-" in name else "remove it"
-            raise DataError(f"{where}: {name} is to be trained but has no training data; {todo}")
+            raise DataError(f"{where}: {name} should be trained but has no training data; {todo}")
 
 
 def refuse_names(selection: Selection, sets: Collection[str], why: str) -> None:
-    """Check that no names are given for sets whose files have no names of their own.
+    """Check that the user names no sets whose files have no separate names.
 
     Raises:
         ConfigError: `selection.set_names` names one of `sets`; the message ends with `why`.
     """
     for name, theirs in selection.set_names:
         if name in sets:
-            raise ConfigError(f"set name {name}={theirs}: {name} cannot be renamed here, for {why}; leave it out")
+            raise ConfigError(f"set name {name}={theirs}: {name} cannot be renamed here, since {why}; leave it out")
 
 
 def _refuse_unknown(kind: str, named: Sequence[str], there: Sequence[str], where: Path) -> None:

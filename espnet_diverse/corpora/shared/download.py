@@ -34,7 +34,7 @@ _MAGIC = {
     ".xz": (0, b"\xfd7zXZ"),
     ".tar": (257, b"ustar"),
 }
-"""By suffix of a name where the bytes are that such a file has, and which."""
+"""Position and value of the bytes that identify a kind of file, by suffix."""
 _LONGEST_HEADER = 1 << 16  # bytes; a name has at most 4096
 _LATEST = 1 << 40  # seconds since 1970 that a file system may have
 _HEADERS = (
@@ -53,8 +53,8 @@ def download(url: str, target: Path, md5: str | None = None) -> Path:
         md5: Expected MD5 checksum in hexadecimal digits, if known.
 
     Returns:
-        `target`. Nothing is downloaded if it exists and its checksum, if given, is right. Where another process is
-        downloading it, its end is waited for.
+        `target`. Nothing is downloaded if it exists and its checksum, if given, is right. If another process is
+        downloading it, the call waits for its end.
 
     Raises:
         DataError: The address cannot be fetched or returns a web page, the disk is full, or the checksum is wrong twice
@@ -86,7 +86,7 @@ def _complete(url: str, partial: Path, target: Path, md5: str | None) -> Path:
 
 
 def _wrong(path: Path, name: str, md5: str | None) -> str:
-    """The fault of a file of that name, or ""."""
+    """The fault of a file with this name, or ""."""
     return _wrong_checksum(path, md5) or _wrong_content(path, name)
 
 
@@ -122,7 +122,7 @@ def _fetch_rest(url: str, partial: Path) -> str:
         if have and not (response.headers.get("Content-Range") or "").startswith(f"bytes {have}-"):
             have = 0  # the server cannot resume and sends the whole file
         length = response.headers.get("Content-Length") or ""
-        missing = int(length) if _LENGTH.fullmatch(length) else None  # what is no number is as good as none
+        missing = int(length) if _LENGTH.fullmatch(length) else None  # anything else counts as no length
         _check_space(partial, missing or 0)
         with partial.open("ab" if have else "wb") as file:
             total = ceil(missing / _CHUNK_BYTES) if missing is not None else None
@@ -138,7 +138,7 @@ def _size(path: Path) -> int:
 
 
 def _copied(response: HTTPResponse, file: BinaryIO) -> Iterator[None]:
-    """Write what has arrived at once, so that it is kept if the rest does not come; yield after each MiB."""
+    """Write received data at once, so that it is kept if the rest does not arrive; yield after each MiB."""
     copied = 0
     while chunk := response.read1(_CHUNK_BYTES):
         file.write(chunk)
@@ -158,14 +158,14 @@ def _wrong_checksum(path: Path, md5: str | None) -> str:
     """Compare with the given checksum; return a description of the difference, or ""."""
     if md5 is None:
         return ""
-    # Corpora publish no other checksum; it detects damage in transit, not tampering.
+    # Corpora publish no other checksums; MD5 detects damage in transit, not tampering.
     with path.open("rb") as file:
         found = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
     return "" if found == md5.lower() else f"md5 is {found} and must be {md5.lower()}"
 
 
 def _wrong_content(path: Path, name: str) -> str:
-    """The reason why a file cannot be of the kind in its name, by its first bytes; "" if it can."""
+    """The reason why a file is not of the kind that its name states, by its first bytes; "" if it may be."""
     with path.open("rb") as file:
         head = file.read(512)
     if not head:
@@ -200,7 +200,7 @@ def unpack(archive: Path, target: Path, name: str | None = None) -> None:
                     caps = f"{MOST_BYTES} bytes and {MOST_FILES} members are allowed"
                     raise DataError(f"{archive}: {member.name!r} exceeds the limits of an archive; {caps}")
                 tar.extract(member, target, filter="data")
-                tar.members.clear()  # which would grow with the archive
+                tar.members.clear()  # they would grow with the archive
     except DataError:
         raise
     except (tarfile.TarError, EOFError, zlib.error, LZMAError, OSError, ValueError, OverflowError) as error:
@@ -210,15 +210,15 @@ def unpack(archive: Path, target: Path, name: str | None = None) -> None:
 
 
 class _HeaderError(tarfile.TarError):
-    """Unlike a ReadError, no reason to try another compression."""
+    """An error that, unlike a ReadError, does not lead to an attempt with another compression."""
 
 
 class _Member(tarfile.TarInfo):
-    """A member whose own headers, such as that of a long name, have a bound: tarfile reads them into memory."""
+    """A member whose headers, such as a long name's, are limited in size, because tarfile reads them into memory."""
 
     @classmethod
     def frombuf(cls, buf, encoding, errors):
-        """Parse a header, before what it announces is read."""
+        """Parse a header, before the data that it announces is read."""
         member = super().frombuf(buf, encoding, errors)
         if member.type in _HEADERS and member.size > _LONGEST_HEADER:
             raise _HeaderError(f"a header of {member.size} bytes; at most {_LONGEST_HEADER} are allowed")
@@ -228,9 +228,9 @@ class _Member(tarfile.TarInfo):
 def _check_member(archive: Path, member: tarfile.TarInfo) -> None:
     name = PurePosixPath(member.name)
     if name.is_absolute() or ".." in name.parts:
-        raise DataError(f"{archive}: member {member.name!r} points outside; the archive is not to be trusted")
+        raise DataError(f"{archive}: member {member.name!r} points outside; the archive cannot be trusted")
     if not (member.isfile() or member.isdir()):
         raise DataError(f"{archive}: member {member.name!r} is a link or device; only files and folders are unpacked")
-    if not 0 <= member.mtime < _LATEST or not 0 <= member.size < 1 << 63:  # of any text, in the form of POSIX
+    if not 0 <= member.mtime < _LATEST or not 0 <= member.size < 1 << 63:  # arbitrary values in the POSIX format
         what = f"has time {member.mtime} and size {member.size}"
-        raise DataError(f"{archive}: member {member.name!r} {what}; the archive is damaged or not to be trusted")
+        raise DataError(f"{archive}: member {member.name!r} {what}; the archive is damaged or cannot be trusted")

@@ -1,4 +1,4 @@
-"""Texts that have a class: rows of files one after another, and the sets that they make.
+"""Texts with a class: the rows of files, and the sets made from them.
 
 The class of a text is its value in utt2domain, and the first text of a pair is its src_text.
 """
@@ -44,11 +44,11 @@ def tab_rows(path: Path, faults: list[Fault]) -> Rows:
 
 @dataclass
 class LabelledReader:
-    """Makes sets of texts with their classes, and collects what is wrong with them.
+    """Makes sets of texts with their classes, and collects their faults.
 
     Attributes:
         selection: Options; case and on_missing are used.
-        labels: The classes that there are.
+        labels: The possible classes.
         faults: The faults found so far.
     """
 
@@ -66,8 +66,8 @@ class LabelledReader:
             utterance: Id of the text.
             place: File, and line or another place in it, for faults.
             label: Its class; a fault, unless it is one of `labels`.
-            texts: The text, or the first and the second text. One that is empty or has characters that are not allowed
-                is a fault, or is left out by `on_missing="drop"`.
+            texts: The text, or the first and the second text. A text that is empty or has characters that are not
+                allowed is a fault, or is left out with `on_missing="drop"`.
         """
         path, number = place
         cleaned = [self._cleaned(text) for text in texts]
@@ -86,7 +86,7 @@ class LabelledReader:
             data.conditions.setdefault(TABLE, {})[utterance] = str(label)
 
     def _cleaned(self, text: object) -> tuple[str, str]:
-        """A text on one line, and what is wrong with it."""
+        """A text on one line, and its fault, or ""."""
         if not isinstance(text, str):
             return "", f"text {text!r:.60} is no string"
         if _SURROGATE.search(text):
@@ -102,7 +102,7 @@ def first_file(root: Path, names: Sequence[str], what: str) -> Path:
     Args:
         root: The folder.
         names: Names to try, in this order.
-        what: What the file is, and what to do, for the message.
+        what: Description of the file and advice, for the message.
 
     Raises:
         DataError: There is none.
@@ -117,7 +117,7 @@ def refuse_empty(sets: Mapping[str, DataDir], where: Path) -> None:
     """Check that every set has texts.
 
     Raises:
-        DataError: One is empty.
+        DataError: A set is empty.
     """
     for name, data in sets.items():
         if not data.text:

@@ -1,8 +1,8 @@
 """Commands in wav.scp, such as `flac -c -d -s one.flac | sox -t wav - -r 16000 -t wav - |`, run without a shell.
 
-Only commands that cannot write files or run other programs are run: those of the forms in `FORMS`, which read one file
-and write to standard output. A program is found by its name on the PATH; the folder that a command gives is not used,
-because it could be part of the data. All other commands are refused.
+Only commands that cannot write files or run other programs are run: commands of the forms in `FORMS`, which read one
+file and write to standard output. A program is found by its name on the PATH; the folder that a command gives is not
+used, because it could be part of the data. All other commands are refused.
 """
 
 import re
@@ -36,7 +36,7 @@ _TO_STDOUT = r"(?=(?:.*\n)*-(?:[ds]*c|\-stdout))"
 
 
 def _options(options: str) -> str:
-    """The form of options before and after the file, which is left out where standard input is read."""
+    """The form of options before and after the file, which is left out if standard input is read."""
     return rf"(?:{options})*(?:{_FILE}(?:{options})*)?"
 
 
@@ -51,19 +51,19 @@ FORMS = {
     "ffmpeg": rf"{_FFMPEG}-i{_END}{_FILE}{_FFMPEG}{_STDOUT}",
 }
 """The words after each program, each with a line break."""
-_PLAYLISTS = (".m3u", ".pls")  # which sox takes as lists of files and commands
-_GUARD = {"ffmpeg": ("-nostdin", "-protocol_whitelist", "file,pipe")}  # no terminal, and no network in what it reads
+_PLAYLISTS = (".m3u", ".pls")  # sox treats them as lists of files and commands
+_GUARD = {"ffmpeg": ("-nostdin", "-protocol_whitelist", "file,pipe")}  # no terminal, and no network in its input
 
 
 class _RefusedError(Exception):
-    """A command that is not run; the message says why."""
+    """A command that is not run; the message has the reason."""
 
 
 def parse_pipe(value: str) -> list[list[str]]:
     """The commands of an entry of wav.scp that ends in a pipe, each as words, checked.
 
     Raises:
-        DataError: A command is not one that is run; the message says which and why.
+        DataError: A command is not allowed; the message names it and the reason.
     """
     try:
         lexer = shlex.shlex(value, posix=True, punctuation_chars=True)
@@ -88,7 +88,7 @@ def parse_pipe(value: str) -> list[list[str]]:
 
 
 def _end(process: subprocess.Popen) -> None:
-    """Kill a process that still runs, as after an interrupt."""
+    """Kill a process that is still running, for example after an interrupt."""
     if process.poll() is None:
         process.kill()
         process.wait()
@@ -98,7 +98,7 @@ def run_pipe(value: str, target: Path) -> None:
     """Write the output of an entry of wav.scp that ends in a pipe to a file.
 
     Raises:
-        DataError: What `parse_pipe` raises, or a program is missing, fails, takes an hour, or writes more than
+        DataError: See `parse_pipe`; or a program is missing, fails, takes an hour, or writes more than
             `produced.most_bytes` of its file.
     """
     commands = [_located(value, command) for command in parse_pipe(value)]
@@ -112,7 +112,7 @@ def run_pipe(value: str, target: Path) -> None:
             running.append(subprocess.Popen(command, stdin=source, stdout=subprocess.PIPE, stderr=log))
             stack.callback(_end, running[-1])
             if len(running) > 1:
-                source.close()  # so that a command whose reader has ended is told so
+                source.close()  # so that a command notices that its reader has ended
         clock = Timer(MOST_SECONDS, lambda: [process.kill() for process in running])
         stack.callback(clock.cancel)
         clock.start()
@@ -129,7 +129,7 @@ def run_pipe(value: str, target: Path) -> None:
 
 
 def _copied(source: BinaryIO, target: BinaryIO, most: int) -> bool:
-    """Copy a stream; return False where it has more than `most` bytes."""
+    """Copy a stream; return False if it has more than `most` bytes."""
     while chunk := source.read(min(_CHUNK, most + 1)):
         if (most := most - len(chunk)) < 0:
             return False
@@ -147,7 +147,7 @@ def _located(value: str, command: Sequence[str]) -> list[str]:
 
 
 def _check(command: list[str], first: bool) -> None:
-    """Refuse a command that is not run. The file that it reads becomes an absolute path."""
+    """Refuse a command that is not allowed. The file that it reads becomes an absolute path."""
     name = Path(command[0]).name if command else ""
     if name not in FORMS:
         raise _RefusedError(f"{name or 'nothing'} is not among the programs that are run, {', '.join(FORMS)}")
@@ -160,7 +160,7 @@ def _check(command: list[str], first: bool) -> None:
     word = found["file"]
     if not first:
         if word not in (None, "-", "pipe:0"):
-            raise _RefusedError(f"{word} is read in place of what the command before it writes")
+            raise _RefusedError(f"{word} is read instead of the output of the command before it")
         return
     if word is None:
         raise _RefusedError(f"{name} must read one file")

@@ -23,7 +23,7 @@ def fetch_release(urls: Mapping[str, str | None], corpus_dir: Path) -> Path:
     """Download files into `corpus_dir`; archives (tar, tgz, zip) are unpacked there.
 
     Args:
-        urls: Address of each file and its md5 checksum, or None if that is not published.
+        urls: Address of each file and its md5 checksum, or None if none is published.
         corpus_dir: Output folder; archives are downloaded to its parent.
 
     Returns:
@@ -80,6 +80,6 @@ def unzip(archive: Path, target: Path, max_bytes: int = MOST_BYTES, max_files: i
 def _check_member(archive: Path, member: zipfile.ZipInfo) -> None:
     name = PurePosixPath(member.filename)
     if name.is_absolute() or ".." in name.parts:
-        raise DataError(f"{archive}: member {member.filename!r} points outside; the archive is not to be trusted")
+        raise DataError(f"{archive}: member {member.filename!r} points outside; the archive cannot be trusted")
     if stat.S_ISLNK(member.external_attr >> 16):
         raise DataError(f"{archive}: member {member.filename!r} is a link; only files and folders are unpacked")

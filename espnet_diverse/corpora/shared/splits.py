@@ -1,4 +1,4 @@
-"""The sets of a table: as it names them, or drawn so that no speaker and no recording is in two of them."""
+"""The sets of a table: as named in it, or drawn so that no speaker and no recording is in two sets."""
 
 import hashlib
 from collections import Counter
@@ -9,11 +9,11 @@ from espnet_diverse.errors import DataError
 
 SETS = ("train", "dev", "test")
 SPLITS = {"train": ("train",), "dev": ("dev", "valid", "validation", "val"), "test": ("test",)}
-"""The names by which a set is known; the case of names does not matter."""
+"""The possible names of each set; case does not matter."""
 
 
 def set_of(split: str, selection: Selection) -> str | None:
-    """The set that a table calls `split`, or None if none is called so."""
+    """The set that a table calls `split`, or None if no set has this name."""
     renamed = dict(selection.set_names)
     for name in SETS:
         if split == renamed[name] if name in renamed else split.lower() in SPLITS[name]:
@@ -22,7 +22,7 @@ def set_of(split: str, selection: Selection) -> str | None:
 
 
 def connected(links: Sequence[Sequence[str]]) -> list[str]:
-    """The group of each item: items that share a key, or are linked by others that do, are in one group.
+    """The group of each item: items that share a key, directly or through other items, are in one group.
 
     Args:
         links: Keys of each item, at least one.
@@ -47,8 +47,8 @@ def connected(links: Sequence[Sequence[str]]) -> list[str]:
 def draw_sets(groups: Sequence[str], selection: Selection) -> dict[str, str]:
     """Draw a set for each group: a share of the items for dev and for test, at least one group each, the rest train.
 
-    The order is that of a hash of seed and group, so that new groups hardly change the sets of the others. If some sets
-    are not wanted, the others share all items.
+    Groups are ordered by a hash of seed and group, so that new groups hardly change the sets of the others. If some
+    sets are not wanted, the other sets share all items.
 
     Args:
         groups: The group of each item.
@@ -79,7 +79,7 @@ def draw_sets(groups: Sequence[str], selection: Selection) -> dict[str, str]:
 
 
 def _take(left: Sequence[str], sizes: Counter[str], size: float, most: int) -> list[str]:
-    """Up to `most` groups of at most `size` items together, the first that fit; or else the smallest group."""
+    """Up to `most` groups with at most `size` items in total, the first that fit; or else the smallest group."""
     taken: list[str] = []
     for group in left:
         if len(taken) < most and sizes[group] <= size:

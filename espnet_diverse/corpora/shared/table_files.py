@@ -17,7 +17,7 @@ from espnet_diverse.data.lines import numbered_lines
 
 
 class Row(NamedTuple):
-    """A row: its line in the file, from 1, or another name of it, and its values by column."""
+    """A row: its line in the file, from 1, or another name for it, and its values by column."""
 
     where: int | str
     values: dict[str, object]
@@ -45,12 +45,12 @@ def read_table_file(path: Path) -> Table:
 
     Raises:
         DataError: The file cannot be read, is empty, or has another suffix or a faulty header. Faults of rows are
-            returned, so that they are reported together with those of their values.
+            returned, so that they are reported together with the faults of values.
     """
     suffix = Path(path.name.removesuffix(".gz")).suffix
     if suffix not in _READERS:
         there = f"; the folder has {' '.join(_tables_in(path)) or 'none'}" if path.is_dir() else ""
-        refuse([Fault(str(path), None, f"is no table: the name must end in {', '.join(_READERS)} or .gz{there}")])
+        refuse([Fault(str(path), None, f"is not a table: the name must end in {', '.join(_READERS)} or .gz{there}")])
     table = Table(path)
     lines = list(numbered_lines(path, table.faults))
     if any(fault.where is None for fault in table.faults):
@@ -94,7 +94,7 @@ def _read_tsv(table: Table, lines: list[tuple[int, str]]) -> None:
 
 
 def _add_records(table: Table, records: Iterable[tuple[int, list[str]]], quoted: bool) -> None:
-    """Add records to a table, the first of which is its header; `quoted` says whether fields may be quoted."""
+    """Add records to a table, the first of which is its header; `quoted` is whether fields may be quoted."""
     for number, fields in records:
         if not any(map(str.strip, fields)):  # a spreadsheet keeps rows whose cells were emptied
             continue

@@ -27,17 +27,17 @@ class Entry:
     """One row.
 
     Attributes:
-        where: The line of the row.
+        where: Line of the row.
         utterance: Id of the utterance.
         recording: Id of the audio file.
         audio: Path of the audio file.
         speaker: The speaker; "" where the table names none.
         set: The set; "" where the table names none.
-        transcript: What is said; "" where nothing is left of it.
-        translation: Its translation; "" where none is read.
+        transcript: The spoken text; "" if nothing is left of it.
+        translation: Its translation; "" if none is read.
         start, end: The part of the audio file in seconds; None for its start and its end.
         conditions: Values by table, such as utt2lang.
-        dropped: Why the row is left out, or "".
+        dropped: Reason why the row is left out, or "".
     """
 
     where: int | str
@@ -60,7 +60,7 @@ class RowReader:
 
     Attributes:
         table: The table.
-        columns: The table's names of its columns, from `find_columns`.
+        columns: Names of the columns in the table, from `find_columns`.
         selection: Options.
         faults: The faults found so far.
         speakers: Names of speakers in the table by name in the data.
@@ -73,7 +73,7 @@ class RowReader:
     speakers: dict[str, str] = field(default_factory=dict)
 
     def read(self) -> list[Entry]:
-        """The rows of the wanted sets that have no fault, each with an id of its own."""
+        """The rows of the wanted sets without faults, each with a unique id."""
         entries: dict[str, Entry] = {}
         audio_of: dict[str, Path] = {}
         for row in self.table.rows:
@@ -123,7 +123,7 @@ class RowReader:
         return entry if len(self.faults) == before else None
 
     def _speaker(self, name: str) -> str:
-        """The name of a speaker in the data; a notice tells of names that only differ in characters that ids lack."""
+        """The name of a speaker in the data; a notice reports names that differ only in characters that ids lack."""
         safe = safe_name(name)
         if (first := self.speakers.setdefault(safe, name)) != name:
             log.warning(
@@ -137,7 +137,7 @@ class RowReader:
         self.faults.append(Fault(str(self.table.path), row.where, f"{self.columns[column]} {value!r}: {what}"))
 
     def _cells(self, row: Row) -> dict[str, str]:
-        """The values of a row by column, cleaned but for paths of audio; "" where there is none."""
+        """The values of a row by column, cleaned except for paths of audio; "" where there is no value."""
         cells = {}
         for column, name in self.columns.items():
             value = row.values.get(name)
@@ -156,7 +156,7 @@ class RowReader:
         return cells[column]
 
     def _set(self, row: Row, cells: dict[str, str]) -> str | None:
-        """The set of a row, "" where the table names none; None if it is not wanted or unknown."""
+        """The set of a row, "" if the table names none; None if it is not wanted or unknown."""
         if "split" not in cells:
             return ""
         name = set_of(cells["split"], self.selection)
@@ -213,7 +213,7 @@ class RowReader:
         return values
 
     def _audio(self, given: str) -> Path:
-        """Path of an audio file. A copy of a disk of macOS may have decomposed names, where tables are composed."""
+        """Path of an audio file. A copy of a macOS disk may have decomposed names, while tables are composed."""
         forms = [given] if given.isascii() else [given, *(normalize(form, given) for form in ("NFC", "NFD"))]
         paths = [Path(os.path.normpath(self._folder() / form)) for form in forms]
         return next(filter(is_file, paths), paths[0])
@@ -224,7 +224,7 @@ class RowReader:
         return self.table.path.parent if given is None else given.absolute()
 
     def _recording(self, cells: dict[str, str], audio: Path) -> str:
-        """Id of an audio file: its path from the table, without what leads out of the folder and without suffix."""
+        """Id of an audio file: its path from the table, without suffix and parts that lead out of the folder."""
         if not cells["audio"]:
             return ""
         parts = Path(os.path.relpath(Path(audio.parent, audio.stem), self._folder())).parts
@@ -233,7 +233,7 @@ class RowReader:
     def _utterance(
         self, row: Row, cells: dict[str, str], recording: str, times: tuple[float | None, float | None], target: str
     ) -> str:
-        """The id that the row gives, or one of the recording, the times and the target language."""
+        """The id in the row, or an id made from the recording, the times and the target language."""
         start, end = times
         part = (
             [] if start is end is None else [_milliseconds(start or 0.0), "end" if end is None else _milliseconds(end)]

@@ -2,8 +2,8 @@
 
 With a synthetic corpus, a recipe runs from end to end without a download. This module draws the sentences
 (`utterances`), joins them to longer recordings (`join`) and skips corpora that exist (`make_once`). One module for each
-corpus writes the files, with `make(target_dir, seed, size, nj)`. They are determined by `seed` and `size`, and do not
-depend on `nj`; DataError is raised where the size is unknown, `target_dir` has other files, or speech synthesis fails.
+corpus writes the files, with `make(target_dir, seed, size, nj)`. The files are determined by `seed` and `size`, and do
+not depend on `nj`; DataError is raised if the size is unknown, `target_dir` has other files, or speech synthesis fails.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ from espnet_diverse.errors import ConfigError, DataError
 STAMP = "synthetic.json"
 SIZES = ("tiny", "demo")
 SNR_DB = (30.0, 40.0)
-# The speakers of dev and test are those of train at other speeds and pitches.
+# Dev and test have the speakers of train at other speeds and pitches.
 VOICES = {
     "train": (
         Voice("m1", 185, 45),
@@ -115,7 +115,7 @@ def check_size(size: str) -> None:
 
 
 def make_once(target_dir: Path, settings: Mapping[str, object], corpus: object, write: Callable[[Path], None]) -> Path:
-    """Write a synthetic corpus to `target_dir`, unless it is there already; a failed call leaves no partial corpus.
+    """Write a synthetic corpus to `target_dir` unless it exists already; a failed call leaves no partial corpus.
 
     A synthetic corpus with other settings is replaced.
 

@@ -1,4 +1,4 @@
-"""Synthetic Age: truth.txt and <author>.xml, sentences and a word that authors of an age like to add."""
+"""Synthetic Age: truth.txt and <author>.xml, with sentences to which authors of each age like to add a word."""
 
 from itertools import batched, chain
 from pathlib import Path

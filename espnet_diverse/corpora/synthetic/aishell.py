@@ -23,7 +23,7 @@ SPEAKERS = {
 
 
 def make(target_dir: Path, seed: int = 0, size: str = "demo", nj: int = 2) -> Path:
-    """Make the synthetic corpus, as `corpora.synthetic` says."""
+    """Make the synthetic corpus; see `corpora.synthetic`."""
     check_size(size)
     corpus = {split: utterances(["zh"], split, count, seed, SPEAKERS[split]) for split, count in COUNTS[size].items()}
     settings = {"layout": "aishell", "size": size, "seed": seed}

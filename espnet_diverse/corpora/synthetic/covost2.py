@@ -27,7 +27,7 @@ SEED = 2000
 
 
 def make(target_dir: Path, seed: int = 0, size: str = "demo", nj: int = 2) -> Path:
-    """Make the synthetic corpus, as `corpora.synthetic` says."""
+    """Make the synthetic corpus; see `corpora.synthetic`."""
     check_size(size)
     corpus = {
         (language, split): utterances([language, *targets], split, count, SEED + seed, _clients(language, split))

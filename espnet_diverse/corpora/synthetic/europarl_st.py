@@ -21,7 +21,7 @@ SEED = 3000
 
 
 def make(target_dir: Path, seed: int = 0, size: str = "demo", nj: int = 2) -> Path:
-    """Make the synthetic corpus, as `corpora.synthetic` says."""
+    """Make the synthetic corpus; see `corpora.synthetic`."""
     check_size(size)
     corpus = {
         (language, split): list(_speeches(language, split, count, SEED + seed))

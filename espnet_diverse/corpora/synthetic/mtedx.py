@@ -42,7 +42,7 @@ class Talk(NamedTuple):
 
 
 def make(target_dir: Path, seed: int = 0, size: str = "demo", nj: int = 2) -> Path:
-    """Make the synthetic corpus, as `corpora.synthetic` says."""
+    """Make the synthetic corpus; see `corpora.synthetic`."""
     check_size(size)
     talks = [talk for language in LANGUAGES for talk in _talks(language, size, seed)]
     settings = {"layout": "mtedx", "size": size, "seed": seed}

@@ -30,12 +30,12 @@ def generator(
         layout: Name of the corpus.
         languages: Languages of the sentences.
         counts: Number of sentences of each size and split.
-        first_seed: Random seed of the sentences, another one for each corpus, so that corpora begin with others.
+        first_seed: Random seed of the sentences, different for each corpus, so that their first sentences differ.
         write: Function that writes the sentences into an empty folder.
     """
 
     def make(target_dir: Path, seed: int = 0, size: str = "demo", nj: int = 2) -> Path:
-        """Make the synthetic corpus, as `corpora.synthetic` says."""
+        """Make the synthetic corpus; see `corpora.synthetic`."""
         check_size(size)
         number = first_seed + seed
         texts = {split: sentences(languages, count, number, split) for split, count in counts[size].items()}

@@ -16,7 +16,7 @@ SEED = 5000
 
 
 def make(target_dir: Path, seed: int = 0, size: str = "demo", nj: int = 2) -> Path:
-    """Make the recordings, as `corpora.synthetic` says; return the table, with the columns audio, text and speaker."""
+    """Make the recordings, see `corpora.synthetic`; return the table, with the columns audio, text and speaker."""
     check_size(size)
     spoken = utterances(["en"], "train", COUNTS[size], SEED + seed, SPEAKERS)
     settings = {"layout": "table", "size": size, "seed": seed}

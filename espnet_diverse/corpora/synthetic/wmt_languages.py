@@ -1,7 +1,7 @@
 """Synthetic WMT of 14 languages: <split>.<language>-en.{<language>,en}.
 
-The grammar lacks most of the languages. What stands for them is English whose letters are shifted, each by another
-number, and which ends in the name of the language: a text that a model has to read in another way than any other.
+The grammar lacks most of the languages. They are represented by English whose letters are shifted, by a different
+number for each language, and which ends in the name of the language: a model has to read each in its own way.
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Synthetic Yelp: yelp_academic_dataset_review.json, sentences and what their writer thought of a place."""
+"""Synthetic Yelp: yelp_academic_dataset_review.json, sentences and their writer's opinion of a place."""
 
 import json
 from itertools import chain

@@ -63,11 +63,11 @@ def test_unknown_directions(options, what):
 def test_what_is_trained_has_training_data():
     train = DataDir(conditions={"utt2lang": {"u": "de"}})
     refuse_untrained(train, ["de"], WHERE)
-    with pytest.raises(DataError, match="^corpus: en is to be trained but has no training data; remove it$"):
+    with pytest.raises(DataError, match="^corpus: en should be trained but has no training data; remove it$"):
         refuse_untrained(train, ["de", "en"], WHERE)
     train.conditions["utt2tgtlang"] = {"u": "en"}
     refuse_untrained(train, ["de-en"], WHERE)
     with pytest.raises(DataError) as caught:
         refuse_untrained(train, ["de-en", "fr-en"], WHERE)
     todo = "remove it, or test it only with --zero_shot"
-    assert str(caught.value) == f"corpus: fr-en is to be trained but has no training data; {todo}"
+    assert str(caught.value) == f"corpus: fr-en should be trained but has no training data; {todo}"

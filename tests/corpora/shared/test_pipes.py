@@ -69,7 +69,7 @@ REFUSED = {
     "cat -x.wav |": "cat is not run with ",
     "cat - |": "there is no file -",
     "cat |": "cat must read one file",
-    "cat one.wav | cat one.wav |": "one.wav is read in place of what the command before it writes",
+    "cat one.wav | cat one.wav |": "one.wav is read instead of the output of the command before it",
     "gunzip one.gz |": "gunzip is not run with ",
     "gzip -c one.wav |": "gzip is not run with ",
     "sph2pipe one.wav ran |": "sph2pipe is not run with ",

@@ -105,7 +105,7 @@ def sentences(languages: Sequence[str], count: int, seed: int, split: str) -> li
 
 
 def _combinations(kind: str) -> Iterator[tuple[str, ...]]:
-    """All combinations of slot values of a kind of sentence; the values are those of the English table."""
+    """All combinations of slot values of a kind of sentence, with the values of the English table."""
     phrases = _tables("en").PHRASES
     return itertools.product(*(phrases[slot] for slot in KINDS[kind][1]))
 

@@ -1,4 +1,4 @@
-"""Arabic, without short vowels. People bring the prefix of the verbs that agree with them (he ي, she ت)."""
+"""Arabic, without short vowels. People determine the prefix of the verbs that agree with them (he ي, she ت)."""
 
 PHRASES = {
     "who": {

@@ -1,4 +1,4 @@
-"""Mandarin. Spaces part the words; there is no punctuation, as in AISHELL-1 transcripts."""
+"""Mandarin. Spaces separate the words; there is no punctuation, as in AISHELL-1 transcripts."""
 
 PHRASES = {
     "who": {
