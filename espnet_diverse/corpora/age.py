@@ -102,7 +102,7 @@ def _documents(truth: Path, author: str, line: int, faults: list[Fault]) -> list
     """The documents of an author; definitions in the file are not expanded, and references are not read."""
     path = truth.parent / f"{author}.xml"
     if not path.is_file():
-        faults.append(Fault(str(truth), line, f"author {author} has no {path.name} beside this file; get it again"))
+        faults.append(Fault(str(truth), line, f"author {author} has no {path.name} next to this file; get it again"))
         return []
     before = len(faults)
     content = "\n".join(text for _, text in numbered_lines(path, faults))

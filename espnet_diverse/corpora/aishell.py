@@ -46,7 +46,7 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
         corpus_dir: The folder that holds data_aishell, or data_aishell itself.
         selection: Options. `on_missing` applies to recordings without transcript, transcripts without recording and
             empty transcripts: "error", or "drop", which lists them in `DataDir.dropped`; more than 1 % of the corpus is
-            always an error.
+            an error as well.
 
     Returns:
         The sets train, dev and test, or those selected. Transcripts without recording are listed as dropped from train.

@@ -215,7 +215,7 @@ def _lines(path: Path, faults: list[Fault], parallel: Path | None = None, beside
     lines, found = scan_lines(path)
     if parallel and parallel.is_file() and not found and len(lines) != len(beside):
         expected = len(beside)
-        what = f"has {len(lines)} lines, and {parallel.name} beside it has {expected}; parallel files are equally long"
+        what = f"has {len(lines)} lines, and {parallel.name} has {expected}; parallel files are equally long"
         found = [Fault(str(path), None, f"{what}: get both again")]
     faults += found
     return lines

@@ -118,7 +118,7 @@ def _folders(source: Path, selection: Selection) -> dict[str, Path]:
             return {wanted[0]: source}
         named = [name for name in SETS if source.absolute().name in (*SPLITS[name], selection.name_of(name))]
         if named:
-            raise ConfigError(f"{source}: is one data directory; say which set it is with --sets {named[0]}")
+            raise ConfigError(f"{source}: is one data directory; name its set with --sets {named[0]}")
         return {"": source}
     folders = {}
     for name in wanted:

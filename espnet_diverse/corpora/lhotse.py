@@ -1,7 +1,7 @@
 """Manifests of lhotse, read through the library (extra lhotse).
 
     prepare lhotse DIR          [<name>_]{recordings,supervisions}[_<split>].jsonl[.gz], or else [<name>_]cuts...
-    prepare lhotse FILE         one file of supervisions, with that of its recordings beside it, or of cuts
+    prepare lhotse FILE         one file of supervisions, with the file of its recordings next to it, or of cuts
 
 Each supervision becomes a row of a table with audio, text, speaker, language, start and end, and domain, translation
 and target_language of its custom fields, which `table` then reads: options and errors are the same as for a table. The

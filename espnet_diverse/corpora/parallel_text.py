@@ -144,7 +144,7 @@ def existing(path: Path) -> Path | None:
 
 
 _ESCAPED = {"&#124;": "|", "&lt;": "<", "&gt;": ">", "&apos;": "'", "&quot;": '"', "&#91;": "[", "&#93;": "]"}
-"""Entities that Moses's tokeniser writes for marks, with the marks; it writes &amp; for an ampersand."""
+"""Marks by the entity that Moses's tokeniser writes for each; it also writes &amp; for an ampersand."""
 
 
 def from_tokens(line: str) -> str:

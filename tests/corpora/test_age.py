@@ -56,7 +56,7 @@ def test_sets_share_no_author(tree):
         ),
         ("truth.txt", ["../a1:::MALE:::25-34"], "1: id '../a1' contains"),
         ("truth.txt", [TRUTH[0], TRUTH[0]], "2: author a0 is in line 1 too; remove one"),
-        ("truth.txt", [TRUTH[0], "c:::MALE:::25-34"], "2: author c has no c.xml beside this file; get it again"),
+        ("truth.txt", [TRUTH[0], "c:::MALE:::25-34"], "2: author c has no c.xml next to this file; get it again"),
         ("truth.txt", TRUTH[:2], " 2 authors cannot be divided into train dev test; give the data of more"),
     ],
 )

@@ -121,13 +121,13 @@ def test_transcripts_as_written(tree):
 def test_parallel_files_of_different_length(tree):
     folder = tree / "en" / "de" / "dev"
     write(folder / "segments.de", "Nur ein Satz.")
-    what = "has 1 lines, and segments.lst beside it has 2; parallel files are equally long: get both again"
+    what = "has 1 lines, and segments.lst has 2; parallel files are equally long: get both again"
     with pytest.raises(DataError) as caught:
         europarl_st.prepare(tree, ST)
     assert str(caught.value) == f"{folder}/segments.de: {what}"
     write(folder / "segments.de", *TEXTS["de"])
     write(folder / "speakers.lst", "one", "two")
-    with pytest.raises(DataError, match=f"^{folder}/speakers.lst: has 2 lines, and speeches.lst beside it has 1"):
+    with pytest.raises(DataError, match=f"^{folder}/speakers.lst: has 2 lines, and speeches.lst has 1"):
         europarl_st.prepare(tree, ST)
 
 

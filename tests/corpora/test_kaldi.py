@@ -73,9 +73,9 @@ def test_directories_give_exactly_this(folder, caplog):
 def test_one_directory_is_the_set_that_is_named_or_sets_are_drawn(folder):
     (data,) = kaldi.prepare(Path("data/tr"), Selection(sets=("dev",))).values()
     assert list(data.text) == ["tr-a", "tr-b"]
-    with pytest.raises(ConfigError, match=r"^data/test: is one data directory; say which set it is with --sets test$"):
+    with pytest.raises(ConfigError, match=r"^data/test: is one data directory; name its set with --sets test$"):
         kaldi.prepare(Path("data/test"))
-    with pytest.raises(ConfigError, match="say which set it is with --sets train$"):
+    with pytest.raises(ConfigError, match="name its set with --sets train$"):
         kaldi.prepare(Path("data/tr"), NAMED)
     place = Path("data/all")
     shutil.copytree("data/tr", place)

@@ -6,9 +6,9 @@ list with probability 1/4. `[MED` is the median, rounded down, and `[SM` the sum
 
     [MAX 4 3 [MIN 2 3 ] 1 0 [MED 1 5 8 9 2 ] ]  ->  5
 
-The text has one character for each token, as for a vocabulary of characters: < is `[MIN`, > `[MAX`, ~ `[MED` and +
-`[SM`. The released tables can also be read; their parentheses are not tokens. Long Range Arena has 96,000, 2,000 and
-2,000 lists: `--counts 96000 2000 2000`. Two draws with the same options give the same tables.
+The text has one character for each token, so that it fits a vocabulary of characters: < is `[MIN`, > `[MAX`, ~ `[MED`
+and + `[SM`. The released tables can also be read; their parentheses are not tokens. Long Range Arena has 96,000, 2,000
+and 2,000 lists: `--counts 96000 2000 2000`. Two draws with the same options give the same tables.
 """
 
 import random

@@ -68,7 +68,7 @@ def find_columns(table: Table, selection: Selection) -> tuple[dict[str, str], li
 
 
 def _matching(table: Table, ours: str, named: dict[str, str]) -> list[str]:
-    """Names in the table that a column may have: the name that the user gives, or its own, or all other names."""
+    """Names in the table for a column: the name that the user gives, or its own name, or else its other names."""
     if ours in named:
         return [named[ours]] if named[ours] in table.columns else []
     free = [name for name in table.columns if name not in named.values()]
