@@ -159,7 +159,7 @@ def test_a_set_without_files_of_its_own_has_no_name(tmp_path, reader, set_name, 
 
 def test_nor_has_any_set_of_tatoeba_as_published(write_texts):
     folder = write_texts({f"Tatoeba.de-en.{language}": ["a", "b"] for language in ("de", "en")})
-    with pytest.raises(ConfigError, match="for in OPUS's layout the sets are drawn from one text; leave it out$"):
+    with pytest.raises(ConfigError, match="since in OPUS's layout the sets are drawn from one text; leave it out$"):
         tatoeba.prepare(folder, Selection(set_names=(("test", "x"),)))
 
 

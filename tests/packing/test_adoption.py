@@ -248,7 +248,7 @@ def test_after_a_kill_it_can_be_run_again(tmp_path, killed):
         (["encoder_conf.attention.core=sdm"], "encoder_conf.attention: unknown attention 'sdm'; did you mean"),
         (
             ["encoder_conf.num_blocks=1"],
-            "the new configuration leaves without use",
+            "the new configuration does not use",
         ),
         (
             ["encoder_conf.linear_units=48"],

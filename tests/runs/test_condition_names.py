@@ -87,7 +87,7 @@ def test_the_target_language_is_the_language_unless_the_text_is_a_translation(da
     with pytest.raises(DataError, match=r"depends on tgtlang, but .*/train has no table utt2tgtlang; add it"):
         filled(data, TAG)
     write(train, utt2tgtlang="en en en en")
-    with pytest.raises(DataError, match=r"valid/utt2lang: utt0: tgtlang 'de' is not among .*; known: en"):
+    with pytest.raises(DataError, match=r"valid/utt2lang: utt0: tgtlang 'de' is unknown; known: en"):
         filled(data, TAG)
 
 

@@ -100,7 +100,7 @@ def test_files_that_are_refused(tmp_path, name, content, what):
 
 def test_a_folder_is_refused_with_the_tables_in_it(tmp_path):
     (tmp_path / "mine.csv").touch()
-    with pytest.raises(DataError, match="is no table: .*; the folder has mine.csv$"):
+    with pytest.raises(DataError, match="is not a table: .*; the folder has mine.csv$"):
         read_table_file(tmp_path)
     with pytest.raises(DataError, match="nowhere.csv: cannot be read \\(No such file or directory\\)$"):
         read_table_file(tmp_path / "nowhere.csv")
