@@ -15,7 +15,7 @@
 #     translation   target tokens a second of text translation, and of ESPnet's mt_train
 #     length        time and memory of an encoder from 10 seconds to 60 minutes of audio
 #     base          the runs tatoeba_base of egs/reproduce.yaml, only where --tatoeba DIR names the corpus; each call
-#                   goes on with them for --minutes
+#                   continues with them for --minutes
 #
 # There is no fused kernel of the semantic mask yet: sdma in modules and steps is its form in PyTorch's operations.
 

@@ -91,5 +91,5 @@ finish() {
     done
     [[ $list ]] && exit
     ((${#times[@]})) && printf '%s\n' "${times[@]}"
-    ((${#left[@]} == 0)) || { echo "not done: ${left[*]}; the same command goes on with them" >&2; exit 1; }
+    ((${#left[@]} == 0)) || { echo "not done: ${left[*]}; the same command continues with them" >&2; exit 1; }
 }

@@ -10,7 +10,7 @@ and the figure that was expected before it was run. Each finished run adds its s
 of the same seed was decoded before, the p-value of a paired bootstrap test stands beside them. A run with scores of all
 its sets there is done. `--minutes 10` cuts the work into pieces. Then, and on SIGTERM, SIGINT and SIGHUP, the programs
 that run are asked to stop, and what has not ended a minute later is killed. Training saves within the epoch and another
-call goes on from there; another stage that was stopped begins again.
+call continues from there; another stage that was stopped begins again.
 
 The exit code is 0 when all runs are done, 75 as long as another call has something to go on with (130 after SIGINT),
 and 1 when all runs that are left have failed. The engine is that of `espnet-diverse contest`.

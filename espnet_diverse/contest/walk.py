@@ -55,7 +55,7 @@ class Walk:
                 codes.update(pool.map(self._make, each))
         left = len(self.runs) - codes[0] - codes[LEFT_OUT]
         left_out = f"{codes[LEFT_OUT]} left out, " if codes[LEFT_OUT] else ""
-        again = "; the same command goes on from there" if codes[STOPPED] else ""
+        again = "; the same command continues from there" if codes[STOPPED] else ""
         print(f"{codes[0]} runs done, {left_out}{left} left{again}", flush=True)
         return INTERRUPTED if left and self.programs.interrupted else STOPPED if codes[STOPPED] else min(left, 1)
 

@@ -45,7 +45,7 @@ def test_a_piece_is_done_once_and_what_fails_is_done_by_the_next_call(run, tmp_p
     done, called = run(BROKEN="decoding.py")
     assert done.returncode == 1
     assert called == ["attention.py", "attention.py", "decoding.py", "translation.py", "length.py"]
-    assert done.stderr.splitlines()[-1] == "not done: decoding; the same command goes on with them"
+    assert done.stderr.splitlines()[-1] == "not done: decoding; the same command continues with them"
     assert (tmp_path / "out put" / "decoding.log").read_text() == "decoding.py breaks\n"
     assert (tmp_path / "out put" / "length.md").read_text() == "a table\n"
     done, called = run()

@@ -80,7 +80,7 @@ def test_a_method_that_is_far_behind_gets_no_further_seeds_and_the_report_says_s
 def test_a_stop_while_training_leaves_the_report_for_another_call(contest, monkeypatch, capsys):
     monkeypatch.setattr(Trainings, "run", lambda self, *_: self.stop() or Ended(STOPPED))
     assert carry_out(contest, TIMELESS, None) == STOPPED
-    assert capsys.readouterr().out.endswith("0 runs done, 4 left; the same command goes on from there\n")
+    assert capsys.readouterr().out.endswith("0 runs done, 4 left; the same command continues from there\n")
     assert not Path("out/mine/contest.md").exists()
 
 

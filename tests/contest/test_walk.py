@@ -92,7 +92,7 @@ def test_after_a_stop_no_other_run_begins(tmp_path, capsys):
     assert Walk(runs(tmp_path), tmp_path / "contest.tsv", programs).work() == STOPPED
     assert [event for event in programs.events if event[1].endswith("seed1")] == []
     printed, said = capsys.readouterr()
-    assert printed.endswith("1 runs done, 3 left; the same command goes on from there\n") and said == ""
+    assert printed.endswith("1 runs done, 3 left; the same command continues from there\n") and said == ""
 
 
 def test_a_run_is_scored_once_more_against_the_baseline_of_its_seed(tmp_path):

@@ -20,7 +20,7 @@ from espnet_diverse.runs.config import merge
 
 EGS = Path(__file__).resolve().parents[2] / "egs"
 RUNS = yaml.safe_load((EGS / "reproduce.yaml").read_text(encoding="utf-8"))
-AGAIN = "; the same command goes on from there"
+AGAIN = "; the same command continues from there"
 RUN_SH = """#!/usr/bin/env bash
 set -euo pipefail
 trap true EXIT
