@@ -39,7 +39,7 @@ def draw_differences(differences: Sequence[Difference], metric: str, data_set: s
             axes.annotate(shown, (each.mean, row), (0, 20), **place)
     axes.set_ylim(len(names) - 0.4, -0.75)
     axes.set_xlim(-reach * 1.08, reach * 1.08)
-    axes.set_xlabel(f"{metric.upper()} minus {baseline.method}'s ({better_side(metric)})")
+    axes.set_xlabel(f"{metric.upper()}, difference from {baseline.method} ({better_side(metric)})")
     axes.set_title(f"{data_set}: difference from {baseline.method}", fontsize=11)
     figure.legend(handles=_forest_legend(), loc="outside lower center", ncols=2, frameon=False, fontsize=SMALL)
     save_figure(figure, path, DPI)

@@ -29,7 +29,7 @@ def test_systems_that_write_the_same_have_no_table_of_utterances(tmp_path):
     (tmp_path / "x.png").touch()
     write_page(systems, "wer", found, dict.fromkeys(("scores", "differences"), tmp_path / "x.png"), tmp_path / "page")
     page = (tmp_path / "page").read_text()
-    assert "No utterance has another wer with new than with old." in page
+    assert "No utterance has a different wer with new than with old." in page
     assert "Utterances that differ most" not in page
 
 
@@ -71,5 +71,5 @@ def test_differences_have_their_interval_and_are_sorted(drawn, tmp_path):
     above, below = drawn[-1].axes
     assert list(above.get_lines()[0].get_xdata()) == [-3.0, 0.5] and list(above.get_lines()[1].get_xdata()) == [-1.0]
     assert list(below.get_lines()[0].get_ydata()) == [-5.0, 0.0, 2.0]
-    assert above.get_xlabel() == "WER minus that of old"
+    assert above.get_xlabel() == "WER, difference from old"
     assert_readable(drawn[-1])
