@@ -14,6 +14,7 @@ import soundfile
 
 from espnet_diverse.registration import fast_start
 
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # as in the Makefile: with threads a forked test can wait forever
 os.environ.setdefault("ESPNET_DIVERSE_KERNELS", "onednn")  # or a measurement of the machine would choose what is tested
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background of a shell
     signal.signal(signal.SIGINT, signal.default_int_handler)
