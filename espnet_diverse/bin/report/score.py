@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from espnet_diverse.scoring.texts import Corpus
 
 _PICTURE, _PAGE = "score.{}.png", "alignment.{}.html"
-_ABOVE, _WORST = 1e7, 300
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -82,7 +81,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--worst",
         type=int,
         metavar="N",
-        help=f"utterances on the page of alignments, those with the most errors (cer, wer; default: {_WORST})",
+        help="utterances on the page of alignments, those with the most errors (cer, wer; default: 300)",
     )
     parser.add_argument(
         "--embed_audio",
@@ -135,8 +134,8 @@ def run(args: argparse.Namespace) -> int:
     tables = _tables(args)
     corpus = _corpus(args, tables)
     rows = groups(list(corpus.references), tables)
-    sizes, above = read_sizes(args.sizes) if args.sizes else None, _ABOVE if args.above is None else args.above
-    means = averages(rows, args.zero_shot, sizes, above)
+    above = [] if args.above is None else [args.above]
+    means = averages(rows, args.zero_shot, read_sizes(args.sizes) if args.sizes else None, *above)
     parts = {"": range(len(corpus.references))} | {name: group.indices for name, group in rows.items()}
     scores = {name: evaluate(metric, corpus, parts, means, bootstrap) for name, metric in metrics.items()}
     undefined = [note for name in metrics for note in _undefined(args.reference, metrics[name], parts, scores[name])]
@@ -259,7 +258,7 @@ def _write_alignments(args: argparse.Namespace, report: "Report") -> None:
     from espnet_diverse.scoring.figures.alignment_page import WorstAlignments, write_alignment_page
     from espnet_diverse.scoring.figures.audio_links import AudioLinks
 
-    worst = {name: WorstAlignments(args.worst or _WORST) for name in report.error_rates()}
+    worst = {name: WorstAlignments(*filter(None, [args.worst])) for name in report.error_rates()}
     watch = {name: each.watch for name, each in worst.items()}  # aligning takes most of the time, so it is done once
     write_parts(args.output_dir / "alignment.txt", report.alignments(watch))
     for name, metric in report.error_rates().items():
