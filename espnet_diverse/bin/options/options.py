@@ -92,6 +92,19 @@ def add_output_dir(parser: argparse.ArgumentParser, text: str) -> None:
     parser.add_argument("--output_dir", type=Path, required=True, help=text)
 
 
+def add_results(parser: argparse._ActionsContainer) -> None:
+    """Declare --results."""
+    text = "RESULTS.md to update; rows of the same name are replaced"
+    parser.add_argument("--results", type=_file, metavar="FILE", help=text)
+
+
+def _file(text: str) -> Path:
+    """The path of a file to write; a directory is refused before any work is done."""
+    if Path(text).is_dir():
+        raise argparse.ArgumentTypeError(f"{text} is a directory; give a file such as RESULTS.md")
+    return Path(text)
+
+
 def add_search_options(parser: argparse.ArgumentParser, searches: Sequence[str] = SEARCHES, **defaults: object) -> None:
     """Declare the search options: every field of `Options`, --config and --set; `search_options` reads them.
 

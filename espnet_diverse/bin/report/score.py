@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from espnet_diverse.bin.options import options
 from espnet_diverse.conditions import TABLES
 from espnet_diverse.errors import ConfigError, DataError, abridged
 
@@ -88,7 +89,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="put audio of these utterances into the page, instead of links to files",
     )
-    parser.add_argument("--results", type=Path, help="RESULTS.md to update; rows of the same name are replaced")
+    options.add_results(parser)
 
 
 def check(args: argparse.Namespace, before: "Mapping[str, argparse.Namespace]") -> None:
@@ -110,8 +111,6 @@ def check(args: argparse.Namespace, before: "Mapping[str, argparse.Namespace]") 
     for option, given in (("--embed_audio", args.embed_audio), ("--worst", args.worst)):
         if given and not {"cer", "wer"} & set(args.metric):
             raise ConfigError(f"{option} is for cer and wer, not for {' '.join(args.metric)}; leave it out")
-    if args.results and args.results.is_dir():
-        raise ConfigError(f"--results {args.results}: is a directory; give a file such as RESULTS.md")
     check_metrics(
         args.metric, args.count_spaces, args.normalise, args.tokenize, args.bert_path is not None, args.spelling
     )

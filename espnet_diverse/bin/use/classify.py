@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="data directory of another domain, to compare the mean entropy",
     )
-    parser.add_argument("--results", type=Path, help="RESULTS.md to update; a row of the same name is replaced")
+    options.add_results(parser)
     options.add_device_options(parser, precision=False)
 
 

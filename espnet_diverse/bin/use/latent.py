@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     data.add_argument("--data_dir", type=Path, help="data directory; its text is encoded")
     data.add_argument("--output_dir", type=Path, help="directory for codes.npz and latent.json")
     data.add_argument("--importance_samples", type=int, default=1, metavar="K", help="samples per text (default: 1)")
-    data.add_argument("--results", type=Path, help="RESULTS.md to update; a row of the same name is replaced")
+    options.add_results(data)
     texts = parser.add_argument_group("generation")
     texts.add_argument("--samples", type=int, default=0, metavar="N", help="number of samples from the prior")
     texts.add_argument("--between", nargs=2, metavar="TEXT", help="two texts to interpolate between")

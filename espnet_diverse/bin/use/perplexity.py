@@ -11,7 +11,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_model(parser)
     parser.add_argument("--data_dir", type=Path, required=True, help="data directory with the text")
     options.add_output_dir(parser, "directory for score and perplexity.json")
-    parser.add_argument("--results", type=Path, help="RESULTS.md to update; a row of the same name is replaced")
+    options.add_results(parser)
     options.add_conditions(parser)
     options.add_device_options(parser, precision=False)
 
