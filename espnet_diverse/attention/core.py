@@ -60,10 +60,13 @@ class Stream:
         mask: The mask of the layers. It is the only argument that ESPnet's layers both give to their attention and
             return unchanged, so the state travels with it, and is passed explicitly like everything else.
         state: The state, which the core reads from `Heads.stream` and replaces; None before the first layer.
+        query_position: In cross-attention with cached keys, the position in the target that all queries have; None if
+            the queries are all positions of the target.
     """
 
     mask: Tensor | None = None
     state: Tensor | None = None
+    query_position: int | None = None
 
     # What ESPnet's convolutions read from the mask to leave out padding.
     def dim(self) -> int:
@@ -99,7 +102,7 @@ class Heads:
         need_weights: Whether the core must return its weights.
         key_features: Features of cached keys, (B, H, Tk, R), see `KVCache`; None without a cache.
         sums: Sums over keys that are not among `k` and that the queries attend to, see `KVCache`; None without a cache.
-        stream: What the layers of the net hand on, see `Core.connect`; None with a cache.
+        stream: What the layers of the net hand on, see `Core.connect`.
         patterns: Patterns of the heads, which restrict the mask further, see `allowed`; None if there are none.
     """
 
@@ -159,6 +162,17 @@ class Heads:
         key = torch.arange(self.k.size(2), device=self.k.device)
         return key[-self.q.size(2) :].unsqueeze(-1), key
 
+    def positions_in_source(self) -> tuple[Tensor, Tensor]:
+        """Return the positions of queries and keys in cross-attention, (B or 1, 1, Tq or 1, 1) and (1, 1, 1, Tk).
+
+        Queries after the end of the source have its last position.
+        """
+        key = torch.arange(self.k.size(2), device=self.k.device).view(1, 1, 1, -1)
+        query = torch.arange(self.q.size(2), device=self.k.device)
+        if self.stream is not None and self.stream.query_position is not None:
+            query = torch.full_like(query[:1], self.stream.query_position)
+        return torch.minimum(query.view(1, 1, -1, 1), self.lengths().view(-1, 1, 1, 1) - 1), key
+
     def allowed(self) -> Tensor | None:
         """Return the pairs that attend, broadcastable to (B, H, Tq, Tk), or None (all).
 
@@ -168,7 +182,8 @@ class Heads:
             return self.mask
         if self.same_positions() and self.mask is not None and self.mask.size(-1) == self.k.size(2):
             return self.patterns.shared(self.mask)
-        return self.patterns.allowed(self.mask, *self.positions(self.patterns.causal), self.lengths())
+        positions = self.positions_in_source() if self.patterns.cross else self.positions(self.patterns.causal)
+        return self.patterns.allowed(self.mask, *positions, self.lengths())
 
     def in_full_precision(self) -> "Heads":
         """Return the same in float32 or float64. Fields that share an object still do, which marks self-attention."""

@@ -205,7 +205,7 @@ class MultiHeadAttention(Uncompiled):
         return self.q_norm(q), self.core.cache(x, self.k_norm(k), v)
 
     def attend_cached(
-        self, q: Tensor, query: Tensor, cache: KVCache, mask: Tensor | None, length: int | None = None
+        self, q: Tensor, query: Tensor, cache: KVCache, mask: Tensor | Stream | None, length: int | None = None
     ) -> Tensor:
         """Compute `forward` in evaluation with cached keys and absolute position -> (B, Tq, M).
 
@@ -216,7 +216,7 @@ class MultiHeadAttention(Uncompiled):
             q: Projected queries, the result of `project_query(query)`, (B, H, Tq, D).
             query: Input of the queries (B, Tq, M).
             cache: The keys and values.
-            mask: True = may attend, (B, 1 or Tq, Tk).
+            mask: True = may attend, (B, 1 or Tq, Tk), or a `Stream` with the mask.
             length: Number of positions, which is checked against the core's limit. Hypotheses side by side have several
                 keys and queries for one position. By default every key and every query is a position.
 
@@ -224,8 +224,9 @@ class MultiHeadAttention(Uncompiled):
             ValueError: There are more positions than the core supports.
         """
         self.check_length(*((q.size(2), cache.k.size(2)) if length is None else (length,)))
-        allowed = None if mask is None else _bool_mask(mask)
-        heads = Heads(q, cache.k, cache.v, query, query, q, None, allowed, key_features=cache.features)
+        stream = mask if isinstance(mask, Stream) else Stream(mask)
+        allowed = None if stream.mask is None else _bool_mask(stream.mask)
+        heads = Heads(q, cache.k, cache.v, query, query, q, None, allowed, key_features=cache.features, stream=stream)
         heads.sums = cache.sums
         if self.patterns is not None:
             heads.patterns = self._select(len(query)).patterns(self.patterns)

@@ -4,6 +4,7 @@ import torch
 from espnet2.asr.decoder.transformer_decoder import TransformerDecoder
 from torch import Tensor
 
+from espnet_diverse.attention import Stream
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.functional.masks import lengths_to_mask
 from espnet_diverse.nets.adapters.bottleneck import insert_adapters
@@ -113,15 +114,18 @@ class DiverseTransformerDecoder(TransformerDecoder):
         The memories of target and source are recomputed at each step; `decoding/search` keeps them.
         """
         memory, memory_mask = self.shorten_masked(memory, memory_mask)
-        return super().forward_one_step(tgt, tgt_mask, memory, memory_mask, **options)
+        position = None if options.get("cache") is None else tgt.size(1) - 1  # without a cache all are computed
+        return super().forward_one_step(tgt, tgt_mask, memory, Stream(memory_mask, None, position), **options)
 
     def forward_partially_AR(self, *args, **options):  # noqa: N802 (ESPnet's name)
         """ESPnet's partially autoregressive step.
 
         Raises:
-            ConfigError: The decoder has adapters, which ESPnet's step would not apply, or a memory or rows of the
-                encoder, which it does not know.
+            ConfigError: The decoder has adapters, which ESPnet's step would not apply, or a memory, rows of the encoder
+                or patterns of heads in cross-attention, which it does not know.
         """
+        if any(layer.src_attn.patterns is not None for layer in self.decoders):
+            raise ConfigError("partially autoregressive decoding does not know head_patterns; set partial_ar to false")
         if self.state_rows:
             raise ConfigError("partially autoregressive decoding does not know handed_over; set partial_ar to false")
         if self.by_segments or self.source_memory is not None:

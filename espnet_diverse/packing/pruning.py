@@ -102,7 +102,7 @@ def pruned_config(config: Mapping, model: nn.Module) -> dict:
         for key in ("attention", "cross_attention"):
             attention = section.get(key) or {}
             if attention.pop("selection", None) and attention.get("head_patterns"):
-                attention["head_patterns"] = _kept_patterns(getattr(model, part))
+                attention["head_patterns"] = _kept_patterns(getattr(model, part), key == "cross_attention")
         if section.pop("start_tag", None) is not None:  # now the embedding of <sos/eos>, in the decoder's input only
             config["model_conf"] = {k: v for k, v in (config.get("model_conf") or {}).items() if k not in _SHARED}
         if config.get(part) in nets and (plain := _espnets_options(section, nets[config[part]])) is not None:
@@ -111,10 +111,10 @@ def pruned_config(config: Mapping, model: nn.Module) -> dict:
     return config
 
 
-def _kept_patterns(net: nn.Module) -> list[str | dict[str, int]]:
-    """The option `head_patterns` of the heads that a net has kept."""
+def _kept_patterns(net: nn.Module, cross: bool) -> list[str | dict[str, int]]:
+    """The option `head_patterns` of the heads that a net has kept, in self- or in cross-attention."""
     modules = (module for module in net.modules() if isinstance(module, MultiHeadAttention))
-    kept = {module.patterns for module in modules if module.patterns is not None}
+    kept = {module.patterns for module in modules if module.patterns is not None and module.patterns.cross == cross}
     if len(kept) > 1:
         raise ConfigError(
             "a model whose layers have learned different patterns of heads cannot be pruned; pack it for all conditions"

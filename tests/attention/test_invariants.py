@@ -93,7 +93,7 @@ def softmax_equivalent(core):
 def fits(core, uses):
     """Whether a core, or a variant of it, declares all of some uses."""
     patterns, position = (VARIANTS.get(core, {}).get(part, ()) for part in ("head_patterns", "position"))
-    refused = (patterns or position) and "cross_attention" in uses
+    refused = position and "cross_attention" in uses
     refused = refused or ("next" in patterns and "causal" in uses) or (position and "relative_position" in uses)
     return not refused and CORES[core.split(":")[0]].supports.missing(uses) is None
 

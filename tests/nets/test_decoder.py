@@ -32,6 +32,7 @@ def test_decoder_equals_espnet_in_full_pass_and_cached_steps():
     [
         *(({"core": core},) * 2 for core in ("sma", "sdma", "luna")),
         ({"head_patterns": [{"window": 1}, "previous"], "qk_norm": {}}, {"qk_norm": {}, "relaxed": {}}),
+        ({}, {"head_patterns": ["next", {"window": 1}]}),
         ({"position": "rotary"}, {}),
         ({"core": "sma", "position": "alibi"}, {}),
         ({"position": "transformer_xl", "qk_norm": {}}, {}),
@@ -71,6 +72,19 @@ def test_adapters_need_a_step_that_applies_them():
     said = "^partially autoregressive decoding does not apply adapters; set partial_ar to false$"
     with pytest.raises(ConfigError, match=said):
         net.forward_partially_AR(None, None, None, None, None)
+
+
+def test_patterns_in_cross_attention_need_the_position_of_a_query_and_of_keys():
+    patterns, small = {"head_patterns": ["global", "previous"]}, {"attention_heads": 2, "num_blocks": 1}
+    net = DECODERS["diverse_transformer"](11, 16, **small, cross_attention=patterns)
+    with pytest.raises(ConfigError, match="^partially autoregressive decoding does not know head_patterns; set"):
+        net.forward_partially_AR(None, None, None, None, None)
+    for memory in ({"memory": MEMORIES["xl"]} | {"attention": patterns}, {"cross_memory": SOURCE["xl"]}):
+        given = {"cross_attention": patterns} | {
+            name: {"segment": 4} | each if "memory" in name else each for name, each in memory.items()
+        }
+        with pytest.raises(ConfigError, match="layer 1: head_patterns do not fit a memory, whose keys have no"):
+            DECODERS["diverse_transformer"](11, 16, **small, **given)
 
 
 SMALL = {"attention_heads": 2, "linear_units": 12, "num_blocks": 2}

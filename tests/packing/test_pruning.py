@@ -127,6 +127,10 @@ def test_what_else_is_ours_stays(tmp_path):
 )
 def test_heads_keep_their_patterns(tmp_path, patterns):
     overrides = [*POOL, f"encoder_conf.attention.head_patterns={patterns}"]
+    overrides += [
+        f"decoder_conf.{name}.head_patterns=[global,{{window: {width}}}]"
+        for width, name in enumerate(("attention", "cross_attention"))
+    ]
     model_dir = write_model(tmp_path / "exp", ["heads/group"], overrides)
     expected = logits(load_model(model_dir)[0], indices(lang="de", tgtlang="de"))
     prune(model_dir, tmp_path / "pruned", {"lang": "de"})

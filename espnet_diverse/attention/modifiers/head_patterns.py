@@ -8,12 +8,15 @@ head keeps its pattern, so that each attention learns which of its heads have wh
 over long sequences computes each pattern separately: `window`, `block`, `strided` and `ends` with the products that
 they need, `forward` and `backward` with half of all products, and heads with one key for each query without any.
 
+In cross-attention a query has its own position in the source, or the last one if the source is shorter: a band of slope
+1 for texts. Cached decoding tells the position by `Stream.query_position`.
+
 Softmax-equivalent setting: `head_patterns: [global]`.
 Cost: as the core with a mask of all pairs of positions.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -53,10 +56,12 @@ class HeadPatterns:
     Attributes:
         patterns: The pattern of each head.
         causal: Whether the mask excludes keys after a query.
+        cross: Whether they are for cross-attention.
     """
 
     patterns: tuple[HeadPattern, ...]
     causal: bool = False
+    cross: bool = False
 
     def __call__(self, mask: Tensor) -> Tensor:
         """Add the patterns to a mask of the self-attention of whole sequences.
@@ -91,7 +96,7 @@ class HeadPatterns:
 
     def of(self, heads: Tensor) -> "HeadPatterns":
         """Return the patterns of some heads, (H,) int64."""
-        return HeadPatterns(tuple(self.patterns[head] for head in heads.tolist()), self.causal)
+        return replace(self, patterns=tuple(self.patterns[head] for head in heads.tolist()))
 
     def groups(self) -> dict[HeadPattern, list[int]]:
         """Return the heads of each pattern."""
@@ -114,6 +119,11 @@ class SelectedPatterns:
     def causal(self) -> bool:
         """Whether the mask excludes keys after a query."""
         return self.pool.causal
+
+    @property
+    def cross(self) -> bool:
+        """Whether they are for cross-attention."""
+        return self.pool.cross
 
     def allowed(self, mask: Tensor | None, query: Tensor, key: Tensor, length: Tensor) -> Tensor:
         """Compute the keys that each query of each head may attend to, bool (B, H, Tq, Tk)."""
@@ -143,7 +153,7 @@ def build_head_patterns(
     Args:
         patterns: The patterns, which are repeated.
         heads: Number of heads, a multiple of the number of patterns; with head selection, the heads of the pool.
-        cross: Whether keys have other positions than queries, as in cross-attention and with a memory.
+        cross: Whether the patterns are for cross-attention.
         causal: Whether the patterns are for causal self-attention.
 
     Raises:
@@ -151,15 +161,13 @@ def build_head_patterns(
     """
     later = next((each.name for each in patterns if each.name not in _CAUSAL), None) if causal else None
     said = None
-    if cross:
-        said = "head_patterns do not fit cross-attention or a memory, whose keys have other positions"
-    elif heads % len(patterns):
+    if heads % len(patterns):
         said = f"{len(patterns)} patterns do not fit {heads} heads; give a number that divides it"
     elif later is not None:
         said = f"pattern {later} does not fit causal attention; choose from {' '.join(_CAUSAL)}"
     if said is not None:
         raise OptionError("head_patterns", said)
-    return HeadPatterns(tuple(patterns) * (heads // len(patterns)), causal)
+    return HeadPatterns(tuple(patterns) * (heads // len(patterns)), causal, cross)
 
 
 def head_patterns(given: Sequence[Any]) -> list[HeadPattern]:

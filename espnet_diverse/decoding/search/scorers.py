@@ -7,7 +7,7 @@ from espnet2.asr.decoder.transformer_decoder import TransformerDecoder
 from espnet2.lm.transformer_lm import TransformerLM
 from torch import Tensor, nn
 
-from espnet_diverse.attention import KVCache, MultiHeadAttention
+from espnet_diverse.attention import KVCache, MultiHeadAttention, Stream
 from espnet_diverse.decoding.search.prefix_tree import PrefixScorer
 from espnet_diverse.errors import NoBatchedSearchError
 from espnet_diverse.upstream.layers import DecoderLayer, EncoderLayer, PositionalEncoding
@@ -59,7 +59,8 @@ class DecoderScorer(PrefixScorer):
         def look(x: Tensor) -> Tensor:
             attention, source = self.chosen[index].source, self.source[index]
             mask = self.mask if source.sums is None else None
-            return attention.attend_cached(attention.project_query(x), x, source, mask, self.length)
+            stream = Stream(mask, None, self.step)
+            return attention.attend_cached(attention.project_query(x), x, source, stream, self.length)
 
         before = layer.normalize_before
         joins = (layer.concat_linear1, layer.concat_linear2) if layer.concat_after else (None, None)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from espnet_diverse.attention import build_attention
+from espnet_diverse.attention import Stream, build_attention
 from espnet_diverse.attention.cores import softmax
 from espnet_diverse.attention.modifiers.head_patterns import (
     HeadPattern,
@@ -48,6 +48,30 @@ def test_each_head_is_softmax_over_its_own_keys(long, monkeypatch):
     expected = module.linear_out(context.transpose(1, 2).reshape(2, TIME, SIZE))
     out = module(x, x, x, MASK)
     torch.testing.assert_close(out[MASK[:, 0]], expected[MASK[:, 0]])
+
+
+def test_a_query_of_cross_attention_has_its_own_position_in_the_source_or_the_last_one():
+    module, x, source = attention(cross=True), tokens(9), tokens()
+    q, k, v = (
+        linear(y).view(2, len(y[0]), HEADS, -1).transpose(1, 2)
+        for linear, y in ((module.linear_q, x), (module.linear_k, source), (module.linear_v, source))
+    )
+    context = torch.zeros_like(q)
+    for b, n in enumerate([7, 4]):
+        for i in range(9):
+            p = min(i, n - 1)
+            keys = [range(n), range(max(p - 2, 0), min(p + 3, n)), range(p + 1), range(p, n)]
+            keys += [[max(p - 1, 0)], [min(p + 1, n - 1)], [0], [n - 1]]
+            for h, seen in enumerate(map(list, keys)):
+                weights = (q[b, h, i] @ k[b, h, seen].T / q.size(-1) ** 0.5).softmax(-1)
+                context[b, h, i] = weights @ v[b, h, seen]
+    expected = module.linear_out(context.transpose(1, 2).reshape(2, 9, SIZE))
+    torch.testing.assert_close(module(x, source, source, MASK), expected)
+    cache = module.cache_kv(source)
+    for i in (0, 3, 8):  # several hypotheses of one position
+        some = torch.cat([x[:, i : i + 1], x[:, :1]], 1)
+        found = module.attend_cached(module.project_query(some), some, cache, Stream(MASK, None, i))
+        torch.testing.assert_close(found[:, :1], expected[:, i : i + 1])
 
 
 @pytest.mark.parametrize("masked", [False, True])
@@ -165,8 +189,6 @@ def test_patterns_that_do_not_fit_are_refused():
         build_head_patterns(head_patterns(["global", "next"]), 4, causal=True)
     with pytest.raises(ValueError, match="does not support patterns of heads, which head_patterns needs; choose"):
         build_attention("luna", SIZE, 4, head_patterns=["forward"])
-    with pytest.raises(OptionError, match="head_patterns do not fit cross-attention or a memory"):
-        build_attention("softmax", SIZE, 4, cross=True, head_patterns=["start"])
 
 
 def test_a_tracer_gets_one_mask_for_every_length(monkeypatch):

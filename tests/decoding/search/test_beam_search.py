@@ -116,6 +116,7 @@ def test_a_limited_core_counts_positions_and_not_hypotheses(build, sources, chan
         {"attention": {"core": "lambda_attention"}, "cross_attention": {"core": "lambda_attention"}},
         {"attention": {"core": "random_features"}, "cross_attention": {"core": "random_features"}},
         {"attention": {"head_patterns": ["previous", {"window": 1}], "position": "alibi"}},
+        {"cross_attention": {"head_patterns": ["next", {"window": 1}]}},
         {"attention": {"position": "rotary", "qk_norm": {}}, "cross_attention": {"qk_norm": {}}},
         {
             "attention": {"core": "window", "window": 1, "layers": [2]},
