@@ -203,7 +203,7 @@ class Heads:
 
 class Core(Monitored):
     """Base class of cores. A subclass declares in `supports` what it can be used for, and overrides `forward`, and
-    `build` if it has parameters.
+    `build` and `reset_parameters` if it has parameters.
 
     Args:
         size: Model width M.
@@ -254,6 +254,7 @@ class Core(Monitored):
         self.cross, self.causal = cross, causal
         self.options = options or self.Options()
         self.build()
+        self.reset_parameters()
 
     def build(self) -> None:
         """Make the parameters of the core, from the attributes that the constructor has set; by default there are none.
@@ -261,6 +262,13 @@ class Core(Monitored):
         Raises:
             ValueError: The core cannot have this size or number of heads, or is not for this use.
         """
+
+    def reset_parameters(self) -> None:
+        """Draw the initial values of the core's own parameters, after `build`; by default there are none."""
+
+    def espnet_initialization_fn(self) -> None:
+        """Restore initial values: ESPnet's `init` redraws all parameters, then calls this."""
+        self.reset_parameters()
 
     def perturb(self, query: Tensor, key: Tensor, value: Tensor) -> Inputs:
         """Change the inputs before they are projected, for example by noise in training; by default they stay.

@@ -62,15 +62,12 @@ class Differential(Core):
         self.lambda_q, self.lambda_k = nn.Parameter(torch.empty(2, half)), nn.Parameter(torch.empty(2, half))
         self.norm = nn.Parameter(torch.empty(self.width))
         self.register_buffer("halves", torch.eye(2).repeat_interleave(half, dim=1), persistent=False)
-        self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Draw the vectors of (2), and set w of (3) to 1."""
         nn.init.normal_(self.lambda_q, std=0.1)
         nn.init.normal_(self.lambda_k, std=0.1)
         nn.init.ones_(self.norm)
-
-    espnet_initialization_fn = reset_parameters  # ESPnet's `init` redraws all parameters, then calls this
 
     def forward(self, heads: Heads) -> tuple[Tensor, None]:
         """Compute the context (B, H, Tq, D)."""

@@ -52,14 +52,11 @@ class Gated(Core):
 
     def build(self) -> None:
         self.gate = nn.Linear(self.size, self.size if self.options.per == "channel" else self.heads, bias=False)
-        self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Set W to zero if it starts there."""
         if self.options.start == "zero":
             nn.init.zeros_(self.gate.weight)
-
-    espnet_initialization_fn = reset_parameters  # ESPnet's `init` redraws all parameters, then calls this
 
     def forward(self, heads: Heads) -> tuple[Tensor, Tensor | None]:
         """Compute the gated context (B, H, Tq, D), and the weights of (1) (B, H, Tq, Tk) if needed, else None."""

@@ -58,14 +58,11 @@ class Linformer(Core):
         self.supports = replace(type(self).supports, max_length=option.max_length)
         self.time_k = nn.Parameter(torch.empty(option.compressed_length, option.max_length))
         self.time_v = None if option.shared else nn.Parameter(torch.empty_like(self.time_k))
-        self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Draw E and F."""
         for projection in self.parameters():
             nn.init.xavier_uniform_(projection)
-
-    espnet_initialization_fn = reset_parameters  # ESPnet's `init` redraws all parameters, then calls this
 
     def compress(self, inputs: Inputs, mask: Tensor | None) -> Inputs:
         """Project keys and values along time (7): (B, T, M) -> (B, R, M). A frame that no query may see is padding."""

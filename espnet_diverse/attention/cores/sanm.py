@@ -57,14 +57,11 @@ class SANM(Core):
 
     def build(self) -> None:
         self.filters = nn.Parameter(torch.empty(self.size, self.options.kernel_size))
-        self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Draw f, or set it to zero."""
         bound = 0.0 if self.options.start == "zero" else self.options.kernel_size**-0.5
         nn.init.uniform_(self.filters, -bound, bound)
-
-    espnet_initialization_fn = reset_parameters  # ESPnet's `init` redraws all parameters, then calls this
 
     def forward(self, heads: Heads) -> tuple[Tensor, Tensor | None]:
         """Compute the context (B, H, T, D), and the weights of the softmax (B, H, T, T) if needed, else None."""

@@ -56,7 +56,6 @@ class TalkingHeads(Core):
     def build(self) -> None:
         self.of_logits = nn.Parameter(torch.empty(self.heads, self.heads)) if self.options.before else None
         self.of_weights = nn.Parameter(torch.empty(self.heads, self.heads)) if self.options.after else None
-        self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Set P_l and P_w to identity, or draw them."""
@@ -65,8 +64,6 @@ class TalkingHeads(Core):
                 nn.init.eye_(maps)
             else:
                 nn.init.xavier_uniform_(maps)
-
-    espnet_initialization_fn = reset_parameters  # ESPnet's `init` redraws all parameters, then calls this
 
     def forward(self, heads: Heads) -> tuple[Tensor, Tensor | None]:
         """Compute the context (B, H, Tq, D), and the weights W (B, H, Tq, Tk) if needed, else None."""
