@@ -146,6 +146,10 @@ class Rule:
             self.of.check(name, element)
 
 
+SEED = Rule(int, least=0, most=2**32 - 1 - 10**6)
+"""Rule of a seed of NumPy, to which the training loop adds the number of the epoch."""
+
+
 def number(default: float | str | None, *, words: Sequence[str] = (), **rule: Any) -> Any:
     """Declare a number, which must be whole if its default is.
 

@@ -18,7 +18,7 @@ from espnet_diverse.contest.data_runs import DataRun
 from espnet_diverse.contest.runs import RUN_KEYS, RecipeRun, Run, check_keys
 from espnet_diverse.data.files.atomic_files import write_text
 from espnet_diverse.errors import ConfigError, DataError
-from espnet_diverse.option_checks import OptionError, Rule
+from espnet_diverse.option_checks import SEED, OptionError, Rule
 from espnet_diverse.runs.config import CONF_DIR, Config, differences, merge
 from espnet_diverse.runs.criteria import preferred_metrics
 from espnet_diverse.stage_cache import is_data_directory
@@ -26,6 +26,8 @@ from espnet_diverse.untrusted.foreign_yaml import read_yaml
 
 RECORD = "contest.yaml"
 """File of the settings in the folder of a contest."""
+SEEDS = Rule(list, least=1, of=SEED)
+"""Rule of the seeds of a method."""
 METRICS = {"asr": "cer", "st": "bleu", "mt": "bleu", "nar": "bleu", "lm": "word_perplexity"}
 """Metric of each task, unless another one is asked for."""
 _BUDGET = (
@@ -33,7 +35,7 @@ _BUDGET = (
     *("batch_type", "batch_size", "batch_bins", "valid_batch_size", "valid_batch_bins"),
 )
 """Keys that would give methods different numbers of updates or batch sizes."""
-_NAME = re.compile(r"[A-Za-z0-9][\w.+-]*")
+_NAME = re.compile(r"[A-Za-z0-9][\w.+-]{0,99}")
 _SHOWN_DEFAULT = r"^ *--{} .*\(default: (.+?)(?: for the synthetic corpus, else (.+))?\)$"
 
 
@@ -120,7 +122,7 @@ def _check_settings(settings: Mapping[str, Any], where: str) -> None:
     """Check the values of a method in a YAML file."""
     changes, seeds = settings.get("set", []), settings.get("seeds", [0])
     try:
-        _SEEDS.check("seeds", seeds)
+        SEEDS.check("seeds", seeds)
     except OptionError as error:
         raise ConfigError(f"{where}: {error}") from error
     if len(set(seeds)) < len(seeds):
@@ -133,7 +135,7 @@ def _check_settings(settings: Mapping[str, Any], where: str) -> None:
 
 def _add(found: dict[str, dict[str, Any]], name: str, settings: dict[str, Any], where: str) -> None:
     if not _NAME.fullmatch(name):
-        raise ConfigError(f"{where}: {name!r} is no name of a method; give letters, digits, and _ . + - within")
+        raise ConfigError(f"{where}: {name!r} is no name of a method; give up to 100 letters, digits, and _ . + -")
     if name in found:
         raise ConfigError(f"{where}: there is a method {name!r} already; give NAME=FRAGMENTS with another name")
     found[name] = settings
@@ -269,7 +271,6 @@ class Contest:
         write_text(path, yaml.safe_dump(record, sort_keys=False, allow_unicode=True))
 
 
-_SEEDS = Rule(list, least=1, of=Rule(int, least=0))
 _ANEW = "delete it to begin the contest again"
 _RESOURCES = ("nj", "ngpu", "cluster", "sets")
 

@@ -50,13 +50,15 @@ def test_methods_have_the_names_of_their_fragments_or_their_own(tmp_path):
     [
         (["attention/softmax"], "", "a contest needs two methods or more, the first as the baseline; given: 1"),
         (["a/softmax", "b/softmax"], "", "b/softmax: there is a method 'softmax' already; give NAME=FRAGMENTS with"),
-        (["a b=x", "y"], "", "a b=x: 'a b' is no name of a method; give letters, digits, and _ . + - within"),
+        (["a b=x", "y"], "", "a b=x: 'a b' is no name of a method; give up to 100 letters, digits, and _"),
         (["../=x", "y"], "", "'../' is no name of a method"),
+        (["a" * 101 + "=x", "y"], "", "a' is no name of a method"),  # a file has the name, and more
         (["x"], "y: {fragmets: z}", "runs.yaml: y has no fragments; write {fragments: attention/sdma}"),
         (["x"], "y: {fragments: z, seed: 1}", "runs.yaml: y has an unknown key 'seed'; known: expected fragments"),
         (["x"], "y: attention/sma", "runs.yaml: y has no fragments"),
         (["x"], "y: {fragments: z, seeds: 3}", "runs.yaml: y: seeds must be a list of at least 1, but is 3"),
         (["x"], "y: {fragments: z, seeds: [0, 0]}", "y: seeds [0, 0]: a seed is given twice; give each"),
+        (["x"], "y: {fragments: z, seeds: [9999999999]}", "y: seeds must be at least 0 and at most 4293967295, but is"),
         (["x"], "y: {fragments: z, seeds: []}", "y: seeds must be a list of at least 1"),
         (["x"], "y: {fragments: z, set: a=1}", "runs.yaml: y: set must be a list of changes such as"),
         (["x"], "y: {fragments: z, init_param: 1}", "runs.yaml: y: init_param must be a path, but is 1"),

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 
 from espnet_diverse.errors import ConfigError
-from espnet_diverse.option_checks import OptionError, Rule
+from espnet_diverse.option_checks import SEED, OptionError, Rule
 from espnet_diverse.runs.config import NONE, Config
 
 _POSITIVE = Rule(float, above=0)
@@ -29,7 +29,7 @@ _CHECKS: dict[str, Rule] = {
     "log_interval": _COUNT,
     "save_interval_steps": _NUMBER,
     "num_workers": _NUMBER,
-    "seed": Rule(int, least=0, most=2**32 - 1 - 10**6),  # the loop adds the number of the epoch
+    "seed": SEED,
     "grad_clip": _LIMIT,
     "grad_clip_type": _LIMIT,
 }
