@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Prepares the corpus and the task that the folders of a recipe are named after: egs/covost2/st1/local/data.sh, a link to
-# this file, prepares covost2 for speech translation. Utterances that lack audio or text are dropped, listed and counted.
-# A recipe that prepares its corpus with other options has its own local/data.sh.
+# Prepares a corpus for a task, both named by the folders of the recipe: egs/covost2/st1/local/data.sh, a link to this
+# file, prepares covost2 for speech translation. Utterances without audio or text are dropped, listed and counted. A
+# recipe that prepares its corpus with other options has its own local/data.sh.
 set -euo pipefail
 recipe=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 . "$recipe/path.sh"

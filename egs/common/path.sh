@@ -1,4 +1,4 @@
-# Find the command espnet-diverse: that of the active environment, or else of the repository's own .venv.
+# Find the command espnet-diverse in the active environment, or else in the repository's .venv.
 repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../.." && pwd)
 command -v espnet-diverse >/dev/null || export PATH=$repository/.venv/bin:$PATH
 command -v espnet-diverse >/dev/null || {

@@ -2,10 +2,10 @@
 # `run_stages`; to change a stage it defines the function stage_<name> again. README.md in egs/ describes the layout.
 #
 # A stage does not run its commands. It adds them to a plan, which `espnet-diverse plan` runs in one process, skipping
-# what has finished. While the plan is made, `espnet-diverse` is therefore a shell function, exported so that
+# finished ones. While the plan is made, `espnet-diverse` is therefore a shell function, exported so that
 # local/data.sh calls it too. A stage that needs another program calls `note program arguments`.
 
-set -f # the words of options such as --test_sets are no patterns of file names
+set -f # words of options such as --test_sets are not expanded as file name patterns
 caller=${OLDPWD:-$PWD} # run.sh changes to its own folder; --corpus_dir, --bert and --cluster are relative to the caller's
 
 log() { printf '%s: %s\n' "${0##*/}" "$*" >&2; }
@@ -25,13 +25,13 @@ option stop_stage score "last stage"
 option corpus_dir '' "folder of the unpacked official release; without --corpus_dir and --corpus the release is downloaded"
 option corpus '' "'synthetic' generates a small synthetic corpus in the official layout and uses it"
 option corpus_size '' "size of the synthetic corpus: demo or tiny (default: demo)"
-option data_dir '' "folder of the prepared data, relative to that of run.sh; without it data, or data/synthetic for the synthetic corpus"
+option data_dir '' "folder of the prepared data, relative to the folder of run.sh; without it data, or data/synthetic for the synthetic corpus"
 option task asr "asr, st for speech translation, mt for text translation, lm for a language model, or cls for classification of text"
 option prepare_options '' "further options of espnet-diverse prepare, such as '--languages ar de'"
 option config '' "configuration fragments joined by commas, files relative to the folder of run.sh; later ones override earlier ones"
 option set '' "change of the configuration as key.sub=value; may be repeated"
 option seed 0 "random seed of the training"
-option tag '' "name of the experiment in exp/; without it made from data_dir or corpus, config, set, init_param and seed"
+option tag '' "name of the experiment in exp/; by default made from data_dir or corpus, config, set, init_param and seed"
 option init_param '' "pretrained parameters to start from, such as ../asr1/exp/x/valid.acc.ave.pth:encoder:encoder"
 option speed_perturb '' "speed factors of the training set, such as '0.9 1.0 1.1'"
 option token_type char "char, bpe or unigram"
@@ -47,16 +47,16 @@ option metric cer "metrics to compute, one or several of cer wer bleu compound_b
 option score_by '' "tables whose values become rows of the results, such as 'utt2lang utt2domain'"
 option score_options '' "further options of espnet-diverse score, such as '--normalise wer'"
 option nj "$(env -u OMP_NUM_THREADS nproc)" "number of parallel jobs"
-option ngpu 0 "number of GPUs of a machine; each trains in a process of its own"
-option nproc 1 "number of processes that train on the CPU of a machine"
-option num_nodes 1 "number of machines that train together; each runs this command, see docs/scale.md"
-option node_rank 0 "number of this machine, from 0; the others only train"
-option rdzv_endpoint '' "HOST:PORT where machine 0 can be reached by the others"
+option ngpu 0 "number of GPUs per machine, with one training process each"
+option nproc 1 "number of training processes on the CPU per machine"
+option num_nodes 1 "number of machines that train together; run this command on each, see docs/scale.md"
+option node_rank 0 "number of this machine, from 0; machines other than 0 only train"
+option rdzv_endpoint '' "HOST:PORT at which the other machines reach machine 0"
 option train_options '' "further options of espnet-diverse train, such as '--allow_changed max_epoch'"
-option cluster "${cluster-}" "cluster that preparation, statistics and decoding are spread over, such as slurm, or a YAML file; empty for this machine"
+option cluster "${cluster-}" "cluster for preparation, statistics and decoding, such as slurm, or a YAML file; empty for this machine"
 option dry_run false "only print the commands"
 
-usage() { # the defaults are those of the recipe: what it has assigned, and what `default` has noted
+usage() { # defaults are the values that the recipe has assigned or that `default` has recorded
     local i name both shown
     printf 'usage: %s [--option value]...\n' "${0##*/}"
     for i in "${!options[@]}"; do
@@ -89,8 +89,8 @@ parse_options() {
     done
 }
 
-# whole_number NAME LEAST WHAT: refuse an option that is given and is no whole number. In arithmetic, bash would run a
-# command inside an array index; it also reads 08 as a wrong octal number.
+# whole_number NAME LEAST WHAT: refuse a value that is not a whole number. In arithmetic, bash would run a command
+# inside an array index; it also reads 08 as a wrong octal number.
 whole_number() {
     [[ -z ${!1} || ${!1} =~ ^(0|[1-9][0-9]{0,8})$ && ${!1} -ge $2 ]] || die "--$1 '${!1}' is not $3; give $2, $(($2 + 1)) and so on"
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Translation of picture descriptions on Multi30k; see README.md; `./run.sh --help` lists the options.
+# Translation of image descriptions on Multi30k; see README.md; `./run.sh --help` lists the options.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 . ./path.sh

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Speech recognition on recordings of your own, listed in a table; see README.md; `./run.sh --help` lists the options.
+# Speech recognition on your own recordings, listed in a table; see README.md; `./run.sh --help` lists the options.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 . ./path.sh

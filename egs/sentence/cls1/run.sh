@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Classes of sentences, or of pairs of them; see README.md; `./run.sh --help` lists the options.
+# Classification of sentences and of pairs of sentences; see README.md; `./run.sh --help` lists the options.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 . ./path.sh
