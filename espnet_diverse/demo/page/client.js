@@ -1,4 +1,4 @@
-// What the scripts of the page share: elements, requests, and actions that take time.
+// Functions shared by the scripts of the page: elements, requests, and actions that take time.
 
 export const at = (id) => document.getElementById(id);
 
@@ -36,7 +36,7 @@ export async function ask(path, choices, body) {
   return content;
 }
 
-/** Run an action: show what is being done and for how many seconds, and its error if it fails. */
+/** Run an action: show its name and the elapsed seconds, and its error if it fails. */
 export async function work(what, status, error, buttons, action) {
   const began = Date.now();
   const update = () => { status.textContent = `${what} … ${Math.round((Date.now() - began) / 1000)} s`; };

@@ -1,10 +1,10 @@
-// What differs between two texts: by words, and by characters of scripts without spaces.
+// Differences between two texts: by words, and by characters for scripts without spaces.
 
 const OWN = "\\p{Script=Han}\\p{Script=Hiragana}\\p{Script=Katakana}\\p{Script=Thai}\\p{Script=Lao}\\p{Script=Khmer}\\p{Script=Myanmar}";
 const PIECES = new RegExp(`\\s+|[${OWN}]\\p{M}*|[^\\s${OWN}]+`, "gu");
 const MOST = 4e6;  // pairs of pieces; longer texts are compared as a whole
 
-/** Parts of a text in its order: {kind: "same" | "added" | "missing", text}, compared with another text. */
+/** Compare a text with the best one; return its parts in order, {kind: "same" | "added" | "missing", text}. */
 export function differences(best, text) {
   const [left, right] = [best, text].map((one) => one.match(PIECES) ?? []);
   const parts = [];
@@ -27,7 +27,7 @@ export function differences(best, text) {
   return parts;
 }
 
-/** The length of the longest common subsequence of what follows two places, as a function of them. */
+/** Return a function of two positions: the length of the longest common subsequence of the rests from there. */
 function commonLengths(left, right) {
   if (left.length * right.length > MOST) return () => 0;
   const width = right.length + 1;

@@ -1,8 +1,8 @@
-// Buttons of the examples that the server has.
+// Buttons for the server's examples.
 
 import {at, element} from "/client.js";
 
-/** Offer examples; `take` is called with the one that is clicked and a function that gets its content, a Blob. */
+/** Show examples; `take` is called with the clicked one and a function that gets its content, a Blob. */
 export function offerExamples(examples, take) {
   at("examples").hidden = !examples.length;
   at("clips").replaceChildren(...examples.map((example, index) => {

@@ -1,4 +1,4 @@
-// The attention heads of a result: the controls that choose some, and their maps.
+// The attention heads of a result: the controls that select them, and their maps.
 
 import {ask, at, element, percent, work} from "/client.js";
 import {map, position} from "/map.js";
@@ -12,7 +12,7 @@ let again = false;  // whether the choice changed meanwhile
 
 const options = (count) => Array.from({length: count}, (_, index) => element("option", {value: index + 1}, `${index + 1}`));
 
-/** Offer the heads of a new result; `playing` is called with the time of a cell that is clicked. */
+/** Offer the heads of a new result; `playing` is called with the time of a clicked cell. */
 export function offerHeads(found, playing) {
   [result, play] = [found, playing];
   const filled = result.segments.map((one, index) => [one, index]).filter(([one]) => one.text);
@@ -46,7 +46,7 @@ async function look() {
   at("maps").replaceChildren(...answer.plots.map((plot) => figure(plot, where, answer.sound)));
 }
 
-/** The maps of one kind, a scale of their colours, and what the chosen cell is. */
+/** The maps of one kind, their colour scale, and a description of the chosen cell. */
 function figure(plot, where, recorded) {
   const sound = plot.columns.name === "second" ? recorded : null;
   const readout = element("p", {class: "readout", role: "status"}, "Point at a map, or use the arrow keys in it.");
@@ -62,7 +62,7 @@ function figure(plot, where, recorded) {
     return element("div", {}, element("h4", {}, `Head ${head}`), canvas);
   });
   const above = sound ? "Above: the spectrogram, coloured by the weights of the row you point at. " : "";
-  const axes = `Down: ${plot.rows.name}. Across: ${plot.columns.name}. ${above}`;
+  const axes = `Vertical axis: ${plot.rows.name}. Horizontal axis: ${plot.columns.name}. ${above}`;
   const scale = element("p", {class: "scale"}, "0 %", element("span", {class: "gradient"}), percent(plot.most));
   return element("figure", {}, element("h3", {}, `${plot.title[0].toUpperCase()}${plot.title.slice(1)}`),
     element("figcaption", {}, axes, plot.caption), scale, element("div", {class: "maps"}, ...maps), readout);

@@ -1,20 +1,20 @@
-// Recording from the microphone, while the server transcribes what was said so far if the model can.
+// Recording from the microphone; if the model supports it, the server transcribes meanwhile.
 
 import {resampled, to16Bits} from "/recording.js";
 
-const PART_SECONDS = 0.25;  // length of a part that is sent, at least
-const MARGIN_SECONDS = 0.5;  // resampling makes the file a little longer, which must stay within the limit
+const PART_SECONDS = 0.25;  // minimum length of a part that is sent
+const MARGIN_SECONDS = 0.5;  // resampling makes the file slightly longer; it must stay within the limit
 
 /** Record a stream of the microphone, and send it while it is recorded.
- * @param stream The stream, which is ended with the recording.
+ * @param stream The stream; it is stopped with the recording.
  * @param seconds Maximum duration.
  * @param rate Sampling rate of the recorded file in Hz.
  * @param choices Values of the page's controls by name; false sends nothing.
  * @param tick Called every second with the seconds so far.
- * @param show Called with {text, partial}: the text of the utterances that have ended, and of the one that is spoken.
- * @param fail Called with an error of sending; the recording goes on without it.
- * @returns {Promise<{stop: function(), file: Promise<File>}>} A function that stops; and the recorded file, which is
- *   there when the last text was shown.
+ * @param show Called with {text, partial}: the text of finished utterances, and of the current one.
+ * @param fail Called with an error of sending; the recording continues.
+ * @returns {Promise<{stop: function(), file: Promise<File>}>} A function that stops the recording; and the
+ *   recorded file, available after the last text was shown.
  */
 export async function listen(stream, seconds, rate, choices, tick, show, fail) {
   const context = new AudioContext();

@@ -1,4 +1,4 @@
-// A map of an attention head on a canvas, with its axes, and a cell that the pointer or the arrow keys choose.
+// A map of an attention head on a canvas, with its axes, and a cell chosen by the pointer or the arrow keys.
 
 import {colour, element, onLook} from "/client.js";
 
@@ -8,7 +8,7 @@ const LONGEST = 90;  // width of labels in pixels
 const SOUND = 48;  // height of a spectrogram in pixels
 const STEPS = [0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000];
 
-/** What a position of an axis is, in words. */
+/** Describe a position of an axis in words. */
 export function position(axis, index) {
   if (axis.labels) return `${axis.name} ${index + 1} “${isolated(axis.labels[index])}”`;
   const begin = axis.start + index * axis.step;
@@ -16,14 +16,14 @@ export function position(axis, index) {
   return `${Math.max(0, begin).toFixed(2)} to ${(begin + axis.step).toFixed(2)} s`;
 }
 
-/** A text that, if it is written from right to left, does not change the order of what follows. */
+/** Isolate text written from right to left, so that it does not change the order of the text after it. */
 const isolated = (text) => /[\u0590-\u08ff\ufb1d-\ufefc]/.test(text) ? `\u2068${text}\u2069` : text;
 
 /** A canvas with a map.
- * @param plot What all heads share: rows, columns, most, and the sound whose spectrogram stands above, or null.
+ * @param plot Data shared by all heads: rows, columns, most, and the sound whose spectrogram is above, or null.
  * @param name Its name for screen readers.
  * @param values Its values, rows of bytes in base64.
- * @param large Whether it is the only one.
+ * @param large Whether it is the only map.
  * @param choose Called with row, column and value of a chosen cell.
  * @param act Called with row and column when a cell is clicked, or Enter is pressed.
  */
@@ -148,7 +148,7 @@ function labelWidth(pen, axis) {
   return Math.min(LONGEST, Math.max(...labels.map((label) => pen.measureText(label).width), FONT));
 }
 
-/** Places, as shares of the length, and labels, of which none is nearer to the next one than `least` pixels. */
+/** Ticks: positions as fractions of the length, at least `least` pixels apart, and their labels. */
 function ticks(axis, length, least) {
   const places = (step, first, label) => {
     const found = [];

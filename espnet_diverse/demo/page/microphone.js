@@ -1,8 +1,8 @@
-// Runs on the browser's audio thread: hands the samples of the microphone to live.js.
+// Runs on the browser's audio thread: passes the microphone's samples to live.js.
 
 registerProcessor("microphone", class extends AudioWorkletProcessor {
   process([[samples]]) {
-    if (samples) this.port.postMessage(samples.slice());  // the browser uses the array again
+    if (samples) this.port.postMessage(samples.slice());  // the browser reuses the array
     return true;
   }
 });

@@ -9,7 +9,7 @@ import {compared, details, downloads, facts} from "/result.js";
 import {lacksFont, light, write} from "/text.js";
 import {follow, markSegments, showWaveform} from "/waveform.js";
 
-const LIVE = "What you record is transcribed while you speak; then Transcribe adds alternatives and times of words.";
+const LIVE = "Recordings are transcribed while you speak; Transcribe then adds alternatives and word times.";
 let model;  // answer of /about
 let source;  // the audio file
 let expected = "";  // text of an example

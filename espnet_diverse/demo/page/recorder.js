@@ -1,4 +1,4 @@
-// The button that records, the level of the microphone, and the text of what is said meanwhile.
+// The record button, the level of the microphone, and the live text.
 
 import {at} from "/client.js";
 import {listen} from "/live.js";
@@ -8,7 +8,7 @@ const LOUD = -1;
 let recording;  // recording in progress
 
 /** Let the button "Record" make recordings.
- * @param described Gives the description of the model.
+ * @param described Returns the description of the model.
  * @param take Called with a recorded file.
  */
 export function offerRecording(described, take) {
@@ -24,7 +24,7 @@ async function toggle(model, take) {
   }
   const name = (passed) => { button.textContent = `Stop (${passed} s)`; };
   at("error").textContent = "";
-  button.disabled = true;  // until it records, or another click would begin a second recording
+  button.disabled = true;  // until recording begins; another click would begin a second one
   let ended = () => {};
   let stream;
   try {
@@ -52,7 +52,7 @@ async function toggle(model, take) {
   }
 }
 
-/** Record, and show text meanwhile if the model can. */
+/** Record, and show live text if the model supports it. */
 async function begin(stream, model, tick) {
   const valueOf = ({argument}) => [argument, at("ask").elements[argument].value];
   const conditions = model.live && Object.fromEntries(model.conditions.map(valueOf));
@@ -65,13 +65,13 @@ async function begin(stream, model, tick) {
   return listen(stream, model.limits.seconds, model.rate, conditions, tick, showLive, fail);
 }
 
-/** Show what the server has heard of a recording so far. */
+/** Show the text that the server has recognised so far. */
 function showLive({text, partial}) {
   if (at("said").textContent !== text) at("said").textContent = text;  // or screen readers would repeat it
   at("saying").textContent = partial;
 }
 
-/** Show the peak of a stream in decibels below full scale, until the function that is returned is called. */
+/** Show the peak of a stream in decibels below full scale, until the returned function is called. */
 function showLevel(stream) {
   const context = new AudioContext();
   const analyser = context.createAnalyser();

@@ -2,7 +2,7 @@
 
 const READ_BY_THE_SERVER = /\.(wav|flac|mp3|ogg|oga|opus|aiff?|sph|au)$/i;
 
-/** A file that the server can read: unchanged, or converted to wav where only the browser may know its format.
+/** A file that the server can read: unchanged, or converted to wav if only the browser may know its format.
  * @param rate Sampling rate of the wav in Hz.
  */
 export async function readable(file, rate) {
@@ -33,7 +33,7 @@ export function to16Bits(samples) {
   return Int16Array.from(samples, (sample) => Math.max(-32768, Math.min(32767, Math.round(32768 * sample))));
 }
 
-/** Put the header of wav before 16-bit samples, a Blob. */
+/** Put a wav header before 16-bit samples, a Blob. */
 function withHeader(samples, rate) {
   const bytes = new DataView(new ArrayBuffer(44));
   const text = (at, letters) => [...letters].forEach((letter, index) => bytes.setUint8(at + index, letter.charCodeAt(0)));
@@ -44,9 +44,9 @@ function withHeader(samples, rate) {
   bytes.setUint16(20, 1, true);  // PCM
   bytes.setUint16(22, 1, true);  // channels
   bytes.setUint32(24, rate, true);
-  bytes.setUint32(28, 2 * rate, true);  // bytes a second
-  bytes.setUint16(32, 2, true);  // bytes a frame
-  bytes.setUint16(34, 16, true);  // bits a sample
+  bytes.setUint32(28, 2 * rate, true);  // bytes per second
+  bytes.setUint16(32, 2, true);  // bytes per frame
+  bytes.setUint16(34, 16, true);  // bits per sample
   text(36, "data");
   bytes.setUint32(40, samples.size, true);
   return new Blob([bytes.buffer, samples], {type: "audio/wav"});

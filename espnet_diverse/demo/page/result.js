@@ -4,7 +4,7 @@ import {element, percent, seconds} from "/client.js";
 import {differences} from "/differences.js";
 import {inventedMark} from "/text.js";
 
-const FEW = 12;  // maximum number of words that are shown unfolded
+const FEW = 12;  // tables with more words are folded
 const TAGS = {same: "span", added: "ins", missing: "del"};
 
 function table(caption, header, rows) {
@@ -16,7 +16,7 @@ function table(caption, header, rows) {
   return element("table", {}, element("caption", {}, caption), element("thead", {}, head), element("tbody", {}, ...body));
 }
 
-/** A text as elements that say what it has, and lacks, compared with the best one. */
+/** A text as elements that mark what is added and missing compared with the best one. */
 export function compared(best, text) {
   return differences(best, text).map((part) => element(TAGS[part.kind], {}, part.text));
 }

@@ -1,18 +1,18 @@
-// The text of a result: words by their confidence, lit while the recording plays, and texts that may be invented.
+// The text of a result: words marked by confidence and lit during playback, and marks on text that may be invented.
 
 import {at, element, percent, seconds} from "/client.js";
 
-const LEVELS = [["sure", 0.8], ["unsure", 0.5], ["doubtful", 0]];  // from which confidence on
+const LEVELS = [["sure", 0.8], ["unsure", 0.5], ["doubtful", 0]];  // minimum confidence of each
 let shown = [];  // elements of the words, with their times
 
-/** Whether CTC hears too little of a text, as a sign with its reason; nothing where it does. */
+/** A mark with its reason if CTC supports too little of a text, otherwise nothing. */
 export function inventedMark(segment) {
   if (!segment.may_be_invented) return [];
   const title = `CTC supports ${percent(segment.ctc_support)} of the text: it may be invented for noise or music`;
   return [element("mark", {class: "invented", title}, "? may be invented"), " "];
 }
 
-/** Write the text of a result; `play` is called with the time of a word that is clicked. */
+/** Write the text of a result; `play` is called with the time of a clicked word. */
 export function write(result, play) {
   shown = [];
   const written = at("written");
@@ -28,7 +28,7 @@ function segmentsOf(result, play) {
   });
 }
 
-/** A text with those of its parts that are found in it, in their order, as elements. */
+/** A text in which the parts that are found, in order, are replaced with elements. */
 function pieces(text, parts, make) {
   const nodes = [];
   let position = 0;
@@ -50,7 +50,7 @@ function wordOf(word, play) {
   return made;
 }
 
-/** Whether the browser draws a character of a text as it draws one that no font has. */
+/** Whether the browser draws a character of a text like a character that no font has. */
 export function lacksFont(text) {
   const pen = new OffscreenCanvas(32, 32).getContext("2d", {willReadFrequently: true});
   pen.font = "20px system-ui, sans-serif";
@@ -64,7 +64,7 @@ export function lacksFont(text) {
   return [...new Set(text)].some((character) => character.trim() && drawn(character) === box);
 }
 
-/** Light the word that is heard at a time. */
+/** Light the word spoken at a time of the recording. */
 export function light(time, playing) {
   for (const [word, start, end] of shown) word.classList.toggle("lit", playing && start <= time && time < end);
 }

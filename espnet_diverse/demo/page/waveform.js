@@ -1,4 +1,4 @@
-// The waveform of the recording: what was played, where speech is, and a cursor that moves the player.
+// The waveform of the recording: the played part, the segments of speech, and a cursor that moves the player.
 
 import {at, colour, onLook, seconds} from "/client.js";
 
@@ -12,7 +12,7 @@ let duration = 0;
 let segments = [];
 let current;  // the file whose waveform is wanted
 
-/** Show the waveform of a file that the browser can decode, and nothing for another one. */
+/** Show the waveform of a file that the browser can decode, or nothing for other files. */
 export async function showWaveform(file) {
   current = file;
   canvas.hidden = !file;  // at once, so that nothing moves when it is drawn
@@ -73,7 +73,7 @@ function drawPeaks(pen, width, height) {
   }
 }
 
-/** A band below the waveform; it is broken, with a sign above, where a text may be invented. */
+/** A band below the waveform; it is dashed, with a question mark above, where the text may be invented. */
 function drawSegment(pen, {start, end, may_be_invented: invented}, width, height) {
   const [from, to] = [start, end].map((time) => width * time / duration);
   pen.strokeStyle = pen.fillStyle = colour(invented ? "--bad" : "--accent");

@@ -1,6 +1,6 @@
 const items = [...document.querySelectorAll("#utterances > li")];
 const [kind, words, count] = ["kind", "words", "count"].map((id) => document.getElementById(id));
-const spaces = document.body.dataset.unit === "char" ? /[^\S\n]+/g : /^\s+|\s+$/g; // where they do not matter
+const spaces = document.body.dataset.unit === "char" ? /[^\S\n]+/g : /^\s+|\s+$/g; // spaces that do not matter
 const simple = (text) => text.normalize("NFC").toLowerCase().replace(spaces, "");
 const texts = items.map((item) => simple(item.dataset.find));
 
@@ -15,7 +15,7 @@ function filter() {
 }
 
 const player = new Audio();
-let playing;  // button of what is heard
+let playing;  // button of the audio that plays
 
 function stop() {
   if (playing) playing.textContent = "Play";
@@ -28,7 +28,7 @@ function play(button) {
   stop();
   if (!again) return;
   player.src = button.dataset.audio;
-  player.play().catch(() => {});  // the event of the error says so
+  player.play().catch(() => {});  // the error event reports it
   playing = button;
   button.textContent = "Stop";
 }
