@@ -1,9 +1,9 @@
-"""A core of one's own: softmax over cosines, used by its name in a configuration. No other file needs a change.
+"""Your own core: softmax over cosines, selected by its name in a configuration. No other file needs a change.
 
     python examples/own_core.py train --config model/small,examples/own_core.yaml ...
 
-is `espnet-diverse train` in a process that knows the core. With its folder in PYTHONPATH, and own_core in
-ESPNET_DIVERSE_CORES, all commands and recipes know it.
+runs `espnet-diverse train` with this core registered. With the folder of this file in PYTHONPATH, and own_core in
+ESPNET_DIVERSE_CORES, all commands and recipes know the core.
 """
 
 import sys
@@ -21,14 +21,14 @@ from espnet_diverse.bin.main import main
 class Cosine(Core):
     """Scaled cosine attention, Henry et al. 2020, "Query-Key Normalization for Transformers", equation (6).
 
-    A_ij = softmax_j(g cos(q_i, k_j)),    context = A V,    g a learned scale of each head
+    A_ij = softmax_j(g cos(q_i, k_j)),    context = A V,    g: a learned scale per head
     """
 
-    supports = Supports()  # self-attention over padded batches, and nothing else
+    supports = Supports()  # only self-attention over padded batches
 
     @dataclass(frozen=True)
     class Options(Core.Options):
-        """scale: What g starts from."""
+        """scale: Initial g."""
 
         scale: float = 10.0
 

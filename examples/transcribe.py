@@ -1,9 +1,9 @@
-"""Transcribe recordings in Python: segments with times, words with confidences, and what could not be read.
+"""Transcribe recordings in Python: segments with times, words with confidences, and files that could not be read.
 
     python examples/transcribe.py exp/sdma talk.wav interview.mp3
 
-The model is the directory of a run, or one file from `espnet-diverse pack`. A model of several languages finds which
-one is spoken, unless `Request(path, conditions={"lang": "de"})` names it.
+The model is the directory of a run, or one file from `espnet-diverse pack`. A multilingual model identifies the
+spoken language, unless `Request(path, conditions={"lang": "de"})` names it.
 """
 
 import sys
@@ -17,7 +17,7 @@ def main(model: str, *paths: str) -> int:
     failed = 0
     results = recognizer.transcribe_all([Request(path) for path in paths], word_timestamps=True)
     for path, result in zip(paths, results, strict=True):
-        if isinstance(result, Exception):  # the other recordings are transcribed all the same
+        if isinstance(result, Exception):  # the other recordings are still transcribed
             print(f"{path}: {result}", file=sys.stderr)
             failed += 1
             continue
