@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
-"""Walk through a table of training runs: train, decode and score those whose results are not there yet.
+"""Run the experiments of a table: train, decode and score the runs that have no results yet.
 
     egs/reproduce.py list
     egs/reproduce.py run --corpus multi30k=DIR --only 'multi30k/*' --jobs 2
     egs/reproduce.py table
 
-reproduce.yaml holds the runs: a recipe, what all runs of an experiment share, and for each run its fragments, its seeds
-and the figure that was expected before it was run. Each finished run adds its scores to reproduce.tsv; if the baseline
-of the same seed was decoded before, the p-value of a paired bootstrap test stands beside them. A run with scores of all
-its sets there is done. `--minutes 10` cuts the work into pieces. Then, and on SIGTERM, SIGINT and SIGHUP, the programs
-that run are asked to stop, and what has not ended a minute later is killed. Training saves within the epoch and another
-call continues from there; another stage that was stopped begins again.
+reproduce.yaml lists the runs: for each experiment a recipe and shared settings, and for each run its fragments, seeds,
+and the result that was expected before the run. Each finished run appends its scores to reproduce.tsv; if the baseline
+with the same seed was decoded before, they include the p-value of a paired bootstrap test. A run with scores for all
+its sets is done. `--minutes 10` limits the time. At the end of that time, and on SIGTERM, SIGINT and SIGHUP, the
+running programs are asked to stop, and killed after a minute. Another call continues training within the epoch; other
+stages restart.
 
-The exit code is 0 when all runs are done, 75 as long as another call has something to go on with (130 after SIGINT),
-and 1 when all runs that are left have failed. The engine is that of `espnet-diverse contest`.
+The exit code is 0 when all runs are done, 75 if another call can continue (130 after SIGINT), and 1 when all remaining
+runs have failed. The engine is that of `espnet-diverse contest`.
 """
 
 import argparse
@@ -31,7 +31,7 @@ from espnet_diverse.errors import UserError
 
 EGS = Path(__file__).resolve().parent
 GRACE = 60.0
-"""Seconds until what was asked to stop is killed."""
+"""Seconds between asking programs to stop and killing them."""
 
 
 def arguments() -> argparse.Namespace:
