@@ -115,7 +115,8 @@ class DiverseTransformerDecoder(TransformerDecoder):
         """
         memory, memory_mask = self.shorten_masked(memory, memory_mask)
         position = None if options.get("cache") is None else tgt.size(1) - 1  # without a cache all are computed
-        return super().forward_one_step(tgt, tgt_mask, memory, Stream(memory_mask, None, position), **options)
+        stream = Stream(memory_mask, query_position=position)
+        return super().forward_one_step(tgt, tgt_mask, memory, stream, **options)
 
     def forward_partially_AR(self, *args, **options):  # noqa: N802 (ESPnet's name)
         """ESPnet's partially autoregressive step.

@@ -59,7 +59,7 @@ class DecoderScorer(PrefixScorer):
         def look(x: Tensor) -> Tensor:
             attention, source = self.chosen[index].source, self.source[index]
             mask = self.mask if source.sums is None else None
-            stream = Stream(mask, None, self.step)
+            stream = Stream(mask, query_position=self.step)
             return attention.attend_cached(attention.project_query(x), x, source, stream, self.length)
 
         before = layer.normalize_before

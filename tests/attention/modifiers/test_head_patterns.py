@@ -70,7 +70,7 @@ def test_a_query_of_cross_attention_has_its_own_position_in_the_source_or_the_la
     cache = module.cache_kv(source)
     for i in (0, 3, 8):  # several hypotheses of one position
         some = torch.cat([x[:, i : i + 1], x[:, :1]], 1)
-        found = module.attend_cached(module.project_query(some), some, cache, Stream(MASK, None, i))
+        found = module.attend_cached(module.project_query(some), some, cache, Stream(MASK, query_position=i))
         torch.testing.assert_close(found[:, :1], expected[:, i : i + 1])
 
 
