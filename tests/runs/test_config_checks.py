@@ -113,7 +113,7 @@ def test_a_nested_key_is_refused_with_file_and_line(tmp_path, section, text, lin
 
 
 def test_an_option_of_another_attention_is_refused_with_the_origins_of_both():
-    said = r"sdma.yaml:\d+: unknown option 'encoder_conf.attention.n_clusters_z'; .*core comes from .*window.yaml:\d+\)$"
+    said = r"sdma.yaml:\d+: unknown option 'encoder_conf.attention.n_clusters_z'; .*core comes .*window.yaml:\d+\)$"
     with pytest.raises(ConfigError, match=said):
         check(ASRTask, merge(["model/tiny", "attention/sdma", "attention/window"]))
 
