@@ -18,7 +18,7 @@ from espnet_diverse.contest.data_runs import DataRun
 from espnet_diverse.contest.runs import RUN_KEYS, RecipeRun, Run, check_keys
 from espnet_diverse.data.files.atomic_files import write_text
 from espnet_diverse.errors import ConfigError, DataError
-from espnet_diverse.option_checks import SEED, OptionError, Rule
+from espnet_diverse.option_checks import SEED, Rule
 from espnet_diverse.runs.config import CONF_DIR, Config, differences, merge
 from espnet_diverse.runs.criteria import preferred_metrics
 from espnet_diverse.stage_cache import is_data_directory
@@ -26,8 +26,6 @@ from espnet_diverse.untrusted.foreign_yaml import read_yaml
 
 RECORD = "contest.yaml"
 """File of the settings in the folder of a contest."""
-SEEDS = Rule(list, least=1, of=SEED)
-"""Rule of the seeds of a method."""
 METRICS = {"asr": "cer", "st": "bleu", "mt": "bleu", "nar": "bleu", "lm": "word_perplexity"}
 """Metric of each task, unless another one is asked for."""
 _BUDGET = (
@@ -120,17 +118,23 @@ def methods(given: Sequence[str], file: Path | None, common: Sequence[str]) -> d
 
 def _check_settings(settings: Mapping[str, Any], where: str) -> None:
     """Check the values of a method in a YAML file."""
-    changes, seeds = settings.get("set", []), settings.get("seeds", [0])
-    try:
-        SEEDS.check("seeds", seeds)
-    except OptionError as error:
-        raise ConfigError(f"{where}: {error}") from error
-    if len(set(seeds)) < len(seeds):
-        raise ConfigError(f"{where}: seeds {seeds}: a seed is given twice; give each once")
+    changes = settings.get("set", [])
+    _check_seeds(f"{where}: seeds", settings.get("seeds", [0]))
     if not isinstance(changes, list) or not all(isinstance(each, str) for each in changes):
         raise ConfigError(f"{where}: set must be a list of changes such as [max_epoch=3], but is {changes!r}")
     if not isinstance(settings.get("init_param", ""), str):
         raise ConfigError(f"{where}: init_param must be a path, but is {settings['init_param']!r}")
+
+
+def _check_seeds(name: str, seeds: Any) -> None:
+    """Check the seeds of a method.
+
+    Raises:
+        ConfigError: They are no list of seeds, or one is given twice; the message begins with `name`.
+    """
+    Rule(list, least=1, of=SEED).check(name, seeds)
+    if len(set(seeds)) < len(seeds):
+        raise ConfigError(f"{name} {' '.join(map(str, seeds))}: a seed is given twice; give each once")
 
 
 def _add(found: dict[str, dict[str, Any]], name: str, settings: dict[str, Any], where: str) -> None:
@@ -165,6 +169,9 @@ class Contest:
     data_dir: Path | None = None
     recipe: Path | None = None
     recipe_options: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        _check_seeds("--seeds", self.seeds)
 
     @cached_property
     def name(self) -> str:

@@ -57,7 +57,7 @@ def test_methods_have_the_names_of_their_fragments_or_their_own(tmp_path):
         (["x"], "y: {fragments: z, seed: 1}", "runs.yaml: y has an unknown key 'seed'; known: expected fragments"),
         (["x"], "y: attention/sma", "runs.yaml: y has no fragments"),
         (["x"], "y: {fragments: z, seeds: 3}", "runs.yaml: y: seeds must be a list of at least 1, but is 3"),
-        (["x"], "y: {fragments: z, seeds: [0, 0]}", "y: seeds [0, 0]: a seed is given twice; give each"),
+        (["x"], "y: {fragments: z, seeds: [0, 0]}", "y: seeds 0 0: a seed is given twice; give each"),
         (["x"], "y: {fragments: z, seeds: [9999999999]}", "y: seeds must be at least 0 and at most 4293967295, but is"),
         (["x"], "y: {fragments: z, seeds: []}", "y: seeds must be a list of at least 1"),
         (["x"], "y: {fragments: z, set: a=1}", "runs.yaml: y: set must be a list of changes such as"),

@@ -129,15 +129,12 @@ def run(args: argparse.Namespace) -> int:
 
 def _contest(args: argparse.Namespace) -> "Contest":
     from espnet_diverse.contest.runs import NOT_SCORED
-    from espnet_diverse.contest.settings import METRICS, SEEDS, Budget, Contest, methods, recipe_config, recipe_default
+    from espnet_diverse.contest.settings import METRICS, Budget, Contest, methods, recipe_config, recipe_default
 
     if (args.data_dir is None) == (args.recipe is None):
         raise ConfigError("give the data: either --data_dir, the folder of data directories, or --recipe")
     if args.recipe is None and not args.config:
         raise ConfigError("give the configuration that all methods share, --config model/small,mine.yaml")
-    SEEDS.check("--seeds", args.seeds)
-    if len(set(args.seeds)) < len(args.seeds):
-        raise ConfigError(f"--seeds {' '.join(map(str, args.seeds))}: a seed is given twice; give each once")
     task, words = args.task or "asr", _words(args.recipe_options, "--recipe_options")
     score_options, synthetic = args.score_options, "synthetic" in words
     if args.recipe is not None:

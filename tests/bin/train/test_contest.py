@@ -140,6 +140,7 @@ def test_there_is_no_report_of_nothing(here, capsys):
     ("options", "text"),
     [
         ("--recipe x", "give the data: either --data_dir, the folder of data directories, or --recipe"),
+        ("--seeds -1", "--seeds must be at least 0 and at most 4293967295, but is -1"),
         ("--seeds 1 1", "--seeds 1 1: a seed is given twice; give each once"),
         ("--test_sets dev tset", "data/tset: is no data directory; name the sets of data"),
         ("wrong=typo.yaml", "method wrong: typo.yaml:2: unknown option 'encoder_conf.output_sise'; did you mean"),
