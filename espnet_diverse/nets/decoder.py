@@ -122,15 +122,15 @@ class DiverseTransformerDecoder(TransformerDecoder):
         """ESPnet's partially autoregressive step.
 
         Raises:
-            ConfigError: The decoder has adapters, which ESPnet's step would not apply, or a memory, rows of the encoder
-                or patterns of heads in cross-attention, which it does not know.
+            ConfigError: The decoder has rows of the encoder, memories, adapters or patterns of heads in
+                cross-attention, which ESPnet's step would not apply.
         """
-        if any(layer.src_attn.patterns is not None for layer in self.decoders):
-            raise ConfigError("partially autoregressive decoding does not know head_patterns; set partial_ar to false")
-        if self.state_rows:
-            raise ConfigError("partially autoregressive decoding does not know handed_over; set partial_ar to false")
-        if self.by_segments or self.source_memory is not None:
-            raise ConfigError("partially autoregressive decoding does not know memories; set partial_ar to false")
-        if any(hasattr(layer, "adapter") for layer in self.decoders):
-            raise ConfigError("partially autoregressive decoding does not apply adapters; set partial_ar to false")
+        used = {
+            "handed_over": self.state_rows,
+            "memories": self.by_segments or self.reads_vectors,
+            "adapters": any(hasattr(layer, "adapter") for layer in self.decoders),
+            "patterns of heads": any(layer.src_attn.patterns for layer in self.decoders),
+        }
+        for part in (name for name, is_used in used.items() if is_used):
+            raise ConfigError(f"partially autoregressive decoding does not apply {part}; set partial_ar to false")
         return super().forward_partially_AR(*args, **options)

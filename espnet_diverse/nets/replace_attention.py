@@ -157,7 +157,7 @@ def _counterpart(
         if with_memory is not None and core.state_rows:
             raise ValueError(f"attention {core.name!r} with handed_over has no memory; leave out either")
         if with_memory is not None and parts["patterns"] is not None:
-            raise ValueError("head_patterns do not fit a memory, whose keys have no positions; leave out either")
+            raise ValueError("head_patterns do not fit a memory, whose slots have no positions; leave out either")
     except (ValueError, TypeError) as error:
         raise ConfigError(f"{where}: {error}") from error
     attention_class = with_memory or (Attention if core.supports.explicit_weights else WeightlessAttention)

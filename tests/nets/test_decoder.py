@@ -77,13 +77,13 @@ def test_adapters_need_a_step_that_applies_them():
 def test_patterns_in_cross_attention_need_the_position_of_a_query_and_of_keys():
     patterns, small = {"head_patterns": ["global", "previous"]}, {"attention_heads": 2, "num_blocks": 1}
     net = DECODERS["diverse_transformer"](11, 16, **small, cross_attention=patterns)
-    with pytest.raises(ConfigError, match="^partially autoregressive decoding does not know head_patterns; set"):
+    with pytest.raises(ConfigError, match="^partially autoregressive decoding does not apply patterns of heads; set"):
         net.forward_partially_AR(None, None, None, None, None)
     for memory in ({"memory": MEMORIES["xl"]} | {"attention": patterns}, {"cross_memory": SOURCE["xl"]}):
         given = {"cross_attention": patterns} | {
             name: {"segment": 4} | each if "memory" in name else each for name, each in memory.items()
         }
-        with pytest.raises(ConfigError, match="layer 1: head_patterns do not fit a memory, whose keys have no"):
+        with pytest.raises(ConfigError, match="layer 1: head_patterns do not fit a memory, whose slots have no"):
             DECODERS["diverse_transformer"](11, 16, **small, **given)
 
 
@@ -228,7 +228,7 @@ class TestWithMemory:
 
     @pytest.mark.parametrize("options", [{"memory": MEMORIES["xl"]}, {"cross_memory": SOURCE["xl"]}])
     def test_partially_autoregressive_steps_are_refused(self, options):
-        with pytest.raises(ConfigError, match="decoding does not know memories; set partial_ar to false$"):
+        with pytest.raises(ConfigError, match="decoding does not apply memories; set partial_ar to false$"):
             with_memory(options).forward_partially_AR(None, None, None, None, None)
 
     @pytest.mark.parametrize(
