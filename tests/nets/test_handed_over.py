@@ -266,7 +266,7 @@ def test_where_more_than_the_decoder_reads_the_output_it_is_refused():
             lambda: decoder(cross_attention=LUNA | {"layers": [1]}),
             "hands a state from layer to layer; leave out layers",
         ),
-        (lambda: decoder().forward_partially_AR(), "does not know handed_over; set partial_ar to false"),
+        (lambda: decoder().forward_partially_AR(), "decoding does not apply handed_over; set partial_ar to false"),
         (
             lambda: ConditionedTransformer(4, 16, None, LUNA, attention_heads=2),
             "takes no rows of the encoder; leave out",
