@@ -193,10 +193,12 @@ class Contest:
         """
         config = self._config()
         search = [self.recipe or Path(), CONF_DIR]
-        found = {
-            name: merge(config.replace("{}", each["fragments"]).split(","), each["set"], search)
-            for name, each in self.methods.items()
-        }
+        found = {}
+        for name, each in self.methods.items():
+            try:
+                found[name] = merge(config.replace("{}", each["fragments"]).split(","), each["set"], search)
+            except ConfigError as error:
+                raise ConfigError(f"method {name}: {error}") from error
         first, baseline = next(iter(found.items()))
         for name, each in found.items():
             for key in _BUDGET:

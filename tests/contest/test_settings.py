@@ -99,6 +99,13 @@ def test_a_budget_that_is_not_one_is_refused(contest, given, text):
     assert text in str(refused.value)
 
 
+def test_a_wrong_change_names_its_method(contest):
+    first = contest()
+    wrong = dataclasses.replace(first, methods=first.methods | {"new": {"fragments": "new.yaml", "set": ["abc"]}})
+    with pytest.raises(ConfigError, match="^method new: .*'?abc"):
+        wrong.merged()
+
+
 @pytest.mark.parametrize("name", ["epochs", "updates", "patience"])
 def test_a_budget_is_a_number(name):
     with pytest.raises(ConfigError, match=f"--{name} 0: must be 1 or more"):

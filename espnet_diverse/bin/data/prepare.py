@@ -19,6 +19,8 @@ from espnet_diverse.errors import ConfigError, DataError
 if TYPE_CHECKING:
     from espnet_diverse.corpora import Selection
 
+_SIZE = "demo"
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `espnet-diverse prepare`."""
@@ -37,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--corpus", choices=["synthetic"], help="generate a small synthetic corpus in the official layout instead"
     )
-    parser.add_argument("--size", default="demo", help="size of the synthetic corpus: demo or tiny (default: demo)")
+    parser.add_argument("--size", help=f"size of the synthetic corpus: demo or tiny (default: {_SIZE})")
     parser.add_argument(
         "--download", action="store_true", help="download the official release, resuming an earlier download"
     )
@@ -190,7 +192,7 @@ def check(args: argparse.Namespace, before: Mapping[str, argparse.Namespace]) ->
     if args.corpus is not None:
         from espnet_diverse.corpora.synthetic import check_size
 
-        check_size(args.size)
+        check_size(args.size or _SIZE)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -288,6 +290,8 @@ def _corpus_dir(args: argparse.Namespace, corpus: ModuleType, selection: "Select
 
     if sum(map(bool, (args.source, args.corpus, args.download))) != 1:
         raise ConfigError("no unique corpus is given; give exactly one of SOURCE, --corpus synthetic and --download")
+    if args.size is not None and args.corpus is None:
+        raise ConfigError(f"--size {args.size} is of a synthetic corpus; give --corpus synthetic, or leave it out")
     downloads = args.download_dir or args.output_dir.absolute().parent / "downloads"
     if args.source:
         return corpus.convert(args.source, downloads, selection) if hasattr(corpus, "convert") else args.source
@@ -295,8 +299,9 @@ def _corpus_dir(args: argparse.Namespace, corpus: ModuleType, selection: "Select
         return download_corpus(corpus, downloads, selection)
     from espnet_diverse.corpora.synthetic import check_size, load_generator
 
-    target = downloads / f"synthetic_{args.name}_{args.size}"
+    size = args.size or _SIZE
+    target = downloads / f"synthetic_{args.name}_{size}"
     if hasattr(corpus, "generate"):
-        check_size(args.size)
-        return corpus.generate(target, selection, args.size)
-    return load_generator(args.name).make(target, size=args.size, nj=args.nj)
+        check_size(size)
+        return corpus.generate(target, selection, size)
+    return load_generator(args.name).make(target, size=size, nj=args.nj)

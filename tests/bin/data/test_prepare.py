@@ -219,6 +219,7 @@ def test_a_corpus_is_generated_in_the_lengths_and_numbers_that_are_asked_for(tmp
     for words, said in {
         ("listops", "--download"): "ListOps is generated: give --corpus synthetic, or the folder of its tables",
         ("listops", "--corpus", "synthetic", "--size", "huge"): "unknown size 'huge' of a synthetic corpus",
+        ("listops", "--download", "--size", "tiny"): "--size tiny is of a synthetic corpus; give --corpus synthetic",
         ("tatoeba", "--corpus", "synthetic", "--lengths", "1", "2"): "corpus tatoeba has no option --lengths; it has",
     }.items():
         assert main(["prepare", *words, "--output_dir", str(tmp_path / "other")]) == 1
