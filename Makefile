@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 EXTRAS ?= test,demo
 DEMO := egs/aishell/asr1
 export OMP_NUM_THREADS ?= 1
-# Where it is set, every process compiles its modules anew, 4 seconds of torch and ESPnet.
+# Where it is set, every process compiles its modules, 4 seconds for torch and ESPnet.
 export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: demo test recipes test-cpu test-3.13 test-version cluster-test lint docs trust bench clean
@@ -70,7 +70,7 @@ $(VENV)/.ready: setup.py constraints.txt $(VENV)/pyvenv.cfg
 	$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt -e '.[$(EXTRAS)]'
 	touch $@
 
-# Run each time: it names the interpreter, and makes an environment again whose interpreter is gone or unfit.
+# Run each time: it names the interpreter, and replaces an environment whose interpreter is missing or unfit.
 $(VENV)/pyvenv.cfg: FORCE
 	@PYTHON='$(PYTHON)' tools/make_venv.sh $(VENV) $(PYTHON_VERSIONS)
 

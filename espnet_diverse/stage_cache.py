@@ -60,7 +60,7 @@ class StageRecord:
         same = all(stored["inputs"].get(path) == given for path, given in self._inputs.items())
         return stored["arguments"] == self._arguments and same and self.missing() is None
 
-    def made_anew(self, made: Iterable[str]) -> str | None:
+    def rewritten_input(self, made: Iterable[str]) -> str | None:
         """The first input that equals, contains or lies in one of the paths `made`; None if no input does."""
         paths = [Path(path).absolute() for path in made]
         for name in sorted(self._inputs):

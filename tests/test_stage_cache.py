@@ -48,11 +48,11 @@ def test_a_stage_has_finished_with_some_of_its_inputs(folder):
 
 
 @pytest.mark.parametrize(
-    ("made", "anew"),
+    ("made", "rewritten"),
     [([], None), (["in"], "in"), (["data/text"], "data"), (["inn", "data2/text"], None), (["."], "data")],
 )
-def test_an_input_that_another_stage_would_write_is_named(folder, made, anew):
-    assert record().made_anew(made) == anew
+def test_an_input_that_another_stage_would_write_is_named(folder, made, rewritten):
+    assert record().rewritten_input(made) == rewritten
 
 
 def test_changed_arguments_run_the_stage_again(folder):

@@ -105,8 +105,8 @@ def _show(steps: list, cache: Path) -> None:
     for number, step in enumerate(steps):
         record = step.record(cache)
         reason = "it always runs" if step.always else record.reason()
-        if reason is None and (anew := record.made_anew(made)):
-            reason = f"its input {anew} will be rewritten"
+        if reason is None and (rewritten := record.rewritten_input(made)):
+            reason = f"its input {rewritten} will be rewritten"
         if reason:
             made += record.outputs
         _print(step, shlex.join(step.argv))
