@@ -224,6 +224,13 @@ def main(arguments: list[str] | None = None) -> int:
     if args.command not in COMMANDS:
         known = hint(args.command, list(COMMANDS), "espnet-diverse")
         parser.exit(1, f"{parser.prog}: error: unknown command {args.command!r}; {known}\n")
-    keep_freed_memory()  # here and not above, so that an import of this module does not change the process
-    fast_start()
-    return run_command(args.command, args.arguments)
+    try:
+        keep_freed_memory()  # here and not above, so that an import of this module does not change the process
+        fast_start()
+        return run_command(args.command, args.arguments)
+    except KeyboardInterrupt as error:  # before the command begins, while its options are read
+        if "--debug" in args.arguments:
+            raise
+        message, code = _explain(args.command, error)
+        print(f"{parser.prog} {args.command}: {message}", file=sys.stderr)
+        return code

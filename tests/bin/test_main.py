@@ -102,6 +102,17 @@ def test_only_commands_that_continue_say_so_when_they_are_interrupted(fake, caps
     assert capsys.readouterr().err == f"espnet-diverse {name}: interrupted{more}\n"
 
 
+def test_an_interrupt_before_the_command_begins_is_one_line(fake, capsys, monkeypatch):
+    def interrupt(parser):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(fake, "add_arguments", interrupt)
+    assert main(["fake", *COPY]) == 130
+    assert capsys.readouterr().err == "espnet-diverse fake: interrupted\n"
+    with pytest.raises(KeyboardInterrupt):
+        main(["fake", *COPY, "--debug"])
+
+
 def test_errors_of_the_program_keep_their_traceback(fake):
     fake.action = lambda: 1 / 0
     with pytest.raises(ZeroDivisionError):
