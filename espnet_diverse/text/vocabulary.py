@@ -200,10 +200,16 @@ class Vocabulary:
             (staged / "tokens.yaml").write_text(yaml.safe_dump(description, sort_keys=False), "utf-8")
             # `load` rejects a directory without tokens.yaml. It is removed first and written last (it is last in the
             # alphabet), so that an interrupted run leaves no mixture of an old and a new vocabulary.
-            for name in ("tokens.yaml", *MODEL_FILES.values()):
-                (directory / name).unlink(missing_ok=True)
-            for file in sorted(staged.iterdir()):
-                file.replace(directory / file.name)
+            files = sorted(staged.iterdir())
+            try:
+                for name in ("tokens.yaml", *MODEL_FILES.values()):
+                    (directory / name).unlink(missing_ok=True)
+                for file in files:
+                    file.replace(directory / file.name)
+            except KeyboardInterrupt:  # removes `staged`, by which `check_target` knows the files that a kill leaves
+                for file in filter(Path.exists, files):
+                    file.replace(directory / file.name)
+                raise
 
     @classmethod
     def load(cls, directory: str | Path) -> "Vocabulary":

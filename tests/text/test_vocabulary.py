@@ -4,6 +4,7 @@ import random
 import sys
 import unicodedata
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 import sentencepiece
@@ -14,7 +15,9 @@ from espnet2.text.token_id_converter import TokenIDConverter
 from references.traced import traced
 
 from espnet_diverse.errors import ConfigError, DataError
-from espnet_diverse.text.vocabulary import Vocabulary, normalise
+from espnet_diverse.text.vocabulary import Vocabulary, check_target, normalise
+
+NAMES = ["bpe.model", "tokens.txt", "tokens.yaml"]
 
 CHINESE = ["广州市房地产中介", "广州的房价", "今天天气很好"]
 PIECES = [("bpe", 50), ("unigram", 50)]
@@ -154,6 +157,29 @@ def test_saving_over_another_vocabulary_leaves_nothing_of_it(type, size, sentenc
     assert Vocabulary.load(tmp_path).tokens == vocabulary.tokens
     assert (tmp_path / "bpe.model").exists() == (type != "char")
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
+
+
+@pytest.mark.parametrize(
+    ("method", "name"),
+    [("unlink", "tokens.yaml"), ("unlink", "bpe.model"), *(("replace", name) for name in NAMES)],
+)
+def test_an_interrupt_while_files_are_replaced_leaves_the_new_vocabulary(method, name, tmp_path, monkeypatch):
+    Vocabulary.train(["abc"], "char").save(tmp_path)
+    new, change, reached = Vocabulary.train(["ab ba"], "bpe", 8), getattr(Path, method), []
+
+    def interrupted(path, *given, **options):
+        change(path, *given, **options)
+        if path.name == name and not reached:
+            reached.append(path)
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, method, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            new.save(tmp_path)
+    check_target(tmp_path)
+    assert Vocabulary.load(tmp_path).tokens == new.tokens
+    assert sorted(path.name for path in tmp_path.iterdir()) == NAMES
 
 
 @pytest.mark.parametrize("type", ["bpe", "unigram"])
