@@ -53,9 +53,10 @@ def train_model(lines: Iterable[str], type: str, vocab_size: int | None, input_s
     if input_sentence_size:
         lines = _sampled(lines, input_sentence_size)
     model = io.BytesIO()
+    raised: list[BaseException] = []
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(lines),  # sentencepiece keeps the lines, in memory of its own
+            sentence_iterator=_until_exception(lines, raised),  # sentencepiece keeps the lines, in memory of its own
             model_writer=model,
             model_type=type,
             vocab_size=vocab_size,
@@ -66,9 +67,25 @@ def train_model(lines: Iterable[str], type: str, vocab_size: int | None, input_s
             max_sentence_length=1 << 30,
             minloglevel=2,
         )
-    except RuntimeError as error:
+    except (RuntimeError, SystemError) as error:
+        if raised:
+            raise raised[0] from None
+        if isinstance(error, SystemError):
+            raise
         raise ConfigError(_explain(str(error), vocab_size)) from error
     return model.getvalue()
+
+
+def _until_exception(lines: Iterable[str], raised: list[BaseException]) -> Iterator[str]:
+    """Lines; an exception, such as an interrupt, is added to `raised`.
+
+    sentencepiece takes an exception for the end of the lines, and raises another one.
+    """
+    try:
+        yield from lines
+    except BaseException as error:
+        raised.append(error)
+        raise
 
 
 def _sampled(lines: Iterable[str], size: int) -> Iterator[str]:

@@ -84,3 +84,14 @@ def test_memory_is_that_of_the_sample(trained_on):
 def test_numbers_that_are_refused(size, message, sentences):
     with pytest.raises(ConfigError, match=message):
         train_model(sentences, "bpe", 50, size)
+
+
+@pytest.mark.parametrize("size", [10, 1000])  # one that fits the lines before the interrupt, and one that does not
+@pytest.mark.parametrize("input_sentence_size", [0, 10**6])
+def test_an_interrupt_between_the_lines_is_not_their_end(size, input_sentence_size):
+    def lines():
+        yield from ["ab abc", "abcd dab"] * 9
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train_model(lines(), "unigram", size, input_sentence_size)
