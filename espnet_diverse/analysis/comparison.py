@@ -5,7 +5,6 @@ Modeling", Tables 1 to 4 and Fig. 2.
 """
 
 import re
-from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -138,8 +137,8 @@ def count_parameters(run: Path) -> int:
 
 def _built(run: Path) -> nn.Module:
     """Build the model of a run, with initial weights."""
-    config = read_config(run / "config.yaml")
-    return TASKS[config.get("task", "asr")].build_whole_model(Namespace(**config))
+    config_file = run / "config.yaml"
+    return TASKS[read_config(config_file)["task"]].build_model_from_file(config_file)[0]
 
 
 def _count(model: nn.Module) -> int:

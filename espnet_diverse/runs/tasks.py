@@ -3,7 +3,8 @@
 import logging
 import zipfile
 from argparse import ArgumentParser, Namespace
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -124,8 +125,9 @@ class _TaskMixin:
         logging.info("loading %s, %s", config_file, model_file)
         args = Namespace(**read_config(config_file))
         if model_file is None:
-            return cls.build_whole_model(args).to(device), args
-        with bounded_by(state := checkpoint.load_weights(model_file), model_file):
+            with _named(config_file):
+                return cls.build_whole_model(args).to(device), args
+        with _named(config_file), bounded_by(state := checkpoint.load_weights(model_file), model_file):
             model = cls.build_whole_model(args)
         check_whole(vars(args), state, model, model_file)
         checkpoint.load_strict(model, state, model_file)
@@ -300,6 +302,15 @@ def load_model(model_dir: str | Path, model_file: str | Path | None = None, devi
     """
     folder = Path(model_dir)
     return TASKS[task].build_model_from_file(folder / "config.yaml", find_weights(folder, model_file), device)
+
+
+@contextmanager
+def _named(config_file: Path) -> Iterator[None]:
+    """Name the file of a configuration in errors of what is built from it."""
+    try:
+        yield
+    except ConfigError as error:
+        raise ConfigError(f"{config_file}: {error}") from error
 
 
 def _unbuilt(part: str, error: Exception) -> Exception:

@@ -1,3 +1,4 @@
+import re
 import shutil
 from argparse import Namespace
 
@@ -6,6 +7,7 @@ import pytest
 import torch
 import yaml
 
+from espnet_diverse.analysis.comparison import count_parameters
 from espnet_diverse.errors import ConfigError, ModelError
 from espnet_diverse.runs import checkpoint
 from espnet_diverse.runs.tasks import ASRTask, load_model, read_config
@@ -121,8 +123,11 @@ def test_values_that_a_part_of_the_model_refuses(copied, section, said):
     config = yaml.safe_load((copied / "config.yaml").read_text())
     config["encoder_conf"].update(section)
     (copied / "config.yaml").write_text(yaml.safe_dump(config))
+    said = f"^{re.escape(str(copied / 'config.yaml'))}: .*{said}"
     with pytest.raises(ConfigError, match=said):
         load_model(copied)
+    with pytest.raises(ConfigError, match=said):
+        count_parameters(copied)
 
 
 @pytest.mark.parametrize(("name", "value"), [("num_blocks", 900), ("linear_units", 900_000), ("output_size", 900_000)])
