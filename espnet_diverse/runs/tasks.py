@@ -1,13 +1,13 @@
 """ESPnet's tasks with our models, and strict loading; an import registers our classes in its tables."""
 
 import logging
-import zipfile
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 import torch
+from espnet2.layers.global_mvn import GlobalMVN
 from espnet2.tasks import asr, lm, mt, s2t, s2t_ctc, st
 from espnet2.tasks.abs_task import AbsTask
 from espnet2.torch_utils.initialize import initialize
@@ -346,9 +346,10 @@ def read_config(config_file: Path) -> dict:
 
 
 def _check_statistics(path: str) -> None:
-    """Refuse statistics that are too large, before ESPnet reads them."""
+    """Refuse statistics that are too large before ESPnet reads them, and those that it cannot read."""
     try:
         check_arrays(path)
-    except (OSError, zipfile.BadZipFile) as error:
+        GlobalMVN(path)
+    except Exception as error:  # of any class: of zip files, of compression, of numpy, of memory
         said = getattr(error, "strerror", None) or "damaged"
         raise ModelError(f"{path}: {said}; copy the statistics of the model again") from error

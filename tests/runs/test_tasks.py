@@ -56,6 +56,28 @@ def test_damaged_statistics_are_named(copied):
         read_config(copied / "config.yaml")
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [{"sum": np.ones(3)}, {"sum": np.array(["a"] * 20)}, {"sum": np.array([{}], object)}, {"count": None}],
+)
+def test_statistics_that_cannot_normalise_are_named(changes, copied):
+    arrays = dict(np.load(copied / "feats_stats.npz")) | changes
+    np.savez(copied / "feats_stats.npz", **{name: array for name, array in arrays.items() if array is not None})
+    with pytest.raises(ModelError, match=r"feats_stats\.npz: damaged; copy the statistics of the model again$"):
+        load_model(copied)
+
+
+HEADER = b"{'descr': '<f8', 'fortran_order': False, 'shape': (%d,), }"
+HUGE = b"\x93NUMPY\x01\x00\x60\x00" + (HEADER % 10**15).ljust(95) + b"\n"
+
+
+@pytest.mark.parametrize("content", [b"", b"text", HUGE[:8], HUGE], ids=["empty", "text", "truncated", "huge"])
+def test_statistics_that_are_no_arrays_are_named(content, copied):
+    (copied / "feats_stats.npz").write_bytes(content)
+    with pytest.raises(ModelError, match=r"feats_stats\.npz: damaged; copy the statistics of the model again$"):
+        load_model(copied)
+
+
 def test_a_file_that_the_configuration_names_is_missing(copied):
     (copied / "feats_stats.npz").unlink()
     with pytest.raises(ModelError, match=r"stats_file /gone/feats_stats\.npz is not found, nor a copy"):
