@@ -146,7 +146,7 @@ def load_weights(path: str | Path, device: str | torch.device = "cpu") -> dict[s
     """Read the parameters and buffers of a model, from a file that has nothing else or from a training checkpoint.
 
     Raises:
-        ModelError: See `load`, or there are no weights in the checkpoint.
+        ModelError: See `load`; or there are no weights in the checkpoint, or NaN is among them.
     """
     state = load(path, device)
     if checkpoint_schema.is_state(state):
@@ -154,6 +154,8 @@ def load_weights(path: str | Path, device: str | torch.device = "cpu") -> dict[s
             todo = "give a file of weights in the same folder, such as 1epoch.pth"
             raise ModelError(f"{path}: holds the state of a run without the parameters of a model; {todo}")
         state = state["model"]
+    if wrong := [name for name, tensor in state.items() if tensor.is_floating_point() and tensor.isnan().any()]:
+        raise ModelError(f"{path}: NaN is in {abridged(wrong)}; use weights of an earlier epoch")
     return {name: tensor.detach() for name, tensor in state.items()}
 
 

@@ -134,7 +134,7 @@ def test_options_of_a_call_that_are_not_possible(tiny_run, tiny_translation, pre
 @pytest.mark.parametrize("count", [1, 2])
 def test_weights_that_are_not_finite_are_said(tiny_run, tmp_path, count):
     state = checkpoint.load(tiny_run.model_dir / "valid.acc.ave.pth")
-    state["encoder.after_norm.bias"][0] = torch.nan
+    state["encoder.after_norm.bias"][0] = torch.inf
     torch.save(state, tmp_path / "bad.pth")
     search = load_predictor(tiny_run.model_dir, tmp_path / "bad.pth")
     features = [search.read(str(tiny_run.test_dir / "test-00.wav"))[0]] * count

@@ -154,6 +154,13 @@ def test_damage_is_named_whatever_error_the_unpickler_meets_it_with(tmp_path, pi
         checkpoint.load(path)
 
 
+def test_weights_that_are_no_numbers_are_named(tmp_path):
+    state = {"count": torch.tensor(3), "bound": torch.tensor([torch.inf]), "weight": torch.tensor([1.0, torch.nan])}
+    torch.save(state, tmp_path / "w.pth")
+    with pytest.raises(ModelError, match=r"w\.pth: NaN is in weight; use weights of an earlier epoch$"):
+        checkpoint.load_weights(tmp_path / "w.pth")
+
+
 def test_weights_must_fit_exactly():
     model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Linear(3, 1))
     good = model.state_dict()
