@@ -57,7 +57,7 @@ COMMANDS = {
 
 _NO_READER = 141  # the exit code of a program that ends by SIGPIPE
 
-_CONTINUING = {"prepare", "train", "fine-tune", "decode", "plan", "contest"}
+_CONTINUING = {"prepare", "train", "fine-tune", "decode", "augment", "plan", "contest"}
 """Commands that keep what an interrupted call has done: downloads, checkpoints, utterances, stages, runs. The others
 start again."""
 
