@@ -36,12 +36,19 @@ YAML_ERRORS = (yaml.YAMLError, ValueError, RecursionError, OverflowError, Lookup
 
 
 class _Loader(_FAST):
-    """Safe YAML without merge keys."""
+    """Safe YAML without merge keys, in which a key occurs once in a mapping."""
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        seen = set()
         for key, _ in node.value:
             if key.tag == _MERGE:
                 raise yaml.constructor.ConstructorError(None, None, "merge keys are not allowed", key.start_mark)
+            if not isinstance(key, yaml.ScalarNode):
+                continue  # a list or a mapping, which PyYAML refuses as a key
+            if (name := (key.tag, key.value)) in seen:
+                said = f"key {shortened(key.value)} occurs twice"
+                raise yaml.constructor.ConstructorError(None, None, said, key.start_mark)
+            seen.add(name)
 
 
 class _OwnLoader(yaml.SafeLoader):

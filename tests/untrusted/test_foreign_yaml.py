@@ -32,6 +32,8 @@ def test_a_mapping_is_read(tmp_path):
         (b"a: \x00", "is not valid YAML"),
         (b"a: 2020-99-99", "is not valid YAML .*month must be in 1..12"),
         (b"lol: &a [{}]\nb: {<<: *a}\n", "is not valid YAML .*merge keys are not allowed"),
+        (b"a: {b: 1,\n c: 2, b: 3}", r"is not valid YAML \(key b occurs twice in line 2\); get it again"),
+        (b"? [a]\n: 1", r"is not valid YAML \(found unhashable key"),
         (b"[" * 50, r"is not valid YAML \(nested deeper than 20 levels\)"),
         # The parser itself ends at 1,000 levels, as of PyYAML 6.0.4; the overflow of a stack is a crash before that.
         (
