@@ -138,7 +138,8 @@ def count_parameters(run: Path) -> int:
 def _built(run: Path) -> nn.Module:
     """Build the model of a run, with initial weights."""
     config_file = run / "config.yaml"
-    return TASKS[read_config(config_file)["task"]].build_model_from_file(config_file)[0]
+    task = read_config(config_file).get("task", "asr")
+    return TASKS[task].build_model_from_file(config_file)[0]
 
 
 def _count(model: nn.Module) -> int:
