@@ -122,11 +122,12 @@ def command_parser(name: str, parser_class: type[argparse.ArgumentParser] = Pars
 
 def run_command(name: str, arguments: list[str]) -> int:
     """Parse `arguments` for the subcommand `name` and run it; return its exit code."""
-    module, parser = command_parser(name)
-    args = parser.parse_intermixed_args(arguments)
-    given = getattr(args, "model_dir", None)
     logging.basicConfig(format=f"espnet-diverse {name}: %(message)s")  # where the calling program has no handler
+    args, given = argparse.Namespace(debug="--debug" in arguments), None
     try:
+        module, parser = command_parser(name)
+        args = parser.parse_intermixed_args(arguments)
+        given = getattr(args, "model_dir", None)
         take_kernels(args)
         if not getattr(module, "OPENS_PACKED_MODELS", False):
             _unpack_model(args)
@@ -224,13 +225,6 @@ def main(arguments: list[str] | None = None) -> int:
     if args.command not in COMMANDS:
         known = hint(args.command, list(COMMANDS), "espnet-diverse")
         parser.exit(1, f"{parser.prog}: error: unknown command {args.command!r}; {known}\n")
-    try:
-        keep_freed_memory()  # here and not above, so that an import of this module does not change the process
-        fast_start()
-        return run_command(args.command, args.arguments)
-    except KeyboardInterrupt as error:  # before the command begins, while its options are read
-        if "--debug" in args.arguments:
-            raise
-        message, code = _explain(args.command, error)
-        print(f"{parser.prog} {args.command}: {message}", file=sys.stderr)
-        return code
+    keep_freed_memory()  # here and not above, so that an import of this module does not change the process
+    fast_start()
+    return run_command(args.command, args.arguments)
