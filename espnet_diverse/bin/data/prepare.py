@@ -189,10 +189,12 @@ def outputs(args: argparse.Namespace) -> list[Path]:
 
 def check(args: argparse.Namespace, before: Mapping[str, argparse.Namespace]) -> None:
     """Check the size of a synthetic corpus; see `bin/train/plan_steps.py`."""
-    if args.corpus is not None:
+    if args.size is not None:
         from espnet_diverse.corpora.synthetic import check_size
 
-        check_size(args.size or _SIZE)
+        if args.corpus is None:
+            raise ConfigError(f"--size {args.size} is of a synthetic corpus; give --corpus synthetic, or leave it out")
+        check_size(args.size)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -205,6 +207,7 @@ def run(args: argparse.Namespace) -> int:
     from espnet_diverse.data.writing.format_options import FormatOptions
     from espnet_diverse.data.writing.formatting import format_data
 
+    check(args, {})
     check_nj(args.nj)
     if args.train_utterances is not None and args.train_utterances < 1:
         raise ConfigError(f"--train_utterances {args.train_utterances}: must be 1 or more")
@@ -290,18 +293,15 @@ def _corpus_dir(args: argparse.Namespace, corpus: ModuleType, selection: "Select
 
     if sum(map(bool, (args.source, args.corpus, args.download))) != 1:
         raise ConfigError("no unique corpus is given; give exactly one of SOURCE, --corpus synthetic and --download")
-    if args.size is not None and args.corpus is None:
-        raise ConfigError(f"--size {args.size} is of a synthetic corpus; give --corpus synthetic, or leave it out")
     downloads = args.download_dir or args.output_dir.absolute().parent / "downloads"
     if args.source:
         return corpus.convert(args.source, downloads, selection) if hasattr(corpus, "convert") else args.source
     if args.download:
         return download_corpus(corpus, downloads, selection)
-    from espnet_diverse.corpora.synthetic import check_size, load_generator
+    from espnet_diverse.corpora.synthetic import load_generator
 
     size = args.size or _SIZE
     target = downloads / f"synthetic_{args.name}_{size}"
     if hasattr(corpus, "generate"):
-        check_size(size)
         return corpus.generate(target, selection, size)
     return load_generator(args.name).make(target, size=size, nj=args.nj)
