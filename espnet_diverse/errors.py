@@ -5,7 +5,8 @@ line prints the message as one line and exits with `exit_code`; it shows a trace
 """
 
 import importlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from types import ModuleType
 
 
@@ -54,6 +55,19 @@ def abridged(items: Iterable[str], most: int = 5, separator: str = ", ") -> str:
     items = list(items)
     more = f" and {len(items) - most} more" if len(items) > most else ""
     return separator.join(items[:most]) + more
+
+
+@contextmanager
+def prefixed(where: object, kind: type[UserError] = ConfigError) -> Iterator[None]:
+    """Put `where` before the message of an error of the block.
+
+    Raises:
+        ConfigError: Replaces an error of class `kind`.
+    """
+    try:
+        yield
+    except kind as error:
+        raise ConfigError(f"{where}: {error}") from error
 
 
 def optional_package(name: str, what: str, extra: str) -> ModuleType:

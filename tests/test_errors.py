@@ -6,7 +6,15 @@ import pytest
 
 from espnet_diverse import errors
 from espnet_diverse.bin.main import run_command
-from espnet_diverse.errors import ConfigError, InterruptedRunError, UserError, abridged, optional_package
+from espnet_diverse.errors import (
+    ConfigError,
+    DataError,
+    InterruptedRunError,
+    UserError,
+    abridged,
+    optional_package,
+    prefixed,
+)
 
 KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, Exception)]
 
@@ -41,3 +49,12 @@ def test_a_package_that_is_missing_is_named_with_its_extra():
     assert optional_package("json", "this test", "none") is json
     with pytest.raises(ConfigError, match=r"^x needs no_such_package; run: pip install 'espnet_diverse\[extra\]'$"):
         optional_package("no_such_package", "x", "extra")
+
+
+def test_an_error_of_a_block_gets_a_prefix_and_one_of_another_kind_none():
+    with pytest.raises(ConfigError, match="^here: a is wrong$"), prefixed("here"):
+        raise ConfigError("a is wrong")
+    with pytest.raises(DataError, match="^a is wrong$"), prefixed("here"):
+        raise DataError("a is wrong")
+    with pytest.raises(ConfigError, match="^here: a is wrong$"), prefixed("here", UserError):
+        raise DataError("a is wrong")

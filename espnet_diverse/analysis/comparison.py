@@ -14,7 +14,8 @@ from torch import nn
 from espnet_diverse.analysis.collect import attentions
 from espnet_diverse.analysis.differences import Differences
 from espnet_diverse.errors import ConfigError, DataError, ModelError
-from espnet_diverse.runs.tasks import TASKS, read_config
+from espnet_diverse.runs.config import load
+from espnet_diverse.runs.tasks import TASKS
 from espnet_diverse.scoring.groups import OVERALL
 from espnet_diverse.scoring.score_file import read_metrics, rows_of
 from espnet_diverse.scoring.table import markdown_table
@@ -138,7 +139,7 @@ def count_parameters(run: Path) -> int:
 def _built(run: Path) -> nn.Module:
     """Build the model of a run, with initial weights."""
     config_file = run / "config.yaml"
-    task = read_config(config_file).get("task", "asr")
+    task = load(config_file).get("task", "asr")
     return TASKS[task].build_model_from_file(config_file)[0]
 
 

@@ -17,7 +17,7 @@ import yaml
 from espnet_diverse.contest.data_runs import DataRun
 from espnet_diverse.contest.runs import RUN_KEYS, RecipeRun, Run, check_keys
 from espnet_diverse.data.files.atomic_files import write_text
-from espnet_diverse.errors import ConfigError, DataError
+from espnet_diverse.errors import ConfigError, DataError, prefixed
 from espnet_diverse.option_checks import SEED, Rule
 from espnet_diverse.runs.config import CONF_DIR, Config, differences, merge
 from espnet_diverse.runs.criteria import preferred_metrics
@@ -195,10 +195,8 @@ class Contest:
         search = [self.recipe or Path(), CONF_DIR]
         found = {}
         for name, each in self.methods.items():
-            try:
+            with prefixed(f"method {name}"):
                 found[name] = merge(config.replace("{}", each["fragments"]).split(","), each["set"], search)
-            except ConfigError as error:
-                raise ConfigError(f"method {name}: {error}") from error
         first, baseline = next(iter(found.items()))
         for name, each in found.items():
             for key in _BUDGET:

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from espnet_diverse.attention.selection.selection_options import checked_values
 from espnet_diverse.conditions import CONDITIONS
-from espnet_diverse.errors import ConfigError, DataError
-from espnet_diverse.option_checks import OptionError, read
+from espnet_diverse.errors import ConfigError, DataError, prefixed
+from espnet_diverse.option_checks import read
 from espnet_diverse.scope import current
 
 
@@ -38,10 +38,8 @@ class ConditionRows(nn.Module):
     ):
         super().__init__()
         self.option = option
-        try:
+        with prefixed(option):
             values = checked_values(by, conditions)
-        except OptionError as error:
-            raise ConfigError(f"{option}: {error}") from error
         self.by, self.names = list(values), list(values.values())
         self.labels = list(product(*self.names)) if combinations is None else [tuple(c) for c in combinations]
         rows = torch.full([len(names) for names in self.names], -1)

@@ -2,8 +2,7 @@
 
 import logging
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
@@ -17,7 +16,7 @@ from espnet2.utils.types import str2bool
 from torch import nn
 
 from espnet_diverse.conditions import CONDITIONS
-from espnet_diverse.errors import ConfigError, ModelError
+from espnet_diverse.errors import ConfigError, ModelError, prefixed
 from espnet_diverse.nets import CLASSIFIERS
 from espnet_diverse.nets.frontends.bert import BertFrontend
 from espnet_diverse.nets.models import DiverseClassificationModel, DiverseSTModel
@@ -125,9 +124,9 @@ class _TaskMixin:
         logging.info("loading %s, %s", config_file, model_file)
         args = Namespace(**read_config(config_file))
         if model_file is None:
-            with _named(config_file):
+            with prefixed(config_file):
                 return cls.build_whole_model(args).to(device), args
-        with _named(config_file), bounded_by(state := checkpoint.load_weights(model_file), model_file):
+        with prefixed(config_file), bounded_by(state := checkpoint.load_weights(model_file), model_file):
             model = cls.build_whole_model(args)
         check_whole(vars(args), state, model, model_file)
         checkpoint.load_strict(model, state, model_file)
@@ -302,15 +301,6 @@ def load_model(model_dir: str | Path, model_file: str | Path | None = None, devi
     """
     folder = Path(model_dir)
     return TASKS[task].build_model_from_file(folder / "config.yaml", find_weights(folder, model_file), device)
-
-
-@contextmanager
-def _named(config_file: Path) -> Iterator[None]:
-    """Name the file of a configuration in errors of what is built from it."""
-    try:
-        yield
-    except ConfigError as error:
-        raise ConfigError(f"{config_file}: {error}") from error
 
 
 def _unbuilt(part: str, error: Exception) -> Exception:

@@ -9,12 +9,10 @@ that it finished but skipped items: the plan continues, and ends with 2.
 import argparse
 import shlex
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from espnet_diverse.data.lines import read_utf8
-from espnet_diverse.errors import ConfigError, UserError
+from espnet_diverse.errors import ConfigError, UserError, prefixed
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,13 +47,13 @@ def run_steps(steps: list, cache: Path, dry_run: bool = False) -> int:
         UserError: A step has failed, or has not written its outputs.
     """
     for number, step in enumerate(steps):
-        with _named(step):
+        with prefixed(f"stage {step.stage!r}", UserError):
             step.check(cache, steps[:number])
     if dry_run:
         _show(steps, cache)
         return 0
     for number, step in enumerate(steps):
-        with _named(step):
+        with prefixed(f"stage {step.stage!r}", UserError):
             step.check_machine(cache, steps[:number])
     worst = 0
     for step in steps:
@@ -88,15 +86,6 @@ def _read(file: Path, generated: bool = False) -> list:
             where = "" if generated else f"{file}:{number}: "
             raise ConfigError(f"{where}stage {stage.strip()!r}: {error}") from error
     return steps
-
-
-@contextmanager
-def _named(step) -> Iterator[None]:
-    """Prefix the error of a check with the name of the stage."""
-    try:
-        yield
-    except UserError as error:
-        raise ConfigError(f"stage {step.stage!r}: {error}") from error
 
 
 def _show(steps: list, cache: Path) -> None:

@@ -3,8 +3,8 @@
 import math
 from collections.abc import Mapping
 
-from espnet_diverse.errors import ConfigError
-from espnet_diverse.option_checks import SEED, OptionError, Rule
+from espnet_diverse.errors import ConfigError, prefixed
+from espnet_diverse.option_checks import SEED, Rule
 from espnet_diverse.runs.config import NONE, Config
 
 _POSITIVE = Rule(float, above=0)
@@ -109,7 +109,5 @@ def _check(config: Config, section: object, checks: Mapping[str, Rule], *keys: s
         if name in _OPTIONAL and isinstance(value, str) and value.strip().lower() in NONE:
             continue
         for each in value if name in _LISTS and isinstance(value, list | tuple) else [value]:
-            try:
+            with prefixed(config.origin(*keys, name)):
                 rule.check(".".join((*keys, name)), each)
-            except OptionError as error:
-                raise ConfigError(f"{config.origin(*keys, name)}: {error}") from error
