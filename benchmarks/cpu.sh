@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The benchmarks of a CPU, one after another, each in one thread. `make bench` calls this.
 #
-#     benchmarks/cpu.sh --output_dir DIR                    # all pieces; call again to go on where it was stopped
+#     benchmarks/cpu.sh --output_dir DIR                    # all pieces; call again to continue where it was stopped
 #     benchmarks/cpu.sh --output_dir DIR decoding steps     # some of them; --list shows all with their commands
 #     benchmarks/cpu.sh --output_dir NEW --compare DIR      # the ratios of an earlier folder beside those of now
 #     benchmarks/cpu.sh --output_dir DIR --tiny             # the same at a tiny size, to see that all of them run

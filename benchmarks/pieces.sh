@@ -62,7 +62,7 @@ piece() {
     fi
     left+=("$name")
     case $status in
-        75) echo "$name: not finished, the next call goes on" ;; # EX_TEMPFAIL
+        75) echo "$name: not finished, the next call continues" ;; # EX_TEMPFAIL
         124 | 137) echo "$name: stopped after $minutes minutes, see $output_dir/$name.log" >&2 ;;
         *) echo "$name: failed, see $output_dir/$name.log: $(tail -n 1 "$output_dir/$name.log")" >&2 ;;
     esac

@@ -42,7 +42,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--corpus", action="append", default=[], metavar="NAME=DIR", help="folder of a corpus")
     parser.add_argument("--jobs", type=int, default=1, help="runs at the same time, each on one thread (default: 1)")
     parser.add_argument(
-        "--minutes", type=float, help="stop then; the next call goes on, from within an epoch of training"
+        "--minutes", type=float, help="stop then; the next call continues, from within an epoch of training"
     )
     parser.add_argument("--recipe_options", default="", help="further options of run.sh, such as '--ngpu 1'")
     parser.add_argument("--table", type=Path, default=EGS / "reproduce.yaml", help="table of runs")

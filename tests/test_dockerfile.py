@@ -25,7 +25,7 @@ def test_it_copies_what_is_there_and_the_context_has_it():
     assert needed <= set(copied)
 
 
-def test_the_extras_are_those_of_setup():
+def test_the_extras_match_setup():
     (extras,) = re.findall(r"'\.\[([\w,]+)\]'", TEXT)
     assert extras == "serve,vad,media"
     assert all(f'"{name}": ' in (ROOT / "setup.py").read_text(encoding="utf-8") for name in extras.split(","))

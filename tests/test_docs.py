@@ -224,7 +224,7 @@ def test_every_folder_of_fragments_is_explained():
     assert named == {fragment.split("/")[0] for fragment in FRAGMENTS}
 
 
-def test_the_conditions_are_those_of_the_code():
+def test_the_conditions_match_the_code():
     table = text("conditions").split("A part of the model")[0]
     rows = re.findall(r"^\| `(\w+)` \| `(\w+)` \| `(--\w+)` \|", table, flags=re.MULTILINE)
     assert rows == [(name, f"utt2{name}", condition.option) for name, condition in CONDITIONS.items()]
@@ -240,7 +240,7 @@ def test_every_attention_is_explained(stem):
         assert re.search(told, section), told
 
 
-def test_the_extras_are_those_of_setup():
+def test_the_extras_match_setup():
     tree = ast.parse((ROOT / "setup.py").read_text(encoding="utf-8"))
     (extras,) = [
         node.value for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg == "extras_require"

@@ -254,7 +254,7 @@ def test_no_path_of_the_machine_is_in_a_fixture():
 
 
 @pytest.mark.parametrize(("model", "use"), CELLS, ids=lambda each: each if isinstance(each, str) else "-".join(each))
-def test_the_outputs_are_those_of_espnet(model, use, data_dir, tmp_path, capfd, monkeypatch):
+def test_the_outputs_match_espnet(model, use, data_dir, tmp_path, capfd, monkeypatch):
     if int(model.age) > int(version("espnet")):
         pytest.skip(f"ESPnet {version('espnet')} is older than the model")
     monkeypatch.setenv("ESPNET_DIVERSE_CACHE", str(tmp_path / "cache"))

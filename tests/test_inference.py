@@ -38,7 +38,7 @@ def recognizer(tiny_run):
     return Recognizer(tiny_run.model_dir, options=OPTIONS, segmentation=WHOLE)
 
 
-def test_texts_and_scores_are_those_of_decode(tiny_run, recognizer, tmp_path):
+def test_texts_and_scores_match_decode(tiny_run, recognizer, tmp_path):
     files = [tiny_run.test_dir / f"test-{index:02d}.wav" for index in range(3)]
     results = decode(load_predictor(tiny_run.model_dir, options=OPTIONS), tiny_run.test_dir, tmp_path)
     for result, transcript in zip(results, recognizer.transcribe_all(map(Request, files)), strict=True):
@@ -182,7 +182,7 @@ def test_without_ctc_there_are_no_word_times(recognizer, monkeypatch):
         recognizer(tones(1, seed=0), RATE, word_timestamps=True)
 
 
-def test_translations_are_those_of_decode(tiny_translation, tmp_path):
+def test_translations_match_decode(tiny_translation, tmp_path):
     run = tiny_translation
     options = Options(beam_size=3, nbest=2)
     results = decode(load_predictor(run.model_dir, options=options), run.test_dir, tmp_path)

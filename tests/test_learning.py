@@ -72,7 +72,7 @@ def test_fine_tuning_takes_what_the_command_takes(tiny_run, tuned, tmp_path):
         torch.testing.assert_close(of_python[name], value, rtol=0, atol=0, msg=name)
 
 
-def test_settings_are_those_of_the_command_line():
+def test_settings_match_the_command_line():
     settings = {"grad_clip": math.inf, "pretrained": Path("a/b"), "sizes": (1, None)}
     said = ["--config=a.yaml", "--set=grad_clip=.inf", "--set=pretrained=a/b", "--set=sizes=[1, null]"]
     assert learning._configured("a.yaml", settings) == said
@@ -110,7 +110,7 @@ def test_a_signal_saves_and_raises(tiny_run, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("function", "command"), [(train, "train"), (train, "average"), (fine_tune, "fine-tune")])
-def test_defaults_are_those_of_the_commands(function, command):
+def test_defaults_match_the_commands(function, command):
     _, parser = command_parser(command)
     declared = {action.dest: action.default for action in parser._actions}
     given = {name: one.default for name, one in inspect.signature(function).parameters.items()}

@@ -20,7 +20,7 @@ BEAM = ["--beam_size", "3", "--nbest", "2"]
 @pytest.mark.parametrize("form", ["run", "packed.zip"])
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("made_by", VERSIONS)
-def test_the_texts_are_those_of_the_version(made_by, name, form, tmp_path, monkeypatch):
+def test_the_texts_match_the_version(made_by, name, form, tmp_path, monkeypatch):
     monkeypatch.setenv("ESPNET_DIVERSE_CACHE", str(tmp_path / "cache"))
     root = ROOT / "tests" / "fixtures" / f"espnet_diverse_{made_by}"
     data_dir = write_utterances(tmp_path / "data", map(translation, TEST.values()), ["xx", "yy"])

@@ -73,7 +73,7 @@ def printed_by(place, title):
     return found
 
 
-def test_tables_and_pictures_are_those_of_the_scores(reproduction_page):
+def test_tables_and_pictures_match_the_scores(reproduction_page):
     reproduction_page.main(["--check"])
 
 

@@ -17,7 +17,7 @@ OURS = {"ValueError", *(name for name, kind in vars(errors).items() if isinstanc
 
 
 KNOWN = {
-    "it becomes the result of its item, is told or logged there, and the other items go on": [
+    "it becomes the result of its item, is told or logged there, and the other items continue": [
         *("audio_progress.header_seconds: DataError ValueError", "averaging._sound: ModelError"),
         *("format_audio.AudioFormat._format: DataError", "format_audio.AudioFormat._format_recording: DataError"),
         *("grouping.each_result: Exception", "inputs.files_of: ValueError", "measurements.survey: DataError"),
@@ -99,7 +99,7 @@ KNOWN = {
 
 
 def places(tree: ast.AST, inside: str = "") -> Iterator[str]:
-    """Functions that may go on after an error of ours, with what they catch.
+    """Functions that may continue after an error of ours, with what they catch.
 
     A handler that ends by `raise` passes the error on. One of all errors must do so without another class, which would
     make a fault of ours look like one of the user.

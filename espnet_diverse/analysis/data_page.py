@@ -25,7 +25,7 @@ def write_survey(surveys: Iterable[tuple[Path, Survey]], folder: Path) -> None:
     """Write the page and its pictures.
 
     Args:
-        surveys: Data directories with what was measured.
+        surveys: Data directories with their measurements.
         folder: Folder for validate.html and the pictures.
     """
     folder.mkdir(parents=True, exist_ok=True)
@@ -77,7 +77,7 @@ def draw_survey(survey: Survey, folder: Path, name: str) -> list[Path]:
     """Write `folder`/`name`.*.png, a picture for each measure that is known.
 
     Args:
-        survey: What was measured.
+        survey: The measurements.
         folder: Folder of the pictures.
         name: First part of the names of the pictures.
 

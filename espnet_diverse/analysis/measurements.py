@@ -32,7 +32,7 @@ class Survey:
         skipped: The reason for each utterance that could not be measured, by id.
         redundancy: Redundancy by kind of attention, a key of `collect.KINDS`.
         distances: Mean attention distance by kind of attention and by the name of a matrix.
-        clusters: Use of clusters by kind of attention and by what is clustered.
+        clusters: Use of clusters by kind of attention and by clustered tensor.
         queries: Sample of the queries of the last layer by kind of attention.
     """
 

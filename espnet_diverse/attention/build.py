@@ -119,7 +119,7 @@ def build_attention(
         options: Parts of `PARTS`, and the options of `build_core`: `preset` and fields of the core's `Options`.
 
     Raises:
-        ValueError: A name or an option is unknown, or the core does not support what is asked for.
+        ValueError: A name or an option is unknown, or the core does not support a requested feature.
     """
     uses = ["relative_position"] * relative
     built, parts = attention_parts({"core": core, **options}, size, heads, cross, causal, uses)

@@ -32,7 +32,7 @@ class Inspection:
 
     Attributes:
         maps: Matrices over queries and keys by name. The name is used in files.
-        posteriors: Probabilities of clusters (B, H, T, C) by what is clustered: "query inputs" and "key inputs", the
+        posteriors: Probabilities of clusters (B, H, T, C) by clustered tensor: "query inputs" and "key inputs", the
             inputs of the attention before projection (in self-attention "query inputs" alone), or any other name, such
             as "queries".
     """

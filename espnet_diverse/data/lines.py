@@ -25,7 +25,7 @@ def numbered_lines(
 ) -> Iterator[tuple[int, str]]:
     """Yield (number from 1, decoded line); bytes that are not utf-8 become one or two faults for the file.
 
-    `repairs` counts what is repaired. With `pipe` the file may be a pipe, such as standard input; otherwise it must be
+    `repairs` counts repairs by kind. With `pipe` the file may be a pipe, such as standard input; otherwise it must be
     a regular file.
     """
     counted = Counter() if repairs is None else repairs

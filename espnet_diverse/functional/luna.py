@@ -1,12 +1,12 @@
 """Luna, nested linear attention: Ma et al. 2021, "Luna: Linear Unified Nested Attention".
 
-A second sequence P of fixed length l packs the context C, and the queries X attend to what is packed. Attn is softmax
+A second sequence P of fixed length l packs the context C, and the queries X attend to the packed rows. Attn is softmax
 attention with heads and projections; the equations are numbered here.
 
     Y_P = Attn(P, C)                                                    pack, l rows          (1)
     Y_X = Attn(X, Y_P)                                                  unpack, n rows        (2)
 
-In the causal form, position t must not see what is packed of later positions. The softmax over time of (1) becomes
+In the causal form, position t must not see packed rows of later positions. The softmax over time of (1) becomes
 softplus, and sums over time become running means. With f_t(x, y, z) = 1/t sum_{j<=t} (x_t . y_j) z_j,
 
     w_j = softplus(P c_j / sqrt(d)) in R^l,   softplus(s) = log2(1 + 2^s)                     (3)

@@ -142,7 +142,7 @@ class DiverseTransformerEncoder(_WithAttention, TransformerEncoder):
             last: Whether this is the last part. The length of any other is a multiple of a segment's.
 
         Returns:
-            Output (B, T, M), and what is carried to the next part; its size does not depend on the length.
+            Output (B, T, M), and the state for the next part; its size does not depend on the length.
 
         Raises:
             ValueError: The encoder has no memory, its layers look beyond a frame, or a part ends inside a segment.

@@ -47,7 +47,7 @@ def save(state: object, path: str | Path, former: str | Path | None = None) -> N
     """Write `state` atomically: after a crash or a power failure, either the old or the new file is there, complete.
 
     Args:
-        state: What is saved.
+        state: The state to save.
         path: The file.
         former: Path to keep a file under that is already at `path`, on the same file system; by default it is replaced.
 

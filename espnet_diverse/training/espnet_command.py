@@ -193,7 +193,7 @@ def _collect(task: type[AbsTask], args: Namespace, collect: Callable[..., None])
 
 
 def _save_config(args: Namespace) -> None:
-    """Write config.yaml; it has what was found when the model was built."""
+    """Write config.yaml, with the values that were found when the model was built."""
     (folder := Path(args.output_dir)).mkdir(parents=True, exist_ok=True)
     text = yaml_no_alias_safe_dump(vars(args), indent=4, sort_keys=False)
     write_text(folder / "config.yaml", text, durable=True)

@@ -36,7 +36,7 @@ def test_what_is_seen(model, speech):
     ]
 
 
-def test_posteriors_are_those_of_the_semantic_mask(model, speech):
+def test_posteriors_match_the_semantic_mask(model, speech):
     seen = observe(model, speech, TEXT)
     p = seen["cross"].posteriors
     torch.testing.assert_close(seen["cross"].maps["semantic"].values, semantic_mask(p["tokens"], p["frames"]))
@@ -45,7 +45,7 @@ def test_posteriors_are_those_of_the_semantic_mask(model, speech):
     torch.testing.assert_close(seen["decoder"].maps["semantic"].values, semantic_mask(p, p, causal))
 
 
-def test_queries_are_those_of_the_last_layer(model, speech):
+def test_queries_match_the_last_layer(model, speech):
     seen = observe(model, speech, TEXT)["cross"]
     mixture = attentions(model)["cross"][-1].core.query_mixture
     with torch.no_grad():

@@ -17,7 +17,7 @@ from espnet_diverse.analysis.rounding import certain, half_interval
         ([math.nan, math.nan], "–"),
     ],
 )
-def test_digits_are_those_of_the_interval(values, shown):
+def test_digits_match_the_interval(values, shown):
     assert certain(values) == shown
 
 

@@ -15,7 +15,7 @@ from espnet_diverse.scope import current, scope
 TEXT = [2, 3, 4]
 
 
-def test_weights_are_those_of_the_models_own_forward_pass(tiny_run):
+def test_weights_match_the_models_own_forward_pass(tiny_run):
     model, rate = load(tiny_run.model_dir)
     speech, own_rate = soundfile.read(tiny_run.test_dir / "test-00.wav", dtype="float32")
     assert rate == own_rate

@@ -11,7 +11,7 @@ def loaded(request):
     return request.getfixturevalue(request.param)
 
 
-def test_predictions_are_those_of_the_models_own_pass(loaded):
+def test_predictions_match_the_models_own_pass(loaded):
     """One sentence at a time through ESPnet's `encode` and decoder, token by token."""
     predictor, samples = loaded
     model = predictor.encoding.model

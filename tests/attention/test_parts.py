@@ -84,7 +84,7 @@ def test_what_needs_the_whole_gets_it(x, monkeypatch):
     assert called(window.train(), x, None, monkeypatch=monkeypatch)[1] == [TIME]
 
 
-def test_gradients_are_those_of_the_whole(x, monkeypatch):
+def test_gradients_match_the_whole(x, monkeypatch):
     monkeypatch.setattr(parts, "PART", 8)
     module, seen = build("luna"), []
     module.linear_q.register_forward_hook(lambda _, given, __: seen.append(given[0].size(1)))

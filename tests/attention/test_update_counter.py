@@ -32,7 +32,7 @@ def test_only_training_counts():
     assert float(counter.train()(weight)) == 1
 
 
-def test_counter_goes_on_after_loading_as_if_there_had_been_no_stop():
+def test_counter_continues_after_loading_as_if_there_had_been_no_stop():
     straight, weight = UpdateCounter(), torch.nn.Linear(2, 2).weight
     resumed = UpdateCounter()
     for step in range(6):

@@ -16,7 +16,7 @@ SETTINGS = [
 
 @pytest.mark.parametrize("htk", [False, True])
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda one: f"{one['sr']}-{one['n_mels']}")
-def test_filters_are_those_of_librosa(setting, htk):
+def test_filters_match_librosa(setting, htk):
     import librosa
 
     ours, theirs = mel_filters(**setting, htk=htk), librosa.filters.mel(**setting, htk=htk)

@@ -157,7 +157,7 @@ def test_failing_child_gives_no_sound(monkeypatch):
 
 @pytest.fixture
 def unloaded():
-    """The library is loaded anew in this test and after it."""
+    """The library is loaded again in this test and after it."""
     speech_synthesis._espeak.cache_clear()
     yield
     speech_synthesis._espeak.cache_clear()

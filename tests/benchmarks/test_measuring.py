@@ -17,7 +17,7 @@ def test_peak_memory_is_counted_to_the_byte_and_who_runs_out_of_it_takes_no_part
     assert len(measured["one"].seconds) == 3 and measured["large"].cost == 0.0
 
 
-def test_the_cost_is_that_of_an_amount_of_one():
+def test_the_cost_is_for_an_amount_of_one():
     assert importlib.import_module("measuring").Measured([3.0, 1.0, 8.0], amount=4.0).cost == 0.75
 
 

@@ -119,7 +119,7 @@ def test_errors_of_the_program_keep_their_traceback(fake):
         run_command("fake", COPY)
 
 
-def test_the_exit_code_is_that_of_the_command(fake):
+def test_the_exit_code_matches_the_command(fake):
     fake.code = 2
     assert main(["fake", *COPY]) == 2
 

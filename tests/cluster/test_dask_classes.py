@@ -23,7 +23,7 @@ def test_a_worker_imports_espnet_quickly_and_logs_no_closed_connection(monkeypat
 
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 2])
-def test_workers_that_dask_has_given_up_are_started_anew(tmp_path, count):
+def test_workers_that_dask_has_given_up_are_started_again(tmp_path, count):
     options = LocalOptions(kind="local", workers=2, wait=120)
     with backends.started(options) as client:
         before = client.run(os.getpid)

@@ -145,7 +145,7 @@ def test_damaged_costs_are_refused(tmp_path):
         read_costs(path)
 
 
-def test_the_time_of_a_training_is_that_of_its_batches_validations_and_start():
+def test_the_time_of_a_training_matches_its_batches_validations_and_start():
     cost = Cost(step=0.5, memory=1, parameters=1, batches=100, validation=10, start=20)
     assert cost.seconds(3) == 20 + 3 * (50 + 10)
     assert cost.seconds(3, batches=8) == 20 + 3 * (4 + 10)

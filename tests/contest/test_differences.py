@@ -46,7 +46,7 @@ WRONG = {
 }  # fmt: skip
 
 
-def test_the_interval_over_seeds_is_that_of_student():
+def test_the_interval_over_seeds_matches_student():
     """The quantiles are those of printed tables."""
     low, high = seed_interval([1.0, 2.0, 6.0])
     half = 4.302653 * math.sqrt(((1 - 3) ** 2 + (2 - 3) ** 2 + (6 - 3) ** 2) / 2) / math.sqrt(3)
@@ -93,7 +93,7 @@ def test_a_seed_that_the_baseline_lacks_is_not_compared(tmp_path):
     assert list(new.scores) == [0, 1] and list(new.by_seed) == [0] and new.over_seeds is None
 
 
-def test_the_baseline_is_that_of_the_contest_also_where_another_method_has_an_earlier_seed(tmp_path):
+def test_the_baseline_of_a_contest_stays_where_another_method_has_an_earlier_seed(tmp_path):
     made, rows = decoded(tmp_path, WRONG)
     late = [run for run in made if (run.name, run.seed) != ("old", 0)]
     differences = compare(late, [row for row in rows if (row["run"], row["seed"]) != ("old", "0")], "test", None)

@@ -53,7 +53,7 @@ def test_output_is_added_to_the_log_and_what_it_took_is_told(tmp_path):
     assert first.seconds >= 0.1
 
 
-def test_the_memory_is_that_of_each_program_alone(tmp_path):
+def test_the_memory_matches_each_program_alone(tmp_path):
     """In a small process: Linux begins to count at the size of the process that starts a program."""
     done = subprocess.run(python(MEASURING), cwd=tmp_path, capture_output=True, text=True, check=True)
     large, small = map(int, done.stdout.split())

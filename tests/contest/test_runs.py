@@ -105,7 +105,7 @@ def test_of_the_path_of_weights_only_the_seed_is_replaced(tmp_path, kind):
     assert value(run.trial(7)[0], "--init_param") == "exp/{method}_3/a.pth"
 
 
-def test_without_a_search_it_is_that_of_the_command_with_a_norm_of_length_for_text(tmp_path):
+def test_without_a_search_it_matches_the_command_with_a_norm_of_length_for_text(tmp_path):
     shared = {key: value for key, value in OF_DATA.items() if key != "decode_config"}
     for task, norm in (("mt", ["--length_penalty", "1.0"]), ("asr", [])):
         run = DataRun("mine", {**shared, "task": task}, "sdma", 3, SETTINGS, Path("data"), tmp_path)
@@ -168,7 +168,7 @@ def test_a_table_of_runs_has_all_runs_of_a_seed_together(table):
         ({"corpus": "synthetic"}, ["--corpus", "synthetic", "--data_dir", "data/mine"]),
     ],
 )
-def test_the_data_of_a_table_are_those_of_a_corpus_prepared_or_generated(table, changes, source):
+def test_the_data_of_a_table_match_a_corpus_prepared_or_generated(table, changes, source):
     assert table(**changes)[0].command()[1:5] == source
 
 

@@ -118,7 +118,7 @@ def test_a_contest_keeps_its_name_when_its_folder_is_renamed(contest):
     assert dataclasses.replace(contest(), output_dir=Path("out/yours")).runs()[0].label == "mine/old/0"
 
 
-def test_a_contest_goes_on_with_its_own_settings_alone(contest):
+def test_a_contest_continues_with_its_own_settings_alone(contest):
     contest().keep()
     contest().keep()
     contest(seeds=(0, 1, 2), sets=["dev", "test", "more"], nj=4).keep()  # more seeds, sets and jobs are no change
@@ -155,7 +155,7 @@ def test_the_configuration_of_a_recipe_has_a_place_for_the_attention(tmp_path):
         recipe_config(ROOT / "egs" / "wikitext103" / "lm1", synthetic=True)
 
 
-def test_the_defaults_of_a_recipe_are_those_of_its_help():
+def test_the_defaults_of_a_recipe_match_its_help():
     recipe = ROOT / "egs" / "mtedx" / "asr1"
     assert recipe_default(recipe, "score_options", synthetic=False) == "--normalise wer"
     assert [recipe_default(recipe, "average_number", synthetic) for synthetic in (True, False)] == ["3", "10"]

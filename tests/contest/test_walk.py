@@ -74,7 +74,7 @@ def test_without_a_judge_a_free_job_begins_with_the_next_seed(tmp_path):
     assert programs.events.index(("begins", "mine_old_seed1")) < programs.events.index(("ends", "mine_new_seed0"))
 
 
-def test_runs_that_fail_or_leave_no_scores_are_named_and_the_others_go_on(tmp_path, capsys):
+def test_runs_that_fail_or_leave_no_scores_are_named_and_the_others_continue(tmp_path, capsys):
     programs, results, made = Trainings(codes={"mine_old_seed0": 1}), tmp_path / "contest.tsv", runs(tmp_path)
     broken = RecipeRun("mine", {**SHARED, "metric": "wer"}, "new", 0, {"fragments": "new"}, tmp_path)
     assert Walk([made[0], broken, *made[2:]], results, programs).work() == 1

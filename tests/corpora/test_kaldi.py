@@ -250,7 +250,7 @@ def write_set(place: Path, write_wav, utterance: str) -> None:
         FormatOptions(audio_format="ark", shards=99),
     ],
 )
-def test_the_files_are_those_of_the_same_tables_in_dicts(tmp_path, write_wav, utterance, options):
+def test_the_files_match_the_same_tables_in_dicts(tmp_path, write_wav, utterance, options):
     write_set(tmp_path / "set", write_wav, utterance)
     (data,) = kaldi.prepare(tmp_path / "set", TRAIN).values()
     summary = format_data({"train": data}, tmp_path / "out", options)["train"]

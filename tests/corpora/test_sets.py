@@ -106,7 +106,7 @@ def test_every_reader_of_a_release_is_tested():
     assert FILES.keys() == CORPORA.keys() - tested_by_themselves
 
 
-def test_some_sets_are_those_of_the_whole(corpus):
+def test_some_sets_match_the_whole(corpus):
     name, folder = corpus
     reader = load_corpus(name)
     whole = reader.prepare(folder)

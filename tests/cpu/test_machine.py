@@ -8,7 +8,7 @@ from espnet_diverse import portable
 from espnet_diverse.cpu import machine
 
 
-def test_the_kind_of_a_cpu_is_that_of_its_model_and_flags(tmp_path, monkeypatch):
+def test_the_kind_of_a_cpu_is_its_model_and_flags(tmp_path, monkeypatch):
     def kind(text):
         (tmp_path / "cpuinfo").write_text(text)
         machine.cpu_kind.cache_clear()

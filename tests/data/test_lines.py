@@ -17,7 +17,7 @@ def read(path, **options):
     return list(placed_lines(path, faults, repairs, **options)), faults, repairs
 
 
-def test_the_place_of_a_line_is_that_of_its_bytes(tmp_path):
+def test_the_place_of_a_line_matches_its_bytes(tmp_path):
     path = tmp_path / "text"
     path.write_bytes("\ufeffa é\r\n\nb two".encode())
     lines, faults, repairs = read(path)

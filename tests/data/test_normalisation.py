@@ -37,7 +37,7 @@ def test_lower_case_without_punctuation(text, language, expected):
 @pytest.mark.parametrize(
     "text", ["It's 1,000.5 e-mails: don't (really) -- go!", "Well-known; a.b.c rock-and-roll 100%?"]
 )
-def test_words_are_those_of_the_13a_tokeniser_on_ascii_text(text):
+def test_words_match_the_13a_tokeniser_on_ascii_text(text):
     """What fairseq does: sacrebleu's 13a, lower case, tokens of punctuation alone removed."""
     from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 

@@ -25,7 +25,7 @@ from espnet_diverse.scope import current
 
 
 @pytest.mark.parametrize("changed", [{}, {"ctc_weight": 0.0}, {"batch_size": 1, "penalty": 0.1}], ids=str)
-def test_texts_and_scores_are_those_of_espnet(tiny_run, tmp_path, changed):
+def test_texts_and_scores_match_espnet(tiny_run, tmp_path, changed):
     options = Options(**{"beam_size": 4, "ctc_weight": 0.4} | changed)
     theirs = decode(load_search(tiny_run.model_dir, options=options), tiny_run.test_dir, tmp_path / "theirs")
     ours = decode(load_predictor(tiny_run.model_dir, options=options), tiny_run.test_dir, tmp_path / "ours")
@@ -191,7 +191,7 @@ def test_a_model_of_ctc_alone_needs_no_option(tiny_run, tmp_path):
     assert found[0].text == expected[0].text and found[0].score == pytest.approx(expected[0].score, abs=1e-4)
 
 
-def test_hotwords_of_a_call_are_those_of_a_file_and_leave_the_predictor_as_it_is(tiny_run, tmp_path):
+def test_hotwords_of_a_call_match_a_file_and_leave_the_predictor_as_it_is(tiny_run, tmp_path):
     options = Options(beam_size=4, minlenratio=-3, maxlenratio=-6)
     (tmp_path / "words").write_text("dddd\ncb\n")
     plain = load_predictor(tiny_run.model_dir, options=options)

@@ -96,7 +96,7 @@ def test_a_call_that_is_killed_again_and_again_gives_what_one_that_is_not_gives(
     decode(Counting(log), data_dir, out, nj, made_by="a")
     assert sorted(asked(log)) == sorted(set(range(1, 151)) - done) and files(out) == whole
     decode(Counting(log), data_dir, out, made_by="a")
-    assert len(asked(log)) == 150  # a call after a complete one begins anew
+    assert len(asked(log)) == 150  # a call after a complete one begins again
 
 
 def wait_for(log):
@@ -133,7 +133,7 @@ def test_the_processes_of_a_killed_call_end(data_dir, tmp_path):
     assert kill(process) == 2 and time.monotonic() - begin < 30
 
 
-def test_scores_of_a_model_are_those_of_a_call_that_was_not_stopped(tiny_run, tmp_path, monkeypatch, any_sums):
+def test_scores_of_a_model_match_a_call_that_was_not_stopped(tiny_run, tmp_path, monkeypatch, any_sums):
     search = load_predictor(tiny_run.model_dir, options=Options(beam_size=3, ctc_weight=0.4, batch_size=2))
     data_dir, batch = tmp_path / "data", search.batch
     shutil.copytree(tiny_run.train_dir, data_dir)

@@ -69,7 +69,7 @@ def test_an_upload_gives_text_words_and_heads(opened, of_speech, tiny_run):
     assert all(url.startswith(of_speech.url) for url in asked)
 
 
-def test_errors_are_one_line_and_the_page_goes_on(opened, of_speech, tiny_run, tmp_path):
+def test_errors_are_one_line_and_the_page_continues(opened, of_speech, tiny_run, tmp_path):
     page, _ = opened(of_speech)
     page.click("#go")
     assert page.inner_text("#error") == "Choose an audio file or make a recording first."

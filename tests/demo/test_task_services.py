@@ -20,7 +20,7 @@ from espnet_diverse.transcription.segmentation_options import SegmentationOption
 BEAM = {"beam_size": "4", "nbest": "3"}
 
 
-def test_recognition_is_that_of_the_recognizer(recognised, tiny_run, recording):
+def test_recognition_matches_the_recognizer(recognised, tiny_run, recording):
     options = Options(beam_size=4, nbest=3, minlenratio=-3, maxlenratio=-6)
     recognizer = Recognizer(tiny_run.model_dir, options=options, segmentation=SegmentationOptions(vad="none"))
     expected = recognizer.transcribe(recording, word_timestamps=True)
@@ -35,7 +35,7 @@ def test_recognition_is_that_of_the_recognizer(recognised, tiny_run, recording):
     assert all(0 <= word["start"] <= word["end"] <= 0.75 and 0 <= word["confidence"] <= 1 for word in segment["words"])
 
 
-def test_hotwords_of_a_request_are_those_of_the_recognizer(speech, tiny_run, recording):
+def test_hotwords_of_a_request_match_the_recognizer(speech, tiny_run, recording):
     chosen = BEAM | {"hotwords": " dd, ab ,"}
     found = speech.run(recording.read_bytes(), chosen)["segments"][0]["alternatives"]
     options = Options(beam_size=4, nbest=3, minlenratio=-3, maxlenratio=-6)
@@ -47,7 +47,7 @@ def test_hotwords_of_a_request_are_those_of_the_recognizer(speech, tiny_run, rec
     assert texts != [(each.text, pytest.approx(each.score)) for each in plain.alternatives]
 
 
-def test_files_of_a_result_are_those_of_transcribe(recognised, tiny_run, recording, translation):
+def test_files_of_a_result_match_transcribe(recognised, tiny_run, recording, translation):
     options = Options(beam_size=4, nbest=3, minlenratio=-3, maxlenratio=-6)
     recognizer = Recognizer(tiny_run.model_dir, options=options, segmentation=SegmentationOptions(vad="none"))
     expected = recognizer.transcribe(recording, word_timestamps=True)
@@ -63,7 +63,7 @@ def test_texts_that_may_be_invented_are_told():
     assert [(one["ctc_support"], one["may_be_invented"]) for one in told] == [(1.0, False), (0.1, True)]
 
 
-def test_translation_is_that_of_the_translator(translation, tiny_translation):
+def test_translation_matches_the_translator(translation, tiny_translation):
     found = translation.run("abc\n\n \u200b\ndc\xadba  \n".encode(), BEAM)  # characters that nobody sees are left out
     options = Options(beam_size=4, nbest=3, minlenratio=-3, maxlenratio=-6)
     expected = Translator(tiny_translation.model_dir, options=options).translate(["abc", "dcba"])

@@ -71,7 +71,7 @@ def test_equals_loops(draw, blocks, mask, gamma):
 
 
 @pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
-def test_gradients_equal_those_of_the_dense_twin(draw, blocks, mask):
+def test_gradients_match_the_dense_twin(draw, blocks, mask):
     tensors = *inputs(draw), draw.normal(B, 1, TQ, TK)
     arguments = *tensors[:5], torch.tensor(0.6, dtype=torch.float64), mask, tensors[5]
     compare(sdma_attention(*arguments), dense(*arguments)[0], tensors, draw)

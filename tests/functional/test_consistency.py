@@ -35,7 +35,7 @@ def test_equals_loops(draw, constant_targets):
     torch.testing.assert_close(found, torch.tensor(expected), rtol=1e-12, atol=1e-12)
 
 
-def test_the_gradient_is_that_of_both_divergences(draw):
+def test_the_gradient_matches_both_divergences(draw):
     torch.autograd.gradcheck(lambda scores: consistency(scores, VALID[:2, :3]), [draw.normal(4, 3, 4)])
 
 

@@ -61,7 +61,7 @@ def test_the_inverse_inverts(flow, draw):
     assert (y[0] - x[0]).abs().max() > 0.1
 
 
-def test_the_log_determinant_is_that_of_the_jacobian(flow, draw):
+def test_the_log_determinant_matches_the_jacobian(flow, draw):
     parameters, forward, _ = flow
     for length in (3, 1):
         x, valid = draw.normal(1, length, WIDTH), torch.ones(1, length, dtype=torch.bool)

@@ -45,7 +45,7 @@ def heads(time=TIME, width=3):
 
 
 @pytest.mark.parametrize("name", LOOPS)
-def test_allowed_pairs_are_those_of_loops(name):
+def test_allowed_pairs_match_loops(name):
     found = allowed(name)
     for b, n in enumerate(LENGTHS):
         for i in range(n):

@@ -21,7 +21,7 @@ def softmax(row):
 
 
 @pytest.mark.parametrize("active", [1, 2, 4])
-def test_gates_are_those_of_a_loop(active):
+def test_gates_match_a_loop(active):
     given = logits()
     gates, chosen = routed_gates(given, active)
     for b in range(BATCH):
@@ -34,7 +34,7 @@ def test_gates_are_those_of_a_loop(active):
                 assert float(gates[b, t, h]) == pytest.approx(active * weights.get(h, 0))
 
 
-def test_gates_of_shared_heads_are_those_of_a_loop():
+def test_gates_of_shared_heads_match_a_loop():
     given = logits()
     for b in range(BATCH):
         for t in range(TIME):
@@ -43,7 +43,7 @@ def test_gates_of_shared_heads_are_those_of_a_loop():
 
 
 @pytest.mark.parametrize("masked", [False, True])
-def test_the_balance_is_that_of_a_loop(masked):
+def test_the_balance_matches_a_loop(masked):
     given = logits()
     _, chosen = routed_gates(given, 2)
     valid = torch.arange(TIME) < torch.tensor(LENGTHS)[:, None] if masked else None

@@ -22,7 +22,7 @@ def both(x, weight, bias):
 @pytest.mark.parametrize("out", [4, 5, 9])
 @pytest.mark.parametrize("has_bias", [True, False])
 @pytest.mark.parametrize("shape", [(5,), (7, 5), (2, 3, 5), (2, 2, 3, 5)])
-def test_output_and_gradients_are_those_of_a_linear_map(shape, has_bias, out):
+def test_output_and_gradients_match_a_linear_map(shape, has_bias, out):
     generator = torch.manual_seed(1)
     x, weight = torch.randn(shape, generator=generator), torch.randn(out, 5, generator=generator)
     bias = torch.randn(out, generator=generator) if has_bias else None

@@ -85,7 +85,7 @@ def test_slots_equal_the_oracle(update):
             assert picks[row][filled[row]].tolist() == oracle_choice(valid[row], 4, score[row], update)
 
 
-def test_divergences_equal_those_of_torch():
+def test_divergences_match_torch():
     torch.manual_seed(0)
     mean, log_var = torch.randn(4, 3).double(), torch.randn(4, 3).double()
     each = [Independent(Normal(m, (v / 2).exp()), 1) for m, v in zip(mean, log_var, strict=True)]

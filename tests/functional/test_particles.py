@@ -58,7 +58,7 @@ def test_equals_loops_for_each_set_of_particles(draw, bandwidth, mode):
     torch.testing.assert_close(noisy, ours - grad / 4 + noise)
 
 
-def test_the_repulsion_by_a_narrow_kernel_is_that_of_double_precision(draw):
+def test_the_repulsion_by_a_narrow_kernel_matches_double_precision(draw):
     """The kernel of two particles is then lost beside that of a particle with itself, which repels nothing."""
     x, grad = draw.normal(4, 64).detach(), draw.normal(4, 64).detach()
     exact = svgd_direction(x, grad, bandwidth=5.0, alpha_mode="relative")

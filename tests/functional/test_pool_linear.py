@@ -23,7 +23,7 @@ def one_by_one(x, weight, bias):
 
 
 @each_form
-def test_results_and_gradients_are_those_of_one_map_after_another(joined):
+def test_results_and_gradients_match_one_map_after_another(joined):
     inputs = tensors()
     found, expected = pool_linear(*inputs, pool_products(PICKS, POOL, joined)), one_by_one(*inputs)
     assert found.shape == (len(PICKS), PICKS.size(1), TIME, WIDTH)

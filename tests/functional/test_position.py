@@ -44,7 +44,7 @@ def test_gradients():
 
 
 @pytest.mark.parametrize("size", [6, 7])
-def test_sinusoids_are_those_of_the_transformer(size):
+def test_sinusoids_match_the_transformer(size):
     table = sinusoids(torch.arange(-3, 5), size)
     assert table.shape == (8, size)
     for row, position in enumerate(range(-3, 5)):

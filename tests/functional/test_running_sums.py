@@ -44,7 +44,7 @@ def test_sums_equal_loops(own_factors):
 
 @pytest.mark.parametrize("own_factors", [True, False])
 @pytest.mark.parametrize("shared", [True, False])
-def test_sums_in_two_steps_equal_those_of_all_keys(own_factors, shared):
+def test_sums_in_two_steps_match_all_keys(own_factors, shared):
     features, v, s, seen = given(own_factors)
     old, new, of = slice(4), slice(4, N), torch.tensor([[2, 0, 2], [0, 2, 1]])
 

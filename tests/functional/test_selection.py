@@ -124,7 +124,7 @@ def test_straight_through_is_one_to_the_bit_and_has_the_gradient_of_the_sample()
     assert torch.equal(y.grad, torch.zeros(3, 8).scatter(1, picks, factors))
 
 
-def test_values_of_weight_1_stay_and_their_gradients_are_those_of_a_product():
+def test_values_of_weight_1_stay_and_their_gradients_match_a_product():
     torch.manual_seed(0)
     values, weights = torch.randn(2, 3, 4, 2).double().requires_grad_(), torch.ones(2, 3).double().requires_grad_()
     assert torch.equal(selection.weigh(values, weights), values)

@@ -27,13 +27,13 @@ def close(x, y):
     torch.testing.assert_close(x, y, rtol=1e-10, atol=1e-10)
 
 
-def test_the_divergence_is_that_of_torch(gaussians):
+def test_the_divergence_matches_torch(gaussians):
     mean, log_var = gaussians
     posterior, prior = Normal(mean, (log_var / 2).exp()), Normal(torch.zeros_like(mean), torch.ones_like(mean))
     close(divergence_by_unit(mean, log_var), kl_divergence(posterior, prior))
 
 
-def test_free_bits_are_those_of_a_loop(gaussians):
+def test_free_bits_match_a_loop(gaussians):
     divergence = divergence_by_unit(*gaussians)
     least = divergence.mean(0).median().item()
     expected = sum(max(least, sum(row[unit] for row in divergence.tolist()) / 5) for unit in range(3))
@@ -48,7 +48,7 @@ def test_a_unit_below_its_free_bits_has_no_gradient():
 
 
 @pytest.mark.parametrize(("cycles", "rising"), [(1, 1.0), (4, 0.5)])
-def test_the_schedule_is_that_of_a_loop(cycles, rising):
+def test_the_schedule_matches_a_loop(cycles, rising):
     for done in range(0, 130, 3):
         cycle = 100 / cycles
         expected = 1.0 if done >= 100 else min(1.0, (done % cycle) / cycle / rising)

@@ -104,7 +104,7 @@ def test_training_and_gradients_see_the_whole(monkeypatch):
     assert seen == [81, 81]
 
 
-def test_a_cache_is_that_of_espnet():
+def test_a_cache_matches_espnet():
     layer = ENCODERS["diverse_transformer"](20, **SMALL).eval().encoders[0]
     x, mask = torch.randn(1, 5, 16), torch.ones(1, 5, 5, dtype=torch.bool).tril()
     with torch.no_grad():

@@ -49,7 +49,7 @@ def ratios_of(model, accumulated, optimizer, slopes):
 
 
 @pytest.mark.parametrize("accumulated", [1, 3])
-def test_ratios_are_those_of_the_first_batch_after_each_so_many_updates(accumulated):
+def test_ratios_come_from_the_first_batch_after_a_number_of_updates(accumulated):
     model = DiversePlain(balance_interval=2)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     seen = ratios_of(model, accumulated, optimizer, [1, 2, 3, 4, 5, 6] * accumulated)
@@ -153,7 +153,7 @@ class TwoLayers(nn.Module):
         }
 
 
-def test_the_ratio_is_that_of_the_kind_of_matrix_on_which_a_loss_is_strongest():
+def test_the_ratio_is_of_the_matrices_on_which_a_loss_is_strongest():
     """Against norms by hand: the task's in the matrices that a loss reaches, of one kind in all layers, no others."""
     torch.manual_seed(0)
     model = TwoLayers()

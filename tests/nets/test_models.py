@@ -245,7 +245,7 @@ def test_losses_of_a_language_model_are_per_token(monkeypatch):
     torch.testing.assert_close(by_token["aux_diversity_z"] * 7, by_sentence["aux_diversity_z"] * 2)
 
 
-def test_statistics_of_attention_are_those_of_every_tenth_batch_from_the_first_of_an_epoch():
+def test_statistics_of_attention_come_from_every_tenth_batch_of_an_epoch():
     model = DiversePlain()
     seen = ["clusters" in model(torch.ones(1))[1] for _ in range(12)]
     assert [i for i, there in enumerate(seen) if there] == [0, 10]

@@ -45,7 +45,7 @@ def gradients(net):
 @pytest.mark.parametrize(
     "attention", [{"core": "softmax"}, {"core": "random_features", "n_features": 8, "redraw_interval": 1}], ids=str
 )
-def test_gradients_are_those_of_layers_that_are_computed_once(attention):
+def test_gradients_match_layers_that_are_computed_once(attention):
     once, again = (gradients(decoder(layers, attention=attention)) for layers in ([], [1, 2]))
     torch.testing.assert_close(again, once)
 

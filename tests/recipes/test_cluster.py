@@ -12,7 +12,7 @@ def clusters(result):
     return [(argv[1], argv[argv.index("--cluster") + 1]) for argv in plan if "--cluster" in argv]
 
 
-def test_the_cluster_of_the_command_line_is_that_of_data_statistics_and_decoding(recipe):
+def test_the_cluster_of_the_command_line_serves_data_statistics_and_decoding(recipe):
     assert clusters(recipe("--cluster", "slurm")) == [(stage, "slurm") for stage in STAGES]
 
 

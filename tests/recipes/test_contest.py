@@ -32,7 +32,7 @@ def wait_for(process, condition):
 
 @pytest.mark.recipes
 @pytest.mark.timeout(1800)
-def test_a_contest_that_is_killed_goes_on_and_ends_with_its_report(recipes, tmp_path):
+def test_a_contest_that_is_killed_continues_and_ends_with_its_report(recipes, tmp_path):
     exp, out = recipes / "egs/aishell/asr1/exp", recipes / "out" / "which"
     process = start(recipes, tmp_path / "first")
     second = exp / "which_sma_seed0.log"

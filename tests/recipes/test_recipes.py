@@ -158,7 +158,7 @@ def test_the_environment_does_not_set_options(recipe):
 
 
 @pytest.mark.parametrize(("ngpu", "device"), [("0", "cpu"), ("1", "cuda"), ("2", "cuda")])
-def test_gpus_of_a_recipe_are_those_of_training_and_the_device_of_decoding(recipe, ngpu, device):
+def test_gpus_of_a_recipe_set_those_of_training_and_the_device_of_decoding(recipe, ngpu, device):
     plan = [argv for _, argv in commands(recipe("--ngpu", ngpu, "--dry_run"))]
     assert [value(argv, "--ngpu") for argv in plan if argv[1] == "train"] == [ngpu]
     assert {value(argv, "--device") for argv in plan if argv[1] == "decode"} == {device}

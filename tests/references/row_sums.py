@@ -6,7 +6,7 @@ rows has its own order, so a claim of exact equality that holds under `row_sums`
 the same kernels.
 
     with row_sums(): ...              a part of a test
-    pytest --row-sums tests/decoding  a whole run (without the processes that it starts anew)
+    pytest --row-sums tests/decoding  a whole run (without the processes that it starts again)
 """
 
 import contextlib

@@ -49,7 +49,7 @@ def state_after(imports: str, then: str = "", *arguments: str | Path, cwd: Path 
     An import of ESPnet as it is takes 14 seconds, so the same process does what else is tested in one.
 
     Returns:
-        The state, and what the process prints as it goes on with `then`.
+        The state, and what the process prints as it continues with `then`.
     """
     command = [sys.executable, "-c", STATE.format(imports=imports) + then, *map(str, arguments)]
     done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)

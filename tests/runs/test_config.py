@@ -242,7 +242,7 @@ def test_the_preset_for_speech_is_softmax_with_windows_of_three_widths():
     assert merge(["attention/best_speech"]) == merge(["attention/softmax"], [patterns])
 
 
-def test_noam_peak_is_that_of_factor_2_at_width_256():
+def test_noam_peak_matches_factor_2_at_width_256():
     config = merge(["model/transformer_6x6", "update/adam_noam_25k"])
     width, warmup = config["encoder_conf"]["output_size"], config["scheduler_conf"]["warmup_steps"]
     assert math.isclose(config["optim_conf"]["lr"], 2.0 * width**-0.5 * warmup**-0.5, rel_tol=1e-4)

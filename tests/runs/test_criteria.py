@@ -115,7 +115,7 @@ def test_a_wrong_criterion_is_found_at_the_first_update(changes, said, tiny_run,
     assert "valid epoch 1" not in error and "2/6 steps" not in error
 
 
-def test_a_run_that_goes_on_within_an_epoch_checks_its_criteria_too(tiny_run, tmp_path, capfd):
+def test_a_run_that_continues_within_an_epoch_checks_its_criteria_too(tiny_run, tmp_path, capfd):
     settings = ["batch_size=2", "save_interval_steps=2"]
     train_until_killed(3, tiny_run, tmp_path / "exp", *settings)
     changed = "best_model_criterion=[[valid, lss, min]]"

@@ -71,8 +71,8 @@ def test_a_model_in_training_is_saved_as_one_in_evaluation():
     torch.testing.assert_close(projection.weight, expected)
 
 
-def test_a_run_with_an_adapter_goes_on_and_is_used(tiny_run, tmp_path, capfd):
-    """Only the adapter moves; a run that was saved in an epoch goes on with the weights that it had."""
+def test_a_run_with_an_adapter_continues_and_is_used(tiny_run, tmp_path, capfd):
+    """Only the adapter moves; a run that was saved in an epoch continues with the weights that it had."""
     exp, settings = tmp_path / "exp", [*FROZEN, f"init_param=[{tiny_run.model_dir}/valid.acc.ave.pth]"]
     assert train(tiny_run, exp, *settings, "max_epoch=1") == 0
     assert "trained: 384 of " in (said := capfd.readouterr().out) and "adapter all 384" in said

@@ -22,7 +22,7 @@ def test_what_a_run_was_configured_with_is_left(tiny_run):
     check(TASKS["asr"], as_given)
 
 
-def test_values_of_conditions_are_those_of_the_other_data():
+def test_values_of_conditions_match_the_other_data():
     selection = {"strategy": "group", "by": ["lang"], "conditions": {"lang": ["de"]}}
     config = {
         "encoder": "diverse_transformer",

@@ -19,7 +19,7 @@ PAIRS = {
 
 
 @pytest.mark.parametrize("name", PAIRS)
-def test_scores_signatures_and_intervals_are_those_of_sacrebleu(name, translations):
+def test_scores_signatures_and_intervals_match_sacrebleu(name, translations):
     references, hypotheses, _ = translations
     ours, theirs = (make() for make in PAIRS[name])
     expected = theirs.corpus_score(hypotheses, [references], n_bootstrap=200)

@@ -26,7 +26,7 @@ def test_scores_of_three_classes():
     assert found["mcc"] == pytest.approx(5 / sqrt(16 * 12))
 
 
-def test_matthews_of_two_classes_is_that_of_the_four_cells():
+def test_matthews_of_two_classes_matches_the_four_cells():
     said, true = ["p"] * 5 + ["n"] * 5, ["p"] * 4 + ["n"] + ["p"] * 2 + ["n"] * 3
     found = class_scores(true, said, np.full((10, 2), 0.5), ["n", "p"])
     assert found["mcc"] == pytest.approx((4 * 3 - 1 * 2) / sqrt(5 * 6 * 4 * 5))

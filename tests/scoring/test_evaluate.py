@@ -53,7 +53,7 @@ def test_the_average_of_one_row_is_that_row(rows):
     assert rows["one"].baseline == rows["y"].baseline
 
 
-def test_the_interval_of_an_average_is_that_of_independent_parts():
+def test_the_interval_of_an_average_matches_independent_parts():
     # Two parts with the same texts: resampled independently, their mean varies by 1 / sqrt(2) of each.
     references = ["a"] * 400
     found = ["a" if number % 200 < 140 else "b" for number in range(400)]

@@ -30,7 +30,7 @@ def test_a_corpus_is_the_sum_of_its_sentences(metric, texts):
     np.testing.assert_array_equal(np.concatenate(halves), counts)
 
 
-def test_scores_of_many_sums_are_those_of_each(metric, texts):
+def test_scores_of_many_sums_match_each(metric, texts):
     counts = metric.statistics(*texts)
     sums = np.stack([counts[:6].sum(0), counts.sum(0), counts[6:].sum(0)]).reshape(3, 1, -1)
     scores = metric.score(sums)

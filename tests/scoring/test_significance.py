@@ -20,7 +20,7 @@ def with_ones(values):
     return np.stack([values, np.ones(len(values))], axis=1)
 
 
-def test_p_values_and_intervals_are_those_of_sacrebleu(translations):
+def test_p_values_and_intervals_match_sacrebleu(translations):
     references, system, baseline = translations
     theirs = PairedTest(
         [("baseline", baseline), ("system", system)],
@@ -51,7 +51,7 @@ def test_resamples_equal_a_loop_and_do_not_depend_on_the_block(monkeypatch):
     assert bootstrap.scores(with_ones(values), mean) == pytest.approx(expected, abs=1e-12)
 
 
-def test_the_interval_of_a_mean_is_that_of_the_normal_distribution():
+def test_the_interval_of_a_mean_matches_the_normal_distribution():
     wrong = np.arange(400) < 120
     low, high = interval(Bootstrap(4000).scores(with_ones(wrong), mean))
     half = 1.96 * np.sqrt(0.3 * 0.7 / 400)

@@ -94,7 +94,7 @@ def test_a_table_with_other_columns_is_left_alone(tmp_path):
     assert path.read_text() == "### CER\n\n|paper|ours|\n|---|---|\n"
 
 
-def test_a_table_of_characters_from_an_earlier_version_goes_on(tmp_path):
+def test_a_table_of_characters_from_an_earlier_version_continues(tmp_path):
     path = tmp_path / "RESULTS.md"
     update_results(path, "### CER", METRIC.columns, {"dev": GOOD})
     path.write_text(path.read_text().replace("|Chr|", "|Wrd|"))

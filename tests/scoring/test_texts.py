@@ -27,7 +27,7 @@ def test_languages_are_known_of_some():
     assert corpus.systems() == [corpus.system]
 
 
-def test_languages_are_those_of_the_tables_beside_the_texts(tmp_path):
+def test_languages_match_the_tables_beside_the_texts(tmp_path):
     assert not languages_beside(tmp_path / "text")
     (tmp_path / "utt2lang").write_text("a es\nb fr\n")
     (tmp_path / "utt2tgtlang").write_text("a en\n")
@@ -37,7 +37,7 @@ def test_languages_are_those_of_the_tables_beside_the_texts(tmp_path):
     assert dict(languages_beside(tmp_path / "text").items()) == {"a": "en"}
 
 
-def test_texts_of_files_are_those_of_dicts_and_are_not_kept(tmp_path):
+def test_texts_of_files_match_dicts_and_are_not_kept(tmp_path):
     count = 3000
     names = [f"u{number:05d}" for number in range(count)]
     (tmp_path / "ref").write_text("".join(f"{name} nine words are what a sentence has, {name}\n" for name in names))

@@ -166,7 +166,7 @@ def test_what_nobody_waits_for_is_not_searched(batches, transcriber):
     assert type(first.result.exception(20)).__name__ == "_GivenUpError"
 
 
-def test_the_queue_goes_on_when_all_were_given_up(transcriber):
+def test_the_queue_continues_when_all_were_given_up(transcriber):
     transcriber.may.release(9)
     patient = Batches(transcriber, Limits(), wait=0.3)
     patient.give_up(*submitted(patient, "a"))

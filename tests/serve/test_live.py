@@ -117,7 +117,7 @@ def wait_for_none(live):
         time.sleep(0.01)
 
 
-def test_the_text_is_that_of_the_stream_recogniser_and_comes_while_somebody_speaks(server, search):
+def test_the_text_matches_the_stream_recogniser_and_comes_while_somebody_speaks(server, search):
     told = said(server, PCM)
     assert told[-1] == {"type": "end", "heard": len(PCM) / RATE}
     assert whole(told) == expected(search, PCM / np.float32(2**15)) and len(whole(told)) > 3

@@ -32,7 +32,7 @@ def trained_on(monkeypatch):
 
 @pytest.mark.parametrize("size", [0, 400, 10**6])
 @pytest.mark.parametrize("type", TYPES)
-def test_up_to_the_limit_the_model_is_that_of_all_sentences(type, size, sentences, caplog):
+def test_up_to_the_limit_the_model_matches_all_sentences(type, size, sentences, caplog):
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(sentences),
@@ -74,7 +74,7 @@ def test_the_sample_is_spread_evenly(trained_on):
     assert all(900 < tenths.count(tenth) < 1100 for tenth in range(10))
 
 
-def test_memory_is_that_of_the_sample(trained_on):
+def test_memory_matches_the_sample(trained_on):
     lines = (f"0123456789 {number:06d} " + "abc" * 60 for number in range(100_000))  # 24 MB as strings
     _, taken = traced(train_model, lines, "bpe", 9, 1000)
     assert len(trained_on) == 1000 and taken < 1_000_000

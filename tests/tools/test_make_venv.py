@@ -122,7 +122,7 @@ def test_the_benchmarks_do_not_see_the_python_that_is_given(machine, clone):
     assert make(machine, clone, "bench", PYTHON=python)[-1] == "PYTHON is not set"
 
 
-def test_the_versions_are_those_of_setup():
+def test_the_versions_match_setup():
     allowed = re.findall(r'"Programming Language :: Python :: (3\.\d+)"', (ROOT / "setup.py").read_text("utf-8"))
     (versions,) = re.findall(r"^PYTHON_VERSIONS \?= (.+)$", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
     assert versions.split() == allowed

@@ -21,7 +21,7 @@ def straight(tiny_run, tmp_path_factory):
     return folder
 
 
-def test_the_terms_are_those_of_training_alone(straight):
+def test_the_terms_match_training_alone(straight):
     stats = checkpoint.load(straight / checkpoint.CHECKPOINT)["reporter"]["stats"]
     for phases in stats.values():
         assert {"aux_r_drop", "aux_cr_ctc"} <= phases["train"].keys()
@@ -31,7 +31,7 @@ def test_the_terms_are_those_of_training_alone(straight):
         )
 
 
-def test_a_run_that_was_killed_goes_on_bit_for_bit(straight, tiny_run, tmp_path):
+def test_a_run_that_was_killed_continues_bit_for_bit(straight, tiny_run, tmp_path):
     train_until_killed(9, tiny_run, tmp_path / "exp", *CHANGES)
     assert checkpoint.load(tmp_path / "exp" / checkpoint.CHECKPOINT)["within_epoch"]["batches"] == 2
     assert train(tiny_run, tmp_path / "exp", *CHANGES) == 0

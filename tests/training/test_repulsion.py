@@ -99,7 +99,7 @@ def test_the_attention_in_a_memory_is_no_attention_of_the_net():
     assert list(Repulsion(nn.ModuleDict({"encoder": net}), options).particles) == ["encoder.encoders.0.self_attn"]
 
 
-def test_self_attention_of_a_decoder_without_causal_mask_is_that_of_the_decoder():
+def test_self_attention_of_a_decoder_without_causal_mask_matches_the_decoder():
     net = ENCODERS["diverse_transformer"](20, 16, attention_heads=2, linear_units=8, num_blocks=1)
     options = read_repulsion({"method": "svgd", "modules": ["decoder_self"]})
     assert list(Repulsion(nn.ModuleDict({"decoder": net}), options).particles) == ["decoder.encoders.0.self_attn"]

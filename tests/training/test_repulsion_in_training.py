@@ -145,7 +145,7 @@ def train(run, model_dir, *changes):
     return main(["train", *run.config, *run.data(), *paths, *(f"--set={change}" for change in changes), *allowed])
 
 
-def test_a_repelled_run_goes_on_as_if_it_had_not_stopped(tiny_translation, tmp_path):
+def test_a_repelled_run_continues_as_if_it_had_not_stopped(tiny_translation, tmp_path):
     options = ["repulsion={method: spos, alpha: 1.0, num_data: 1000}", "encoder_conf.attention.disagreement={}"]
     options += ["model_conf.balance_interval=1"]
     assert train(tiny_translation, tmp_path / "resumed", *options, "max_epoch=1") == 0

@@ -1,4 +1,4 @@
-"""Audio is compared when a run goes on: by sizes and times, and by its content where that is asked for."""
+"""Audio is compared when a run continues: by sizes and times, and by its content where that is asked for."""
 
 import os
 import shutil

@@ -66,7 +66,7 @@ def check_same(ours, theirs, accum_grad=1):
     [("softmax", WITHOUT_DROPOUT), ("softmax", []), ("sdma", [])],
     ids=["softmax", "with dropout", "sdma"],
 )
-def test_a_training_is_that_of_espnet(attention, changes, accum_grad, tiny_run, tmp_path, monkeypatch):
+def test_a_training_matches_espnet(attention, changes, accum_grad, tiny_run, tmp_path, monkeypatch):
     run = tiny_run._replace(
         config=[part.replace("attention/sdma", f"attention/{attention}") for part in tiny_run.config]
     )
@@ -78,7 +78,7 @@ def test_a_training_is_that_of_espnet(attention, changes, accum_grad, tiny_run, 
     torch.testing.assert_close(*averages)  # ours adds up in double precision
 
 
-def test_noise_of_gradients_is_that_of_espnet(tiny_run, tmp_path, monkeypatch):
+def test_noise_of_gradients_matches_espnet(tiny_run, tmp_path, monkeypatch):
     monkeypatch.setattr(espnet_trainer, "add_gradient_noise", seeded_noise(0, espnet_trainer.add_gradient_noise))
     ours, theirs = both(tiny_run, tmp_path, monkeypatch, "grad_noise=true", "accum_grad=3")
     check_same(ours, theirs, 3)

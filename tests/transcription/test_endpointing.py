@@ -51,14 +51,14 @@ def test_utterances_are_the_segments_of_a_recording(rate, block):
         assert segment.start <= parts[0].start <= parts[-1].end <= segment.end
 
 
-def test_times_are_those_of_speech():
+def test_times_match_speech():
     first, second = found(SPOKEN)
     assert (first[0].start, first[-1].end) == pytest.approx((1.3, 4.3), abs=FRAME_SECONDS)
     assert (second[0].start, second[-1].end) == pytest.approx((7.23, 8.23), abs=FRAME_SECONDS)
     assert {part.start for part in first} == {first[0].start}
 
 
-def test_parts_come_while_speech_goes_on():
+def test_parts_come_while_speech_continues():
     (parts, _) = found(SPOKEN)
     assert parts[0].heard == pytest.approx(1.3 + 0.1, abs=1.1 * FRAME_SECONDS)  # once it is no click
     given = 1.3 - 0.2  # seconds of the stream that were given, with what is kept before speech
@@ -102,7 +102,7 @@ def test_a_shorter_pause_ends_an_utterance_that_gets_long():
     ("probabilities", "counts"),
     [
         ([0.4] * 30, []),  # between the thresholds nothing begins,
-        ([0.6] * 5 + [0.4] * 30 + [0.0] * 20, [35]),  # but goes on
+        ([0.6] * 5 + [0.4] * 30 + [0.0] * 20, [35]),  # but continues
         ([0.5] * 3 + [0.0] * 20, [3]),  # thresholds and the least speech are inclusive
         ([0.5] * 2 + [0.0] * 20, []),
         ([1.0] * 40 + [0.0] * 9 + [1.0] * 8 + [0.0] * 20, [57]),  # no shorter pause before half of the greatest length

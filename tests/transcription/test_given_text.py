@@ -27,7 +27,7 @@ def recognizer(tiny_run):
     return Recognizer(tiny_run.model_dir, options={"beam_size": 2}, segmentation=SegmentationOptions(vad="none"))
 
 
-def test_times_are_those_of_the_text_that_was_recognised(recognizer):
+def test_times_match_the_text_that_was_recognised(recognizer):
     samples = tones(2, seed=3)
     (segment,) = recognizer(samples, RATE, word_timestamps=True).segments
     found = align_text(recognizer.search, samples, segment.text, RATE)

@@ -1,4 +1,4 @@
-"""An hour is transcribed in about the memory of a minute, with times that only go on."""
+"""An hour is transcribed in about the memory of a minute, with times that only increase."""
 
 import json
 import subprocess

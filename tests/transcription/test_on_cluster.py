@@ -47,7 +47,7 @@ def test_a_piece_ends_where_a_window_of_three_segments_does(counts, pieces):
 
 
 @pytest.mark.usefixtures("any_sums")
-def test_results_are_those_of_one_process_in_order(recognizer, tiny_run, tmp_path):
+def test_results_match_one_process_in_order(recognizer, tiny_run, tmp_path):
     (tmp_path / "text.wav").write_text("not audio")
     paths = [str(path) for path in sorted(tiny_run.train_dir.glob("*.wav"))] + [str(tmp_path / "text.wav"), "gone"]
     paths.insert(3, paths.pop())
@@ -71,6 +71,6 @@ def test_progress_is_reported_with_the_result_and_a_killer_is_an_error(recognize
     assert str(error) == "killed" and reports == [(transcript.duration, transcript.duration)]
 
 
-def test_the_description_is_that_of_the_search(recognizer):
+def test_the_description_matches_the_search(recognizer):
     described = ClusterRecognizer(Pool(recognizer)).search
     assert described.task == "asr" and described.conditions == recognizer.search.conditions

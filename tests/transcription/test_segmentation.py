@@ -142,7 +142,7 @@ def test_a_pause_within_the_last_half_ends_a_long_chunk(speech):
 
 
 @pytest.mark.parametrize("rate", [8000, 11_025, 22_050, 44_100])
-def test_times_are_those_of_sixteen_kilohertz(speech, rate):
+def test_times_match_sixteen_kilohertz(speech, rate):
     samples = np.concatenate([silence(2), speech, silence(3), speech / 2, silence(2)])
     other = resample(samples, RATE, target_rate=rate)
     for vad in ("silero", "energy"):
@@ -197,7 +197,7 @@ def test_a_chunk_knows_its_end():
 
 
 @pytest.mark.parametrize(("threshold", "end"), [(0.5, 0.35), (0.1, 0.01)])
-def test_within_speech_the_threshold_is_that_of_silero(threshold, end):
+def test_within_speech_the_threshold_matches_silero(threshold, end):
     """Its own segmentation takes max(threshold - 0.15, 0.01)."""
     limits = FrameLimits.of(SegmentationOptions(threshold=threshold))
     assert (limits.start_threshold, limits.end_threshold) == (threshold, pytest.approx(end))

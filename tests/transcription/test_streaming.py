@@ -36,7 +36,7 @@ def results(search):
     return list(transcribe_stream(search, in_blocks(SPOKEN), ENERGY))
 
 
-def test_final_texts_are_those_of_the_segments(search, results):
+def test_final_texts_match_the_segments(search, results):
     finals = [each for each in results if each.is_final]
     segments = list(split_speech([SPOKEN], ENERGY))
     assert len(finals) == len(segments) == 2

@@ -73,7 +73,7 @@ def printed(folder):
 
 
 def finish(run, folder, straight):
-    """Go on to the end; the weights are those of the run that nothing happened to."""
+    """Continue to the end; the weights are those of the run that nothing happened to."""
     assert end(start(run, folder)) == ENDED, printed(folder)
     check_same(folder, straight)
 
@@ -140,7 +140,7 @@ def test_a_kill_at_every_write_of_the_save_path(full, tiny_run, straight, tmp_pa
         shutil.rmtree(folder)
         if not full and operation == 14:
             break
-    tell(f"{kills} operations of saves, each killed once: all go on bit for bit")
+    tell(f"{kills} operations of saves, each killed once: all continue bit for bit")
     assert kills > (40 if full else 1)
 
 
@@ -161,7 +161,7 @@ def test_kills_at_random(full, tiny_run, straight, tmp_path, tell):
         else:
             kills += 1
     finish(tiny_run, folder, straight)
-    tell(f"{kills} kills at random in {runs + 1} runs: all go on bit for bit")
+    tell(f"{kills} kills at random in {runs + 1} runs: all continue bit for bit")
 
 
 @pytest.mark.timeout(900)
@@ -208,7 +208,7 @@ def test_sigterm(full, tiny_run, straight, tmp_path, tell):
             last = printed(folder).splitlines()[-1]
             assert last.startswith("espnet-diverse train: SIGTERM: saved in epoch ") and "Traceback" not in last
         finish(tiny_run, folder, straight)
-    tell(f"{saved} times SIGTERM: exit 75 within {longest:.1f} s, all go on bit for bit")
+    tell(f"{saved} times SIGTERM: exit 75 within {longest:.1f} s, all continue bit for bit")
     assert longest < 30
 
 
@@ -241,7 +241,7 @@ def test_a_full_disk(full, tiny_run, straight, tmp_path, tell):
             if save > 1:
                 assert checkpoint.load_run(folder)[0]["model"]
             finish(tiny_run, folder, straight)
-    tell(f"{points} saves without room: one line each, what was saved before loads, all go on bit for bit")
+    tell(f"{points} saves without room: one line each, what was saved before loads, all continue bit for bit")
     assert points >= (20 if full else 1)
 
 

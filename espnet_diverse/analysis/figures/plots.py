@@ -88,8 +88,8 @@ def draw_posteriors(
 
     Args:
         title: Title of the plot.
-        posteriors: Cluster probabilities (H, T, C) by what is clustered. Each has a column, and each head a row.
-        tokens: Labels of the T positions by what is clustered, if these are tokens; others are encoder frames.
+        posteriors: Cluster probabilities (H, T, C) by clustered tensor. Each has a column, and each head a row.
+        tokens: Labels of the T positions by clustered tensor, if these are tokens; others are encoder frames.
         path: The file to write.
         times: Times of the encoder frames, if they are known.
     """

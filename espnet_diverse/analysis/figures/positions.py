@@ -17,7 +17,7 @@ class Positions:
         count: Number of positions.
         tokens: Their tokens: predicted ones, or from <sos> on the ones read. None: they are encoder frames.
         times: Times of the frames. None: they are counted.
-        counted: What is counted.
+        counted: Name of the counted items.
     """
 
     count: int

@@ -53,7 +53,7 @@ def gaussian_noise(like: Tensor, std: float | Tensor) -> Tensor:
 
 
 def noise_share(std: float | Tensor, x: Tensor) -> Tensor:
-    """Return the mean variance of noise divided by the variance of what it is added to, ().
+    """Return the mean variance of noise divided by the variance of the values that it is added to, ().
 
     Args:
         std: Standard deviation of the noise, a number or broadcastable to `x`.

@@ -41,7 +41,7 @@ class AllHeads:
 
         Args:
             linears: The maps.
-            inputs: Their inputs; what has the same input may be computed together.
+            inputs: Their inputs; projections of one input may be computed together.
             values: Whether the last map makes values.
         """
         return [self._split(linear(x), linear) for linear, x in zip(linears, inputs, strict=True)]

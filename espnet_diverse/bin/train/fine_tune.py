@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
     shared = ["--config", ",".join(fragments), *(f"--set={change}" for change in args.set), *sets]
     shared += ["--task", config.get("task", "asr"), *_tokens(args, config)]
     weights = find_weights(args.model_dir, args.model_file, config)
-    training = ["--init_param", weights, "--ngpu", args.ngpu, "--nproc", args.nproc, *_going_on(args)]
+    training = ["--init_param", weights, "--ngpu", args.ngpu, "--nproc", args.nproc, *_continuing(args)]
     steps = stages(args.output_dir, shared, training, args.number, args.debug)
     return run_steps(steps, args.output_dir / ".stamps", args.dry_run)
 
@@ -90,7 +90,7 @@ def stages(output_dir: Path, shared: list[str], training: Sequence[object], numb
     return [make_step(name, [PROGRAM, name, *map(str, words), *debugged]) for name, words in commands.items()]
 
 
-def _going_on(args: argparse.Namespace) -> list[str]:
+def _continuing(args: argparse.Namespace) -> list[str]:
     """The options of `train` for a run that exists already."""
     allowed = ["--allow_changed", *args.allow_changed] if args.allow_changed else []
     return allowed + (["--restart"] if args.restart else [])

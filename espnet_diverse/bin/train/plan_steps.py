@@ -49,9 +49,9 @@ class Subcommand:
 
     The command's module may define `inputs(args)` and `outputs(args)`, which return the paths that the command reads
     and writes, from its arguments alone. Without both functions the step always runs. It may also define
-    `check(args, before)`, which refuses what can be known to be wrong before the first step of a plan runs, and
-    `check_machine(args, made)`, which refuses what this machine cannot do; `before` has the arguments of the earlier
-    commands of the plan, by name, and `made` the paths that they write.
+    `check(args, before)`, which reports faults before the first step of a plan runs, and `check_machine(args, made)`,
+    which refuses options that this machine cannot serve; `before` has the arguments of the earlier commands of the
+    plan, by name, and `made` the paths that they write.
 
     Args:
         stage: Name of the stage.
@@ -77,7 +77,7 @@ class Subcommand:
         return self._record(cache, [*self._paths("inputs"), *self._packed_model()])
 
     def check(self, cache: Path, before: "Iterable[Subcommand | Program]") -> None:
-        """Check what can be known before the first step of the plan runs, unless the step has finished.
+        """Check the step before the first step of the plan runs, unless it has finished.
 
         Args:
             cache: The stage cache.

@@ -148,7 +148,7 @@ def _json_line(result: "StreamResult") -> str:
 
 
 class Interrupts:
-    """Turns SIGINT into KeyboardInterrupt while a stream is read: what was read before is processed to its end.
+    """Turns SIGINT into KeyboardInterrupt while a stream is read: the audio read before is processed to its end.
 
     A second SIGINT is a KeyboardInterrupt at once. Used in the main thread:
 

@@ -129,7 +129,7 @@ class _Tree:
         found: dict[int, tuple[int, float]] = {}
         other = node
         while other:
-            gain = 1.0 + self.pending[other] - self.pending[node]  # what is unfinished of `other` counts again
+            gain = 1.0 + self.pending[other] - self.pending[node]  # the unfinished part of `other` counts again
             for token, child in self.children[other].items():
                 found.setdefault(token, (child, gain))
             other = self._failure[other]

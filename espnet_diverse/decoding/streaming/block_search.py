@@ -66,7 +66,7 @@ class BlockSearch:
         rate: Sampling rate in Hz of the audio that the model reads.
         options: The search options.
         task, device: Task of the model, and its device.
-        indices: Condition indices of what is spoken, for models that depend on conditions.
+        indices: Condition indices of the speech, for models that depend on conditions.
         stream: Identity of the stream that is recognised.
     """
 
@@ -140,7 +140,7 @@ class BlockSearch:
             TooShortUttError: The utterance ends with them, and has too few frames for the encoder.
         """
         s2t = self.speech2text
-        if last and not self._begun:  # ESPnet's frontend would pad what is shorter than its window
+        if last and not self._begun:  # ESPnet's frontend would pad parts shorter than its window
             return torch.tensor(self._encoding.features(part), device=s2t.device).unsqueeze(0)
         self._begun = True
         features, _, s2t.frontend_states = s2t.apply_frontend(torch.tensor(part), s2t.frontend_states, last)

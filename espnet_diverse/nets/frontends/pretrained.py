@@ -83,7 +83,7 @@ def load_checked(
     Args:
         kind: Its class in transformers.
         config: Its configuration in transformers.
-        model: What is read, for messages.
+        model: Name of the model, for messages.
         folder: Its folder.
         unused: Beginnings of the names of parameters that are not used, which may be missing.
         options: Further arguments of `from_pretrained`.
@@ -179,7 +179,7 @@ def reading(model: str | Path | None, extra: str = "bert", needed: str = _NEEDED
     """Import transformers, and turn its errors into a `ConfigError` of one line.
 
     Args:
-        model: What is read, for messages.
+        model: Name of the model, for messages.
         extra: Extra of this package that has transformers, for messages.
         needed: What a folder must have, for messages.
     """

@@ -91,7 +91,7 @@ def add_memory(
 
 
 def _check_layers(layers: Sequence[Any], scope: str, net: str) -> None:
-    """Check that a memory fits layers, their attention, and what is done between them."""
+    """Check that a memory fits layers, their attention, and the operations between them."""
     if not all(isinstance(layer, EncoderLayer | ConformerLayer | DecoderLayer) for layer in layers):
         raise ConfigError(f"a memory does not fit the layers of {net}; choose diverse_transformer or diverse_conformer")
     if any(isinstance(layer.self_attn, RELATIVE) for layer in layers):

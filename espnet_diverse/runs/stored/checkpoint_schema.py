@@ -221,7 +221,7 @@ class _Layouts:
         self._found: dict[tuple, Mapping | None] = {}
 
     def check(self, kept: object, place: str, group: int, parameter: Tensor) -> None:
-        """Check what was saved of a parameter of a group."""
+        """Check the saved state of a parameter of a group."""
         shape = tuple(range(2, 2 + parameter.dim()))
         key = group, shape, parameter.dtype, parameter.device
         if key not in self._found:

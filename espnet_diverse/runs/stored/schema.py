@@ -26,8 +26,8 @@ class MisfitError(ValueError):
 
     Args:
         place: Where it is, such as optimizers[0].param_groups[0].lr.
-        found: What is there.
-        allowed: What is allowed there.
+        found: The value there.
+        allowed: The allowed values.
     """
 
     def __init__(self, place: str, found: str, allowed: str):

@@ -47,7 +47,7 @@ def draw_forest(
         axes: The axes, which get the names of the rows.
         rows: Names of the rows.
         series: The series.
-        reach: Bounds of what is shown; a longer interval ends with an arrow. By default all is shown.
+        reach: Bounds of the axis; a longer interval ends with an arrow. By default all is shown.
     """
     for at, row in enumerate(rows):
         present = [each for each in series if row in each.points or row in each.intervals]

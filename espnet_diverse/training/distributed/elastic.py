@@ -31,7 +31,7 @@ from espnet_diverse.untrusted.whole_files import read_json
 _LONGEST = 200  # characters of a message of PyTorch
 _ELASTIC = "torch.distributed.elastic"
 _LOGGERS = (_ELASTIC, f"{_ELASTIC}.agent.server.api", f"{_ELASTIC}.multiprocessing.api", "torch.multiprocessing.spawn")
-"""Loggers that repeat on the console what is raised, or report which processes end because of it."""
+"""Loggers that repeat errors on the console, or report which processes end because of it."""
 _STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
 

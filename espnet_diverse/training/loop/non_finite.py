@@ -34,7 +34,7 @@ class NonFiniteBatches:
         ranks: The processes that share the batches; by default one. The first of them writes the list.
 
     Attributes:
-        first: What was not finite first, with the names of the utterances; "" if all was finite.
+        first: The first value that was not finite, with the names of the utterances; "" if all was finite.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class NonFiniteBatches:
             self._count(what, batches, total)
 
     def _count(self, what: str, batches: Sequence[Batch], total: int | None) -> None:
-        """Count and list what is not finite: a batch, or the batches of an update as one."""
+        """Count and list batches that are not finite: a batch, or the batches of an update as one."""
         self.total, self.in_a_row = self.total + 1, self.in_a_row + 1
         utterances = [each for batch in batches for each in self._of_all(batch.utterances)]
         self.first = self.first or f"{what} is not finite, first of {named(utterances)}"

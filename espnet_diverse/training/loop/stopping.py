@@ -47,8 +47,7 @@ class StopRequest:
 
     @contextmanager
     def saving(self) -> Iterator[None]:
-        """Let no alarm end what is saved within this context; a request that this save does not answer gets its time
-        afterwards."""
+        """Let no alarm interrupt a save within this context; a later request gets its time after the save."""
         self._saving = True  # before the question whether there was a signal, which may come at any place
         if self.number:
             signal.alarm(0)

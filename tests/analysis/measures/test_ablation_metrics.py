@@ -24,8 +24,8 @@ def test_loss_and_accuracy_are_means_over_tokens_of_all_batches(recognition):
 def test_encoder_output_may_be_used_again(recognition):
     predictor, samples = recognition
     metric = build_metric(predictor, "loss")
-    again, anew = metric.counts(samples, metric.encode(samples)), metric.counts(samples, None)
-    assert again == pytest.approx(anew, abs=1e-4)
+    again, fresh = metric.counts(samples, metric.encode(samples)), metric.counts(samples, None)
+    assert again == pytest.approx(fresh, abs=1e-4)
 
 
 def test_decoded_text_is_scored_as_by_the_command_score(recognition):
@@ -43,7 +43,7 @@ def test_an_utterance_without_hypothesis_has_an_empty_text(recognition, monkeypa
     assert summed(build_metric(predictor, "cer"), [samples]) == 100
 
 
-def test_names_are_those_of_the_command():
+def test_names_match_the_command():
     assert (*analyse.TEACHER_FORCED, *analyse.DECODED) == METRICS and analyse.DECODED == DECODED
     assert set(LOWER_IS_BETTER) < set(METRICS)
     assert [axis_label(metric).split(" (")[0] for metric in METRICS] == [

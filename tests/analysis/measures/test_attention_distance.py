@@ -16,7 +16,7 @@ def shifted(size, *shifts):
     return torch.stack([torch.eye(size).roll(shift, 1) for shift in shifts])[None]
 
 
-def test_the_distance_is_that_of_the_definition():
+def test_the_distance_matches_the_definition():
     weights = torch.rand(2, 3, 5, 5).softmax(-1)
     naive = np.zeros((2, 3))
     for n, h, i, j in np.ndindex(*weights.shape):

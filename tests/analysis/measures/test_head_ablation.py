@@ -36,7 +36,7 @@ def loss(predictor, samples):
     return predict_tokens(predictor, batch, encode(predictor, batch)).loss.double().mean().item()
 
 
-def test_each_score_is_that_of_a_model_that_does_not_read_the_head(translated, tiny_translation):
+def test_each_score_matches_a_model_without_the_head(translated, tiny_translation):
     predictor, samples = translated
     found = ablate_heads(predictor, samples, "loss")
     assert {kind: scores.shape for kind, scores in found.scores.items()} == dict.fromkeys(KINDS, (1, 2))
@@ -72,7 +72,7 @@ def test_a_drop_is_positive_where_the_score_is_worse():
     np.testing.assert_array_equal(errors.arrays()["cross_wer_drop"], [[0.0, 15.0]])
 
 
-def test_intervals_are_those_of_resampled_utterances(recognition, tiny_run):
+def test_intervals_match_resampled_utterances(recognition, tiny_run):
     predictor, samples = changed(tiny_run, "asr", "cross", 1), recognition[1]
     found = ablate_heads(predictor, samples, "loss")
     low, high = found.interval

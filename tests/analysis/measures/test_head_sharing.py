@@ -36,7 +36,7 @@ def model():
 
 
 @pytest.mark.parametrize("strategy", ["group", "subset"])
-def test_sharing_is_that_of_the_golden_selector(strategy):
+def test_sharing_matches_the_golden_selector(strategy):
     arrays = golden(f"head_select_{strategy}")
     sharing = owned(arrays["eval_heads_all"]).sharing()
     np.testing.assert_array_equal(sharing, arrays["sharing_matrix_eval"])

@@ -65,7 +65,7 @@ def test_no_loss_is_computed_outside_a_scope(x, monkeypatch):
 
 
 @pytest.mark.parametrize("options", [{}, {"preset": "paper"}, {"preset": "released"}, {"mi_density": "tempered"}])
-def test_parameters_added_are_those_of_the_paper(options):
+def test_parameters_added_match_the_paper(options):
     """C(H + 2M + 1 + 2D) a module: a mixture a head over tokens, one mixture for all heads over queries."""
     module = build_attention("sdma", SIZE, HEADS, n_clusters_z=C, n_clusters_q=C, **options)
     plain = build_attention("softmax", SIZE, HEADS)

@@ -85,6 +85,6 @@ def test_what_is_no_window_is_refused(options, text):
         build_attention("window", SIZE, H, **options)
 
 
-def test_the_reach_is_that_of_the_window():
+def test_the_reach_matches_the_window():
     assert build_core("window", 4, 2, {"window": 5, "dilation": 3}).reach == 15
     assert build_core("window", 4, 2, {"global_tokens": 1}).reach is None

@@ -41,7 +41,7 @@ def test_with_all_heads_and_routers_of_0_it_is_plain_attention():
     assert set(module.changes.state_dict()) == {"0.router.weight"}
 
 
-def test_the_loss_is_that_of_tokens_and_its_weight():
+def test_the_loss_matches_tokens_and_its_weight():
     x, module = tokens(), attention(routing={"balance": 0.5})
     with scope() as shared:
         module(x, x, x, MASK)

@@ -11,7 +11,7 @@ from espnet_diverse.functional.position import rotate, turns
 from espnet_diverse.option_checks import OptionError
 
 
-def test_logits_are_those_of_turned_queries_and_keys():
+def test_logits_match_turned_queries_and_keys():
     module, x = attention(position="rotary"), tokens()
     q, k, v = projected(module, x)
     position = torch.arange(TIME)

@@ -332,7 +332,7 @@ def test_a_selected_head_keeps_its_pattern(ids, monkeypatch):
 
 @pytest.mark.parametrize("core", ["softmax", "sdma", "window"])
 @pytest.mark.parametrize("strategy", ["group", "subset"])
-def test_patterns_of_a_mixed_batch_are_those_of_its_samples_alone_pruned_and_cached(core, strategy):
+def test_patterns_of_a_mixed_batch_match_its_samples_alone_pruned_and_cached(core, strategy):
     patterns = CAUSAL if strategy == "group" else CAUSAL[:7]
     module = build(core, strategy, patterns=patterns, causal=True)
     (x, _), causal = inputs(3), torch.ones(1, 7, 7, dtype=torch.bool).tril()

@@ -90,7 +90,7 @@ def test_workers_multiply_matrices_as_the_command_does(decoded, shared, monkeypa
     assert taken in shared.run(lambda: sys.modules["espnet_diverse.cpu.linear_kernels"]._taken).values()
 
 
-def test_transcripts_are_those_of_one_process(tiny_run, shared, tmp_path, capfd):
+def test_transcripts_match_one_process(tiny_run, shared, tmp_path, capfd):
     recordings = [str(path) for path in sorted(tiny_run.train_dir.glob("*.wav"))] + ["/no/such.wav"]
     options = ["--beam_size", "2", "--batch_size", "2", "--vad", "none", "--output_format", "json"]
     command = ["transcribe", str(tiny_run.model_dir), *recordings, *options, "--output_dir"]
@@ -104,7 +104,7 @@ def test_transcripts_are_those_of_one_process(tiny_run, shared, tmp_path, capfd)
     assert "error: - is the standard input of this machine, which workers of --cluster" in capfd.readouterr().err
 
 
-def test_back_translation_is_that_of_one_process(tiny_translation, shared, tmp_path, capfd):
+def test_back_translation_matches_one_process(tiny_translation, shared, tmp_path, capfd):
     (mono := tmp_path / "mono").mkdir()
     (mono / "text").write_text("".join(f"m{n} {'abcd'[n % 4 :]}{'da' * (n % 3)}\n" for n in range(9)))
     (mono / "utt2lang").write_text("".join(f"m{n} yy\n" for n in range(9)))
@@ -119,7 +119,7 @@ def test_back_translation_is_that_of_one_process(tiny_translation, shared, tmp_p
     assert "decode: 9/9 utterances, " in capfd.readouterr().err.split("decoded 9 of 9")[-1]
 
 
-def test_prepared_data_is_that_of_one_process_also_if_a_worker_is_killed(data_dir, shared, tmp_path, capfd):
+def test_prepared_data_matches_one_process_also_if_a_worker_is_killed(data_dir, shared, tmp_path, capfd):
     options = ["--rate", "8000", "--speed_perturb", "0.9", "1.0", "--output_dir", str(tmp_path / "data")]
     command = ["prepare", "kaldi", "--set_names", "train=many", "--sets", "train", *options]
 
@@ -145,7 +145,7 @@ def test_prepared_data_is_that_of_one_process_also_if_a_worker_is_killed(data_di
     assert "format train: 3/3 files, " in again[1].err
 
 
-def test_statistics_are_those_of_one_process(tiny_run, decoded, shared, tmp_path, capfd):  # in one thread as `decoded`
+def test_statistics_match_one_process(tiny_run, decoded, shared, tmp_path, capfd):  # in one thread as `decoded`
     command = ["stats", *tiny_run.config, *tiny_run.data(), "--set", "batch_size=2", "--output_dir"]
     assert main([*command, str(tmp_path / "alone")]) == 0
     with killing(shared, 1) as left:

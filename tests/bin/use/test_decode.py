@@ -128,7 +128,7 @@ def stopped(tiny_run, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("changed", [["--batch_size", "1"], ["--batch_size", "2"], ["--batch_size", "3", "--debug"]])
-def test_a_call_that_was_stopped_goes_on_after_the_last_batch(stopped, changed, capfd):
+def test_a_call_that_was_stopped_continues_after_the_last_batch(stopped, changed, capfd):
     assert stopped(*changed) == 2
     shown = capfd.readouterr()
     assert "interrupted; run the same command again to continue" in shown.err
@@ -143,13 +143,13 @@ def test_a_call_that_was_stopped_goes_on_after_the_last_batch(stopped, changed, 
     ],
     ids=lambda changed: changed[0],
 )
-def test_results_of_another_model_or_of_other_options_are_decoded_anew(stopped, tmp_path, changed):
+def test_results_of_another_model_or_of_other_options_are_decoded_again(stopped, tmp_path, changed):
     (tmp_path / "HOTWORDS").write_text("ab\n")
     changed = [str(tmp_path / each) if each == "HOTWORDS" else each for each in changed]
     assert stopped("--batch_size", "1", *changed) == 3
 
 
-def test_a_model_that_was_trained_anew_under_the_same_name_is_another(stopped, tiny_run, tmp_path):
+def test_a_model_that_was_trained_again_under_the_same_name_is_another(stopped, tiny_run, tmp_path):
     shutil.copytree(tiny_run.model_dir, tmp_path / "exp", ignore=shutil.ignore_patterns("stats"))
     weights = tmp_path / "exp" / "valid.acc.ave.pth"
     assert (

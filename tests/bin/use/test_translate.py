@@ -42,7 +42,7 @@ def translate(tiny_translation, monkeypatch):
     return run
 
 
-def test_a_line_of_the_output_is_that_of_the_input(translate, decoded, capsys):
+def test_a_line_of_the_output_matches_the_input(translate, decoded, capsys):
     stdin = "\r\n".join(["\ufeff" + decoded[0][0], "", *(source for source, _, _ in decoded[1:])]).encode()
     assert translate(stdin=stdin) == 0
     out, err = capsys.readouterr()

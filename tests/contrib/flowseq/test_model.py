@@ -103,7 +103,7 @@ def test_losses_of_attention_are_per_token_without_an_end():
     torch.testing.assert_close(by_token["aux_diversity_z"] * 6, by_sentence["aux_diversity_z"] * 2)
 
 
-def test_losses_of_attention_are_those_of_the_bound():
+def test_losses_of_attention_match_the_bound():
     """Not those of the translation that validation makes; they are means over the attention modules."""
     torch.manual_seed(0)
     decoder = CONFIG["decoder_conf"] | {"attention": {"core": "sma", "noise_std": 0.0}}

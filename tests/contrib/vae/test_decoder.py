@@ -22,7 +22,7 @@ def encoded(build, two):
     return of
 
 
-def test_the_posterior_is_that_of_the_mean_over_positions(encoded):
+def test_the_posterior_matches_the_mean_over_positions(encoded):
     decoder, source, lengths = encoded()
     found = decoder.posterior(source, lengths)
     for row, length in enumerate(lengths.tolist()):

@@ -146,7 +146,7 @@ def test_what_does_not_fit_is_refused(build, changes, said):
         build(**changes)
 
 
-def test_the_defaults_are_those_of_the_bound():
+def test_the_defaults_match_the_bound():
     assert BoundOptions() == BoundOptions(1.0, "linear", 0.5, 4, 0.0, 0.0)
 
 

@@ -42,7 +42,7 @@ def test_two_at_a_time_fetch_a_file_once(tmp_path, serve, monkeypatch):
     assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
 
 
-def test_broken_transfer_goes_on_where_it_stopped(tmp_path, serve):
+def test_broken_transfer_continues_where_it_stopped(tmp_path, serve):
     server = serve(CONTENT)
     server.broken = 2
     assert download(server.url, tmp_path / "file", md5=MD5).read_bytes() == CONTENT
@@ -50,7 +50,7 @@ def test_broken_transfer_goes_on_where_it_stopped(tmp_path, serve):
     assert server.ranges == [None, f"bytes={half}-", f"bytes={half + half // 2}-"]
 
 
-def test_later_run_goes_on(tmp_path, serve):
+def test_later_run_continues(tmp_path, serve):
     server = serve(CONTENT)
     server.broken = ATTEMPTS
     with pytest.raises(DataError, match=f"broke off {ATTEMPTS} times .*bytes are kept in .*file.part; run the same"):

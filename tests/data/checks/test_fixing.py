@@ -126,7 +126,7 @@ def test_features_are_kept_and_their_speakers_compared(data, data_dir, tmp_path,
     assert found == ({"a", "b"} if speakers else {"a2", "b1"})
 
 
-def test_the_files_are_those_of_the_same_utterances_in_memory(data, tmp_path):
+def test_the_files_match_the_same_utterances_in_memory(data, tmp_path):
     """What is mended without an object for each row equals what is kept of dicts, byte for byte."""
     data.segments = {f"u{n}": Segment("a1" if n % 2 else "a2", n / 100, n / 100 + 0.2) for n in range(9)}
     data.text, data.utt2spk, data.src_text = ({u: f"{word} {u}" for u in data.segments} for word in ("x", "s", "y"))

@@ -20,7 +20,7 @@ def data_dir(tmp_path):
     return tmp_path / "data"
 
 
-def test_lengths_rates_and_levels_are_those_of_the_audio(data_dir):
+def test_lengths_rates_and_levels_match_the_audio(data_dir):
     survey = Survey()
     find_faults(data_dir, survey=survey)
     assert (survey.rates, dict(survey.seconds.items())) == ({16000: 2, 8000: 1}, {"a": 1.0, "b": 1.0, "c": 1.0})

@@ -176,7 +176,7 @@ def test_features_are_combined_with_features_alone(tmp_path, part, speakers):
         combine([Part("", path) for path in parts])
 
 
-def test_the_files_are_those_of_the_same_tables_in_memory(tmp_path, part):
+def test_the_files_match_the_same_tables_in_memory(tmp_path, part):
     parts = [Part("read", part("a", "u2", "u5", utt2lang="en")), Part("", part("b", "u3", "u1", utt2domain="ted"))]
     write_combined(parts, tmp_path / "all", {"utt2lang": "zh"})
     whole, other = (read_data_dir(one.path) for one in parts)

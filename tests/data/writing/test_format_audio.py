@@ -61,7 +61,7 @@ BAD = bad_audio.KINDS | lying_headers.KINDS
 
 @pytest.mark.parametrize("kind", BAD)
 def test_a_recording_that_validate_refuses_is_refused_in_every_way_of_preparing(kind, tmp_path):
-    """Once it is written anew, nothing shows that half of the samples were left out."""
+    """Once it is written again, nothing shows that half of the samples were left out."""
     entry = BAD[kind](tmp_path / "x")
     path = entry if kind in lying_headers.KINDS else str(tmp_path / "x")
     sets = [DataDir({"a": path}, {"a": "word"}, {"a": "s"})]

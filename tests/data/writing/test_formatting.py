@@ -267,7 +267,7 @@ def test_arks_hold_what_files_would(tmp_path, data, write_wav):
         "b1": "wav.2.ark",
     }
     assert find_faults(two) == []
-    # Entries of arks are no files of the set, and are written anew.
+    # Entries of arks are no files of the set, and are written again.
     again = format_data({"dev": two}, tmp_path / "again", FormatOptions(audio_format="flac"))["dev"]
     assert again.converted == {CODED: 6} and read_data_dir(tmp_path / "again" / "dev").wav_scp["a1"].endswith("a1.flac")
 

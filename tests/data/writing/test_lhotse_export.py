@@ -50,7 +50,7 @@ def test_a_segment_past_the_end_of_its_recording_is_refused(tmp_path, write_wav)
         list(supervisions)
 
 
-def test_names_are_those_of_the_sets(tmp_path):
+def test_names_match_the_sets(tmp_path):
     names = [path.name for path in manifest_paths(tmp_path / "train", tmp_path)]
     assert names == ["recordings_train.jsonl.gz", "supervisions_train.jsonl.gz"]
 

@@ -48,7 +48,7 @@ def by_loops(model, samples):
 
 
 @pytest.mark.parametrize("tokens", [1, 4000])
-def test_the_bound_is_that_of_loops(model, data_dir, tmp_path, monkeypatch, tokens):
+def test_the_bound_matches_loops(model, data_dir, tmp_path, monkeypatch, tokens):
     monkeypatch.setattr(module, "BATCH_TOKENS", tokens)
     numbers = measure(model, data_dir, tmp_path / "out", samples=4)
     each = list(by_loops(model, 4))
@@ -83,7 +83,7 @@ def test_texts_of_codes_are_searched_on_one_device(model, monkeypatch):
     assert model.samples(2) == ["", ""] and devices == ["meta", "meta"]
 
 
-def test_codes_are_those_of_the_posteriors(model, data_dir, tmp_path):
+def test_codes_match_the_posteriors(model, data_dir, tmp_path):
     numbers = measure(model, data_dir, tmp_path / "out")
     with np.load(tmp_path / "out/codes.npz", allow_pickle=False) as codes:
         assert codes["utterances"].tolist() == list(TEXTS)

@@ -44,7 +44,7 @@ def data_dir(tmp_path):
     return tmp_path
 
 
-def test_batches_and_files_are_those_of_one_process(data_dir, capsys):
+def test_batches_and_files_match_one_process(data_dir, capsys):
     alone, workers = Search(), Search()
     decode(alone, data_dir, data_dir / "alone")
     decode(described(Pool(workers)), data_dir, data_dir / "pool", pool=Pool(workers))

@@ -41,7 +41,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("changes", [*CHANGES, "global"])
-def test_features_of_blocks_equal_those_of_the_whole(changes, stats, monkeypatch):
+def test_features_of_blocks_match_the_whole(changes, stats, monkeypatch):
     monkeypatch.setattr(long_audio, "_SAMPLES", 5000)
     model = build(*CHANGES.get(changes, ["normalize=global_mvn", f"normalize_conf.stats_file={stats}"]))
     for samples in (4500, 5000, 5120, 6001, 20319):

@@ -26,7 +26,7 @@ def search(tiny_run):
     return load_search(tiny_run.model_dir, options=OPTIONS)
 
 
-def test_text_and_scores_are_those_of_espnet(tiny_run, search, tmp_path, capsys):
+def test_text_and_scores_match_espnet(tiny_run, search, tmp_path, capsys):
     results = decode(search, tiny_run.test_dir, tmp_path)
     theirs = Speech2Text(
         tiny_run.model_dir / "config.yaml",

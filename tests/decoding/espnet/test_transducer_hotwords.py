@@ -66,7 +66,7 @@ def lm_score(lm, text):
 
 
 @pytest.mark.parametrize("name", LANGUAGE_MODELS)
-def test_scores_are_those_of_the_nets_and_the_bonus_of_complete_phrases(model, name):
+def test_scores_match_the_nets_and_the_bonus_of_complete_phrases(model, name):
     torch.manual_seed(1)
     lm = LANGUAGE_MODELS[name]()
     if lm is not None:

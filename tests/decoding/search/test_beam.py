@@ -56,7 +56,7 @@ def test_a_better_hypothesis_keeps_the_utterance_until_it_ends():
 
 @pytest.mark.parametrize("seed", range(12))
 def test_the_search_ends_where_espnets_rule_ends_it(seed):
-    """One hypothesis goes on; another ends in some of the steps, near the best one or far below it."""
+    """One hypothesis continues; another ends in some of the steps, near the best one or far below it."""
     random = np.random.default_rng(seed)
     one = Beam(torch.tensor([0]), torch.tensor([40]), EOS, Options(nbest=50))  # which are never found
     ended, done = [], False

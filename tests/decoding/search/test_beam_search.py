@@ -75,7 +75,7 @@ def assert_same(ours, theirs):
     ],
     ids=str,
 )
-def test_hypotheses_and_scores_are_those_of_espnet(build, sources, changed):
+def test_hypotheses_and_scores_match_espnet(build, sources, changed):
     decoder, ctc = build()
     option = options(**changed)
     theirs = [espnet(decoder, ctc, source, option) for source in sources]

@@ -83,7 +83,7 @@ def test_long_utterances_keep_their_precision():
     assert ours == pytest.approx(60 * float(expected), abs=1e-4)  # ctc_loss divides by the number of labels
 
 
-def test_hypotheses_and_utterances_go_on_as_they_are_told():
+def test_hypotheses_and_utterances_continue_as_they_are_told():
     torch.manual_seed(2)
     log_probs = torch.randn(3, 9, 6).log_softmax(-1)
     scorer = CTCPrefixScorer(log_probs, torch.tensor([9, 9, 9]), 5)

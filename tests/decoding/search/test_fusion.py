@@ -34,7 +34,7 @@ def decoded(run, output_dir, *more):
 
 
 @pytest.mark.parametrize("lm", ["transformer", "diverse_transformer"])
-def test_scores_with_a_language_model_are_those_of_espnet(tiny_run, tokens, tmp_path, lm):
+def test_scores_with_a_language_model_match_espnet(tiny_run, tokens, tmp_path, lm):
     folder = write_lm(tmp_path / "lm", tokens, lm)
     added = ["--lm", folder, "--lm_weight", "0.7"]
     ours, theirs = (

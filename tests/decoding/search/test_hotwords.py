@@ -86,7 +86,7 @@ def outermost(phrases, tokens):
 @pytest.mark.parametrize(
     "phrases", [[[1, 2, 3, 4], [2, 3, 5], [3]], [[1, 2, 3], [2, 3, 4]], [[1, 2, 1], [2], [2, 2, 3]]]
 )
-def test_the_bonus_is_that_of_the_occurrences_in_no_other(phrases):
+def test_the_bonus_matches_the_occurrences_in_no_other(phrases):
     sequences = list(map(list, itertools.product(range(1, 6), repeat=5)))
     for tokens, found in zip(sequences, totals(phrases, sequences), strict=True):
         assert found == outermost(phrases, tokens), tokens

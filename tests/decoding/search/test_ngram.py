@@ -49,7 +49,7 @@ def decoded(run, output_dir, *more):
 
 
 @pytest.mark.usefixtures("kenlm")
-def test_texts_and_scores_are_those_of_espnet(tiny_run, arpa, tmp_path):
+def test_texts_and_scores_match_espnet(tiny_run, arpa, tmp_path):
     added = ["--lm", arpa, "--lm_weight", "0.9"]
     ours, theirs = (
         decoded(tiny_run, tmp_path / search, "--search", search, *added) for search in ("batched", "espnet")

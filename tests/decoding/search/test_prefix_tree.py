@@ -45,7 +45,7 @@ def scorer_of(build, core, kind):
 
 @pytest.mark.parametrize("core", CORES)
 @pytest.mark.parametrize("kind", ["decoder", "language model"])
-def test_scores_after_any_pruning_are_those_of_the_whole_prefix(build, kind, core, monkeypatch):
+def test_scores_after_any_pruning_match_the_whole_prefix(build, kind, core, monkeypatch):
     monkeypatch.setattr(prefix_tree, "_TIDY_EVERY", 3)
     torch.manual_seed(4)
     net, scorer = scorer_of(build, core, kind)

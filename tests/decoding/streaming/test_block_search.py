@@ -40,7 +40,7 @@ def blockwise(streaming_run):
 
 
 @pytest.mark.parametrize("encoder", KINDS)
-def test_the_final_text_is_that_of_the_recording(encoder, tmp_path):
+def test_the_final_text_matches_the_recording(encoder, tmp_path):
     """It is that of the search of `transcribe` and `decode`; blockwise alone, that of ESPnet's class."""
     run = write_run(tmp_path / "run", encoder, **KINDS[encoder])
     search, offline = load_block_search(run, options=OPTIONS), load_predictor(run, options=OPTIONS)
@@ -58,7 +58,7 @@ def test_the_final_text_is_that_of_the_recording(encoder, tmp_path):
 
 
 @pytest.mark.parametrize("memory", MEMORIES.values(), ids=MEMORIES)
-def test_the_final_text_of_an_encoder_with_a_memory_is_that_of_the_recording(memory, tmp_path):
+def test_the_final_text_of_an_encoder_with_a_memory_matches_the_recording(memory, tmp_path):
     run = write_run(tmp_path / "run", "diverse_transformer", memory={"segment": 4, **memory})
     search, offline = load_block_search(run, options=OPTIONS), load_predictor(run, options=OPTIONS)
     texts = set()

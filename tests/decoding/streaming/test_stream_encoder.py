@@ -32,7 +32,7 @@ def parts_of(streaming, features, size):
 @pytest.mark.parametrize("core", ["softmax", "sdma"])
 @pytest.mark.parametrize("memory", MEMORIES.values(), ids=MEMORIES)
 @torch.inference_mode()
-def test_outputs_of_all_parts_are_those_of_the_whole(memory, core):
+def test_outputs_of_all_parts_match_the_whole(memory, core):
     net, random = encoder(memory, core), torch.Generator().manual_seed(1)
     streaming = stream_encoder(net)
     for frames in (7, 24, 67, 83):

@@ -88,7 +88,7 @@ def test_one_pair_for_all_equals_loralib(dropout):
     torch.testing.assert_close(out(ours), out(theirs))
 
 
-def test_embeddings_equal_those_of_loralib():
+def test_embeddings_match_loralib():
     loralib = pytest.importorskip("loralib")
     net = nn.Sequential(nn.Embedding(7, 4))
     add_low_rank(net, options(["0"]))

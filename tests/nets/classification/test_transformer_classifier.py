@@ -70,7 +70,7 @@ def test_halves_of_a_batch_give_its_loss(part):
     torch.testing.assert_close(Halvable(model)(batch, halved=True)[0], model(**batch)[0])
 
 
-def test_options_are_those_of_the_encoder():
+def test_options_match_the_encoder():
     """Named in the signature, and checked before a run: an unknown one, and one of a part."""
     known = inspect.signature(TransformerClassifier).parameters
     assert {"by", "heads", "attention", "memory", "num_blocks"} <= known.keys() and "input_layer" not in known

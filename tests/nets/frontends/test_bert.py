@@ -35,7 +35,7 @@ def indices(tiny_bert, *texts):
     return torch.tensor([row + [end] * (longest - len(row)) for row in rows]), torch.tensor([len(row) for row in rows])
 
 
-def test_embeddings_are_those_of_the_library(frontend, tiny_bert):
+def test_embeddings_match_the_library(frontend, tiny_bert):
     bert = transformers.AutoModel.from_pretrained(tiny_bert).eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(tiny_bert)
     texts = ["abcd abx", "d", "cab dac a"]
@@ -112,7 +112,7 @@ def fused(tiny_translation, tiny_bert, tmp_path_factory):
     assert main(["stats", *arguments, "--output_dir", str(root / "stats")]) == 0
     paths = ["--stats_dir", str(root / "stats"), "--output_dir", str(root / "exp")]
     assert main(["train", *arguments, *paths, "--set", "max_epoch=1"]) == 0
-    assert main(["train", *arguments, *paths, "--allow_changed", "max_epoch"]) == 0  # goes on after the first
+    assert main(["train", *arguments, *paths, "--allow_changed", "max_epoch"]) == 0  # continues after the first
     assert main(["average", str(root / "exp"), "--number", "2"]) == 0
     shutil.rmtree(copied)  # a trained model stands alone
     return root / "exp"

@@ -67,7 +67,7 @@ def test_features_are_hidden_states_of_the_library(kind, samples, tmp_path):
 
 
 @each_kind
-def test_outputs_and_parameters_are_those_of_espnets_frontend(kind, samples, tmp_path):
+def test_outputs_and_parameters_match_espnets_frontend(kind, samples, tmp_path):
     folder = str(write_encoder(tmp_path / kind, kind))
     if kind == "whisper":
         with pytest.raises(ValueError, match="Frontend not supported"):
@@ -254,7 +254,7 @@ def test_espnets_own_recogniser_reads_a_packed_model(frozen, tmp_path):
     assert search(said)[0][0] == read_table(tmp_path / "out" / "text")["test-00"]
 
 
-def test_word_times_are_those_of_the_recording(frozen, tmp_path):
+def test_word_times_match_the_recording(frozen, tmp_path):
     run, _ = frozen
     audio = run.test_dir / "test-00.wav"
     options = ["--output_dir", str(tmp_path), "--output_format", "json", "--vad", "none", "--word_timestamps", *BEAM]

@@ -93,7 +93,7 @@ def test_slots_are_joined_and_cut():
     assert diversity_radius(nothing.values, valid=nothing.valid).tolist() == [0, 0]
 
 
-def test_the_diversity_of_slots_in_half_precision_is_that_of_their_numbers():
+def test_the_diversity_of_slots_in_half_precision_matches_their_numbers():
     torch.manual_seed(0)
     values = (5 + torch.rand(2, 8, 4)).bfloat16()  # close together: of their deviations half precision leaves little
     filled, used = torch.ones(2, 8, dtype=torch.bool), torch.ones(2, 1, dtype=torch.bool)

@@ -65,7 +65,7 @@ def test_padding_and_other_sources_change_nothing(memory):
 
 
 @pytest.mark.parametrize("name", ["xl", "cdt_fifo", "mean", "max"])
-def test_the_gradients_are_those_of_differences(name):
+def test_the_gradients_match_differences(name):
     """Those of CDT's scores are straight-through, see `test_cdt.py`."""
     assert gradcheck(lambda source: shortened(source, LENGTHS, **CASES[name])[0], frames().requires_grad_())
 

@@ -88,7 +88,7 @@ def test_what_training_saves_is_allowed(name, steps, tmp_path):
     assert len(state["state"]) == (3 if name == "adagrad" else 0 if steps == 0 or name == "sgd" else 2)
 
 
-def test_a_run_without_the_fused_form_goes_on_without_it(tmp_path):
+def test_a_run_without_the_fused_form_continues_without_it(tmp_path):
     run_of(tmp_path, fused=False).save_position(position())
     run_of(tmp_path, fused=True).restore("cpu")
 

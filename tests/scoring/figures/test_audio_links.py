@@ -37,7 +37,7 @@ def test_segments_are_parts_of_a_recording(data, tmp_path):
     assert [links.of(name) for name in ("u1", "u2")] == ["a%20b%23%3F.wav#t=0.25,0.75", "a%20b%23%3F.wav#t=0.5"]
 
 
-def test_embedded_audio_is_that_of_the_segment(data, tmp_path):
+def test_embedded_audio_matches_the_segment(data, tmp_path):
     (data / "segments").write_text("u1 r 0.25 0.75\n")
     kind, _, content = AudioLinks(data, tmp_path / "page.html", embed=True).of("u1").partition(",")
     samples, rate = soundfile.read(io.BytesIO(base64.b64decode(content)), dtype="float32")

@@ -24,7 +24,7 @@ def test_a_series_that_a_row_lacks_takes_no_place_in_it():
     assert axes.get_ylim() == (1.5, -0.5)
 
 
-def test_an_interval_that_goes_on_ends_with_an_arrow():
+def test_an_interval_beyond_the_axis_ends_with_an_arrow():
     axes = Figure().subplots()
     draw_forest(axes, ["b"], [ONE], (1.5, 4.0))
     assert [(marker, x) for marker, x, _ in lines_of(axes)] == [

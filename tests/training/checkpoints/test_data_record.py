@@ -62,7 +62,7 @@ def again(table, how="16000", **options):
     return record.is_unchanged(), record.digests() == json.loads((folder / "data.json").read_text())
 
 
-def test_digests_of_audio_are_those_of_ids_sizes_headers_and_middles(tmp_path):
+def test_digests_of_audio_match_ids_sizes_headers_and_middles(tmp_path):
     contents = (bytes(9999), bytes(9999), bytes(9998), bytes(4999) + b"x" * 5000)
     tables = [table_of(tmp_path / name, x=content) for name, content in zip("abcd", contents, strict=True)]
     found = [DataRecord(config(table), None).digests() for table in tables]

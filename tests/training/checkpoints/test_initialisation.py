@@ -76,7 +76,7 @@ def test_logits_move_from_those_of_the_trained_model(tmp_path):
 
 @pytest.mark.parametrize(("languages", "count"), [("ar de", 72), ("es de", 2)])
 def test_schedules_continue_where_their_part_is_copied(tmp_path, languages, count):
-    """Logits that are drawn anew need the noise with which training begins."""
+    """Logits that are drawn again need the noise with which training begins."""
     trained, model = Model("ar", "de"), Model(*languages.split())
     trained.encoder.selection.updates.count.fill_(70)
     path = saved(trained, tmp_path, "ar", "de")

@@ -55,7 +55,7 @@ def test_no_key_of_a_configuration_deletes_what_a_run_has_saved(tiny_run, finish
 
 
 def test_a_run_that_an_earlier_version_began_is_refused_and_nothing_is_written(tiny_run, finished, tmp_path, capfd):
-    """It would go on with other random numbers."""
+    """It would continue with other random numbers."""
     run = shutil.copytree(finished, tmp_path / "exp", symlinks=True)
     (run / checkpoint.PREVIOUS).unlink(missing_ok=True)
     state = checkpoint.load(run / checkpoint.CHECKPOINT)
@@ -172,7 +172,7 @@ def without_identity(folder, of):
             checkpoint.save(state, path)
 
 
-def test_a_run_of_a_former_version_has_no_identity_and_goes_on(tiny_run, finished, tmp_path, caplog):
+def test_a_run_of_a_former_version_has_no_identity_and_continues(tiny_run, finished, tmp_path, caplog):
     run = shutil.copytree(finished, tmp_path / "exp", symlinks=True)
     without_identity(run, checkpoint.CHECKPOINT), without_identity(run, "data.json")
     for epochs in (2, 3):
@@ -382,7 +382,7 @@ def test_a_restart_that_cannot_begin_deletes_nothing(tiny_run, finished, capfd):
     assert capfd.readouterr().err.splitlines()[-1].startswith("espnet-diverse train: error: training failed with Index")
 
 
-def test_restart_trains_anew_and_equals_the_first_run(tiny_run, finished, tmp_path):
+def test_restart_trains_again_and_equals_the_first_run(tiny_run, finished, tmp_path):
     copy = shutil.copytree(finished, tmp_path / "exp", symlinks=True)
     (copy / "9epoch.pth").touch(), (copy / "nonfinite_batches.txt").touch()  # of another run
     (copy / ".stats.partial").mkdir()  # of `stats --output_dir exp/stats`, which was killed or still runs

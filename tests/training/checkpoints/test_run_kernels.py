@@ -1,4 +1,4 @@
-"""A run goes on with the library of matrix products that it began with, or says so."""
+"""A run continues with the library of matrix products that it began with, or says so."""
 
 import json
 import logging
@@ -53,7 +53,7 @@ def same_weights(one, two):
     return all(torch.equal(a[name], b[name]) for name in a)
 
 
-def test_a_run_goes_on_with_the_library_that_it_began_with(straight, tiny_run, tmp_path, measured):
+def test_a_run_continues_with_the_library_that_it_began_with(straight, tiny_run, tmp_path, measured):
     """Bit for bit, although the other one is the faster one now."""
     copy = shutil.copytree(straight / "1", tmp_path / "exp")
     measured("mkl")
@@ -85,7 +85,7 @@ def test_a_library_that_was_the_faster_one_may_be_asked_for(straight, tiny_run, 
     assert go_on(tiny_run, copy) == 0
 
 
-def test_a_run_of_an_earlier_version_goes_on_with_the_choice_of_now(straight, tiny_run, tmp_path, measured):
+def test_a_run_of_an_earlier_version_continues_with_the_choice_of_now(straight, tiny_run, tmp_path, measured):
     copy = shutil.copytree(straight / "1", tmp_path / "exp")
     (copy / run_kernels.FILE).unlink()
     measured("onednn")
@@ -101,7 +101,7 @@ def test_a_library_that_this_machine_lacks_is_told(straight, tiny_run, tmp_path,
         assert go_on(tiny_run, copy) == 0
     (said,) = [record.getMessage() for record in caplog.records if "onednn" in record.getMessage()]
     assert said.startswith(f"{copy}: its kernels are onednn, which this PyTorch lacks") and "\n" not in said
-    assert kernels(copy) == {"onednn"}  # with which it goes on where there is one
+    assert kernels(copy) == {"onednn"}  # with which it continues where there is one
 
 
 def test_a_damaged_file_is_named(straight, tiny_run, tmp_path, capfd):

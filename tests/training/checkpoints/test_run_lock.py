@@ -34,7 +34,9 @@ def test_a_lock_that_was_not_signed_leaves_no_file_unless_it_was_there(tmp_path)
     assert (tmp_path / NAME).exists()
 
 
-def test_a_second_training_in_a_thread_is_refused_at_once_and_the_first_goes_on(tiny_run, tmp_path, monkeypatch, capfd):
+def test_a_second_training_in_a_thread_is_refused_at_once_and_the_first_continues(
+    tiny_run, tmp_path, monkeypatch, capfd
+):
     second, codes = tmp_path / "second", []
 
     def train(output_dir):

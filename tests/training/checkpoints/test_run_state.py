@@ -36,7 +36,7 @@ def position():
     return Position(2, 3, 7, 1, statistics_of(SubReporter("train", 2, 7)))
 
 
-def test_statistics_come_back_and_go_on(tmp_path):
+def test_statistics_come_back_and_continue(tmp_path):
     def step(reporter, number):
         reporter.register({"loss": torch.tensor(0.1) * number, "acc": None}, torch.tensor(2.0 + number))
         reporter.register({"lr": 0.5})
@@ -66,7 +66,7 @@ def test_a_position_is_saved_with_the_epochs_before(tmp_path):
     assert not list(tmp_path.glob("*epoch.pth"))
 
 
-def test_processes_that_start_again_go_on_from_the_save_before_the_one_that_was_killed(tmp_path):
+def test_processes_that_start_again_continue_from_the_save_before_the_one_that_was_killed(tmp_path):
     """Without hard links there is none at the place of the newest for a moment."""
     state_of(tmp_path, weight=3.0).save_position(position())
     (tmp_path / checkpoint.CHECKPOINT).rename(tmp_path / checkpoint.PREVIOUS)
@@ -80,7 +80,7 @@ def test_without_a_checkpoint_a_run_begins(tmp_path):
 
 @pytest.mark.parametrize("within", [True, False])
 def test_a_checkpoint_of_an_earlier_version_is_refused(tmp_path, within):
-    """It went on with other random numbers; a run within an epoch had their states."""
+    """It continued with other random numbers; a run within an epoch had their states."""
     state_of(tmp_path).save_position(position())
     former = checkpoint.load(tmp_path / checkpoint.CHECKPOINT)
     del former["updates"]
@@ -140,7 +140,7 @@ def test_an_epoch_leaves_the_weights_of_the_best_and_the_last_and_links_to_them(
 
 
 @pytest.mark.parametrize(("key", "before"), [("updates_before", 40.0), ("added later", 0.0)])
-def test_schedules_go_on_from_those_of_the_model_that_the_run_continues(tmp_path, key, before):
+def test_schedules_continue_from_those_of_the_model_that_the_run_continues(tmp_path, key, before):
     """That model may have changed since; a run that was saved without them has counted from 0."""
     saved, resumed = state_of(tmp_path), fresh(tmp_path)
     for state, known in ((saved, 40.0), (resumed, 70.0)):

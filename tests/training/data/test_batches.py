@@ -148,7 +148,7 @@ def test_directions_are_categories_too(tmp_path):
         Sampling("domain").categories(tmp_path)
 
 
-def test_sampled_batches_are_those_of_earlier_versions():
+def test_sampled_batches_match_earlier_versions():
     batches = {
         f"{kind} {mode} {temperature}": listed(sampler(temperature, mode, type=kind).generate(7))
         for kind in KINDS

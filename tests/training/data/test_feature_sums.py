@@ -56,7 +56,7 @@ def collected(tiny_run, train_dir, tmp_path):
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
-def test_files_are_those_of_espnet(collected, num_workers):
+def test_files_match_espnet(collected, num_workers):
     changes = [f"num_workers={num_workers}", "batch_size=5"]
     alone, workers = collected(None, *changes), Workers()
     assert collected(workers, *changes) == alone

@@ -101,7 +101,7 @@ def close(folder, other, epoch):
 @pytest.mark.recipes
 @pytest.mark.slow
 def test_two_processes_train_what_one_trains_even_if_one_of_them_is_killed(command, one):
-    """The first epoch is that of one process, so that a run goes on with another number of them."""
+    """The first epoch is that of one process, so that a run continues with another number of them."""
     two, training = command("two", 1)
     assert main(training) == 0
     _, training = command("two", 3, "--nproc", "2", "--allow_changed", "max_epoch")

@@ -61,7 +61,7 @@ def test_groups_are_of_one_update_each(capfd):
 
 
 @pytest.mark.parametrize("workers", [0, 1, 2])
-def test_an_epoch_goes_on_after_what_is_done_without_reading_it(workers):
+def test_an_epoch_continues_after_skipped_batches(workers):
     whole, dataset = read(loader()), Rows()
     digest = EpochBatches(loader(), "").digest
     rest = read(loader(workers=workers, dataset=dataset), Position(1, 4, digest, 1, {}))
@@ -83,7 +83,7 @@ def test_rows_have_the_same_noise_however_many_processes_share_them():
     assert not set(values.tolist()) & {float(x) for batch in read(loader(epoch=2)) for x in batch.tensors["x"]}
 
 
-def test_the_digest_is_that_of_the_batches_and_their_order():
+def test_the_digest_matches_the_batches_and_their_order():
     def digest(**options):
         return EpochBatches(loader(**options), "").digest
 
@@ -91,7 +91,7 @@ def test_the_digest_is_that_of_the_batches_and_their_order():
     assert len({digest(), digest(epoch=2), digest(size=2)}) == 3
 
 
-def test_other_batches_begin_anew(caplog):
+def test_other_batches_begin_again(caplog):
     with EpochBatches(loader(), "train epoch 1 of 1", position=Position(1, 4, 12345, 1, {})) as epoch:
         assert sum(map(len, epoch.groups(1))) == 7 and epoch.position is None
     assert "its batches have changed; all of the epoch is trained again" in caplog.text

@@ -71,7 +71,7 @@ def straight(tiny_run, tmp_path_factory):
 
 @pytest.mark.parametrize("backward", [False, True])
 @pytest.mark.parametrize("call", [1, 2])
-def test_the_update_is_that_of_whole_batches(call, backward, tiny_run, straight, tmp_path, full, capfd):
+def test_the_update_matches_whole_batches(call, backward, tiny_run, straight, tmp_path, full, capfd):
     full(call, backward=backward)
     assert train(tiny_run, tmp_path / "exp", *SETTINGS) == 0
     said = [

@@ -34,7 +34,7 @@ def plain(tiny_translation, tmp_path_factory):
     return folder
 
 
-def test_bfloat16_trains_like_float32_and_goes_on(tiny_translation, plain, tmp_path, monkeypatch):
+def test_bfloat16_trains_like_float32_and_continues(tiny_translation, plain, tmp_path, monkeypatch):
     types = set()
     linear = torch.nn.functional.linear
     monkeypatch.setattr(torch.nn.functional, "linear", lambda *a: types.add((y := linear(*a)).dtype) or y)

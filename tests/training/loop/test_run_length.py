@@ -15,7 +15,7 @@ from espnet_diverse.training.loop.run_length import tell_length_of_run, warn_of_
 OPTIONS = SimpleNamespace(max_epoch=16, accum_grad=2)
 
 
-def test_the_updates_of_a_run_are_those_of_its_epochs():
+def test_the_updates_of_a_run_match_its_epochs():
     core = build_core("sma", 8, 2, {"gamma_updates": 0.1})
     tell_length_of_run(core, 347, OPTIONS)
     assert int(core.updates.of_run) == 16 * 173

@@ -62,7 +62,7 @@ def test_both_forms_train_alike():
     torch.testing.assert_close(trained(True)[0], trained(False)[0], rtol=1e-4, atol=1e-5)
 
 
-def test_a_run_that_began_without_it_goes_on_without_it():
+def test_a_run_that_began_without_it_continues_without_it():
     (_, fused), (_, plain) = trained(True), trained(False)
     fused.load_state_dict(plain.state_dict())
     assert fused.param_groups[0]["fused"] is False

@@ -41,7 +41,7 @@ def group(*values, first=0):
     return [Batch(["u"], {"x": torch.tensor([value])}, number, 0.0) for number, value in enumerate(values, start=first)]
 
 
-def test_an_update_is_that_of_the_mean_of_its_batches():
+def test_an_update_matches_the_mean_of_its_batches():
     model = Model()
     updates = updates_of(model, accum_grad=2)
     results = updates.accumulate(group(1.0, 3.0, first=4), epoch=1)

@@ -1,4 +1,4 @@
-"""Runs of two processes that were stopped or killed within an epoch go on; the processes are forks of this one."""
+"""Runs of two processes that were stopped or killed within an epoch continue; the processes are forks of this one."""
 
 import os
 import shutil
@@ -59,7 +59,7 @@ def check_same(folder, other, **tolerance):
 
 
 @pytest.mark.parametrize(("step", "where"), [(3, "1 after 4"), (6, "1 after 6")])
-def test_two_processes_that_are_stopped_go_on_bit_for_bit(
+def test_two_processes_that_are_stopped_continue_bit_for_bit(
     step, where, straight, run, tmp_path, after, monkeypatch, capfd
 ):
     """After step 6 the rest of the epoch is the validation, which ends at its first batch."""

@@ -1,4 +1,4 @@
-"""A run that was stopped or killed anywhere goes on bit for bit; resumption between epochs is in test_trainer.py."""
+"""A run that was stopped or killed anywhere continues bit for bit; resumption between epochs is in test_trainer.py."""
 
 import logging
 import os
@@ -58,7 +58,7 @@ def same_weights(one, other):
 
 
 @pytest.mark.parametrize("step", [1, 4, 6, 9, 12])
-def test_a_signal_saves_within_the_epoch_and_the_run_goes_on_bit_for_bit(
+def test_a_signal_saves_within_the_epoch_and_the_run_continues_bit_for_bit(
     step, straight, tiny_run, tmp_path, capfd, signalled, monkeypatch
 ):
     """After step 6 and 12 the rest is the validation, which ends at its first batch."""
@@ -106,7 +106,7 @@ def test_a_save_that_takes_longer_than_the_time_to_stop_is_finished(tiny_run, tm
     assert capfd.readouterr().err.splitlines()[-1] == f"espnet-diverse train: {said}"
 
 
-def test_a_run_goes_on_from_its_last_save_within_the_epoch(straight, tiny_run, tmp_path, caplog):
+def test_a_run_continues_from_its_last_save_within_the_epoch(straight, tiny_run, tmp_path, caplog):
     """The kill comes after the save of step 4."""
     train_until_killed(5, tiny_run, tmp_path / "exp", *MANY)
     assert checkpoint.load(tmp_path / "exp" / checkpoint.CHECKPOINT)["within_epoch"]["batches"] == 4
@@ -162,7 +162,7 @@ def test_an_epoch_of_other_batches_is_trained_again(tiny_run, tmp_path, signalle
     assert [stats[epoch]["train"]["total_count"] for epoch in (1, 2)] == [4, 8]  # none of the part that was abandoned
 
 
-def test_another_learning_rate_holds_from_where_the_run_goes_on(tiny_run, tmp_path, caplog):
+def test_another_learning_rate_holds_from_where_the_run_continues(tiny_run, tmp_path, caplog):
     settings = ["scheduler=warmuplr", "scheduler_conf={warmup_steps: 2}"]
     assert train(tiny_run, tmp_path / "exp", *settings, "max_epoch=1") == 0
     allow = ["max_epoch", "optim_conf.lr"]
@@ -206,7 +206,7 @@ def test_a_run_that_ended_early_is_at_its_end_until_its_patience_grows(tiny_run,
     assert checkpoint.load(tmp_path / "exp" / checkpoint.CHECKPOINT)["reporter"]["epoch"] == 3
 
 
-def test_batches_after_the_last_update_of_an_epoch_count_no_update_in_the_run_that_goes_on(tiny_run, tmp_path):
+def test_batches_after_the_last_update_of_an_epoch_count_no_update_in_the_run_that_continues(tiny_run, tmp_path):
     """Of 6 batches, 4 an update, the last two see the update and make none; the next epoch begins with no other."""
     left = ["batch_size=2", "accum_grad=4", "keep_nbest_models=1", "model_conf.balance_interval=2"]
     assert train(tiny_run, tmp_path / "straight", *left, "max_epoch=3") == 0
