@@ -39,6 +39,7 @@ _OF_NET: dict[str, Rule] = {
     **dict.fromkeys(("cgmlp_conv_kernel", "merge_conv_kernel", "max_pos_emb_len"), _COUNT),
     **{f"{of}dropout_rate": _RATE for of in ("", "positional_", "attention_", "self_attention_", "src_attention_")},
     **dict.fromkeys(("layer_drop_rate", "stochastic_depth_rate"), _RATE),
+    "interctc_layer_idx": Rule(list, of=_COUNT),
 }
 _OF_MODEL: dict[str, Rule] = {
     **dict.fromkeys(("ctc_weight", "mtlalpha", "st_mtlalpha", "asr_weight", "mt_weight"), _RATE),
@@ -52,7 +53,7 @@ _SECTIONS: dict[str, dict[str, Rule]] = {
     "scheduler_conf": {"warmup_steps": _COUNT, "gamma": _POSITIVE, "lr_factor": _POSITIVE},
     "model_conf": _OF_MODEL,
     "frontend_conf": dict.fromkeys(("embed_dim", "n_mels", "n_fft", "hop_length"), _COUNT)
-    | {"positional_dropout_rate": _RATE},
+    | {"positional_dropout_rate": _RATE, "win_length": Rule(int, least=1, none=True)},
     "ctc_conf": {"dropout_rate": _RATE},
     **dict.fromkeys(("encoder_conf", "decoder_conf"), _OF_NET),
     "lm_conf": _OF_NET | dict.fromkeys(("embed_unit", "att_unit", "head", "unit", "layer", "nlayers"), _COUNT),

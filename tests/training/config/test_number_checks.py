@@ -38,6 +38,7 @@ BAD = [
     *("encoder_conf.num_blocks=null", "encoder_conf.linear_units=[8]", "encoder_conf.cnn_module_kernel=-1"),
     *(f"encoder_conf.layer_drop_rate={value}" for value in ("-1", "3", ".nan")),
     *("encoder_conf.stochastic_depth_rate=[0.1, 2]", "encoder_conf.conv_channels=many", "ctc_conf.dropout_rate=.nan"),
+    *("frontend_conf.win_length=0", "encoder_conf.interctc_layer_idx=[0]", "encoder_conf.interctc_layer_idx=3"),
     *("frontend_conf.hop_length=-1", "frontend_conf.embed_dim=2.5", "model_conf.patch_size=-1"),
     *(f"model_conf.auxiliary_factor={value}" for value in (".nan", ".inf", "-1", "null")),
     *(f"lm_conf.{key}={value}" for key in ("head", "layer", "att_unit") for value in ("0", "null", "'2'", "[1]")),
@@ -54,6 +55,7 @@ RUINOUS = [  # found where the model is built or first used, or by what an epoch
 ]
 GOOD = ["max_epoch=1", "grad_clip=.inf", "grad_clip_type=.inf", "patience=null", "optim_conf.lr=1e-12", "patience=0"]
 GOOD += ["model_conf.ctc_weight=null", "encoder_conf.stochastic_depth_rate=[0.1, 0.2]", "optim_conf.betas=[0.9, 0.98]"]
+GOOD += ["frontend_conf.win_length=null", "encoder_conf.interctc_layer_idx=[]", "encoder_conf.interctc_layer_idx=[3, 6]"]
 GOOD += ["keep_nbest_models=[1, 2]", "log_interval=null"]
 GOOD += ["patience=none", "patience=None", "num_iters_per_epoch=nil", "valid_batch_bins=none", "valid_batch_size=none"]
 
