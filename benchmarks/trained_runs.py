@@ -19,7 +19,8 @@ the folder that the command is started in. The columns:
     decoding         time to decode --utterances of the set, with the options of config.yaml and --beam_size
 
 Language models (--task lm) have in place of score, LR and distance the word perplexity of the set, which the recipe has
-computed; "decoding" computes the perplexity of the utterances.
+computed; "decoding" computes the perplexity of the utterances. Classifiers (--task cls --metric accuracy) have no LR
+and distance, and "decoding" classifies the utterances.
 
 Times and memory are ratios to the baseline; measuring.py describes how they are measured. A step has the auxiliary
 losses of the attentions and the repulsion of the run.
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 CPU = torch.device("cpu")
+AREA = 60  # of the point of the baseline, in square points
 DIGITS = {"LR / log2 H": 3, "distance": 2, "diversity of slots": 2}  # of what is measured beside score, time and memory
 
 
@@ -72,9 +74,10 @@ class Row:
     decoding: float
 
     def __str__(self) -> str:
-        measures = " | ".join(_number(value, DIGITS[name]) for name, value in self.measures.items())
-        ratios = f"{self.step:.2f} | {self.peak:.2f} | {self.decoding:.2f}"
-        return f"| {self.run} | {self.score:.1f} | {measures} | {self.parameters / 1e6:.2f} M | {ratios} |"
+        measures = [_number(value, DIGITS[name]) for name, value in self.measures.items()]
+        ratios = [f"{value:.2f}" for value in (self.step, self.peak, self.decoding)]
+        cells = (self.run, f"{self.score:.1f}", *measures, f"{self.parameters / 1e6:.2f} M", *ratios)
+        return f"| {' | '.join(cells)} |"
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -100,12 +103,12 @@ def _arguments(argv: list[str] | None) -> Namespace:
     parser.add_argument("--data_dir", type=Path, required=True, help="folder with the data directory of the set")
     parser.add_argument("--set", required=True, help="set to score and decode")
     parser.add_argument("--metric", default="cer", help="metric of the score (default: cer; lm has its own)")
-    parser.add_argument("--task", default="mt", choices=("asr", "st", "mt", "lm"))
+    parser.add_argument("--task", default="mt", choices=("asr", "st", "mt", "lm", "cls"))
     parser.add_argument("--batches", type=int, default=6, help="of a step, evenly spaced by length (default: 6)")
     parser.add_argument("--utterances", type=int, default=64, help="to analyse and to decode (default: 64)")
     parser.add_argument("--beam_size", type=int, default=5, help="of decoding (default: 5)")
     parser.add_argument("--repeats", type=int, default=5, help="rounds (default: 5)")
-    parser.add_argument("--plot", type=Path, help="draw score against the time of a step to this file")
+    parser.add_argument("--plot", type=Path, help="draw the score against time and memory of a step to this file")
     results.add_arguments(parser)
     return results.parsed(parser, argv)
 
@@ -115,7 +118,7 @@ def _rows(args: Namespace) -> tuple[list[Row], list[results.Row]]:
     steps, decodings, parameters = {}, {}, {}
     for folder in args.runs:
         steps[folder.name], parameters[folder.name] = _step(folder, args)
-        decodings[folder.name] = _perplexity(folder, args) if args.task == "lm" else _decoding(folder, args)
+        decodings[folder.name] = {"lm": _perplexity, "cls": _classification}.get(args.task, _decoding)(folder, args)
     trained = measuring.compare(steps, args.repeats, CPU)
     decoded = measuring.compare(decodings, args.repeats, CPU, memory=False)
     first = args.runs[0].name
@@ -148,16 +151,21 @@ def short_names(names: Sequence[str]) -> list[str]:
 
 
 def _score(folder: Path, args: Namespace) -> float:
-    name = "perplexity.json" if args.task == "lm" else "score.json"
-    summary = json.loads((folder / "decode" / args.set / name).read_text(encoding="utf-8"))
-    return summary["word_perplexity"] if args.task == "lm" else summary["metrics"][args.metric]["overall"]["score"]
+    file, *keys = {
+        "lm": ("perplexity.json", "word_perplexity"),
+        "cls": ("classification.json", args.metric),
+    }.get(args.task, ("score.json", "metrics", args.metric, "overall", "score"))
+    found = json.loads((folder / "decode" / args.set / file).read_text(encoding="utf-8"))
+    for key in keys:
+        found = found[key]
+    return found
 
 
 def _measures(args: Namespace) -> dict[str, dict[str, float]]:
     """What `Row.measures` has, by the name of a run."""
     from espnet_diverse.analysis.collect import KINDS
 
-    found = {folder: {} if args.task == "lm" else _redundancy(folder, args) for folder in args.runs}
+    found = {folder: {} if args.task in ("lm", "cls") else _redundancy(folder, args) for folder in args.runs}
     common = [kind for kind in KINDS if any(found.values()) and all(kind in each for each in found.values() if each)]
     if common:
         print(f"LR and distance: means over {' and '.join(KINDS[kind] for kind in common)}.\n", flush=True)
@@ -249,6 +257,15 @@ def _perplexity(folder: Path, args: Namespace) -> Callable[[], object]:
     return lambda: scorer(encoded, [{}] * len(encoded))
 
 
+def _classification(folder: Path, args: Namespace) -> Callable[[], object]:
+    """A function that classifies some texts of the set by a classifier, in one batch."""
+    from espnet_diverse.decoding.directory.classification import Classifier
+
+    classifier = Classifier(folder)
+    encoded = list(classifier.read(args.data_dir / args.set).values())[: args.utterances]
+    return lambda: classifier(encoded)
+
+
 def _number(value: float, digits: int) -> str:
     return "" if math.isnan(value) else f"{value:.{digits}f}"
 
@@ -260,14 +277,15 @@ def _draw(rows: Sequence[Row], args: Namespace) -> None:
     from matplotlib import pyplot as plt
 
     figure, axes = plt.subplots(figsize=(8, 5), layout="constrained")
-    axes.scatter([row.step for row in rows], [row.score for row in rows])
-    axes.set_xlabel(f"time of a training step / that of {rows[0].run}")
+    axes.scatter([row.step for row in rows], [row.score for row in rows], [AREA * row.peak for row in rows], alpha=0.5)
+    axes.set_xlabel(f"time of a training step, relative to {rows[0].run} (area: memory of the step)")
     axes.set_ylabel(f"{'word perplexity' if args.task == 'lm' else args.metric.upper()} on {args.set}")
     axes.margins(x=0.2, y=0.1)
     axes.grid(alpha=0.3)
     figure.draw_without_rendering()  # places are in pixels, which the layout settles
     points = axes.transData.transform([(row.step, row.score) for row in rows])
-    taken = [Bbox.from_extents(*(point - 4), *(point + 4)) for point in points]
+    radii = [math.sqrt(AREA * row.peak / math.pi) * figure.dpi / 72 for row in rows]
+    taken = [Bbox.from_extents(*(point - r), *(point + r)) for point, r in zip(points, radii, strict=True)]
     for row in sorted(rows, key=lambda row: -row.step):
         taken.append(_label(axes, row, taken))
     figure.savefig(args.plot, dpi=120)

@@ -144,3 +144,20 @@ def test_trained_runs_are_compared_with_the_first(tiny_translation, tmp_path, ca
     assert first[:2] == ["softmax", "20.2"] and second[:2] == ["window_of_4", "21.2"]
     assert first[2:5] == second[2:5] and first[5:] == ["1.00"] * 3 and second[6] == "1.00"
     assert (tmp_path / "runs.png").stat().st_size > 5000
+
+
+@pytest.mark.recipes
+def test_trained_classifiers_are_compared_by_their_accuracy(tiny_classifier, tmp_path, capsys):
+    runs = []
+    for number, name in enumerate(("mine_softmax_1", "mine_luna_1")):
+        runs.append(shutil.copytree(tiny_classifier.model_dir, tmp_path / name))
+        (tmp_path / name / "decode" / "test").mkdir(parents=True)
+        (tmp_path / name / "decode" / "test" / "classification.json").write_text(f'{{"accuracy": {40 + number}.5}}')
+    data = tiny_classifier.test_dir
+    options = ["--task", "cls", "--metric", "accuracy", "--set", data.name, "--data_dir", str(data.parent)]
+    options += ["--batches", "2", "--utterances", "3", "--repeats", "1", "--plot", str(tmp_path / "runs.png")]
+    importlib.import_module("trained_runs").main([*map(str, runs), *options])
+    *_, first, second = rows_of(capsys.readouterr().out)
+    assert first[:2] == ["softmax", "40.5"] and second[:2] == ["luna", "41.5"]
+    assert first[3:] == ["1.00"] * 3 and second[2] == first[2] and len(second) == 6
+    assert (tmp_path / "runs.png").stat().st_size > 5000
