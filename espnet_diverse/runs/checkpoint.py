@@ -195,7 +195,7 @@ def check_fit(
         schedulers: Schedulers of their learning rates, or None for each.
 
     Raises:
-        ModelError: Parameters are missing, unknown or of another shape, or a value is not allowed at its place.
+        ModelError: Parameters are missing, unknown, or of another shape or type, or a value is not allowed where it is.
     """
     if faults := misfits(model, state.get("model", {})):
         raise ModelError(f"{source}: does not fit the model of this configuration; parameters {faults}")
@@ -221,7 +221,7 @@ def load_strict(model: nn.Module, state: dict[str, Tensor], source: str | Path) 
         source: The file that `state` was read from, for messages.
 
     Raises:
-        ModelError: Parameters are missing, unknown or of another shape; the message lists them.
+        ModelError: Parameters are missing, unknown, or of another shape or type; the message lists them.
     """
     if faults := misfits(model, state):
         raise ModelError(f"{source} does not fit the model of its configuration; parameters {faults}")
@@ -229,7 +229,10 @@ def load_strict(model: nn.Module, state: dict[str, Tensor], source: str | Path) 
 
 
 def misfits(model: nn.Module, state: dict[str, Tensor]) -> str:
-    """Parameters and buffers of `state` that are missing, unknown or of another shape than in `model`, as text."""
+    """Describe parameters and buffers of `state` that are missing, unknown, or of another shape or type in `model`.
+
+    Types differ if one has numbers with a fraction and the other has not, as weights that another program quantised.
+    """
     expected = model.state_dict()
     state = with_present_parameters(state, expected)
     missing = [name for name in expected if name not in state]
@@ -239,7 +242,12 @@ def misfits(model: nn.Module, state: dict[str, Tensor]) -> str:
         for name, tensor in expected.items()
         if name in state and state[name].shape != tensor.shape
     ]
-    faults = {"missing": missing, "extra": extra, "of another shape": reshaped}
+    retyped = [
+        f"{name} {state[name].dtype} for {tensor.dtype}"
+        for name, tensor in expected.items()
+        if name in state and state[name].is_floating_point() != tensor.is_floating_point()
+    ]
+    faults = {"missing": missing, "extra": extra, "of another shape": reshaped, "of another type": retyped}
     return "; ".join(f"{len(names)} {what}: {abridged(names)}" for what, names in faults.items() if names)
 
 

@@ -55,7 +55,11 @@ RUINOUS = [  # found where the model is built or first used, or by what an epoch
 ]
 GOOD = ["max_epoch=1", "grad_clip=.inf", "grad_clip_type=.inf", "patience=null", "optim_conf.lr=1e-12", "patience=0"]
 GOOD += ["model_conf.ctc_weight=null", "encoder_conf.stochastic_depth_rate=[0.1, 0.2]", "optim_conf.betas=[0.9, 0.98]"]
-GOOD += ["frontend_conf.win_length=null", "encoder_conf.interctc_layer_idx=[]", "encoder_conf.interctc_layer_idx=[3, 6]"]
+GOOD += [
+    "frontend_conf.win_length=null",
+    "encoder_conf.interctc_layer_idx=[]",
+    "encoder_conf.interctc_layer_idx=[3, 6]",
+]
 GOOD += ["keep_nbest_models=[1, 2]", "log_interval=null"]
 GOOD += ["patience=none", "patience=None", "num_iters_per_epoch=nil", "valid_batch_bins=none", "valid_batch_size=none"]
 
