@@ -22,7 +22,7 @@ def speech(tiny_run):
     return soundfile.read(tiny_run.test_dir / "test-00.wav", dtype="float32")[0]
 
 
-def test_what_is_seen(model, speech):
+def test_observed_weights_and_posteriors_of_every_kind(model, speech):
     seen = observe(model, speech, TEXT)
     assert list(seen) == list(KINDS)
     shapes = {kind: tuple(each.weights.shape[1:]) for kind, each in seen.items()}

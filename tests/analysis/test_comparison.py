@@ -66,7 +66,7 @@ def test_scores_that_were_computed_otherwise_are_refused():
         check_signatures([system("a", "WER|case:mixed|bs:1000|seed:1|jiwer:4"), system("old", ""), lower])
 
 
-def test_what_is_not_there_is_named(scored_run):
+def test_missing_or_damaged_results_are_refused(scored_run):
     with pytest.raises(ConfigError, match=r"score\.json: has no bleu; known: wer cer"):
         read_system(scored_run, "decode/test", "bleu")
     with pytest.raises(DataError, match=r"decode/dev/score\.json: no such file; espnet-diverse score writes it"):

@@ -50,7 +50,7 @@ def test_the_line_of_a_strategy_begins_at_the_plain_model():
     assert _means(found[:1], found) == ([4], [20.0])
 
 
-def test_panels_are_those_in_which_systems_differ(drawn, tmp_path):
+def test_the_pool_panel_is_drawn_only_with_head_selection(drawn, tmp_path):
     draw_comparison(systems(SIZES[:2]), "WER", tmp_path / "plain.png")
     draw_comparison(systems(), "WER", tmp_path / "pools.png")
     assert [len(figure.axes) for figure in drawn] == [1, 2]

@@ -1,4 +1,4 @@
-"""The page of histograms, and what to listen to."""
+"""The page of histograms, and the list of recordings to listen to."""
 
 import re
 
@@ -83,7 +83,7 @@ def test_each_picture_is_readable(drawn, tmp_path):
         assert_readable(figure)
 
 
-def test_what_is_not_known_is_not_drawn(tmp_path):
+def test_histograms_without_data_are_not_drawn(tmp_path):
     survey = Survey()
     assert draw_survey(survey, tmp_path, "x") == []
     survey.data = DataTables(text={"a": "x"})

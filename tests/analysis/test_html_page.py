@@ -5,7 +5,7 @@ from html import unescape
 from espnet_diverse.analysis.html_page import Page
 
 
-def test_a_page_holds_what_was_added(tmp_path):
+def test_a_page_has_all_added_parts_escaped(tmp_path):
     picture = tmp_path / "a.png"
     picture.write_bytes(b"\x89PNG\r\n\x1a\n rest")
     page = Page("A < B")
@@ -38,7 +38,7 @@ def test_the_contents_link_to_the_sections_and_a_phone_is_as_wide_as_it_is(tmp_p
     assert "<nav" not in html[html.index("</nav>") + 1 :]
 
 
-def test_columns_of_text_are_told_apart_from_those_of_numbers_and_rows_may_have_audio(tmp_path):
+def test_text_columns_are_marked_and_rows_may_have_audio(tmp_path):
     page = Page("Tables")
     page.table(("id", "n", "text"), [("1", "2.0", "a"), ("2", "–", "3 b")])
     page.table(("id", "n"), [("u", "−1"), ("v", "2")], [None, 'a"b.wav#t=1,2'])

@@ -104,7 +104,7 @@ def test_sections_on_request_are_part_of_every_file(tmp_path):
     assert ">Head ablation</h2>" in (tmp_path / "analysis.html").read_text()
 
 
-def test_source_tokens_label_what_the_encoder_reads(tmp_path, monkeypatch):
+def test_source_tokens_label_encoder_and_cross_attention(tmp_path, monkeypatch):
     survey, example = surveyed(False)
     drawn = {}
 

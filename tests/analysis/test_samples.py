@@ -36,7 +36,7 @@ def test_batches_hold_every_sample_once(recognition):
     assert {one.utterance for batch in found for one in batch} == {one.utterance for one in samples}
 
 
-def test_what_cannot_be_read_is_left_out(recognition, tiny_run, tmp_path, caplog):
+def test_missing_or_short_audio_is_left_out(recognition, tiny_run, tmp_path, caplog):
     predictor, data = recognition[0], read_data_dir(tiny_run.test_dir)
     soundfile.write(tmp_path / "short.wav", [0.1] * 800, 16_000)
     data.wav_scp |= {"test-00": "/no/such.wav", "test-01": str(tmp_path / "short.wav")}

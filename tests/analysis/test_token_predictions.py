@@ -31,7 +31,7 @@ def test_predictions_match_the_models_own_pass(loaded):
         assert len(found.loss) == len(sample.tokens) + 1
 
 
-def test_a_batch_gives_what_its_samples_give(loaded):
+def test_a_batch_equals_its_samples(loaded):
     predictor, samples = loaded
     (batch,) = batches(predictor, samples)
     together = predict_tokens(predictor, batch, encode(predictor, batch))

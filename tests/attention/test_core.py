@@ -12,7 +12,7 @@ def heads(**options):
     return Heads(q, k, k.clone(), x, memory, q, Inputs(x, memory + 1, memory), torch.ones(2, 1, 1, 4).bool(), **options)
 
 
-def test_full_precision_keeps_what_is_one_object():
+def test_full_precision_converts_a_shared_tensor_once():
     full = heads(position=torch.zeros(2, 2, 3, 4).half()).in_full_precision()
     tensors = [full.q, full.k, full.v, full.query, full.key, full.position, *full.perturbed]
     assert all(tensor.dtype == torch.float32 for tensor in tensors)

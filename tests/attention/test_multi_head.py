@@ -16,7 +16,7 @@ SIZE, HEADS, WIDTH, TIME = 8, 2, 4, 5
 
 
 class Asked(Core):
-    """Remembers whether it was asked for weights."""
+    """A core that records if it was asked for weights."""
 
     def forward(self, heads):
         self.asked = heads.need_weights
@@ -105,7 +105,7 @@ def test_nothing_of_an_analysis_stays_after_a_cached_call(core):
     assert not module.core.inspect().maps and not module.core.inspect().posteriors
 
 
-def test_one_joint_projection_gives_what_three_give():
+def test_a_joint_projection_equals_three_separate_ones():
     module, x = build_attention("sdma", SIZE, HEADS).double().eval(), torch.randn(2, TIME, SIZE).double()
     parts = (module.linear_q, module.linear_k, module.linear_v)
     joint = torch.nn.Linear(SIZE, 3 * SIZE).double()
@@ -138,7 +138,7 @@ def test_heads_are_masked_with_a_cache_too():
     assert "head_mask" not in module.state_dict()
 
 
-def test_a_masked_head_of_a_pool_is_masked_for_those_who_select_it():
+def test_a_masked_head_of_a_pool_is_masked_in_its_language():
     names = {"conditions": {"lang": ["de", "en"]}}  # static: de has the heads 0 and 1, en has 2 and 3
     module = build_attention("softmax", SIZE, HEADS, selection={"strategy": "static", **names}).double().eval()
     x, module.head_mask = torch.randn(2, TIME, SIZE).double(), torch.tensor([True, True, True, False])
@@ -212,7 +212,7 @@ def by_module(net):
 
 @pytest.mark.parametrize("compiled", [lambda net: torch.compile(net, backend="aot_eager"), by_module])
 @pytest.mark.parametrize("options", [{"core": "sdma"}, {"core": "softmax", "selection": SELECTION}])
-def test_a_compiled_net_learns_what_it_learns_without_the_compiler(options, compiled):
+def test_compiled_training_matches_eager_training(options, compiled):
     found, expected = trained(compiled, options), trained(lambda net: net, options)
     assert len(found) == len(expected) and float(found[-1]) == 2
     for one, other in zip(found, expected, strict=True):

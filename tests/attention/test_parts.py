@@ -71,7 +71,7 @@ def test_parts_with_relative_position_equal_the_whole(case, x, monkeypatch):
         torch.testing.assert_close(found[row, :length], whole[row, :length], rtol=1e-10, atol=1e-10)
 
 
-def test_what_needs_the_whole_gets_it(x, monkeypatch):
+def test_calls_that_need_the_whole_sequence_are_not_split(x, monkeypatch):
     window, causal = build("window"), torch.ones(1, TIME, TIME, dtype=torch.bool).tril()
     assert called(window, x, causal, monkeypatch=monkeypatch)[1] == [TIME]
     with scope(keep_attention=True, collect=False):

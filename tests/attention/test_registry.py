@@ -74,7 +74,7 @@ def test_a_class_may_be_defined_again():
         ),
     ],
 )
-def test_what_cannot_be_registered_is_named(name, core, text):
+def test_invalid_registrations_are_refused(name, core, text):
     register_core("taken", type("Other", (Mean,), {}))
     with pytest.raises(ValueError, match=text):
         register_core(name, core)

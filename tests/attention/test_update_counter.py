@@ -111,7 +111,7 @@ class Counting(torch.nn.Module):
 
 
 @pytest.mark.parametrize("events", ["", "f", "fu", "fuf", "fuff", "fufu", "ffuufu", "fufuf", "u", "uf"])
-def test_a_copy_counts_what_its_original_would(events):
+def test_a_copy_counts_like_its_original(events):
     """After forward passes (f) and updates (u) in any order; some passes and updates later, both counts are equal."""
     model = Counting()
     for event in events:

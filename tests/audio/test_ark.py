@@ -1,4 +1,4 @@
-"""Entries of arks: what they hold is read exactly; anything else in an ark is refused, and never unpickled or run."""
+"""Entries of arks: audio is read exactly; any other content is refused, and never unpickled or run."""
 
 import io
 import pickle
@@ -51,7 +51,7 @@ def test_entries_are_read_exactly(save, coding):
             np.testing.assert_array_equal(32768 * np.concatenate(list(audio.blocks())), samples)
 
 
-def test_what_is_an_entry(tmp_path):
+def test_ark_entries_are_told_from_plain_files(tmp_path):
     assert ark_entry("a/wav.1.ark:12") == (Path("a/wav.1.ark"), 12)
     assert ark_entry("wav.ark") is ark_entry("wav.ark:") is ark_entry("wav.ark:1[0:2]") is None
     (tmp_path / "take:2").write_bytes(b"12345")

@@ -1,4 +1,4 @@
-"""Features of feats.scp: equal to what kaldiio reads; other contents are refused."""
+"""Features of feats.scp: equal to those of kaldiio; other contents are refused."""
 
 import pickle
 import struct
@@ -22,7 +22,7 @@ def save(folder: Path, matrix: np.ndarray = MATRIX, **options) -> list[str]:
 
 @pytest.mark.parametrize("method", [None, 2, 3, 5])
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
-def test_matrices_are_what_kaldiio_reads(tmp_path, method, kind):
+def test_matrices_and_ranges_match_kaldiio(tmp_path, method, kind):
     for entry, rows in zip(save(tmp_path, MATRIX.astype(kind), compression_method=method), (30, 20), strict=True):
         features = read_features(entry)
         assert features.dtype == np.float32 and features.shape == features_shape(entry) == (rows, 5)

@@ -77,7 +77,7 @@ def test_a_file_is_read_like_any_other(tmp_path):
         blocks_of(str(tmp_path / "gone.wav"))
 
 
-def test_of_a_truncated_file_what_is_there_is_read(tmp_path, caplog):
+def test_a_truncated_file_is_read_to_its_end_with_a_warning(tmp_path, caplog):
     path = tmp_path / "cut.wav"
     soundfile.write(path, SAMPLES, 16_000)
     path.write_bytes(path.read_bytes()[: 44 + 2 * 3000])
@@ -113,7 +113,7 @@ def test_a_file_in_real_time_takes_its_length(tmp_path, monkeypatch):
     ],
     ids=["nothing", "odd", "wav"],
 )
-def test_what_is_no_raw_audio_is_refused(standard_input, content, message):
+def test_invalid_raw_audio_is_refused(standard_input, content, message):
     standard_input(content)
     with pytest.raises(DataError, match=message):
         blocks_of("-")

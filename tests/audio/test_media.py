@@ -94,7 +94,7 @@ def test_playlists_do_not_reach_ffmpeg(tmp_path):
 
 
 @pytest.mark.parametrize("suffix", [*MEDIA, "mp3"])
-def test_what_is_converted_can_be_bounded(recordings, tmp_path, suffix):
+def test_converted_audio_may_be_limited_in_duration(recordings, tmp_path, suffix):
     path = recordings / f"x.{suffix}"
     if suffix == "mp3":
         path = tmp_path / "joined.mp3"

@@ -77,7 +77,7 @@ def test_a_segment_may_name_a_channel(tmp_path, tone):
 
 @pytest.mark.usefixtures("ffmpeg")
 @pytest.mark.parametrize("kind", KINDS)
-def test_training_reads_what_transcription_reads(tmp_path, kind):
+def test_training_and_transcription_read_the_same_samples(tmp_path, kind):
     make, converted_from = KINDS[kind]
     path = make(tmp_path)
     info = check_audio(path)

@@ -52,7 +52,7 @@ def hertz(samples):
 
 @pytest.mark.parametrize("kind", FORMATS)
 @pytest.mark.parametrize(("rate", "channels"), [(16_000, 1), (8000, 2), (48_000, 8)])
-def test_a_file_gives_what_read_audio_and_resample_give(tmp_path, kind, rate, channels):
+def test_a_file_matches_read_audio_and_resample(tmp_path, kind, rate, channels):
     file, options = FORMATS[kind]
     channels = min(channels, 2) if kind == "mp3" else channels
     path = write(tmp_path / file, rate, channels=channels, **options)
@@ -116,7 +116,7 @@ class Pipe:
         self.read = self._stream.read
 
 
-def test_streams_give_what_their_files_give(tmp_path, monkeypatch):
+def test_streams_match_their_files(tmp_path, monkeypatch):
     path = write(tmp_path / "x.wav", 22_050)
     expected = read(path)[2]
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
@@ -167,7 +167,7 @@ def test_things_that_are_no_source_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize("rate", [16_000, 44_100])
-def test_arrays_give_what_files_give(tmp_path, rate):
+def test_arrays_match_files(tmp_path, rate):
     integers = np.rint(tone(1.0, rate, 2) * 32767).astype(np.int16)
     soundfile.write(tmp_path / "x.wav", integers, rate, subtype="PCM_16")
     expected = read(tmp_path / "x.wav")[2]

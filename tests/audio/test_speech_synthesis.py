@@ -65,7 +65,7 @@ def test_form_of_a_recording(recordings):
         assert np.abs(speech[-RATE // 20 :]).max() > softest
 
 
-def test_what_varies_is_heard():
+def test_text_speed_pitch_and_seed_change_the_recording():
     def line(**changes):
         values = {"text": "我爸爸在厨房喝茶", "language": "zh", "voice": VOICE, "snr": 35.0, "seed": 0} | changes
         return Line(**values)
@@ -164,7 +164,7 @@ def unloaded():
 
 
 @pytest.mark.usefixtures("unloaded")
-def test_missing_wheel_says_what_to_install(monkeypatch):
+def test_a_missing_wheel_names_the_package_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "espeakng_loader", None)
     message = r"^speech synthesis needs espeak-ng; run: pip install 'espeakng-loader>=0.2.4'$"
     with pytest.raises(DataError, match=message):

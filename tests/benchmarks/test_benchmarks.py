@@ -74,7 +74,7 @@ def test_a_piece_of_the_cpu_runs_at_a_tiny_size(name, module, options, tmp_path,
 
 
 @pytest.mark.recipes
-def test_ratios_are_compared_with_those_of_an_earlier_file(tmp_path, capsys):
+def test_ratios_are_compared_with_an_earlier_file(tmp_path, capsys):
     options = ["--units", "4", "--heads", "3", "--sentences", "2", "--time", "5", "--repeats", "1"]
     for name in ("--output", "--compare"):
         importlib.import_module("classification").main([*options, name, str(tmp_path / "then.json")])

@@ -33,7 +33,7 @@ def row():
     return make
 
 
-def test_rows_are_shown_and_compared_with_those_of_a_file(row, tmp_path, capsys):
+def test_rows_are_shown_and_compared_with_a_file(row, tmp_path, capsys):
     results = importlib.import_module("results")
     then = [row("A step: layers", "8, 250", (0.002, 0.001), (4e6, 1e6)), row("Gone", "1, 1", (1.0,))]
     assert results.show(iter(then), column="size") == then

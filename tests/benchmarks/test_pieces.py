@@ -41,7 +41,7 @@ def run(tmp_path, monkeypatch):
     return start
 
 
-def test_a_piece_is_done_once_and_what_fails_is_done_by_the_next_call(run, tmp_path):
+def test_the_next_call_repeats_only_the_failed_pieces(run, tmp_path):
     done, called = run(BROKEN="decoding.py")
     assert done.returncode == 1
     assert called == ["attention.py", "attention.py", "decoding.py", "translation.py", "length.py"]
@@ -61,7 +61,7 @@ def test_only_the_named_pieces_are_run(run):
 @pytest.mark.parametrize(
     ("options", "message"), [(["--minutes", "0"], "--minutes 0 is not"), ([], "give --output_dir")]
 )
-def test_what_cannot_be_run_is_refused(options, message):
+def test_invalid_minutes_or_a_missing_output_dir_is_refused(options, message):
     refused = call(FOLDER / "cpu.sh", *options, PYTHON=sys.executable)
     assert refused.returncode == 2 and refused.stderr.startswith(f"error: {message}")
 

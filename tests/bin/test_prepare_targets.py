@@ -78,7 +78,7 @@ def test_directories_in_the_way(here, capsys, name, others):
         refused(capsys, f"precious/{name}: {shown}; move it away or", *corpus, "--output_dir", "precious")
 
 
-def test_again_over_what_it_has_written(here, capsys):
+def test_own_output_is_replaced_unless_it_has_foreign_files(here, capsys):
     for rate in ("8000", "16000"):
         assert main(["prepare", "kaldi", "a", "--rate", rate, "--output_dir", "out"]) == 0
     (here / "out" / "dev" / "utt2domain").write_text("s1-dev news\n")

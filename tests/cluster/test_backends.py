@@ -32,14 +32,14 @@ def test_a_local_cluster_listens_on_this_machine_only_and_takes_no_client_withou
         assert all(each.startswith("tls://127.0.0.1:") and info["nthreads"] == 1 for each, info in workers)
 
 
-def test_without_dask_the_error_says_what_to_install(monkeypatch):
+def test_missing_dask_names_the_package_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
     message = r"^--cluster needs the package distributed: pip install 'espnet_diverse\[cluster\]'$"
     with pytest.raises(ConfigError, match=message), started(LOCAL):
         pass
 
 
-def test_what_the_block_raises_comes_out_as_it_is(monkeypatch):
+def test_errors_in_the_block_are_reraised_unchanged(monkeypatch):
     from distributed import LocalCluster
 
     inside = LocalCluster(n_workers=0, processes=False, dashboard_address="127.0.0.1:0")

@@ -100,7 +100,7 @@ class Here:
         pass
 
 
-def test_what_was_asked_or_mapped_is_called_with_what_is_loaded_or_an_item(tmp_path):
+def test_ask_passes_the_loaded_object_and_map_the_items(tmp_path):
     pool = Pool(Here(), OPTIONS, Setup(partial(load, tmp_path)))
     assert pool.ask(str.upper) == "LOADED" and list(pool.map(str, range(3))) == ["0", "1", "2"]
 

@@ -1,4 +1,4 @@
-"""Costs of methods: what a trial shows, and how long a training will take."""
+"""Costs of methods: measurements of a trial, and the estimated time of a training."""
 
 import json
 import shutil
@@ -77,7 +77,7 @@ def test_costs_are_measured_again_where_they_would_be_others(tiny_run, tmp_path,
     assert measure(methods, programs, path, updates=5) == found and len(programs.calls) == 4
 
 
-def test_the_memory_of_a_gpu_has_the_unit_of_that_of_a_process(tiny_run, tmp_path, monkeypatch):
+def test_gpu_memory_has_the_unit_of_process_memory(tiny_run, tmp_path, monkeypatch):
     def on_gpu(folder):
         state, *others = load_run(folder)
         for epoch in state["reporter"]["stats"].values():

@@ -1,4 +1,4 @@
-"""Differences of methods: intervals by hand and by naive loops, and what is said of them."""
+"""Differences of methods: intervals by hand and by naive loops, and the sentences about them."""
 
 import math
 import sys
@@ -47,7 +47,7 @@ WRONG = {
 
 
 def test_the_interval_over_seeds_matches_student():
-    """The quantiles are those of printed tables."""
+    """The quantiles are from printed tables."""
     low, high = seed_interval([1.0, 2.0, 6.0])
     half = 4.302653 * math.sqrt(((1 - 3) ** 2 + (2 - 3) ** 2 + (6 - 3) ** 2) / 2) / math.sqrt(3)
     assert (low, high) == pytest.approx((3 - half, 3 + half), rel=1e-6)
@@ -159,7 +159,7 @@ ALONE = Difference("luna", {0: 1.0}, by_seed={0: 1.0})
         ),
     ],
 )
-def test_one_sentence_says_what_can_be_said_and_what_cannot(others, metric, said):
+def test_the_conclusion_is_one_sentence(others, metric, said):
     assert conclusion([BASE, *others], metric, "test") == said
 
 

@@ -44,7 +44,7 @@ def wait_until(condition):
         time.sleep(0.02)
 
 
-def test_output_is_added_to_the_log_and_what_it_took_is_told(tmp_path):
+def test_output_is_appended_to_the_log_and_time_is_measured(tmp_path):
     log = tmp_path / "exp" / "a.log"
     first = Programs().run(python("import time; time.sleep(.1); print('said')"), tmp_path, log)
     second = Programs().run(python("import sys; sys.exit('failed')"), tmp_path, log)
@@ -117,7 +117,7 @@ def test_they_are_stopped_after_some_minutes(tmp_path):
         assert programs.run(python("import time; time.sleep(60)"), tmp_path, tmp_path / "log").code == -signal.SIGTERM
 
 
-def test_what_does_not_stop_is_killed(tmp_path):
+def test_a_program_that_ignores_sigterm_is_killed(tmp_path):
     deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); open('begun', 'w'); time.sleep(60)"
     programs, ended = Programs(grace=0.2), []
     thread = threading.Thread(target=lambda: ended.append(programs.run(python(deaf), tmp_path, tmp_path / "log")))

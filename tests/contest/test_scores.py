@@ -1,4 +1,4 @@
-"""The file of scores, and what is known of metrics; `tests/recipes/test_reproduce.py` has how it is kept."""
+"""The file of scores, and the direction of metrics; `tests/recipes/test_reproduce.py` tests updates of the file."""
 
 import json
 from importlib.metadata import version
@@ -37,7 +37,7 @@ def row(run, seed, data_set, score="1.00"):
     return dict(zip(COLUMNS, values, strict=True))
 
 
-def test_it_is_known_of_every_metric_whether_lower_is_better():
+def test_lower_is_better_for_error_rates_and_perplexities():
     lower = {"cer", "wer", "ter", "perplexity", "word_perplexity"}
     assert {name for name in (*METRICS, *NOT_SCORED) if lower_is_better(name)} == lower
     assert set(NOT_SCORED) == set(MEASURED_BY_DECODING)
@@ -64,7 +64,7 @@ def test_a_damaged_row_is_named(tmp_path):
         read_results(path)
 
 
-def test_the_score_of_a_run_is_read_from_what_was_written(tmp_path):
+def test_scores_of_a_run_are_read_from_its_score_files(tmp_path):
     run = runs(tmp_path)[0]
     for name, score in (("dev", 12.345), ("test", 50)):
         folder = run.decoded("old", name)

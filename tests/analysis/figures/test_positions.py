@@ -15,7 +15,7 @@ def ascii_fonts(monkeypatch):
     fonts._warn.cache_clear()
 
 
-def test_tokens_that_no_font_has_are_numbered_and_a_warning_says_what_to_install(ascii_fonts, caplog):
+def test_tokens_missing_from_all_fonts_are_numbered_with_a_warning(ascii_fonts, caplog):
     tokens = ["你", "好", "a", "<eos>", "。"]
     assert drawable(tokens) == ["#1", "#2", "a", "<eos>", "#5"]
     assert drawable(["<sos>", *tokens]) == ["<sos>", "#1", "#2", "a", "<eos>", "#5"]
@@ -27,7 +27,7 @@ def test_labels_that_a_font_has_stay():
     assert drawable(["a", "é", "я"]) == ["a", "é", "я"]
 
 
-def test_an_axis_of_tokens_says_what_they_are(ascii_fonts):
+def test_token_axes_have_a_label_and_the_tokens_as_ticks(ascii_fonts):
     axes = Figure().subplots()
     Positions(2, ["<sos>", "b"]).describe(axes.xaxis, "key", 7)
     assert (axes.get_xlabel(), [label.get_text() for label in axes.get_xticklabels()]) == (

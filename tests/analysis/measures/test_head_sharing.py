@@ -29,7 +29,7 @@ def model():
     model.decoder = DiverseTransformerDecoder(9, 8, attention={"selection": options}, **SMALL)
     for layer in model.encoder.encoders:
         selection = layer.self_attn.selection
-        # Groups of a pool of 4 are heads 0 and 2, 1 and 3. es wants 2, and talk 3, more than others want what they do.
+        # Groups of a pool of 4 are heads 0 and 2, 1 and 3. es prefers 2, and talk 3, more strongly than the others.
         selection.logits_lang.data = torch.tensor([[1.0, 1, 0, 0], [1, 1, 0, 0], [0, 1, 3, 0]])
         selection.logits_domain.data = torch.tensor([[1.0, 1, 0, 0], [1, 0, 0, 3]])
     return model
@@ -43,7 +43,7 @@ def test_sharing_matches_the_golden_selector(strategy):
     assert sharing.diagonal().tolist() == [2 * 4] * 3  # layers times heads
 
 
-def test_what_the_heads_of_a_model_belong_to(model):
+def test_ownerships_of_a_model_by_language_and_domain(model):
     both, language, domain, decoder = ownerships(model)
     assert [each.name for each in (both, language, domain, decoder)] == [
         "encoder self-attention by language and domain",

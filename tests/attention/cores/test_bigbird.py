@@ -61,6 +61,6 @@ def test_random_blocks_depend_on_the_seed_alone():
         ({"cross": True}, "attention 'bigbird' does not support cross-attention; choose one that does: softmax"),
     ],
 )
-def test_what_makes_no_blocks_is_refused(options, text):
+def test_invalid_options_and_unsupported_uses_are_refused(options, text):
     with pytest.raises((OptionError, ValueError), match=text):
         build_attention("bigbird", SIZE, H, **options)

@@ -106,6 +106,6 @@ def test_the_start_outlasts_espnets_initialisation():
         (6, {}, "heads of width 3 have no halves; choose a number of heads for an even width"),
     ],
 )
-def test_what_has_no_difference_is_refused(size, options, text):
+def test_invalid_lambda_and_odd_head_width_are_refused(size, options, text):
     with pytest.raises((OptionError, ValueError), match=text):
         build_core("differential", size, H, options)

@@ -65,7 +65,7 @@ def test_gates_that_start_at_one_learn():
 
 
 def test_without_weights_the_kernel_is_the_fused_one():
-    """Its result, not that of explicit weights, which is rounded otherwise."""
+    """The result is the kernel's to the bit; explicit weights are rounded otherwise."""
     core, given = build_core("gated", SIZE, H, {"start": "zero", "scale": 2.0}).double(), heads(PADDED)
     assert torch.equal(core(given)[0], softmax_attention(given)[0]) and core(given)[1] is None
 
@@ -78,6 +78,6 @@ def test_without_weights_the_kernel_is_the_fused_one():
         ({"scale": 0}, "scale must be above 0, but is 0"),
     ],
 )
-def test_what_is_no_gate_is_refused(options, text):
+def test_invalid_options_are_refused(options, text):
     with pytest.raises(OptionError, match=text):
         build_core("gated", SIZE, H, options)

@@ -37,7 +37,7 @@ def released(shared):
 
 @pytest.mark.parametrize("shared", [False, True])
 def test_equals_the_released_code(shared):
-    """With all frames its own output; with padding what it would give if it set padded frames to zero."""
+    """Without padding its own output; with padding its output after padded frames are set to zero."""
     g, module = released(shared)
     x, mask = g["x"], lengths_to_mask(g["lengths"], 6).unsqueeze(1)
     torch.testing.assert_close(module(x, x, x, None), g["out"], rtol=1e-10, atol=1e-10)
@@ -107,7 +107,7 @@ def test_a_longer_input_is_refused():
         ({"shared": 1}, "shared must be true or false, but is 1"),
     ],
 )
-def test_what_is_not_possible_is_named(options, text):
+def test_invalid_options_and_unsupported_uses_are_refused(options, text):
     with pytest.raises(ValueError, match=text):
         build(**options)
 

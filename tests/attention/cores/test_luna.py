@@ -177,7 +177,7 @@ STATIC = {"strategy": "static", "conditions": {"lang": ["ar"]}}
         ({"tied": "yes"}, "tied must be true or false, but is 'yes'"),
     ],
 )
-def test_what_is_not_possible_is_named(options, text):
+def test_invalid_options_and_unsupported_uses_are_refused(options, text):
     with pytest.raises(ValueError, match=text):
         build(**options)
 

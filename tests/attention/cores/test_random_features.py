@@ -139,7 +139,7 @@ def test_a_resumed_run_redraws_when_the_whole_run_does():
         ({"redraw_interval": -1}, "redraw_interval must be at least 0, but is -1"),
     ],
 )
-def test_what_makes_no_features_is_refused(options, text):
+def test_invalid_options_are_refused(options, text):
     with pytest.raises(OptionError, match=text):
         make(**options)
 

@@ -75,6 +75,6 @@ def test_dropout_acts_on_the_memory_too(monkeypatch):
         ({"cross": True}, "attention 'sanm' does not support cross-attention; choose one that does: softmax"),
     ],
 )
-def test_what_has_no_memory_block_is_refused(options, text):
+def test_invalid_options_and_unsupported_uses_are_refused(options, text):
     with pytest.raises((OptionError, ValueError), match=text):
         build_attention("sanm", SIZE, H, **options)

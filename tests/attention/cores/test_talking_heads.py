@@ -88,6 +88,6 @@ def test_dropout_acts_on_the_mixed_weights():
         ({"start": "zero"}, "start must be one of identity drawn, but is 'zero'"),
     ],
 )
-def test_what_is_no_map_is_refused(options, text):
+def test_invalid_options_are_refused(options, text):
     with pytest.raises(OptionError, match=text):
         build(**options)

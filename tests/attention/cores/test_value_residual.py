@@ -138,7 +138,7 @@ def test_on_its_own_it_is_softmax_attention():
         ("diverse_transformer", {"attention": {"learned": 1}}, "learned must be true or false, but is 1"),
     ],
 )
-def test_what_cannot_hand_on_values_is_refused(name, options, text):
+def test_invalid_options_and_block_encoders_are_refused(name, options, text):
     with pytest.raises(ConfigError, match=text):
         encoder(name, **options)
 

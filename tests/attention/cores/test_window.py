@@ -80,7 +80,7 @@ def test_weights_are_zero_outside_the_window():
         ({"cross": True}, "attention 'window' does not support cross-attention; choose one that does: softmax"),
     ],
 )
-def test_what_is_no_window_is_refused(options, text):
+def test_invalid_options_and_unsupported_uses_are_refused(options, text):
     with pytest.raises((OptionError, ValueError), match=text):
         build_attention("window", SIZE, H, **options)
 

@@ -128,6 +128,6 @@ def test_a_tenth_is_of_the_variance(std, warned):
     assert (found >= noise_diagnosis("tokens", "").threshold) == warned and found == pytest.approx(std**2)
 
 
-def test_the_warning_says_what_to_do():
+def test_the_warning_names_the_share_and_the_remedy():
     said = noise_diagnosis("queries", "lower noise_std").sentence(0.97)
     assert said == "the noise added to queries has 97% of their variance; lower noise_std"

@@ -30,7 +30,7 @@ def tokens():
 
 
 def loss_of(module, x, memory=None, mask=MASK):
-    """The loss of a call, and what the call attended with: heads, outputs, weights."""
+    """The loss of a call, and its heads, outputs and weights."""
     seen = []
     attend = module._attend
     module._attend = lambda heads: seen.append((heads, *(result := attend(heads)))) or result
@@ -154,7 +154,7 @@ def test_a_net_takes_it_with_its_attention():
         ),
     ],
 )
-def test_what_is_not_possible_is_refused(given, said):
+def test_invalid_options_and_a_core_without_weights_are_refused(given, said):
     core = Softmax(SIZE, HEADS)
     core.supports = replace(Supports(), explicit_weights=False)
     with pytest.raises(ValueError, match=said):

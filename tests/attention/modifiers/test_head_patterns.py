@@ -121,7 +121,7 @@ STRIDED, FIXED = [{"window": 3}, {"strided": 3}], [{"block": 3}, {"ends": 3}]
 
 @pytest.mark.parametrize("pair", [STRIDED, FIXED], ids=["strided", "fixed"])
 @pytest.mark.parametrize("causal", [False, True])
-def test_patterns_of_the_sparse_transformer_compute_what_their_mask_says(pair, causal, monkeypatch):
+def test_sparse_transformer_patterns_match_their_masks(pair, causal, monkeypatch):
     """Child et al. 2019, section 4.3: of two heads one sees the keys near by, and the other every third."""
     mask = MASK & torch.ones(TIME, TIME, dtype=torch.bool).tril() if causal else MASK
     results = []

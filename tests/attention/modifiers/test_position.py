@@ -93,7 +93,7 @@ def test_hypotheses_side_by_side_have_the_positions_of_their_own(position):
         ),
     ],
 )
-def test_what_does_not_fit_is_refused(options, said):
+def test_unknown_or_incompatible_position_is_refused(options, said):
     with pytest.raises(ValueError, match=said):
         attention(**options)
 

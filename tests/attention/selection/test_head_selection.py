@@ -238,7 +238,7 @@ def test_learning_prefers_the_head_that_helps():
     assert selection.picks().tolist() == [[1]]
 
 
-def test_what_has_one_input_is_projected_in_one_call(monkeypatch):
+def test_projections_of_one_input_share_a_call(monkeypatch):
     module, (x, _) = build("softmax", "group"), inputs(3)
     widths = []
 

@@ -246,7 +246,7 @@ def test_the_corpus_may_be_named_without_an_option(tmp_path, corpus_dir, parse):
     assert module.outputs(args) == [Path("data/test_2017_mscoco") / table for table in ("src_text", "text")]
 
 
-def test_what_is_not_on_disk_is_converted_into_downloads(tmp_path, monkeypatch):
+def test_a_hub_dataset_is_converted_into_downloads(tmp_path, monkeypatch):
     """Stood in for by a table that a dataset could have become."""
     made = []
 

@@ -19,7 +19,7 @@ def test_sound_directories_have_no_faults(data_dir, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("content", [b"b1 x\na1 y\na2 z\n", b"a1 x\n\na2 y\nb1 z\n", b"a1 x\xc2\xa0y\na2 y\nb1 z\n"])
-def test_faults_of_form_name_what_mends_them(content, data_dir, tmp_path, capsys):
+def test_format_faults_are_reported_and_repaired_by_fix(content, data_dir, tmp_path, capsys):
     (data_dir / "text").write_bytes(content)
     assert main(["validate", str(data_dir)]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -176,7 +176,7 @@ def test_faults_that_are_alike_are_printed_once(data_dir, capsys):
     assert "--most 0: must be 1 or more" in capsys.readouterr().err
 
 
-def test_figures_show_what_was_read(data_dir, tmp_path, capsys, monkeypatch):
+def test_figures_show_levels_only_if_samples_are_read(data_dir, tmp_path, capsys, monkeypatch):
     leave_pictures_empty(monkeypatch)
     assert main(["validate", str(data_dir), "--headers", "--figures", str(tmp_path / "new/figures")]) == 0
     names = {path.name.split(".", 1)[1] for path in (tmp_path / "new/figures").glob("*.png")}

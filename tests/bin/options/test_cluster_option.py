@@ -72,7 +72,7 @@ def processes(client, workers=None):
     return [process for process in found if isinstance(process, int)]
 
 
-def test_two_workers_write_what_one_process_writes(decoded, shared, tmp_path, capfd):
+def test_decoding_matches_one_process(decoded, shared, tmp_path, capfd):
     alone = decoded("alone")
     capfd.readouterr()
     assert decoded("cluster", "--cluster", "local") == alone

@@ -201,7 +201,7 @@ sys.exit(9 if {"torch", "espnet2"} & sys.modules.keys() else code)
         (["decode", "exp/m", "--data_dir", "tset", "--output_dir", "o"], "--data_dir tset: there is no such directory"),
     ],
 )
-def test_what_is_not_there_is_refused_at_once(tmp_path, arguments, said):
+def test_missing_paths_are_refused_before_importing_torch(tmp_path, arguments, said):
     (tmp_path / "exp" / "m").mkdir(parents=True)
     command = [sys.executable, "-c", CODE, *arguments]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)

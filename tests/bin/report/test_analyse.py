@@ -60,7 +60,7 @@ def analysed(tiny_run, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def softmax_dir(tiny_run, tmp_path_factory):
-    """The tiny model without what SDMA adds."""
+    """The tiny model without the options and weights of SDMA."""
     model_dir = tmp_path_factory.mktemp("softmax") / "exp"
     shutil.copytree(tiny_run.model_dir, model_dir, ignore=shutil.ignore_patterns("stats", "tensorboard"))
     config = yaml.safe_load((model_dir / "config.yaml").read_text())
@@ -89,7 +89,7 @@ def test_a_model_of_ctc_alone_as_espnet_leaves_it(tiny_run, tmp_path, kind, capf
 
 
 @pytest.mark.usefixtures("no_pictures")
-def test_the_language_of_a_prompt_changes_what_heads_see(tiny_run, tmp_path):
+def test_the_prompt_language_changes_the_attention(tiny_run, tmp_path):
     folder, seen = write_ctc_model(tmp_path / "exp"), []
     for options in ([], ["--language", "deu"], ["--language", "nolang"]):
         out = tmp_path / str(len(seen))
@@ -280,7 +280,7 @@ def test_the_figure_utterance_is_the_one_named(softmax_dir, tiny_run, tmp_path, 
     assert "--utterances 0 is not allowed; give at least 1" in capfd.readouterr().err
 
 
-def test_what_it_reads_and_writes_is_there(analysed, tiny_run, parse):
+def test_inputs_and_outputs_exist_after_the_run(analysed, tiny_run, parse):
     analyse, args = parse("analyse", arguments(tiny_run.model_dir, tiny_run.test_dir, analysed))
     assert all(path.exists() for path in analyse.inputs(args) + analyse.outputs(args))
     assert not [path for path in analysed.rglob("*") if "partial" in path.name]

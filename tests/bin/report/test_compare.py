@@ -58,7 +58,7 @@ def test_scores_by_other_rules_are_refused(scored_run, tmp_path, capfd):
     assert "scores of group4 (WER|case:mixed|norm:NFC|" in capfd.readouterr().err
 
 
-def test_what_cannot_be_compared_is_refused(scored_run, tmp_path, capfd):
+def test_incomparable_runs_are_refused(scored_run, tmp_path, capfd):
     (tmp_path / "text").write_text("u1 a b\n")
     (scored_run / "decode/test/text").write_text("u1 a b\n")
     end = ["--reference", str(tmp_path / "text"), "--output_dir", str(tmp_path / "out")]

@@ -141,7 +141,7 @@ def test_transcripts_of_speech_that_is_translated_have_its_own_language(score, t
     assert "|tok:zh|" in summary_of(tmp_path)["metrics"]["bleu"]["overall"]["signature"]
 
 
-def test_what_an_older_call_drew_does_not_stay_beside_new_scores(score, tmp_path):
+def test_reports_of_an_earlier_call_are_deleted(score, tmp_path):
     assert score("a x\n", "a x\n", "--by", "utt2lang", utt2lang="a de\n") == 0
     files = ["alignment.cer.html", "alignment.txt", "score.cer.png", "score.json", "score.md"]
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == files
@@ -198,7 +198,7 @@ def test_a_baseline_is_compared_as_sacrebleu_does(score, tmp_path, capsys):
 
 
 def paired_test_of_sacrebleu(tmp_path, sides):
-    """What sacrebleu's own command prints, four digits after the point."""
+    """The output of sacrebleu's own command, with four digits after the point."""
     for name, side in sides.items():
         (tmp_path / f"{name}.txt").write_text("\n".join(side) + "\n")
     command = [sys.executable, "-X", "utf8", "-m", "sacrebleu", "reference.txt", "-i", "baseline.txt", "system.txt"]

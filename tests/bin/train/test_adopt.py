@@ -48,7 +48,7 @@ def test_another_run_is_not_written_to(tiny_translation, tmp_path, capsys, comma
     assert {path: path.stat().st_mtime_ns for path in other.rglob("*")} == before
 
 
-def test_what_was_adopted_is_adopted_again(tiny_translation, tmp_path):
+def test_a_model_may_be_adopted_twice(tiny_translation, tmp_path):
     arguments = [str(tiny_translation.model_dir), "--output_dir", str(tmp_path / "new")]
     assert main(["adopt", *arguments]) == main(["adopt", *arguments]) == 0
 

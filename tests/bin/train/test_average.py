@@ -9,12 +9,12 @@ import yaml
 from espnet_diverse.bin.main import main
 
 
-def test_average_prints_what_it_wrote(tiny_run, capfd):
+def test_average_prints_the_path_of_its_output(tiny_run, capfd):
     assert main(["average", str(tiny_run.model_dir), "--metric", "valid.loss", "--number", "1"]) == 0
     assert capfd.readouterr().out.strip() == str(tiny_run.model_dir / "valid.loss.ave.pth")
 
 
-def test_what_is_read_and_written_is_there_after_the_run(tiny_run, parse):
+def test_inputs_and_outputs_exist_after_the_run(tiny_run, parse):
     module, args = parse("average", [str(tiny_run.model_dir)])
     assert [path.name for path in module.inputs(args) + module.outputs(args)] == ["checkpoint.pth", "valid.acc.ave.pth"]
     assert all(path.exists() for path in module.inputs(args) + module.outputs(args))

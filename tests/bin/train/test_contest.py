@@ -1,4 +1,4 @@
-"""The command contest: a tiny one from data to its report, and what is refused.
+"""The command contest: a tiny one from data to its report, and invalid options.
 
 Commands run in the process of the tests; tests/recipes/test_contest.py has one with processes, a kill and a recipe.
 """
@@ -156,7 +156,7 @@ def test_there_is_no_report_of_nothing(here, capsys):
         ("--score_options '--samples x'", "--score_options: argument --samples: invalid int value: 'x'"),
     ],
 )
-def test_what_cannot_be_is_refused_in_one_line(here, capsys, options, text):
+def test_invalid_options_are_refused_in_one_line(here, capsys, options, text):
     assert contest(*shlex.split(options)) == 1
     said = capsys.readouterr().err
     assert text in said and said.count("\n") == 1 and here == []
@@ -172,7 +172,7 @@ def test_what_cannot_be_is_refused_in_one_line(here, capsys, options, text):
         ("--recipe egs/a/asr1", "has no run.sh; give the folder of a recipe, such as egs/aishell/asr1"),
     ],
 )
-def test_data_and_recipes_need_what_they_need(here, capsys, words, text):
+def test_options_that_do_not_fit_data_dir_or_recipe_are_refused(here, capsys, words, text):
     assert main(["contest", "a", "b", "--output_dir", "out", *words.split()]) == 1
     assert text in capsys.readouterr().err
 

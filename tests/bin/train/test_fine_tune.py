@@ -117,7 +117,7 @@ def test_other_settings_are_allowed_by_name(tiny_run, data, tmp_path, capfd):
     assert (output / "2epoch.pth").exists()
 
 
-def test_what_cannot_be_trained_is_named(tiny_run, data, tmp_path, capfd):
+def test_invalid_data_models_and_options_are_refused(tiny_run, data, tmp_path, capfd):
     assert fine_tune(tiny_run.model_dir, data / "train", tmp_path / "exp") == 1
     assert "train: needs two data directories, train and dev; write them with" in capfd.readouterr().err
     assert fine_tune(tiny_run.model_dir, data, tiny_run.model_dir) == 1

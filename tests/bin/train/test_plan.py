@@ -38,7 +38,7 @@ def test_a_finished_stage_is_a_no_op(fake, capfd):
     ],
     ids=["input", "output", "option", "default given", "resources", "other spelling"],
 )
-def test_what_runs_a_stage_again(fake, change, line, calls):
+def test_changed_inputs_outputs_and_options_rerun_a_stage(fake, change, line, calls):
     plan(COPY)
     change()
     assert plan(line) == 0
@@ -140,7 +140,7 @@ def test_items_left_out_do_not_stop_the_plan_and_are_remembered(fake, capfd):
     assert capfd.readouterr().out == "[copy] up to date, some items skipped\n"
 
 
-def test_a_stage_that_does_not_write_what_it_promised_fails(fake, capfd):
+def test_a_stage_without_its_declared_output_fails(fake, capfd):
     fake.action = lambda: Path("b").unlink()
     assert plan(COPY) == 1
     assert "stage 'copy' ended without an error but did not write b\n" in capfd.readouterr().err
@@ -209,7 +209,7 @@ def test_the_stage_cache_is_where_it_is_asked_for(fake, capsys):
     assert capsys.readouterr().err == ""
 
 
-def test_a_real_command_declares_what_it_reads_and_writes(tmp_path, monkeypatch, capfd):
+def test_a_real_command_runs_again_when_its_input_changes(tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     Path("text").write_text("a 你好\n", encoding="utf-8")
     tokens = "tokens\tespnet-diverse tokens --text text --output_dir tokens --type char"
@@ -221,7 +221,7 @@ def test_a_real_command_declares_what_it_reads_and_writes(tmp_path, monkeypatch,
     assert "们" in Path("tokens/tokens.txt").read_text(encoding="utf-8")
 
 
-def test_what_a_command_can_check_is_checked_before_anything_runs(fake, capfd):
+def test_all_stages_are_checked_before_anything_runs(fake, capfd):
     def refuse(args, before):
         seen.append(list(before))
         raise DataError(f"{args.source} is odd")
@@ -246,7 +246,7 @@ def test_a_finished_stage_is_not_checked_until_its_arguments_or_files_change(fak
     assert seen == [0.5, 0.7, 0.7]
 
 
-def test_what_this_machine_lacks_stops_a_run_and_is_told_in_a_dry_run(fake, capfd):
+def test_a_failed_machine_check_stops_a_run_but_not_a_dry_run(fake, capfd):
     def refuse(args, made):
         raise DataError("no GPU")
 
@@ -320,7 +320,7 @@ def test_mistakes_that_are_known_at_the_start_are_told_then(fake, capfd, lines, 
         ),
     ],
 )
-def test_what_training_lacks_here_is_refused_before_anything_runs(fake, capfd, option, said):
+def test_missing_gpus_and_weights_are_refused_before_anything_runs(fake, capfd, option, said):
     assert plan("first\ttouch first", f"train\t{TRAIN} {option}") == 1
     assert f"stage 'train': {said}" in capfd.readouterr().err
     assert not Path("first").exists()

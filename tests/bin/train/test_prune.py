@@ -31,7 +31,7 @@ def test_a_model_without_conditions_is_refused(tiny_run, tmp_path, capsys):
     assert not (tmp_path / "new").exists()
 
 
-def test_what_is_written_has_the_name_of_the_weights(parse):
+def test_outputs_keep_the_name_of_the_weights(parse):
     module, args = parse("prune", ["exp", "--output_dir", "new", "--model_file", "else/where.pth"])
     assert module.outputs(args) == [Path("new/config.yaml"), Path("new/where.pth")]
     assert module.inputs(args) == [Path("exp/config.yaml"), Path("else/where.pth")]

@@ -18,12 +18,12 @@ def test_a_wrong_key_is_one_line(tiny_run, tmp_path, capfd):
 
 
 @pytest.mark.parametrize(("task", "names"), [("asr", {"speech_shape", "feats_stats.npz"}), ("lm", {"text_shape"})])
-def test_what_is_written_depends_on_the_task(tiny_run, parse, task, names):
+def test_outputs_depend_on_the_task(tiny_run, parse, task, names):
     module, args = parse("stats", [*tiny_run.config, *tiny_run.data(), "--output_dir", "out", "--task", task])
     assert {path.name for path in module.outputs(args)} == names
 
 
-def test_what_is_read_and_written_is_there_after_the_run(tiny_run, parse):
+def test_inputs_and_outputs_exist_after_the_run(tiny_run, parse):
     module, args = parse("stats", [*tiny_run.config, *tiny_run.data(), "--output_dir", str(tiny_run.stats_dir)])
     assert len(module.inputs(args)) >= 6 and len(module.outputs(args)) == 4
     assert all(path.exists() for path in module.inputs(args) + module.outputs(args))

@@ -11,7 +11,7 @@ from espnet_diverse.runs import checkpoint
 from espnet_diverse.text.vocabulary import Vocabulary
 
 
-def test_what_is_read_and_written_is_there_after_the_run(tiny_run, parse):
+def test_inputs_and_outputs_exist_after_the_run(tiny_run, parse):
     paths = ["--stats_dir", str(tiny_run.stats_dir), "--output_dir", str(tiny_run.model_dir)]
     module, args = parse("train", [*tiny_run.config, *tiny_run.data(), *paths])
     assert all(path.exists() for path in module.inputs(args) + module.outputs(args))

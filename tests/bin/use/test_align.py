@@ -1,4 +1,4 @@
-"""`espnet-diverse align`; tests/transcription/test_given_text.py has what it writes."""
+"""`espnet-diverse align`: its options; tests/transcription/test_given_text.py tests its output files."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from espnet_diverse.bin.use.align import FORMATS
 from espnet_diverse.transcription.given_text import ALIGNMENT_FORMATS
 
 
-def test_formats_are_those_that_are_written():
+def test_format_choices_match_the_writers():
     assert tuple(ALIGNMENT_FORMATS) == FORMATS
 
 

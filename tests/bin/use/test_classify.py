@@ -1,4 +1,4 @@
-"""classify: what is printed and written for a data directory. The numbers are tested in decoding."""
+"""classify: the printed line and the files for a data directory. The numbers are tested in decoding."""
 
 from espnet_diverse.bin.main import main
 
@@ -40,7 +40,7 @@ def test_a_model_of_speech_has_no_classes(tiny_run, tmp_path, capfd):
     assert not (tmp_path / "label").exists()
 
 
-def test_what_is_read_and_written(parse):
+def test_inputs_and_outputs(parse):
     module, args = parse("classify", GIVEN)
     assert [str(path) for path in module.inputs(args)] == ["exp/config.yaml", "exp/valid.acc.ave.pth", "data"]
     assert module.inputs(parse("classify", [*GIVEN, "--out_of_domain_dir", "other"])[1])[-1].name == "other"

@@ -55,7 +55,7 @@ def test_workers_decode_for_the_same_tasks(of_translation, tmp_path):
         (["--set", "ctc_weight=0.3"], "error: ctc_weight 0.3 is not possible: the model was trained without CTC"),
     ],
 )
-def test_what_the_model_does_not_know_is_refused(of_translation, tmp_path, capfd, options, said):
+def test_invalid_options_are_refused(of_translation, tmp_path, capfd, options, said):
     assert main(["decode", *of_translation, "--output_dir", str(tmp_path), *options]) == 1
     assert said in capfd.readouterr().err and not (tmp_path / "text").exists()
 
@@ -70,14 +70,14 @@ def test_an_utterance_without_its_domain_is_refused(translation, of_translation,
     assert len(decoded(of_translation, tmp_path, "--domain", "talk")) == 3
 
 
-def test_what_a_model_without_tasks_is_given_has_no_effect(tiny_run, tmp_path, capfd):
+def test_a_language_without_effect_is_warned_of_once(tiny_run, tmp_path, capfd):
     arguments = [str(tiny_run.model_dir), "--data_dir", str(tiny_run.test_dir)]
     decoded(arguments, tmp_path, "--language", "es")
     said = "WARNING: --language es has no effect: no part of this model depends on the language"
     assert capfd.readouterr().err.count(said) == 1
 
 
-def test_decode_writes_text_and_says_what_it_left_out(tiny_run, tmp_path, capfd, parse):
+def test_failed_utterances_are_reported_and_the_rest_is_decoded(tiny_run, tmp_path, capfd, parse):
     wav_scp = (tiny_run.test_dir / "wav.scp").read_text()
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "wav.scp").write_text(wav_scp + "bad /no/such.wav\n")

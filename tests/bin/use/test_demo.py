@@ -58,7 +58,7 @@ def test_the_page_is_opened_and_has_the_examples(tiny_run, monkeypatch, capsys):
         (["--port", "0"], "is not the directory of a run, because it has no config.yaml"),
     ],
 )
-def test_what_cannot_be_served(options, message, tmp_path, capsys):
+def test_invalid_options_and_models_are_refused(options, message, tmp_path, capsys):
     assert main(["demo", str(tmp_path), *options]) == 1
     said = capsys.readouterr().err
     assert said.startswith("espnet-diverse demo: error: ") and message in said and said.count("\n") == 1

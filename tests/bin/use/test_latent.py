@@ -1,4 +1,4 @@
-"""latent: what is printed and written; errors by their text. The numbers are tested in decoding."""
+"""latent: the printed lines and the files; errors by their text. The numbers are tested in decoding."""
 
 import pytest
 
@@ -39,12 +39,12 @@ def test_texts_are_decoded_into_themselves(tiny_autoencoder, tmp_path):
         (["--between", "a", "b", "--steps", "1"], "--steps must be at least 2, but is 1"),
     ],
 )
-def test_what_is_not_possible_is_refused(tiny_autoencoder, capfd, arguments, said):
+def test_invalid_or_incomplete_options_are_refused(tiny_autoencoder, capfd, arguments, said):
     assert main(["latent", str(tiny_autoencoder.model_dir), *arguments]) == 1
     assert said in capfd.readouterr().err
 
 
-def test_what_is_read_and_written(parse):
+def test_inputs_and_outputs(parse):
     module, args = parse("latent", ["exp", "--data_dir", "data", "--output_dir", "out"])
     assert [str(path) for path in module.inputs(args)][-1] == "data"
     assert [str(path) for path in module.outputs(args)] == ["out/codes.npz", "out/latent.json"]

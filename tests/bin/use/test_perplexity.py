@@ -1,4 +1,4 @@
-"""perplexity: what is printed and written for a data directory. The numbers are tested in decoding."""
+"""perplexity: the printed line and the files for a data directory. The numbers are tested in decoding."""
 
 from espnet_diverse.bin.main import main
 from espnet_diverse.decoding.directory import perplexity as decoding
@@ -33,7 +33,7 @@ def test_a_model_of_speech_has_no_perplexity(tiny_run, tmp_path, capfd):
     assert not (tmp_path / "score").exists()
 
 
-def test_what_is_read_and_written(parse):
+def test_inputs_and_outputs(parse):
     module, args = parse("perplexity", ["exp", "--data_dir", "data", "--output_dir", "out"])
     assert [str(path) for path in module.inputs(args)] == ["exp/config.yaml", "exp/valid.loss.ave.pth", "data"]
     assert [str(path) for path in module.outputs(args)] == ["out/score", "out/perplexity.json"]

@@ -85,7 +85,7 @@ def test_each_model_is_loaded_by_its_name_and_dropped_for_another(tiny_run, monk
         (["--model", "a=no_such_folder", "--port", "0"], "no_such_folder"),
     ],
 )
-def test_what_cannot_be_served(options, message, monkeypatch, capsys):
+def test_invalid_options_and_models_are_refused(options, message, monkeypatch, capsys):
     monkeypatch.delenv(KEY_VARIABLE, raising=False)
     assert main(["serve", *options]) == 1
     said = capsys.readouterr().err

@@ -20,7 +20,7 @@ from espnet_diverse.decoding.condition_ids import KnownConditions
 from espnet_diverse.errors import DataError
 from espnet_diverse.transcription.result import Segment, Transcript
 
-# What the tiny model hears are tones, which are speech to what goes by loudness.
+# The recordings of the tiny model are tones, which voice activity detection by energy takes for speech.
 HOW = ("--beam_size", "3", "--vad", "energy")
 
 
@@ -109,7 +109,7 @@ def test_one_long_recording_shows_how_far_it_is_on_a_terminal(tiny_run, beeps):
     assert shown[-2].strip() == shown[-1].strip() == ""
 
 
-def test_folders_give_files_with_what_decode_gives(tiny_run, decoded, tmp_path, capsys):
+def test_files_of_a_folder_match_decode(tiny_run, decoded, tmp_path, capsys):
     text, score = decoded
     assert call(tiny_run.model_dir, tiny_run.test_dir, *HOW, "--output_dir", tmp_path, "--output_format", "json") == 0
     assert not (tmp_path / "failures.json").exists()
@@ -187,7 +187,7 @@ def test_turns_of_speakers(tiny_run, tmp_path, capsys):
     found = [json.loads((tmp_path / f"test-0{index}.json").read_text())["segments"] for index in range(2)]
     assert [{row["speaker"] for row in rows} for rows in found] == [{"anna"}, {"ben"}]
     (tmp_path / "a.rttm").write_text("\n".join(lines[:1]) + "\n")
-    assert call(tiny_run.model_dir, sources[1], *arguments) == 0  # the only turns are those of the only recording
+    assert call(tiny_run.model_dir, sources[1], *arguments) == 0  # with one recording each, names may differ
     rows = json.loads((tmp_path / "test-01.json").read_text())["segments"]
     assert {row["speaker"] for row in rows} == {"anna"}
     assert call(tiny_run.model_dir, *sources, *arguments) == 1
@@ -215,7 +215,7 @@ def test_silence_beside_speech_is_no_failure(tiny_run, decoded, tmp_path, capsys
     assert not (tmp_path / "failures.json").exists()
 
 
-def test_what_failed_takes_no_transcript_along(tiny_run, tmp_path, capsys):
+def test_an_existing_transcript_of_a_failed_file_is_kept(tiny_run, tmp_path, capsys):
     (tmp_path / "gone.txt").write_text("by hand")
     arguments = ("gone.wav", tiny_run.test_dir / "test-00.wav", *HOW, "--output_dir", tmp_path)
     assert call(tiny_run.model_dir, *arguments) == 2
@@ -259,7 +259,7 @@ def test_faults_are_one_line(tiny_run, capsys, arguments, what):
 
 
 class Multilingual:
-    """A recognizer that finds languages, and notes what it is asked for."""
+    """A recognizer that identifies languages and records the conditions of each request."""
 
     class search:  # noqa: N801
         task = "asr"
@@ -292,7 +292,7 @@ def test_the_language_that_was_found_is_reported(multilingual, capsys):
     assert said.out == "hola\n" and "a.wav: identified language es (90%)\n" in said.err
 
 
-def test_languages_of_a_list_come_before_that_of_the_command(multilingual, tmp_path, capsys):
+def test_languages_of_a_list_override_the_command_line(multilingual, tmp_path, capsys):
     (tmp_path / "list.tsv").write_text("a.wav\tde\tnews\n")
     assert call("model", "b.wav", "--list", tmp_path / "list.tsv", "--language", "es") == 0
     assert multilingual.asked == [{"lang": "es"}, {"lang": "de", "domain": "news"}]

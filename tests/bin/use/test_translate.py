@@ -81,7 +81,7 @@ def test_texts_of_the_command_line(translate, decoded, capsys):
     assert len(rows) == 2
 
 
-def test_texts_of_the_command_line_are_cleaned_as_those_of_a_file(translate, capsys):
+def test_command_line_texts_are_cleaned_like_input_lines(translate, capsys):
     tsv = ("--output_format", "tsv")
     assert translate(*tsv, stdin="a  b\nc d\n\u00e4\n".encode()) == 0
     expected = capsys.readouterr().out

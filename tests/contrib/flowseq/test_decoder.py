@@ -56,7 +56,7 @@ def test_the_bound_is_below_the_likelihood(build, source):
     torch.testing.assert_close(samples.logsumexp(0) - math.log(4000), likelihood, rtol=0, atol=0.1)
 
 
-def test_padding_changes_nothing_and_a_batch_gives_what_its_sentences_give(build, source, noise):
+def test_padding_changes_nothing_and_a_batch_equals_its_samples(build, source, noise):
     decoder = build().eval()
     together = decoder(source.output, FRAMES, TOKENS, LENGTHS, noise)
     scores = decoder.translate(source.output, FRAMES, LENGTHS)

@@ -65,7 +65,7 @@ def test_the_loss_is_minus_the_bound(by_token):
     torch.testing.assert_close(stats["nll_length"].squeeze(), -bound.length.mean())
 
 
-def test_validation_reports_the_accuracy_of_what_is_decoded():
+def test_validation_reports_the_accuracy_of_the_translation():
     model = build(model_conf={"report_bleu": True}).eval()
     _, stats = losses(model)
     best = model.decoder.translate(*model.encode(TWO["src_text"], TWO["src_text_lengths"]), TWO["text_lengths"])
@@ -104,7 +104,7 @@ def test_losses_of_attention_are_per_token_without_an_end():
 
 
 def test_losses_of_attention_match_the_bound():
-    """Not those of the translation that validation makes; they are means over the attention modules."""
+    """Translation during validation adds no losses; they are means over the attention modules."""
     torch.manual_seed(0)
     decoder = CONFIG["decoder_conf"] | {"attention": {"core": "sma", "noise_std": 0.0}}
     model = build(decoder_conf=decoder, encoder_conf=CONFIG["encoder_conf"])
@@ -150,7 +150,7 @@ def test_latent_variables_decide_between_translations():
         ({"decoder_conf": {"start_tag": {}}}, r"start_tag"),
     ],
 )
-def test_what_does_not_fit_is_refused(changes, said):
+def test_invalid_or_incompatible_options_are_refused(changes, said):
     with pytest.raises(ConfigError, match=said):
         build(**changes)
 

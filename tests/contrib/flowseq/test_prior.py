@@ -37,7 +37,7 @@ def test_the_density_has_the_determinant_of_the_jacobian(build, source):
     close(prior.log_density(z, valid, one), (normal + torch.linalg.slogdet(jacobian).logabsdet).unsqueeze(0))
 
 
-def test_padding_changes_nothing_and_a_batch_gives_what_its_sentences_give(build, source, valid):
+def test_padding_changes_nothing_and_a_batch_equals_its_samples(build, source, valid):
     prior = build().eval().prior
     z = torch.randn(2, 4, 8, dtype=torch.float64)
     together = prior.log_density(z, valid, source)

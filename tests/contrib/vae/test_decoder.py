@@ -1,4 +1,4 @@
-"""The decoder reads the encoder's output through the code alone; search finds what a loop finds; errors."""
+"""The decoder reads the encoder's output through the code alone; search equals a loop; errors."""
 
 import pytest
 import torch
@@ -75,6 +75,6 @@ def test_batched_search_with_the_cache_equals_a_loop(encoded, core):
         ({"cross_memory": {"kind": "xl"}}, r"decoder vae reads the latent code alone; leave out cross_memory"),
     ],
 )
-def test_what_does_not_fit_is_refused(build, changes, said):
+def test_invalid_or_incompatible_options_are_refused(build, changes, said):
     with pytest.raises(ConfigError, match=said):
         build(decoder_conf=changes)

@@ -141,7 +141,7 @@ def test_sentences_are_found_again_from_their_codes(build, batch_of):
         ({"model_conf": {"consistency": {"r_drop": 1.0}}}, r"consistency does not fit VaeMTModel"),
     ],
 )
-def test_what_does_not_fit_is_refused(build, changes, said):
+def test_invalid_or_incompatible_options_are_refused(build, changes, said):
     with pytest.raises(ConfigError, match=said):
         build(**changes)
 

@@ -28,7 +28,7 @@ def balance(review):
     return total
 
 
-def test_every_class_is_what_most_judgements_say(tmp_path):
+def test_the_class_is_the_majority_of_judgements(tmp_path):
     selection = Selection(lengths=(200, 700), counts=(60, 6, 6))
     sets = byte_text.prepare(byte_text.generate(tmp_path / "byte_text", selection))
     found = []

@@ -29,7 +29,7 @@ def evaluate(text):
 
 
 def nested(text):
-    """The greatest depth, counting that of digits, and the numbers of arguments of all lists."""
+    """The greatest depth, including digits, and the numbers of arguments of all lists."""
     depth, greatest, arguments, counts = 0, 0, [0], []
     for character in text:
         if character == "]":
@@ -117,7 +117,7 @@ def test_the_released_tables_are_read(write_texts):
         ),
     ],
 )
-def test_what_is_not_possible_is_named(options, error, text, tmp_path):
+def test_invalid_lengths_and_counts_are_refused(options, error, text, tmp_path):
     """There are 400 lists of two digits."""
     with pytest.raises(error, match=text):
         listops.generate(tmp_path / "listops", Selection(**options))

@@ -1,4 +1,4 @@
-"""Two parallel files: pairs, their ids, what is left out and what is refused."""
+"""Two parallel files: pairs, their ids, dropped lines and refused lines."""
 
 import gzip
 import sys
@@ -176,7 +176,7 @@ def test_words_are_parted_on_the_chinese_side_alone(tmp_path, monkeypatch):
     assert tokenizer.used not in (None, tempfile.gettempdir())  # where anybody may put a cache to be loaded
 
 
-def test_without_jieba_the_error_says_what_to_do(monkeypatch):
+def test_missing_jieba_names_the_package_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "jieba", None)
     with pytest.raises(ConfigError) as error:
         bitext.segmenter("jieba")

@@ -33,7 +33,7 @@ def test_an_option_names_a_column_and_takes_it_from_others():
     assert find(["audio", "path", "text"], (("text", "audio"),))[0] == {"audio": "path", "text": "audio"}
 
 
-def test_what_is_not_read_is_listed(caplog):
+def test_unread_columns_are_listed(caplog):
     find(["audio", "text", "up_votes", "speeker", ""])
     assert caplog.messages == ["notice: t.csv: columns that are not read: up_votes, speeker"]
 

@@ -1,4 +1,4 @@
-"""Folders of what is converted."""
+"""Folders of converted data."""
 
 import re
 from pathlib import Path
@@ -20,7 +20,7 @@ def test_each_source_has_a_folder_of_its_own_under_any_name(tmp_path, monkeypatc
     assert converted_folder("hf", Path("a/data"), Path("out")) != first
 
 
-def test_data_directories_of_one_name_do_not_share_what_their_commands_give(tmp_path):
+def test_command_outputs_of_equally_named_directories_stay_apart(tmp_path):
     for owner in "ab":
         (tmp_path / owner / "data").mkdir(parents=True)
         (tmp_path / owner / "data" / "audio").write_text(owner)

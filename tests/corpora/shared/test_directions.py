@@ -60,7 +60,7 @@ def test_unknown_directions(options, what):
     assert str(caught.value) == what
 
 
-def test_what_is_trained_has_training_data():
+def test_directions_without_training_data_are_refused():
     train = DataDir(conditions={"utt2lang": {"u": "de"}})
     refuse_untrained(train, ["de"], WHERE)
     with pytest.raises(DataError, match="^corpus: en should be trained but has no training data; remove it$"):

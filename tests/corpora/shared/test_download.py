@@ -118,7 +118,7 @@ def test_a_length_that_is_no_number_is_as_good_as_none(tmp_path, serve, length):
     assert download(server.url, tmp_path / "file").read_bytes() == CONTENT
 
 
-def test_what_arrived_before_a_stall_is_kept(tmp_path, serve):
+def test_bytes_received_before_a_broken_transfer_are_kept(tmp_path, serve):
     server = serve(CONTENT[:1000])
     server.length, server.broken = "2000", ATTEMPTS
     with pytest.raises(DataError, match="5[0-9]{2} bytes are kept|[0-9]+ bytes are kept in"):
@@ -138,11 +138,11 @@ def test_what_arrived_before_a_stall_is_kept(tmp_path, serve):
         ("a.txt", b"", "the file is empty"),
     ],
 )
-def test_what_has_no_checksum_must_look_like_its_name(tmp_path, serve, name, content, said):
+def test_files_without_a_checksum_must_match_their_suffix(tmp_path, serve, name, content, said):
     with pytest.raises(DataError, match=f"{said}.*, twice; the file was deleted"):
         download(serve(content).url, tmp_path / name)
     assert list(tmp_path.iterdir()) == []
-    (tmp_path / name).write_bytes(content)  # what an earlier version has kept
+    (tmp_path / name).write_bytes(content)  # a file that an earlier version has kept
     with pytest.raises(DataError, match=said):
         download(serve(content).url, tmp_path / name)
     assert list(tmp_path.iterdir()) == []

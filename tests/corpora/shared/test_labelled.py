@@ -36,7 +36,7 @@ def test_texts_and_pairs_with_their_classes():
     ]
 
 
-def test_what_is_missing_is_named(tmp_path):
+def test_missing_files_and_empty_sets_are_refused(tmp_path):
     (tmp_path / "b").write_text("")
     assert first_file(tmp_path, ["a", "b"], "the texts") == tmp_path / "b"
     with pytest.raises(DataError, match=f"^{tmp_path}: there is no a, the texts; get it$"):
