@@ -121,7 +121,7 @@ def test_a_length_that_is_no_number_is_as_good_as_none(tmp_path, serve, length):
 def test_bytes_received_before_a_broken_transfer_are_kept(tmp_path, serve):
     server = serve(CONTENT[:1000])
     server.length, server.broken = "2000", ATTEMPTS
-    with pytest.raises(DataError, match="5[0-9]{2} bytes are kept|[0-9]+ bytes are kept in"):
+    with pytest.raises(DataError, match="[1-9][0-9]* bytes are kept in"):
         download(server.url, tmp_path / "file")
     assert (tmp_path / "file.part").read_bytes()[:500] == CONTENT[:500]
 
