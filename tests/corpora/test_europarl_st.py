@@ -93,14 +93,14 @@ def test_recognition_reads_each_file_once(tree, monkeypatch):
     assert set(read.values()) == {1}
 
 
-def test_recognition_never_trains_on_what_another_direction_tests(tree):
+def test_recognition_trains_on_no_test_speech_of_other_directions(tree):
     write(tree / "en" / "de" / "train" / "segments.lst", f"{SPEECHES['test']} 0.0 0.5", f"{SPEECHES['train']} 0.5 1.0")
     sets = europarl_st.prepare(tree)
     assert list(sets["train"].segments.values()) == [Segment(SPEECHES["train"], 0.5, 1.0)]
     assert {segment.recording for segment in sets["test"].segments.values()} == {SPEECHES["test"]}
 
 
-def test_recognition_never_trains_on_what_a_faulty_or_missing_set_tests(tree):
+def test_recognition_trains_on_no_test_speech_of_a_faulty_set(tree):
     write(tree / "en" / "de" / "train" / "segments.lst", f"{SPEECHES['test']} 0.0 0.5", f"{SPEECHES['train']} 0.5 1.0")
     for target in ("de", "fr"):
         write(tree / "en" / target / "test" / f"segments.{target}", "one line too few")

@@ -92,7 +92,7 @@ def test_parts_custom_fields_and_cuts(tmp_path):
         ),
     ],
 )
-def test_what_is_no_file_on_disk_is_a_fault(changes, what):
+def test_supervisions_without_a_plain_audio_file_are_faults(changes, what):
     rows = Table(Path("manifests"))
     one = recording("r", "one.wav", **changes.pop("of", {}))
     lhotse.add_supervisions(rows, [supervision("a", "r", **changes)], {"r": one}, {})

@@ -126,7 +126,7 @@ def test_options_that_do_not_go_together(mtedx_tree, selection, what):
         mtedx.prepare(mtedx_tree, selection)
 
 
-def test_missing_folders_are_named_with_those_that_are_there(mtedx_tree, tmp_path):
+def test_missing_folders_are_listed_with_the_existing_ones(mtedx_tree, tmp_path):
     assert refused(mtedx_tree, Selection(languages=("es", "el", "ru"))) == (
         f"no mTEDx data for el-el ru-ru in {mtedx_tree}: there are de-de es-en es-es pt-en; unpack its archive there, "
         "or select others with --languages or --pairs"
@@ -232,7 +232,7 @@ def test_repairs_are_noticed(mtedx_tree, caplog):
 
 
 def test_download_unpacks_one_archive_a_folder(mtedx_tree, tmp_path, serve, monkeypatch):
-    """mtedx_es.tgz holds es-es; what is there already is not fetched again."""
+    """mtedx_es.tgz holds es-es; existing folders are not fetched again."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz") as tar:
         tar.add(mtedx_tree / "es-es", "es-es")

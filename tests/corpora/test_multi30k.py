@@ -35,7 +35,7 @@ def test_the_repositorys_tokenised_files(write_texts):
     assert set(multi30k.prepare(tree / "tok")["train"].text.values()) == {"a man 's dog ."}
 
 
-def test_download_leaves_out_what_there_is_not(tmp_path, monkeypatch):
+def test_download_skips_unpublished_files(tmp_path, monkeypatch):
     asked = {}
     monkeypatch.setattr(multi30k, "fetch_release", lambda urls, target: asked.update(urls) or target)
     assert multi30k.download(tmp_path) == tmp_path / "multi30k"

@@ -1,4 +1,4 @@
-"""Parallel text of one's own: layouts, directions, sets, and what is missing."""
+"""Parallel text of one's own: layouts, directions, sets, and missing files."""
 
 import pytest
 
@@ -51,7 +51,7 @@ def test_an_unknown_direction_lists_the_known_ones(tree):
     assert str(error.value).startswith(f"{tree}: there is no direction 'de-ru'; there are: ")
 
 
-def test_what_is_missing_is_named(tree, tmp_path):
+def test_missing_files_are_named(tree, tmp_path):
     (tree / "train.fr").unlink()
     with pytest.raises(DataError, match="fr-en should be trained but has no training data; remove it, or test it only"):
         prepare(tree, Selection(pairs=("de-en", "fr-en")))

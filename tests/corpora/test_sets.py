@@ -85,7 +85,7 @@ NO_DOWNLOAD = {
 
 
 @pytest.mark.parametrize("name", CORPORA)
-def test_every_corpus_has_a_download_or_says_what_to_do(name, tmp_path):
+def test_every_corpus_has_a_download_or_gives_instructions(name, tmp_path):
     corpus = load_corpus(name)
     assert hasattr(corpus, "download") == (name not in NO_DOWNLOAD)
     if name in NO_DOWNLOAD:

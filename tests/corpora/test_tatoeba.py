@@ -54,7 +54,7 @@ def test_zero_shot_directions_of_the_published_layout(published):
     assert {key[:5] for key in sets["test"].text} == {"zh-en", "en-fr"}
 
 
-def test_other_languages_are_fetched_beside_those_of_an_earlier_download(tmp_path, monkeypatch):
+def test_further_languages_are_added_to_an_earlier_download(tmp_path, monkeypatch):
     fetched = []
 
     def fetch(urls, target):

@@ -31,5 +31,5 @@ def test_freed_memory_is_kept():
     assert told == "True" and count < 100
 
 
-def test_what_the_user_has_set_stays():
+def test_malloc_settings_of_the_user_are_kept():
     assert faults(keep=True, MALLOC_TRIM_THRESHOLD_="1000000")[0] == "False"

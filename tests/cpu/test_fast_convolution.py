@@ -43,7 +43,7 @@ def test_gradients_and_other_precision_take_pytorchs_own():
         assert model.double()(torch.randn(1, 1, 12, 12).double()).dtype == torch.float64
 
 
-def test_what_cannot_be_replaced_is_left_alone():
+def test_unsupported_convolutions_are_left_unchanged():
     other = nn.Sequential(nn.Conv2d(1, 2, 3, padding="same"), nn.ReLU(), nn.Conv2d(2, 2, 3).double(), nn.ReLU())
     padded = nn.Sequential(nn.Conv2d(1, 2, 3, padding=1, padding_mode="reflect"), nn.ReLU())
     for model in (other, padded):

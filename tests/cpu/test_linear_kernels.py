@@ -1,4 +1,4 @@
-"""The library of linear maps: measured once for a CPU, the same for all processes, or what the user asks for."""
+"""The library of linear maps: measured once for a CPU, the same for all processes, or chosen by the user."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -34,7 +34,7 @@ def cache(tmp_path, monkeypatch):
     chosen.cache_clear()
 
 
-def test_what_is_faster_is_measured_once_for_all_processes(cache):
+def test_kernels_are_measured_once_for_all_processes(cache):
     weights = torch.zeros(128, 128), torch.zeros(512, 256)
     found = [uses_onednn(weight, place) for place in ("training", "search") for weight in weights]
     assert found == [False, True, True, True] and cache == PLACES
@@ -102,7 +102,7 @@ def test_a_real_measurement_leaves_the_generator_alone(place, monkeypatch):
     assert torch.equal(torch.rand(3), expected)
 
 
-def test_what_another_process_has_written_meanwhile_is_taken(cache, monkeypatch, tmp_path):
+def test_a_file_written_by_another_process_takes_precedence(cache, monkeypatch, tmp_path):
     file, theirs = tmp_path / "kernels.json", dict.fromkeys(PLACES, "mkl")
 
     def slow(place, size):

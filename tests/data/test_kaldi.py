@@ -6,7 +6,7 @@ from espnet_diverse.data.tables import write_table
 from espnet_diverse.errors import DataError
 
 
-def test_what_is_written_is_read_back(tmp_path):
+def test_written_tables_are_read_back(tmp_path):
     data = DataDir(
         wav_scp={"r2": "/x/r2.wav", "r1": "/x/r 1.wav"},
         text={"b": "two", "a": "one", "c": "three"},

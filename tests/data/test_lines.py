@@ -30,7 +30,7 @@ def test_the_place_of_a_line_matches_its_bytes(tmp_path):
 @pytest.mark.parametrize(
     ("content", "lines"), [(b"", []), (b"\n", [""]), (b"a\n\n", ["a", ""]), (b"a", ["a"]), (b"a\n", ["a"])]
 )
-def test_lines_are_what_ends_with_a_line_end(tmp_path, content, lines):
+def test_lines_are_split_at_line_ends(tmp_path, content, lines):
     path = tmp_path / "text"
     path.write_bytes(content)
     assert [text for _, text in numbered_lines(path, [], Counter())] == lines
@@ -72,7 +72,7 @@ def test_a_pipe_is_read_only_where_one_may_be(tmp_path):
     writer.join()
 
 
-def test_what_cannot_be_read_is_a_fault(tmp_path, monkeypatch):
+def test_unreadable_files_are_faults(tmp_path, monkeypatch):
     assert "cannot be read (Is a directory)" in read(tmp_path)[1][0].what
     monkeypatch.setattr("espnet_diverse.data.lines._MOST_UNPACKED", 1000)
     (tmp_path / "large.gz").write_bytes(gzip.compress(b"\n" * 100_000))
@@ -87,7 +87,7 @@ def test_a_file_is_read_whole(tmp_path):
     assert read_utf8(tmp_path / "a") == "é\nb"
 
 
-def test_a_message_names_the_byte_and_what_to_do(tmp_path):
+def test_an_encoding_error_names_the_byte_and_the_remedy(tmp_path):
     (tmp_path / "a").write_bytes(b"ab\xff")
     with pytest.raises(DataError) as error:
         read_utf8(tmp_path / "a")

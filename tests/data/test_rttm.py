@@ -1,4 +1,4 @@
-"""Speaker turns: what is read, whose a part is, and what is refused."""
+"""Speaker turns: reading, the speaker of a part, and invalid lines."""
 
 import pytest
 
@@ -33,7 +33,7 @@ def test_a_part_is_of_the_speaker_with_the_most_time_or_the_nearest(start, end, 
         ("LEXEME talk", ": has no line of type SPEAKER"),
     ],
 )
-def test_what_is_no_turn_is_refused(tmp_path, line, said):
+def test_invalid_turns_are_refused(tmp_path, line, said):
     (tmp_path / "a.rttm").write_text(f"{line}\n")
     with pytest.raises(DataError, match=f"a.rttm{said}"):
         read_turns(tmp_path / "a.rttm")

@@ -109,7 +109,7 @@ def test_a_model_with_a_default_takes_it(data_dir, caplog):
         condition_indices(known, data_dir, UTTERANCES, {"lang": "ar"})
 
 
-def test_what_a_model_knows():
+def test_known_conditions_of_a_model():
     model = nn.Sequential(
         build_selection({"strategy": "group", "conditions": TASKS, "default_condition": {"lang": "fr"}}, 4)
     )

@@ -14,7 +14,7 @@ from espnet_diverse.nets.encoder import DiverseTransformerEncoder
 @pytest.mark.parametrize(
     "layer", ["conv2d", "conv2d1", "conv2d2", "conv2d6", "conv2d8", "conv1d2", "conv1d4_glu", "linear"]
 )
-def test_frames_lie_in_the_middle_of_what_they_see(layer):
+def test_frame_times_are_centres_of_receptive_fields(layer):
     torch.manual_seed(0)
     encoder = DiverseTransformerEncoder(80, output_size=16, attention_heads=2, num_blocks=1, input_layer=layer).eval()
     model = SimpleNamespace(encoder=encoder, frontend=SimpleNamespace(hop_length=128))

@@ -102,7 +102,7 @@ def predictor(tiny_run):
     return load_predictor(tiny_run.model_dir, options=Options(beam_size=1))
 
 
-def test_options_of_a_call_give_what_a_predictor_with_these_options_gives(tiny_run, predictor):
+def test_options_of_a_call_match_a_predictor_with_these_options(tiny_run, predictor):
     frames = predictor.read(str(tiny_run.test_dir / "test-00.wav"))[0]
     for changed in ({"beam_size": 4, "nbest": 3}, {"ctc_weight": 0.0}, {"ctc_weight": 0.9, "penalty": 0.5}):
         options = Options(**changed)
@@ -173,7 +173,7 @@ def test_a_model_that_cannot_be_searched_so_is_refused(tiny_run, tmp_path, chang
 
 
 def test_a_model_of_ctc_alone_needs_no_option(tiny_run, tmp_path):
-    """ESPnet builds no decoder for a model whose loss is that of CTC."""
+    """ESPnet builds no decoder for a model that is trained by CTC alone."""
     folder = shutil.copytree(tiny_run.model_dir, tmp_path / "exp")
     config = yaml.safe_load((folder / "config.yaml").read_text())
     config["model_conf"]["ctc_weight"] = 1.0

@@ -1,4 +1,4 @@
-"""Decoding that is stopped, and decoded again: what was done is kept, and results are replaced by complete ones."""
+"""Decoding that is stopped and resumed: finished batches are kept, and results are replaced by complete ones."""
 
 import json
 import os
@@ -25,7 +25,7 @@ FORK = get_context("fork")
 
 
 class Counting(Numbered):
-    """A search that finds the number of frames of each utterance, and writes what it is asked for to a file.
+    """A search that finds the number of frames of each utterance, and logs its batches to a file.
 
     Args:
         log: The file; a line for each batch.
@@ -59,7 +59,7 @@ def interrupt():
 
 
 def files(folder):
-    """Contents of the results in a folder, of decode.json without what is measured."""
+    """Contents of the results in a folder, decode.json without its measurements."""
     found = {name: (folder / name).read_text() for name in FILES if (folder / name).exists()}
     numbers = json.loads(found.pop("decode.json", "{}"))
     return found | {name: number for name, number in numbers.items() if "_" not in name}
@@ -83,7 +83,7 @@ def whole(data_dir, tmp_path):
 
 
 @pytest.mark.parametrize("nj", [1, pytest.param(2, marks=pytest.mark.recipes)])
-def test_a_call_that_is_killed_again_and_again_gives_what_one_that_is_not_gives(data_dir, whole, tmp_path, nj):
+def test_a_call_killed_repeatedly_resumes_with_the_same_results(data_dir, whole, tmp_path, nj):
     chance, out, log, done = random.Random(nj), tmp_path / "out", tmp_path / "log", set()
     while len(done) < 60:  # at most 12 of 150 each time
         process = FORK.Process(target=decode, args=(Counting(log, seconds=0.1), data_dir, out, nj, None, None, "a"))
@@ -114,7 +114,7 @@ def kept(folder):
 
 
 def kill(process):
-    """Kill a process, and wait until those that it has started have ended by themselves; their number."""
+    """Kill a process, and wait until its children have ended by themselves; their number."""
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     process.kill()
     process.join()
@@ -199,7 +199,7 @@ def test_earlier_results_stand_until_there_are_new_ones(data_dir, whole, tmp_pat
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_stop_while_results_take_their_place_is_made_good(data_dir, whole, tmp_path, monkeypatch, name):
-    """The folder is that of hypotheses to the command, which refuses to write into a data directory."""
+    """The command takes the folder for hypotheses; it refuses to write into a data directory."""
     out, replace, unlink = tmp_path / "out", Path.replace, Path.unlink
 
     def stopping(move):

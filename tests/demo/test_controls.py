@@ -23,7 +23,7 @@ def test_a_language_that_is_spoken_can_be_found():
     assert condition_controls(known, "mt") == [{**language, "free": None}, target, domain]
 
 
-def test_what_cannot_be_left_open():
+def test_a_single_language_and_a_target_language_must_be_chosen():
     assert condition_controls(KnownConditions({"lang": ["el"]}), "asr") == [control("language", "Language", ["el"])]
     known = KnownConditions({"tgtlang": ["el", "es"]})
     assert condition_controls(known, "asr") == [control("target_language", "Target language", ["el", "es"])]

@@ -53,7 +53,7 @@ def test_texts_to_translate(tmp_path):
     ]
 
 
-def test_what_cannot_be_shown_is_refused(folder, tmp_path):
+def test_too_many_too_large_and_missing_examples_are_refused(folder, tmp_path):
     with pytest.raises(ConfigError, match="--examples gives 13 examples; at most 12 are shown: name fewer"):
         read_examples([folder / "r0.wav"] * 13, "asr", LIMITS)
     with pytest.raises(ConfigError, match=r"example r0.wav has 0.0 MB, and --max_megabytes is 0.001"):

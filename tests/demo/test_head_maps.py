@@ -77,7 +77,7 @@ FRAMES = ("second", None)
         (TEXT, "cross", ("token predicted", "x y <eos>"), ("token read", "<sos> a b c")),
     ],
 )
-def test_axes_say_what_asks_and_what_is_read(seen, kind, rows, columns):
+def test_axes_are_labelled_with_tokens_or_seconds(seen, kind, rows, columns):
     plot = head_maps(seen, kind, 1, 1, Sides(WRITTEN, READ if seen is TEXT else None, SECONDS))[0]
     found = [(axis["name"], axis["labels"] and " ".join(axis["labels"])) for axis in (plot["rows"], plot["columns"])]
     assert found == [rows, columns]
@@ -123,7 +123,7 @@ def test_neighbouring_frames_of_a_long_recording_become_their_greatest():
         ("encoder", 1, 4, "head 4 does not exist; the encoder self-attention has heads 1 to 3"),
     ],
 )
-def test_what_is_not_there(kind, layer, head, message):
+def test_unknown_attention_layer_or_head_is_refused(kind, layer, head, message):
     with pytest.raises(ConfigError, match=message):
         head_maps(SPEECH, kind, layer, head, Sides(WRITTEN))
 

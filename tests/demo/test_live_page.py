@@ -56,12 +56,12 @@ def recognised(model, pcm, rate):
     return join_texts(result.text for result in stream if result.is_final)
 
 
-def test_text_comes_while_somebody_speaks_and_ends_as_that_of_the_stream(opened, server, streaming_run):
+def test_live_text_appears_while_recording_and_matches_the_stream(opened, server, streaming_run):
     page, console = opened(server)
     record(page)
     page.wait_for_selector("#saying:not(:empty)")  # a partial text
     assert page.is_visible("#live") and page.get_attribute("#record", "aria-pressed") == "true"
-    page.wait_for_selector("#said:not(:empty)")  # that of an utterance that has ended
+    page.wait_for_selector("#said:not(:empty)")  # the text of an utterance that has ended
     stop(page)
     (socket,) = console.sockets
     *parts, end = socket.sent
@@ -70,7 +70,7 @@ def test_text_comes_while_somebody_speaks_and_ends_as_that_of_the_stream(opened,
     assert page.inner_text("#said") == recognised(streaming_run, pcm, rate) and page.inner_text("#saying") == ""
     assert np.abs(pcm).max() > 1000
 
-    page.click("#go")  # the recording is there for what a stream does not give
+    page.click("#go")  # the recording gives results that a stream does not
     page.wait_for_selector(DONE)
     (body, choices) = server.service.sent[-1]
     assert choices["name"] == "recording.wav" and len(body) == pytest.approx(2 * len(pcm) * RATE / rate, rel=0.01)
@@ -99,7 +99,7 @@ def test_a_double_click_begins_one_recording(opened, server):
     assert page.inner_text("#error") == "" and console.said == []
 
 
-def test_what_cannot_be_transcribed_meanwhile_is_recorded_all_the_same(opened, server):
+def test_a_second_recording_is_kept_but_not_transcribed_live(opened, server):
     first, _ = opened(server)
     second, _ = opened(server)
     record(first)

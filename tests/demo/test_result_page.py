@@ -1,4 +1,4 @@
-"""What the page shows of a result, on a screen and on a phone; needs the extra `browser` and a Chromium."""
+"""The page of a result, on a screen and on a phone; needs the extra `browser` and a Chromium."""
 
 import time
 
@@ -77,7 +77,7 @@ def recognise(page, talk):
 
 
 def until(page, expression):
-    """Wait until an expression is true; `wait_for_function` would ask the page for what its policy forbids."""
+    """Wait until an expression is true; `wait_for_function` is forbidden by the policy of the page."""
     deadline = time.monotonic() + 60
     while not page.evaluate(expression):
         assert time.monotonic() < deadline, expression
@@ -85,7 +85,7 @@ def until(page, expression):
 
 
 @WIDTHS
-def test_what_the_model_is_stands_at_the_top(opened, width):
+def test_model_facts_are_at_the_top(opened, width):
     page = opened(width)
     names, values = (page.locator(f"header {tag}").all_inner_texts() for tag in ("dt", "dd"))
     assert list(zip(names, values, strict=True)) == FACTS
@@ -266,7 +266,7 @@ def test_every_part_is_readable_in_light_and_dark(opened, width, talk, scheme):
     second = "#maps div:nth-child(2) > canvas"
     assert page.evaluate(COUNT, [second, "--map-high"]) > 20
     other = {"light": "dark", "dark": "light"}[scheme]
-    page.emulate_media(color_scheme=other)  # what is drawn changes with it
+    page.emulate_media(color_scheme=other)  # the drawings change with it
     page.wait_for_timeout(100)
     assert page.evaluate(COUNT, [second, "--map-high"]) > 20
     assert page.evaluate(COUNT, ["#waveform", "--soft"]) > 5000

@@ -118,7 +118,7 @@ def test_nothing_stays_on_disk(speech, recording, tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_the_page_is_told(speech, translation, tiny_run):
+def test_about_gives_task_rate_and_limits(speech, translation, tiny_run):
     about = speech.about()
     assert about["name"] == tiny_run.model_dir.name and about["task"] == "asr" and about["conditions"] == []
     assert about["rate"] == 16_000 and translation.about()["rate"] is None
@@ -127,7 +127,7 @@ def test_what_the_page_is_told(speech, translation, tiny_run):
     assert translation.about()["task"] == "mt" and translation.about()["description"] == "Text translation."
 
 
-def test_the_page_is_told_what_the_model_card_says(speech, translation):
+def test_about_gives_the_facts_of_the_model_card(speech, translation):
     facts, count = dict(speech.about()["facts"]), speech.search.parameters
     assert count > sum(parameter.numel() for parameter in speech.search.encoding.model.encoder.parameters()) > 0
     assert facts["parameters"] == f"{count / 1e6:.2f} M" and facts["sampling rate"] == "16000 Hz"

@@ -124,7 +124,7 @@ def test_queries_without_keys_and_clusters_without_match_stay_finite(blocks, dty
     assert all(gradient[1].abs().max() == 0 for gradient in gradients)
 
 
-def test_what_may_not_be_attended_has_no_influence_at_all(draw, blocks):
+def test_masked_keys_have_no_influence(draw, blocks):
     q, k, v, p_query, p_key = inputs(draw)
     arguments = p_query, p_key, 0.6, causal(TK)[:TQ]
     context = sdma_attention(q, k, v, *arguments)
@@ -135,7 +135,7 @@ def test_what_may_not_be_attended_has_no_influence_at_all(draw, blocks):
     assert torch.equal(changed[..., :3, :], context[..., :3, :])
 
 
-def test_what_would_be_wrong_in_silence_is_refused(draw, blocks):
+def test_float16_and_integer_masks_are_refused(draw, blocks):
     tensors = inputs(draw)
     with pytest.raises(ValueError, match="attention in torch.float16 is too coarse; give float32 or float64"):
         sdma_attention(*(x.half() for x in tensors), 0.6)

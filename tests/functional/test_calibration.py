@@ -89,7 +89,7 @@ def test_the_distribution_of_entropies():
     torch.testing.assert_close(entropy_cdf(entropy, at), torch.tensor([[0.0, 0.25], [0.75, 1.0]]))
 
 
-def test_what_cannot_be_measured_is_refused():
+def test_invalid_inputs_are_refused():
     one = torch.ones(1)
     for measure in (expected_calibration_error, overconfidence_error):
         with pytest.raises(ValueError, match="no prediction to measure the calibration of; give at least one"):

@@ -71,6 +71,6 @@ def test_a_sample_without_positions_adds_nothing():
     assert not position_disagreement(weights, nothing).any() and not frobenius_of_queries(weights, nothing).any()
 
 
-def test_what_is_unknown_is_refused():
+def test_an_unknown_value_of_per_is_refused():
     with pytest.raises(ValueError, match="unknown per 'token'; known: sequence position"):
         disagreement(torch.ones(1, 2, 2, 2), per="token")

@@ -63,6 +63,6 @@ def test_a_rate_of_nothing_changes_nothing():
 
 
 @pytest.mark.parametrize("rate", [-0.1, 1.0, float("nan")])
-def test_what_is_not_allowed(rate):
+def test_an_invalid_rate_is_refused(rate):
     with pytest.raises(ValueError, match=f"dropout rate {rate} is not allowed; give 0 <= rate < 1"):
         dropout(torch.ones(3), rate)

@@ -59,6 +59,6 @@ def test_no_rows():
 
 
 @pytest.mark.parametrize(("smoothing", "classes"), [(1.0, 7), (-0.1, 7), (0.1, 1)])
-def test_what_is_not_allowed(smoothing, classes):
+def test_invalid_smoothing_or_number_of_classes_is_refused(smoothing, classes):
     with pytest.raises(ValueError, match=f"smoothing {smoothing} of {classes} classes: give 0 <= smoothing < 1"):
         smoothed_divergence(torch.zeros(1, classes), torch.zeros(1, dtype=torch.long), smoothing)

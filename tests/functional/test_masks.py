@@ -24,7 +24,7 @@ def test_length_that_does_not_fit_is_refused(length):
 
 
 @pytest.mark.parametrize("dim", [-1, -2])
-def test_masked_mean_counts_what_is_valid(dim):
+def test_masked_mean_averages_the_valid_values(dim):
     torch.manual_seed(0)
     x, valid = torch.randn(3, 4, 5).double(), torch.rand(3, 4, 5) < 0.6
     expected = torch.stack(

@@ -153,7 +153,7 @@ def test_distances_of_close_particles_are_exact_in_single_precision():
         ({"alpha_mode": "auto"}, "unknown alpha_mode 'auto'; known: absolute relative"),
     ],
 )
-def test_what_is_unknown_is_refused(options, said):
+def test_invalid_options_are_refused(options, said):
     x = torch.zeros(2, 2)
     directions = [svgd_direction, spos_direction] + [cosine_direction] * ("alpha_mode" in options)
     for direction in directions:

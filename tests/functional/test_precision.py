@@ -15,7 +15,7 @@ def test_anything_else_stays_as_it_is(dtype):
     assert in_full_precision(x) is x
 
 
-def test_autocast_converts_what_its_products_take():
+def test_autocast_converts_float32_and_keeps_float64():
     single, double = torch.ones(2), torch.ones(2, dtype=torch.float64)
     assert in_autocast(single) is single
     with torch.autocast("cpu", torch.bfloat16):

@@ -24,7 +24,7 @@ def exact(actual, expected):
 
 
 @each_strategy
-def test_shared_heads_count_what_two_tasks_have_in_common(strategy):
+def test_shared_heads_match_the_released_sharing_matrix(strategy):
     arrays = ARRAYS[strategy]
     picks = arrays["eval_heads_all"]  # (condition, layer, H)
     matrix = selection.shared_heads(picks.unsqueeze(0), picks.unsqueeze(1)).sum(-1)

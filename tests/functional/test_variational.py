@@ -56,7 +56,7 @@ def test_the_schedule_matches_a_loop(cycles, rising):
         assert found.item() == pytest.approx(expected, abs=1e-6), done
 
 
-def test_active_units_are_those_whose_mean_varies():
+def test_active_units_have_a_varying_mean():
     means = torch.tensor([[0.0, 1.0, 5.0], [0.19, -1.0, 5.0]])  # variances 0.009, 1 and 0
     assert active_units(means).tolist() == [False, True, False]
     assert active_units(means[:1]).tolist() == [False] * 3

@@ -192,7 +192,7 @@ class TestWithMemory:
         assert all(torch.isfinite(loss) for loss in shared.losses().values())
         for name, parameter in net.named_parameters():
             assert parameter.grad is not None and torch.isfinite(parameter.grad).all(), name
-        reached = source.grad.abs().sum(-1) > 1e-12  # padding has what rounding leaves
+        reached = source.grad.abs().sum(-1) > 1e-12  # padding has rounding errors
         whole = torch.arange(13) < frames.unsqueeze(1)
         if options.get("cross_memory", {}).get("kind") == "xl":  # three slots and the last segment
             whole &= torch.arange(13) >= (frames.unsqueeze(1) - 1) // 4 * 4 - 3
@@ -255,6 +255,6 @@ class TestWithMemory:
             ),
         ],
     )
-    def test_what_does_not_fit_is_refused(self, options, said):
+    def test_invalid_memory_options_are_refused(self, options, said):
         with pytest.raises(ConfigError, match=said):
             DECODERS["diverse_transformer"](11, 8, **SMALL, **options)

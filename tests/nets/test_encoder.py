@@ -139,7 +139,7 @@ def test_attention_is_known_to_espnets_plots():
         ),
     ],
 )
-def test_what_cannot_be_replaced_is_named(encoder, options, text):
+def test_unknown_and_unsupported_attention_is_refused(encoder, options, text):
     with pytest.raises(ConfigError, match=text):
         ENCODERS[encoder](20, **{**OPTIONS[encoder], **options})
 

@@ -78,7 +78,7 @@ def test_rows_before_the_frames_are_p_of_the_released_code(case):
 
 @pytest.mark.parametrize("contextual", [True, False])
 def test_layers_start_from_the_rows_and_hand_them_on(contextual):
-    """Loops, layer by layer: P of the first layer is given, that of each other one is made by (6) or given."""
+    """Loops, layer by layer: P of the first layer is given, P of each other layer is made by (6) or given."""
     net = decoder(cross_attention=LUNA | {"contextual": contextual, "pack_heads": 4})
     source, frames, merged, queries = inputs(2, ROWS + 9, 16), [9, 3], [], []
     for layer in net.decoders:
@@ -220,7 +220,7 @@ def model(task="mt", of_encoder=LUNA, of_decoder=LUNA, **options):
 
 
 def test_a_translation_model_encodes_and_searches_with_the_rows():
-    """Batches as single sentences, and ESPnet's search as ours; the bound of the length is that of the text."""
+    """Batches as single sentences, and ESPnet's search as ours; the text bounds the length."""
     net, texts = model(), [np.array([2, 3, 3, 2, 2]), np.array([3])]
     encoding = Encoding(net, "cpu")
     features = [encoding.features(text) for text in texts]
@@ -273,6 +273,6 @@ def test_where_more_than_the_decoder_reads_the_output_it_is_refused():
         ),
     ],
 )
-def test_what_is_not_possible_is_named(build, text):
+def test_unsupported_combinations_are_refused(build, text):
     with pytest.raises(ConfigError, match=text):
         build()

@@ -37,7 +37,7 @@ def count(net):
 
 @pytest.mark.parametrize(("name", "options"), CASES)
 @pytest.mark.parametrize("strategy", ["group", "subset", "static"])
-def test_an_encoder_gives_each_sample_of_a_mixed_batch_what_it_gets_alone(name, options, strategy):
+def test_a_mixed_batch_equals_its_samples_in_every_encoder(name, options, strategy):
     torch.manual_seed(0)
     net = ENCODERS[name](20, attention={"selection": selected(strategy)}, **options).double().eval()
     speech, ids = torch.randn(3, 90, 20, dtype=torch.double), [2, 0, 2]
@@ -99,7 +99,7 @@ def test_a_pool_adds_the_papers_parameters_and_keeps_espnets_names():
     assert isinstance(net.encoders[0].self_attn, Attention)
 
 
-def test_what_is_not_of_a_head_starts_as_in_espnet():
+def test_initial_weights_match_espnet_except_query_key_value():
     torch.manual_seed(7)
     plain = ENCODERS["diverse_transformer"](20, **SMALL)
     torch.manual_seed(7)
@@ -122,7 +122,7 @@ def test_what_is_not_of_a_head_starts_as_in_espnet():
         ),
     ],
 )
-def test_what_cannot_be_selected_is_named(encoder, selection, text):
+def test_invalid_or_unsupported_selection_is_refused(encoder, selection, text):
     with pytest.raises(ConfigError, match=text):
         ENCODERS[encoder](20, attention={"selection": selection}, **SMALL)
 
@@ -161,7 +161,7 @@ def test_heads_by_token_build_around_every_core(core):
 
 
 @pytest.mark.parametrize("strategy", ["group", "subset"])
-def test_a_fragment_takes_back_what_is_not_released(strategy):
+def test_as_released_fragment_restores_the_defaults(strategy):
     released = merge([f"heads/{strategy}", "heads/as_released"])
     for section, condition in (("encoder_conf", "lang"), ("decoder_conf", "tgtlang")):
         given = {**released[section]["attention"]["selection"], "conditions": NAMES}

@@ -40,7 +40,7 @@ def test_another_core_sees_no_later_token(core):
         ({"core": "sma", "clusters": 3}, "unknown option 'clusters' of attention 'sma'"),
     ],
 )
-def test_what_the_core_does_not_know_is_refused(attention, said):
+def test_unknown_attention_and_option_are_refused(attention, said):
     with pytest.raises(ConfigError, match=said):
         DiverseTransformerLM(11, attention=attention, **OPTIONS)
 

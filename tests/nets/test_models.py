@@ -50,7 +50,7 @@ def test_losses_of_attention_join_the_loss_and_the_statistics():
     assert not any(value.requires_grad for value in stats.values())
 
 
-def test_an_outer_scope_decides_whether_attention_is_kept():
+def test_attention_is_kept_if_the_outer_scope_asks_for_it():
     model = DiversePlain()
     model(torch.ones(1))
     assert not model.kept
@@ -155,7 +155,7 @@ def random_batch(seed: int) -> dict[str, torch.Tensor]:
 
 @pytest.mark.parametrize("patch_size", [1, 3])
 @pytest.mark.parametrize("seed", [None, 0, 1, 2])
-def test_text_translation_computes_what_espnets_model_computes(seed, patch_size):
+def test_text_translation_matches_espnet(seed, patch_size):
     conf = {"model_conf": {"report_bleu": True, "lsm_weight": 0.1, "patch_size": patch_size}}
     ours, batch = translation_model(model="diverse", **conf)
     theirs, _ = translation_model(model="mt", **conf)
@@ -214,7 +214,7 @@ def texts():
     return dict.fromkeys(names, TEXT) | {f"{name}_lengths": LENGTHS for name in names}
 
 
-def test_auxiliary_losses_weigh_the_same_whether_the_loss_is_per_sentence_or_per_token():
+def test_length_normalized_loss_scales_auxiliary_losses_too():
     sentences, tokens = len(LENGTHS), int((LENGTHS + 1).sum())
     by_sentence, stats, _ = translator(length_normalized_loss=False)(**texts())
     by_token, token_stats, _ = translator(length_normalized_loss=True)(**texts())
@@ -226,7 +226,7 @@ def test_auxiliary_losses_weigh_the_same_whether_the_loss_is_per_sentence_or_per
     torch.testing.assert_close(model(*args)[0], by_token)  # by position, too
 
 
-def test_the_auxiliary_factor_multiplies_what_attention_adds():
+def test_the_auxiliary_factor_scales_the_losses_of_attention():
     one, three, none = (translator(auxiliary_factor=factor)(**texts())[1] for factor in (1.0, 3, 0))
     assert one["loss_task"] == three["loss_task"] == none["loss"]
     torch.testing.assert_close(three["loss"] - three["loss_task"], 3 * (one["loss"] - one["loss_task"]))

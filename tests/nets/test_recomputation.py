@@ -71,7 +71,7 @@ def test_adapters_by_language_are_refused_in_layers_that_are_computed_again():
 
 
 @pytest.mark.parametrize(("options", "said"), REFUSED)
-def test_what_needs_the_scope_is_refused(options, said):
+def test_losses_and_conditions_are_refused_in_recomputed_layers(options, said):
     start = (
         r"^DiverseTransformerDecoder: layer 2 of gradient_checkpoint_layers cannot be computed again in the backward "
     )

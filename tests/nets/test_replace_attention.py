@@ -37,7 +37,7 @@ class Mean(Core):
 
 @pytest.fixture
 def supporting(monkeypatch):
-    """Register a core "mean" that supports what is given."""
+    """Register a core "mean" with the given support."""
     monkeypatch.setattr(registry, "_registered", {})
 
     def register(supports):
@@ -120,7 +120,7 @@ def test_an_undeclared_use_is_refused_when_the_net_is_built(supporting, name, us
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_declared_is_enough(supporting, name):
+def test_declared_uses_suffice_to_build_the_net(supporting, name):
     uses, build, _ = REFUSED[name]
     nothing = {field.name: False for field in fields(Supports) if field.type is bool}
     supporting(Supports(**(nothing | dict.fromkeys(uses, True))))
@@ -199,7 +199,7 @@ def test_the_mode_of_the_attention_that_is_replaced_stays(training):
 
 
 def test_layers_that_are_not_chosen_have_softmax():
-    """The chosen layer computes what it does where all layers have the attention, the other what softmax does."""
+    """The chosen layer matches a net with the attention in all layers, the other one a net with softmax."""
     patterns = {"core": "softmax", "head_patterns": [{"window": 1}, "forward"]}
     speech, lengths = torch.randn(2, 60, 20), torch.tensor([60, 44])
     nets, inputs = {}, {}

@@ -12,7 +12,7 @@ from espnet_diverse.nets.size_limits import bounded_by
 STATE = {"weight": torch.zeros(3, 4), "bias": torch.zeros(3), "step": 3}
 
 
-def test_the_model_of_the_weights_and_what_it_makes_twice_is_built():
+def test_a_somewhat_larger_model_than_the_weights_is_built():
     with bounded_by(STATE, "x.pth"):
         for _ in range(3):
             nn.Linear(4, 3)
@@ -36,7 +36,7 @@ def test_far_larger_ones_are_not(build):
         nn.LayerNorm(1)
 
 
-def test_what_another_thread_builds_does_not_count():
+def test_modules_of_another_thread_do_not_count():
     with bounded_by(STATE, "x.pth"), ThreadPoolExecutor(1) as thread:
         thread.submit(lambda: [nn.LayerNorm(1) for _ in range(1001)]).result()
         nn.Linear(4, 3)

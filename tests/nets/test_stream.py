@@ -44,7 +44,7 @@ def cores(net):
 
 @pytest.mark.parametrize("contextual", [True, False])
 def test_an_encoder_equals_its_layers_with_the_rows_handed_on_by_hand(contextual):
-    """The layers without hooks; each is given P, and what it makes of P is given to the next."""
+    """The layers without hooks; each is given P, and hands its new P to the next."""
     net, x = build(contextual=contextual).eval(), inputs(2, 9, 8)
     out = run(net, x, [9, 5])
     mask = (torch.arange(9) < torch.tensor([[9], [5]])).unsqueeze(1)
@@ -135,7 +135,7 @@ def test_the_loop_of_intermediate_layers_hands_on_too():
     torch.testing.assert_close(with_outputs, run(build().eval(), x))
 
 
-def test_a_layer_that_is_skipped_hands_on_what_it_got():
+def test_a_skipped_layer_hands_on_its_rows_unchanged():
     always = 1 - 1e-12
     net = build("diverse_conformer", stochastic_depth_rate=[always, 0.0, 0.0])
     rows, _ = rows_and_output(net, inputs(1, 9, 8))

@@ -63,7 +63,7 @@ def test_every_offline_encoder_takes_it(name):
         net(torch.randn(1, 6, 20), torch.tensor([6]))
 
 
-def test_what_it_does_not_fit_is_named():
+def test_unsupported_encoder_and_odd_channels_are_refused():
     options = SMALL | {"linear_units": 24, "block_size": 8, "hop_size": 4, "look_ahead": 2}
     with pytest.raises(ConfigError, match="conv1d4_glu does not fit DiverseContextualBlock.*; choose conv2d"):
         ENCODERS["diverse_contextual_block_transformer"](20, **options)

@@ -74,7 +74,7 @@ def with_pool(size, *more):
 
 @pytest.fixture(scope="module", params=ENCODERS)
 def of_espnet(request, tmp_path_factory):
-    """The directory of a model of ESPnet, the model, and what it is after adoption without a change."""
+    """The directory of a model of ESPnet, the model, and the same model after adoption without a change."""
     root = tmp_path_factory.mktemp(request.param)
     folder, trained = write_espnets(root / "exp", request.param)
     adopt(folder, root / "softmax", merge([]))
@@ -98,7 +98,7 @@ def of_espnet(request, tmp_path_factory):
         ([], ["encoder_conf.attention={core: value_residual, first: 0.0, own: 1.0, learned: true}"]),
     ],
 )
-def test_the_model_begins_as_that_of_espnet(tmp_path, of_espnet, fragments, options):
+def test_an_adopted_model_equals_its_espnet_model(tmp_path, of_espnet, fragments, options):
     folder, trained, softmax = of_espnet
     done = adopt(folder, tmp_path / "new", merge(fragments, options), write_languages(tmp_path / "data"))
     assert done.weights == tmp_path / "new" / "valid.acc.ave.pth"
@@ -154,8 +154,8 @@ def test_training_begins_with_the_weights(tmp_path):
     assert done.new == sum(value.numel() for name, value in adopted.named_parameters() if "logits" in name)
 
 
-def test_translation_and_what_else_it_needs(tiny_translation, tmp_path):
-    """The trained model has SDMA, which stays beside what is added."""
+def test_a_translation_model_is_adopted_with_both_token_lists(tiny_translation, tmp_path):
+    """The trained model has SDMA, which stays beside the added head selection."""
     changes = merge(["heads/group"], with_pool(4))
     done = adopt(tiny_translation.model_dir, tmp_path / "new", changes, tiny_translation.train_dir)
     assert done.difference == 0.0

@@ -1,4 +1,4 @@
-"""Packed models: ESPnet's format both ways, and archives that are not to be trusted."""
+"""Packed models: ESPnet's format both ways, and untrusted archives."""
 
 import io
 import os
@@ -95,7 +95,7 @@ def test_it_is_unpacked_once_and_a_directory_is_itself(packed, cache, tmp_path):
     assert unpacked(model_dir) == model_dir
 
 
-def test_what_is_no_model_is_named(tmp_path):
+def test_paths_without_a_model_are_refused(tmp_path):
     with pytest.raises(ModelError, match=r"gone: no such model; .* a packed model, or hf:owner/name"):
         unpacked(tmp_path / "gone")
     with pytest.raises(
@@ -248,7 +248,7 @@ BOMB = "lol: &a [{}]\n" + "b: {<<: *a}\n"
         ({"config": CONFIG | {"frontend": "s3prl"}}, "frontend 's3prl' is not allowed .*; allowed: bert default embed"),
     ],
 )
-def test_what_is_not_to_be_trusted_is_refused(tmp_path, cache, changes, said):
+def test_untrusted_or_invalid_archives_are_refused(tmp_path, cache, changes, said):
     with pytest.raises(ModelError, match=said):
         unpacked(archive_of(tmp_path / "model.zip", **changes))
     assert list((cache / "models" / _LAYOUT).iterdir()) == [] and not (tmp_path / "evil").exists()

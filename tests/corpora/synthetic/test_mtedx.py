@@ -34,7 +34,7 @@ def test_mtedx_prepares_without_faults_or_drops(tiny_mtedx, task):
         assert not data.dropped
 
 
-def test_mtedx_talks_hold_what_the_texts_say(tiny_mtedx):
+def test_mtedx_texts_and_segments_are_consistent(tiny_mtedx):
     """es-en has the talks of es-es with the same sentences in English, and yaml and segments say the same."""
     st = official_mtedx.prepare(tiny_mtedx, Selection("st", pairs=("es-en",)))["train"]
     asr = official_mtedx.prepare(tiny_mtedx, Selection(languages=("es",)))["train"]

@@ -1,4 +1,4 @@
-"""A mended copy of a data directory, and what two directories share."""
+"""A repaired copy of a data directory, and the speakers and sentences that two directories share."""
 
 import tracemalloc
 
@@ -66,7 +66,7 @@ def test_channels_that_cancel_take_the_segments_of_their_mean_along(tmp_path):
     assert list(read_data_dir(tmp_path / "fixed").segments) == ["u", "w"]
 
 
-def test_what_cannot_be_dropped_is_refused_and_nothing_is_written(data, data_dir, tmp_path):
+def test_undroppable_faults_and_unsafe_targets_are_refused(data, data_dir, tmp_path):
     write_table(data_dir / "text", {"a1": "x", "a2": "y", "c1": "z"})
     faults = find_faults(data_dir)
     with pytest.raises(DataError, match="^2 faults: .*text: c1: transcript without audio"):
@@ -127,7 +127,7 @@ def test_features_are_kept_and_their_speakers_compared(data, data_dir, tmp_path,
 
 
 def test_the_files_match_the_same_utterances_in_memory(data, tmp_path):
-    """What is mended without an object for each row equals what is kept of dicts, byte for byte."""
+    """A copy repaired row by row equals the tables that are filtered in memory, byte for byte."""
     data.segments = {f"u{n}": Segment("a1" if n % 2 else "a2", n / 100, n / 100 + 0.2) for n in range(9)}
     data.text, data.utt2spk, data.src_text = ({u: f"{word} {u}" for u in data.segments} for word in ("x", "s", "y"))
     data.utt2spk = {u: f"s{n // 3}" for n, u in enumerate(data.segments)}

@@ -58,7 +58,7 @@ def test_texts(text, seconds, kinds):
     assert [kind for kind, _ in text_findings(text, seconds, Limits())] == kinds
 
 
-def test_a_ligature_is_named_with_what_nfkc_writes():
+def test_a_ligature_is_named_with_its_nfkc_form():
     [(_, what)] = text_findings("oﬃce", None, Limits())
     assert "'ﬃ' (U+FB03)" in what and "'ffi'" in what
 

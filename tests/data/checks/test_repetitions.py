@@ -40,7 +40,7 @@ def test_equal_digests_are_given_with_the_first():
     assert list(same_digests(array("q"), bytearray())) == []
 
 
-def test_what_two_collections_share():
+def test_common_elements_of_two_collections():
     some, others = {"a": "x", "b": "y", "c": "z", "d": "z"}, ["z", "w", "x", "x"]
     assert in_both(some.values(), others) == {"x", "z"}
     assert in_both([], others) == in_both(others, []) == in_both(["q"], others) == set()

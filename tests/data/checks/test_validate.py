@@ -182,7 +182,7 @@ def test_headers_alone_do_not_show_all_faults(data, data_dir):
 
 
 def kinds(source, **options) -> dict:
-    """By utterance the kinds of what is found."""
+    """Kinds of the faults found, by utterance."""
     found: dict = {}
     for fault in find_faults(source, **options):
         found.setdefault(fault.where, set()).add(fault.kind)
@@ -285,7 +285,7 @@ class Workers:
         return (ClusterError("its worker was killed") if "a2" in item[0] else function(item) for item in items)
 
 
-def test_workers_find_what_threads_find_and_what_kills_them_is_a_fault(data, data_dir):
+def test_workers_match_threads_and_a_killed_worker_is_a_fault(data, data_dir):
     Path(data.wav_scp["b1"]).write_text("not audio")
     alone = whats(data_dir)
     lost = f"{data_dir}/wav.scp: a2: {data.wav_scp['a2']}: its worker was killed"

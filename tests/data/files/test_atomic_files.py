@@ -79,7 +79,7 @@ def killed_in_a_block(*blocks):
 
 
 @pytest.mark.parametrize("writers", [1, 3])
-def test_what_killed_processes_have_left_of_a_file_is_gone_when_it_is_written(tmp_path, writers):
+def test_leftovers_of_killed_writers_are_removed_by_the_next_write(tmp_path, writers):
     target = tmp_path / "model.zip"
     killed_in_a_block(*(staged_file(target) for _ in range(writers)))
     assert names(tmp_path) == [f".model.partial.{number}.zip" for number in range(writers)]
@@ -87,7 +87,7 @@ def test_what_killed_processes_have_left_of_a_file_is_gone_when_it_is_written(tm
     assert target.read_text() == "whole" and names(tmp_path) == ["model.zip"]
 
 
-def test_what_a_living_process_writes_stays(tmp_path):
+def test_files_of_a_living_writer_are_kept(tmp_path):
     target = tmp_path / "file"
     with staged_file(target) as first:
         first.write_text("first")
@@ -98,7 +98,7 @@ def test_what_a_living_process_writes_stays(tmp_path):
     assert target.read_text() == "first" and names(tmp_path) == ["file"]
 
 
-def test_a_forked_process_does_not_keep_what_its_parent_has_left(tmp_path):
+def test_a_forked_worker_does_not_keep_leftovers_of_its_parent(tmp_path):
     """A worker that reads may outlive the process that was killed."""
     read, write = os.pipe()
 
@@ -194,7 +194,7 @@ def test_staged_directory_replaces_the_old_one(tmp_path):
 
 
 @pytest.mark.parametrize("error", [DataError, KeyboardInterrupt])
-def test_failure_leaves_what_was_there(tmp_path, error):
+def test_failure_keeps_the_old_directory(tmp_path, error):
     target = tmp_path / "train"
     with staged_directory(target) as staging:
         (staging / "file").write_text("old")
@@ -266,7 +266,7 @@ def test_a_file_in_the_way_is_kept(tmp_path):
 
 
 def test_only_one_process_writes_a_directory(tmp_path):
-    """As a process of its own, which would delete what this one has written so far."""
+    """Another process would delete the files that this one has written so far."""
     target, link = tmp_path / "train", tmp_path / "link"
     (tmp_path / ".train.lock").touch()  # of a process that was killed
     link.symlink_to(target)

@@ -19,7 +19,7 @@ def two_alphabets(monkeypatch):
     fonts._warn.cache_clear()
 
 
-def test_a_second_font_has_what_the_first_one_lacks(two_alphabets, caplog):
+def test_missing_characters_come_from_a_second_font(two_alphabets, caplog):
     assert families("ab\n") == (["DejaVu Sans"], set())
     (first, second), lacking = families("abяб")
     assert first == "DejaVu Sans" != second and not lacking and not caplog.messages

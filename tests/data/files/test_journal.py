@@ -1,4 +1,4 @@
-"""A journal keeps what was added before its process ended, whenever that was."""
+"""A journal keeps the rows that were added before its process ended, at whatever point."""
 
 import resource
 from contextlib import closing
@@ -58,7 +58,7 @@ def test_a_journal_that_is_cut_anywhere_has_its_complete_groups(tmp_path):
 
 
 @pytest.mark.parametrize("change", [b"\0", b"9", b"\n", b" "])
-def test_a_byte_that_is_altered_costs_its_group_and_those_after_it(tmp_path, change):
+def test_an_altered_byte_loses_its_group_and_all_later_ones(tmp_path, change):
     sizes = written(tmp_path / "whole")
     content = (tmp_path / "whole").read_bytes()
     for place in range(sizes[0], len(content)):

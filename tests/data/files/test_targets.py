@@ -1,4 +1,4 @@
-"""Directories that are not replaced: originals, and what is read."""
+"""Directories that are not replaced: originals and inputs."""
 
 import json
 
@@ -26,7 +26,7 @@ def target(tmp_path):
     return tmp_path / "train"
 
 
-def test_the_mark_names_what_was_written(tmp_path, target):
+def test_the_mark_lists_the_written_files(tmp_path, target):
     assert json.loads((target / MARK).read_text()) == {"files": ["text"]}
     check_prepared(target)
     check_prepared(tmp_path / "new")
@@ -51,7 +51,7 @@ def test_files_of_others_are_not_deleted(target):
         check_prepared(target)
 
 
-def test_directories_of_earlier_versions_are_known_by_what_they_dropped(target):
+def test_an_unmarked_directory_is_recognised_by_dropped_tsv(target):
     (target / MARK).unlink()
     (target / "wav.1.ark").touch()
     (target / "dropped.tsv").write_text("utterance\treason\nb\tlonger than 20 s\n")
@@ -64,7 +64,7 @@ def test_directories_of_earlier_versions_are_known_by_what_they_dropped(target):
         check_prepared(target)
 
 
-def test_what_is_read_is_not_replaced(tmp_path, target):
+def test_input_directories_are_not_replaced(tmp_path, target):
     check_unread(tmp_path / "test", [target, tmp_path])
     check_unread(target, [tmp_path, tmp_path / "absent"])
     (tmp_path / "link").symlink_to(target)

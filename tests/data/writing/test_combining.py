@@ -76,7 +76,7 @@ def test_a_domain_given_replaces_the_table(part):
     assert combine(parts).conditions["utt2domain"] == {"u1": "new", "u2": "kept"}
 
 
-def test_fill_names_those_without_a_table(part):
+def test_fill_applies_to_directories_without_the_table(part):
     parts = [Part("", part("a", "u1")), Part("", part("b", "u2", utt2lang="de"))]
     assert combine(parts, {"utt2lang": "zh"}).conditions["utt2lang"] == {"u1": "zh", "u2": "de"}
     with pytest.raises(ConfigError, match="^'text' cannot be filled with one value; allowed are utt2lang, utt2"):

@@ -248,7 +248,7 @@ def test_text_alone_is_written_as_it_is(tmp_path):
         format_data({"train": data}, tmp_path, FormatOptions((0.9, 1.0)))
 
 
-def test_arks_hold_what_files_would(tmp_path, data, write_wav):
+def test_arks_equal_separate_files(tmp_path, data, write_wav):
     write_wav(Path(data.wav_scp["a2"]), seconds=1.0, rate=8000, channels=2)
     files = format_data({"train": data}, tmp_path / "files", FormatOptions((0.9, 1.0)))["train"]
     arks = format_data({"train": data}, tmp_path / "arks", FormatOptions((0.9, 1.0), audio_format="ark", shards=2))[
@@ -287,7 +287,7 @@ def test_speakers_are_optional_and_other_tables_go_with_them(tmp_path, data):
     assert summary.speakers == 3 and read_data_dir(tmp_path / "test").utt2spk == {name: name for name in data.text}
 
 
-def test_what_nothing_can_be_learned_from_is_dropped_with_its_reason(tmp_path, data, write_wav):
+def test_silent_and_implausible_utterances_are_dropped_with_a_reason(tmp_path, data, write_wav):
     soundfile.write(data.wav_scp["a1"], np.zeros(8000, np.int16), 16000)
     data.text["a2"] = "..."
     for name in ("c1", "d1"):

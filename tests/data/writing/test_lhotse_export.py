@@ -73,7 +73,7 @@ def test_errors(data, data_dir, tmp_path, monkeypatch):
     assert not (tmp_path / "out").exists()
 
 
-def test_the_library_reads_what_is_written(data_dir, tmp_path):
+def test_lhotse_reads_the_exported_manifests(data_dir, tmp_path):
     lhotse = pytest.importorskip("lhotse")
     recordings, supervisions = map(lhotse.load_manifest, export(data_dir, tmp_path / "out"))
     assert (

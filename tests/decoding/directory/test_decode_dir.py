@@ -61,7 +61,7 @@ def test_a_bad_utterance_costs_no_other_and_workers_give_the_same(tiny_run, sear
     assert [result.utterance for result in results if result.failure] == sorted(failures)
 
 
-def test_what_is_written_is_the_same_in_other_batches(tiny_run, search, tmp_path, monkeypatch, other_sums):
+def test_results_do_not_depend_on_the_batch(tiny_run, search, tmp_path, monkeypatch, other_sums):
     """In batches, alone, and alone after their batch failed, utterances get the same texts and scores to rounding."""
     find, results = search.find, {}
 
@@ -120,7 +120,7 @@ def test_other_rates_and_channels_are_converted(tiny_run, search, tmp_path):
 
 
 @pytest.mark.usefixtures("any_sums")
-def test_segments_of_files_and_of_arks_give_what_their_utterances_give(tiny_run, search, tmp_path):
+def test_segments_of_files_and_arks_equal_whole_utterances(tiny_run, search, tmp_path):
     names = [f"test-{number:02d}" for number in range(3)]
     samples = [soundfile.read(tiny_run.test_dir / f"{name}.wav", dtype="int16")[0] for name in names]
     joined, data_dir = np.concatenate(samples), tmp_path / "data"
@@ -201,7 +201,7 @@ def test_batches_hold_utterances_of_like_length_and_not_too_many_frames(tmp_path
     assert search.asked == [[101], [60], [40, 33], [9, 8, 7]]
 
 
-def test_a_window_bounds_what_is_read_before_it_is_searched(tmp_path):
+def test_a_window_bounds_the_utterances_read_ahead(tmp_path):
     search = Numbered()
     decode(search, numbered(tmp_path / "data", range(1, 50)), tmp_path / "out")
     assert search.asked[0] == [48, 47] and search.asked[-2:] == [[2, 1], [49]]
@@ -242,7 +242,7 @@ class Words(Numbered):
 
 def test_results_are_not_kept_in_memory(tmp_path):
     rows = 8000
-    decode(Words(), numbered(tmp_path / "few", [1]), tmp_path / "out")  # what is allocated once
+    decode(Words(), numbered(tmp_path / "few", [1]), tmp_path / "out")  # memory that is allocated once
     data_dir = numbered(tmp_path / "data", [])
     (data_dir / "wav.scp").write_text("".join(f"u{number:05d} {1 + number * 37 % 50}\n" for number in range(rows)))
     results, taken = traced(decode, Words(), data_dir, tmp_path / "out")

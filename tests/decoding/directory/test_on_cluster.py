@@ -1,4 +1,4 @@
-"""Decoding in pieces gives what one process gives; real workers do it in tests/bin/options/test_cluster_option.py."""
+"""Decoding in pieces matches one process; real workers do it in tests/bin/options/test_cluster_option.py."""
 
 import json
 
@@ -12,7 +12,7 @@ from espnet_diverse.errors import ClusterError
 
 
 class Search(Numbered):
-    """Its score depends on the batch, as that of a real search does."""
+    """Its score depends on the batch, as in a real search."""
 
     def batch(self, sources, conditions):
         super().batch(sources, conditions)
@@ -57,7 +57,7 @@ def test_batches_and_files_match_one_process(data_dir, capsys):
 
 
 @pytest.mark.parametrize("lost", range(0, 70, 13))
-def test_what_was_decoded_before_the_scheduler_was_lost_is_not_decoded_again(data_dir, lost):
+def test_decoding_resumes_after_the_scheduler_is_lost(data_dir, lost):
     class Lost(Pool):
         """Workers of which nothing is heard after some batches."""
 

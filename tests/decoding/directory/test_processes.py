@@ -1,4 +1,4 @@
-"""Processes that decode: what they share, and what happens when they are killed or interrupted."""
+"""Decoding in several processes, also when they are killed or interrupted."""
 
 import os
 import queue
@@ -64,7 +64,7 @@ class Killed(Numbered):
         return [[Text(f"{len(source)} {handler == signal.SIG_IGN}", [], -1.0)] for source in sources]
 
 
-def test_what_a_killed_process_had_is_decoded_by_another(tmp_path, caplog):
+def test_batches_of_a_killed_process_are_decoded_by_another(tmp_path, caplog):
     folder = tmp_path / "left"
     folder.mkdir()
     data_dir = numbered(tmp_path / "data", range(1, 120))

@@ -1,4 +1,4 @@
-"""Utterances of a data directory: read, in batches that do not depend on those that cannot be read."""
+"""Utterances of a data directory, read in batches that do not depend on unreadable ones."""
 
 import logging
 
@@ -31,7 +31,7 @@ def jobs(*values):
     return [Job(f"u{number}", value, None, {}) for number, value in enumerate(values)]
 
 
-def test_what_cannot_be_read_changes_no_batch_of_the_others():
+def test_unreadable_utterances_do_not_change_the_batches():
     failed = []
     lengths = list(map(str, range(1, 50)))
     whole = list(batches_of(readable(Search(), jobs(*lengths), failed), Search()))

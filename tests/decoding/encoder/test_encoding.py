@@ -1,4 +1,4 @@
-"""The encoder output of a batch against that of ESPnet's models for each utterance alone."""
+"""The encoder output of a batch against ESPnet's models for each utterance alone."""
 
 import numpy as np
 import pytest
@@ -54,7 +54,7 @@ def recordings():
     ids=lambda changes: " ".join(changes)[:60],
 )
 @pytest.mark.usefixtures("any_sums")
-def test_a_batch_gives_what_each_utterance_gives_alone(recordings, changes):
+def test_a_batch_equals_single_utterances(recordings, changes):
     model = build(*changes)
     encoding, conditions = Encoding(model, "cpu"), {"lang": torch.tensor([1, 0, 1])}
     output, lengths = encoding.encode([encoding.features(samples) for samples in recordings], conditions)

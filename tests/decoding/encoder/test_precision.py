@@ -1,4 +1,4 @@
-"""Linear maps of fewer bits, and compiled layers, against those of full precision."""
+"""Linear maps of fewer bits, and compiled layers, against full precision."""
 
 import copy
 
@@ -21,7 +21,7 @@ CLASSES = {"float32": FastLinear, "int8": Int8Linear, "bfloat16": HalfLinear}
 
 
 @pytest.mark.parametrize(("precision", "bound"), [("float32", 1e-5), ("int8", 0.03), ("bfloat16", 0.01)])
-def test_results_are_near_those_of_full_precision(precision, bound):
+def test_results_are_near_full_precision(precision, bound):
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(64, 40), nn.ReLU(), nn.Linear(40, 8, bias=False)).eval()
     before = copy.deepcopy(model)
@@ -142,7 +142,7 @@ def test_without_a_compiler_nothing_is_compiled(tiny_run, monkeypatch):
         (["--compile", "--nj", "2"], "--compile and --nj 2 cannot be combined; give one of them"),
     ],
 )
-def test_the_command_refuses_what_does_not_go_together(tiny_run, tmp_path, capsys, options, said):
+def test_the_command_refuses_incompatible_options(tiny_run, tmp_path, capsys, options, said):
     paths = ["--data_dir", str(tiny_run.test_dir), "--output_dir", str(tmp_path)]
     assert main(["decode", str(tiny_run.model_dir), *paths, *options]) == 1
     assert said in capsys.readouterr().err

@@ -39,7 +39,7 @@ def models(tmp_path_factory):
         ("rnn", {"search": "sampling"}, "search=sampling needs a transformer decoder; set search=batched"),
     ],
 )
-def test_what_a_search_lacks_is_refused_when_the_model_is_loaded_and_in_a_call(models, name, options, said):
+def test_unsupported_options_are_refused_at_loading_and_in_a_call(models, name, options, said):
     with pytest.raises(ConfigError, match=said):
         load_predictor(models[name], options=Options(**options))
     if "search" not in options:

@@ -1,4 +1,4 @@
-"""Multitask models; tests/test_espnet_models.py compares their texts and scores with those of ESPnet's program."""
+"""Multitask models; tests/test_espnet_models.py compares their texts and scores with ESPnet's program."""
 
 from argparse import Namespace
 
@@ -84,7 +84,7 @@ def test_audio_is_padded_and_never_cut():
         ({"language": "eng", "target_language": "deu"}, ("<eng>", "<st_deu>")),
     ],
 )
-def test_language_and_task_are_those_that_are_asked_for(folder, recognizer, names, symbols):
+def test_requested_language_and_task_match_espnet(folder, recognizer, names, symbols):
     samples = tones(1, 0)
     files = (folder / "config.yaml", folder / "valid.acc.ave.pth")
     (expected,) = Speech2Text(*files, beam_size=2)(samples, lang_sym=symbols[0], task_sym=symbols[1])
@@ -109,7 +109,7 @@ def test_a_target_language_alone_translates_from_the_language_that_the_model_nam
     assert found.segments == expected.segments != recognizer(tones(1, 0), RATE, language="deu").segments
 
 
-def test_what_a_multitask_model_does_not_have_is_refused(folder, recognizer):
+def test_unknown_language_and_unsupported_options_are_refused(folder, recognizer):
     with pytest.raises(DataError, match="--language xyz: unknown language; this model knows: eng deu jpn"):
         recognizer(tones(1, 0), RATE, language="xyz")
     with pytest.raises(ConfigError, match="times of words need CTC that was trained on the output text"):

@@ -1,4 +1,4 @@
-"""Multitask models of CTC alone give what ESPnet's program gives: prompts, searches, and windows of long recordings."""
+"""Multitask models of CTC alone match ESPnet's program: prompts, searches, and windows of long recordings."""
 
 import shutil
 from argparse import Namespace
@@ -124,7 +124,7 @@ def test_windows_are_as_many_as_espnets(seconds):
     assert not middles[len(samples) :].any()
 
 
-def test_a_batch_gives_what_its_utterances_give(folder):
+def test_a_batch_equals_single_utterances(folder):
     search = load_predictor(folder, options=Options(beam_size=2))
     sources = [search.features(tones(seconds, 4)) for seconds in (0.5, 2, 6)]
     conditions = [{"lang": 0, "tgtlang": 0}, {"lang": 3, "tgtlang": 1}, {"lang": 2, "tgtlang": 2}]
@@ -195,7 +195,7 @@ def test_windows_without_room_are_refused(tmp_path, changes, said):
         recognizer(tones(9, 0), RATE)
 
 
-def test_what_such_a_model_does_not_have_is_refused(folder):
+def test_unsupported_options_and_long_audio_are_refused(folder):
     with pytest.raises(ConfigError, match="search=sampling needs a transformer decoder"):
         Recognizer(folder, options=Options(search="sampling"))
     with pytest.raises(ConfigError, match="ctc_weight 0.3 is not possible: the model has CTC alone"):
@@ -213,7 +213,7 @@ def test_an_encoder_that_reads_no_prompt_is_refused(folder, tmp_path):
         load_predictor(tmp_path)
 
 
-def test_the_task_and_the_weights_are_those_that_espnet_leaves(folder, tmp_path):
+def test_the_task_of_a_moved_espnet_folder_is_inferred(folder, tmp_path):
     config = yaml.safe_load((folder / "config.yaml").read_text())
     assert "task" not in config and config["encoder_conf"] == CONFIG["encoder_conf"]
     moved = shutil.copytree(folder, tmp_path / "moved")

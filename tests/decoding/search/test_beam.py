@@ -40,7 +40,7 @@ def beam(**options):
     ],
     ids=str,
 )
-def test_an_utterance_is_done_when_nothing_can_come_before_what_ended(options, scores, done):
+def test_an_utterance_is_done_when_no_better_hypothesis_is_possible(options, scores, done):
     one = beam(**options)
     assert advance(one, scores, [EOS, 1]) is done
     if done:

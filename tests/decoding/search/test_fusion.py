@@ -107,7 +107,7 @@ def test_words_of_the_command_line(tiny_run, tmp_path, capsys):
         (Options(search="greedy"), "words", "search=greedy has no hotwords; set search=batched, or leave them out"),
     ],
 )
-def test_what_a_search_does_not_use_is_refused(tiny_run, tokens, tmp_path, options, added, text):
+def test_fusion_options_without_effect_are_refused(tiny_run, tokens, tmp_path, options, added, text):
     if added == "lm":
         added = Fusion(write_lm(tmp_path / "lm", tokens))
     elif added == "words":

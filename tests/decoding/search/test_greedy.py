@@ -23,7 +23,7 @@ def test_repeated_labels_are_merged_and_blanks_taken_out():
     assert [best[0].score for best in found] == [-3.5, -2.5, -2.0]
 
 
-def test_a_batch_gives_what_espnets_argmax_gives():
+def test_a_batch_matches_espnets_argmax():
     torch.manual_seed(0)
     ctc = CTC(6, 8).eval()
     ctc.ctc_lo.weight.data *= 5

@@ -71,7 +71,7 @@ def test_a_decoder_with_positions_by_distance(build, position):
     compare_decoder(build(memory={"segment": 4} | MEMORIES["compressive"], attention=attention)[0].double())
 
 
-def test_what_a_step_reads_does_not_grow(build):
+def test_a_step_reads_a_bounded_number_of_nodes(build):
     scorer, most = DecoderScorer(build(memory={"segment": 4} | MEMORIES["xl"])[0]), 0
     with torch.no_grad():
         scorer.begin(torch.randn(2, 11, 32), None)
@@ -102,7 +102,7 @@ def test_a_language_model(memory):
         compare(LanguageModelScorer(net), full, least=0 if memory["kind"] != "compressive" else 1)
 
 
-def test_the_search_finds_what_espnets_finds(build, sources):
+def test_beam_search_matches_espnet(build, sources):
     decoder, ctc = build(memory={"segment": 4} | MEMORIES["cdt"], cross_memory=SOURCE)
     options = Options(beam_size=4, ctc_weight=0.0, maxlenratio=0.5, nbest=3)
     theirs = ESPnetBeamSearch(SimpleNamespace(decoder=decoder, eos=EOS, sos=EOS, token_list=["a"] * 30), None)

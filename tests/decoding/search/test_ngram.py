@@ -98,7 +98,7 @@ def test_files_that_are_no_models_are_refused(tmp_path):
         NgramScorer(tmp_path / "bad.arpa", TOKENS)
 
 
-def test_without_kenlm_one_line_says_what_to_install(arpa, monkeypatch):
+def test_missing_kenlm_error_tells_how_to_install_it(arpa, monkeypatch):
     for module in ("espnet2.legacy.nets.scorers.ngram", "espnet_diverse.upstream.ngram"):
         monkeypatch.delitem(sys.modules, module, raising=False)
     monkeypatch.setitem(sys.modules, "kenlm", None)
@@ -118,7 +118,7 @@ def inside(run, arpa, folder):
 
 
 @pytest.mark.usefixtures("kenlm")
-def test_that_of_a_packed_model_is_used_as_if_it_were_named(tiny_run, arpa, tmp_path, monkeypatch, caplog):
+def test_the_ngram_model_of_a_packed_model_is_used_by_default(tiny_run, arpa, tmp_path, monkeypatch, caplog):
     monkeypatch.setenv("ESPNET_DIVERSE_CACHE", str(tmp_path / "cache"))
     own = inside(tiny_run, arpa, tmp_path / "exp")
     assert language_model_of(tmp_path / "exp", Fusion(), "batched") == own

@@ -1,4 +1,4 @@
-"""ESPnet's search of blocks: when it searches, with which sizes, and what stops it."""
+"""ESPnet's block-wise search: its latency, its block sizes, and cases that must not stop it."""
 
 import json
 import logging
@@ -27,11 +27,11 @@ def test_block_sizes_of_espnet_need_no_change_of_its_search(tmp_path):
     search, samples = load_block_search(run, options=ESPNET), tones(2.9, 1)
     texts = [each.text for each in heard(search, samples, 2560)]
     assert texts[-1] == of_espnet(run, sizes=False)(samples)[0][0]
-    # The first block has 40 frames of 40 ms and those that the subsampling needs; ESPnet waits for the second.
+    # The first block has 40 frames of 40 ms and the frames that the subsampling needs; ESPnet waits for the second.
     assert not texts[9] and texts[11]
 
 
-def test_a_text_comes_a_hop_before_that_of_espnet(streaming_run, search):
+def test_text_appears_a_hop_earlier_than_in_espnet(streaming_run, search):
     theirs, samples = of_espnet(streaming_run), tones(1.0, 3)
     ours = next(i for i, each in enumerate(heard(search, samples, 640)) if each.text)
     for start in range(0, len(samples), 640):

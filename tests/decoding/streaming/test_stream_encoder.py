@@ -1,4 +1,4 @@
-"""Encoders part by part: outputs are those of the whole utterance, in bounded memory; what does not fit is named."""
+"""Encoders part by part: outputs equal the whole utterance, in bounded memory; unsupported encoders are named."""
 
 import re
 
@@ -55,7 +55,7 @@ def test_a_segment_is_encoded_when_its_last_frame_is_there():
 
 
 @torch.inference_mode()
-def test_what_is_kept_does_not_grow():
+def test_kept_state_does_not_grow():
     streaming, kept = stream_encoder(encoder(MEMORIES["cdt"])), []
     for _ in range(60):
         streaming.add(torch.randn(1, 16, 20), False)

@@ -42,7 +42,7 @@ def test_a_sentence_is_classified_alike_in_any_batch(net):
     assert all(torch.equal(ours, expected) for ours, expected in zip(other, together, strict=True))
 
 
-def test_positions_depend_on_what_is_before_and_behind(net):
+def test_the_lstm_reads_both_directions(net):
     changed = [torch.tensor([each]) for each in ([3, 4, 5], [7, 4, 5], [3, 4, 7])]
     outputs = [net.lstm(net.embed(each))[0][0, 1] for each in changed]
     forward, backward = (slice(5), slice(5, 10))

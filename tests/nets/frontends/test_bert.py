@@ -118,7 +118,7 @@ def fused(tiny_translation, tiny_bert, tmp_path_factory):
     return root / "exp"
 
 
-def test_a_fused_model_trains_and_only_what_is_not_frozen_changes(fused, tiny_bert):
+def test_a_fused_model_trains_without_changing_frozen_parameters(fused, tiny_bert):
     first, second = (checkpoint.load(fused / f"{epoch}epoch.pth") for epoch in (1, 2))
     theirs = transformers.AutoModel.from_pretrained(tiny_bert).state_dict()
     names = [name for name in theirs if not name.startswith("pooler")]
@@ -128,7 +128,7 @@ def test_a_fused_model_trains_and_only_what_is_not_frozen_changes(fused, tiny_be
     assert not any("frontend.embed" in name for name in first)
 
 
-def test_lengths_of_the_statistics_are_what_the_model_reads(fused, tiny_translation, tiny_bert):
+def test_lengths_in_the_statistics_match_preprocessed_texts(fused, tiny_translation, tiny_bert):
     _, args = load_model(fused, task="mt")
     preprocess = MTTask.build_preprocess_fn(args, train=False)
     texts = read_table(tiny_translation.train_dir / "src_text")

@@ -1,4 +1,4 @@
-"""Pretrained encoders: what is read from a folder, and what is refused."""
+"""Pretrained encoders: reading from a folder, and refused folders and configurations."""
 
 import json
 import shutil
@@ -16,7 +16,7 @@ from espnet_diverse.nets.frontends.pretrained import Embedder
 from espnet_diverse.nets.frontends.pretrained_config import TYPES
 
 
-def test_what_is_no_encoder_is_refused_in_one_line(tiny_bert, tmp_path):
+def test_missing_corrupt_and_unsupported_encoders_are_refused(tiny_bert, tmp_path):
     for read in (pretrained.load, pretrained.read_config):
         for path in ("/nowhere/bert", "exp/bert"):  # the latter is no name of a repository
             with pytest.raises(ConfigError, match=f"^{path}: no such folder; .* hf:owner/name"):
@@ -47,7 +47,7 @@ def test_what_is_no_encoder_is_refused_in_one_line(tiny_bert, tmp_path):
         pretrained.read_config(tmp_path / "t5")
 
 
-def test_without_transformers_the_error_says_what_to_install(tiny_bert, monkeypatch):
+def test_missing_transformers_error_tells_how_to_install_it(tiny_bert, monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
     said = r"^a pretrained encoder needs transformers; run: pip install 'espnet_diverse\[bert\]'$"
     with pytest.raises(ConfigError, match=said):

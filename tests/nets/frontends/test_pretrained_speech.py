@@ -1,4 +1,4 @@
-"""Pretrained speech encoders: what is read from a folder or the cache, and what is refused."""
+"""Pretrained speech encoders: reading from a folder or the cache, and refused configurations and weights."""
 
 import json
 import shutil
@@ -109,7 +109,7 @@ def test_a_name_is_looked_for_in_the_cache_without_the_network(folder, hub, tmp_
         ("preprocessor_config.json", {"feature_size": 10**9}, "preprocessor_config.json: feature_size 1000000000"),
     ],
 )
-def test_what_is_not_allowed_is_refused_in_one_line(file, values, said, folder):
+def test_invalid_configurations_are_refused_in_one_line(file, values, said, folder):
     change(folder, file, **values)
     with pytest.raises(ConfigError, match=said) as caught:
         pretrained_speech.load(folder, pretrained_speech.read_architecture(folder))

@@ -91,7 +91,7 @@ def test_the_shortest_recording_gives_one_frame(kind, tmp_path):
     assert x.shape == (1, 1, 16) and lengths.tolist() == [1] and frontend.hop_length == 320
 
 
-def test_frames_lie_in_the_middle_of_what_they_see(tmp_path):
+def test_frame_positions_are_centres_of_receptive_fields(tmp_path):
     frontend = HuggingFaceFrontend(str(write_encoder(tmp_path / "x"))).eval()
     given = torch.randn(1, 4000, requires_grad=True)
     for frame in (0, 5):
@@ -157,7 +157,7 @@ def test_wrong_options_are_refused(options, said, tmp_path):
         HuggingFaceFrontend(**given)
 
 
-def test_whispers_positions_must_be_those_of_its_features(tmp_path):
+def test_whisper_positions_must_match_its_features(tmp_path):
     folder = write_encoder(tmp_path / "x", "whisper")
     architecture = HuggingFaceFrontend(str(folder)).architecture
     architecture["processor"]["chunk_length"] = 3

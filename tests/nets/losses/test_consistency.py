@@ -1,4 +1,4 @@
-"""Consistency of two passes: against two passes, against ESPnet's loss, and what each model does with it."""
+"""Consistency of two passes: against two passes, against ESPnet's loss, and in each model."""
 
 import pytest
 import torch
@@ -113,7 +113,7 @@ def test_without_noise_the_terms_vanish_and_the_loss_is_espnets(task):
 
 
 @each_task
-def test_evaluation_and_the_parameters_are_those_without_consistency(task):
+def test_evaluation_and_parameters_match_a_plain_model(task):
     model, plain = build(task, GIVEN[task]).eval(), build(task).eval()
     assert [*model.state_dict()] == [*plain.state_dict()]
     assert all(torch.equal(*pair) for pair in zip(model.parameters(), plain.parameters(), strict=True))
@@ -298,7 +298,7 @@ def test_intermediate_ctc_is_averaged():
         ("asr", [1.0], {}, "consistency must be a mapping of options"),
     ],
 )
-def test_what_a_model_lacks_is_refused_in_one_line(task, given, changes, said):
+def test_unsupported_or_invalid_options_are_refused_in_one_line(task, given, changes, said):
     with pytest.raises(ConfigError, match=said) as error:
         build(task, given, **changes)
     assert "\n" not in str(error.value)

@@ -10,7 +10,7 @@ from espnet_diverse.scope import scope
 
 
 class Counting(Memory):
-    """Remembers the sum of all valid frames, and notes what it is given."""
+    """Remembers the sum of all valid frames, and notes the arguments of its losses."""
 
     def begin(self, batch, like):
         return empty(batch, 1, self.size, like)
@@ -47,7 +47,7 @@ def test_wrong_options_are_named(options, said):
         MemoryOptions(**options)
 
 
-def test_a_segment_reads_the_memory_of_those_before():
+def test_a_segment_reads_the_memory_of_earlier_segments():
     x = torch.randn(2, 3, 2, 4)
     _, (slots, state) = run(x)
     sums = x.sum(2).cumsum(1)  # after each segment
@@ -64,7 +64,7 @@ def test_a_state_continues_a_sequence():
     assert torch.equal(rest.values, whole.values[:, 2:])
 
 
-def test_what_is_carried_has_no_gradient_and_what_losses_see_has_one():
+def test_carried_state_is_detached_but_not_for_the_losses():
     x = torch.randn(2, 3, 2, 4).requires_grad_()
     with scope():
         memory, (slots, state) = run(x)

@@ -42,7 +42,7 @@ def test_attention_reads_the_slots_in_the_order_of_time():
     assert memory.options.keys == 11
 
 
-def test_the_loss_is_the_difference_of_what_attention_reads():
+def test_the_reconstruction_loss_equals_loops():
     memory, attention = build(slots=2), build_attention("softmax", 4, 2).double()
     x, valid = torch.randn(2, 2, 4, 4).double(), torch.ones(2, 2, 4, dtype=torch.bool)
     valid[1, 1, 2:] = False
@@ -64,7 +64,7 @@ def test_the_loss_is_the_difference_of_what_attention_reads():
 
 
 def oracle(attention, query, frames):
-    """What one query reads from frames (N, M), its heads side by side."""
+    """Attention of one query to frames (N, M), its heads side by side."""
     q, k, v = attention.linear_q(query), attention.linear_k(frames), attention.linear_v(frames)
     heads = []
     for h in range(2):

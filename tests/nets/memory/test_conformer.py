@@ -59,7 +59,7 @@ def test_a_segment_as_long_as_the_sequence_is_the_conformer_without_memory(memor
 
 
 @each_case
-def test_an_earlier_segment_sees_of_a_later_one_what_the_convolutions_reach(memory):
+def test_only_convolutions_reach_into_a_later_segment(memory):
     """A kernel of 3 reads one frame to each side in each of two layers, whose segments then hand it on."""
     net, x = encoder(memory, num_blocks=1).eval(), features()[:1]
     changed = x.clone()
@@ -96,7 +96,7 @@ def test_every_parameter_is_trained(memory, core):
         ({"stochastic_depth_rate": 0.1}, "may be the one with the shared memory; set both to 0, or scope: layer"),
     ],
 )
-def test_what_does_not_fit_is_named(options, said):
+def test_options_incompatible_with_memory_are_refused(options, said):
     with pytest.raises(ConfigError, match=said):
         encoder(CASES["cdt_shared"], **options)
 

@@ -1,4 +1,4 @@
-"""Attention by segments with a memory: the golden arrays, and what every memory owes in an encoder."""
+"""Attention by segments with a memory: the golden arrays, and the properties of every memory in an encoder."""
 
 import pytest
 import torch
@@ -103,7 +103,7 @@ def test_encoding_part_by_part_equals_encoding_the_whole(memory, dtype, toleranc
 
 
 @each_case
-def test_what_is_carried_does_not_grow(memory):
+def test_carried_state_does_not_grow(memory):
     net, x, carried, sizes = encoder(memory).eval(), torch.randn(1, 4, 8), None, set()
     for _ in range(6):
         _, carried = net.encode_segments(x, carried)
@@ -201,7 +201,7 @@ def test_weights_of_segments_are_not_given_to_plots():
 
 @pytest.mark.parametrize("of", [None, "output", "subspace", "position", "frobenius", "parameters"])
 def test_losses_of_attention_are_means_over_the_segments_of_all_sequences(of):
-    """Those that a sequence has only because a longer one is in the batch do not count, nor what a memory has there."""
+    """Segments that are padding, as a longer sequence is in the batch, do not count, nor does their memory."""
     given = {"disagreement": {"of": of}} if of else {"core": "sdma"}
     net, x = encoder(CASES["xl"], **given).double().eval(), features()
     lengths = torch.tensor([23, 14, 6])  # in no segment a single frame, which has no losses
