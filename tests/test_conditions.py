@@ -23,7 +23,7 @@ def test_values_are_found_under_the_names_of_their_arguments():
     }
 
 
-def test_what_is_empty_or_no_condition_is_not_values_by_condition():
+def test_empty_values_and_other_arguments_are_ignored():
     assert values_by_condition({"language": None, "domain": "", "beam_size": "5", "lang": "de"}) == {}
 
 

@@ -1,4 +1,4 @@
-"""The Dockerfile: what it copies, installs and starts is there. It is built by hand, where a daemon runs."""
+"""The Dockerfile: its files exist, its packages are pinned and its command parses. It is built by hand."""
 
 import json
 import re
@@ -16,7 +16,7 @@ def arguments(instruction):
     return [rest for name, rest in LINES if name == instruction]
 
 
-def test_it_copies_what_is_there_and_the_context_has_it():
+def test_copied_files_exist_and_are_in_the_build_context():
     allowed = [line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")]
     copied = [path for line in arguments("COPY") if "--from" not in line for path in line.split()[:-1]]
     assert len(copied) == 7 and set(copied) == set(allowed)
@@ -43,7 +43,7 @@ def test_the_server_starts_without_root_and_is_watched():
     assert f"127.0.0.1:{args.port}/health" in health and arguments("VOLUME") == ["/models"]
 
 
-def test_it_names_no_registry_and_pins_what_it_installs():
+def test_it_names_no_registry_and_pins_its_packages():
     assert "://" not in TEXT.replace(f"http://127.0.0.1:{arguments('EXPOSE')[0]}", "")
     assert all("-c constraints.txt" in command for command in TEXT.split("&&") if "pip install" in command)
     assert arguments("FROM") == ["python:3.12-slim AS build", "python:3.12-slim"]

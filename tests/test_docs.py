@@ -23,7 +23,7 @@ ALL = [*PAGES.values(), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
 FRAGMENTS = {f"{path.parent.name}/{path.stem}" for path in (ROOT / "conf").glob("*/*.yaml")}
 PROSE = [ROOT / "CHANGELOG.md", ROOT / "benchmarks" / "README.md", *sorted((ROOT / "egs").glob("**/README.md"))]
 PROSE += sorted((ROOT / "egs").glob("*/*/RESULTS.md"))
-EXAMPLES = {"attention/cosine", "count"}  # what CONTRIBUTING.md adds in its worked examples
+EXAMPLES = {"attention/cosine", "count"}  # added by CONTRIBUTING.md in its worked examples
 
 each_page = pytest.mark.parametrize("page", ALL, ids=lambda page: page.name)
 
@@ -163,7 +163,7 @@ def parses(name, words):
 
 
 def of_others():
-    """What the tables for users of other programs say of ours: page, command (None for an option), and its words."""
+    """Our commands in the tables for users of other programs: page, command (None for an option), and its words."""
     for page, path in PAGES.items():
         rows = re.findall(r"^\| (.*) \| (.*) \|$", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
         for theirs, ours in rows if page.startswith("from_") else ():
@@ -181,7 +181,7 @@ def test_the_tables_for_users_of_other_programs_are_read():
 
 
 @pytest.mark.parametrize(("page", "name", "words"), of_others(), ids=str)
-def test_what_replaces_a_command_of_another_program_parses(page, name, words, tmp_path):
+def test_replacements_of_commands_of_other_programs_parse(page, name, words, tmp_path):
     if name is None:
         options_of = {"from_espnet": ("decode", "train"), "from_whisper": ("transcribe",), "from_fairseq": ("train",)}
         assert any(parses(command, words) for command in options_of[page])

@@ -20,7 +20,7 @@ SCRIPTS = sorted(EXAMPLES.glob("*.py"))
 
 @pytest.fixture
 def example(monkeypatch):
-    """A function that runs a script; what one registers is gone afterwards."""
+    """A function that runs a script; cores that one registers are removed afterwards."""
 
     def start(name, *arguments):
         monkeypatch.setattr(registry, "_registered", {})
@@ -50,7 +50,7 @@ def test_every_script_is_run_here():
     assert [script.name for script in SCRIPTS] == ["own_core.py", "transcribe.py"]
 
 
-def test_transcribe_prints_segments_and_what_cannot_be_read(tiny_run, tmp_path):
+def test_transcribe_prints_segments_and_unreadable_files(tiny_run, tmp_path):
     recording = write_speech(tmp_path / "talk.wav", "good morning to all of you")
     (tmp_path / "torn.wav").write_bytes(b"RIFF")
     script = [sys.executable, EXAMPLES / "transcribe.py"]

@@ -1,4 +1,4 @@
-"""Recognizer and Translator: texts are those of the decode command, and no recording changes another's result."""
+"""Recognizer and Translator: texts match the decode command, and no recording changes another's result."""
 
 import io
 import os
@@ -71,12 +71,12 @@ def test_silence_has_no_segment(tiny_run):
     assert transcript.segments == () and transcript.text == "" and transcript.duration == 3.0
 
 
-def test_what_is_too_short_to_be_said_has_no_segment(recognizer):
+def test_a_too_short_recording_has_no_segment(recognizer):
     for count in (1, 200, 700):
         assert recognizer(tones(1, seed=0)[:count], RATE).segments == ()
 
 
-def test_what_is_too_short_for_a_contextual_block_encoder_has_no_segment(streaming_run):
+def test_a_recording_too_short_for_contextual_blocks_has_no_segment(streaming_run):
     recognizer = Recognizer(streaming_run, options=OPTIONS, segmentation=WHOLE)
     for count in (257, 900, 959):
         assert recognizer(tones(1, seed=0)[:count], RATE).segments == ()
@@ -218,7 +218,7 @@ def test_translations_match_decode(tiny_translation, tmp_path):
         ),
     ],
 )
-def test_what_is_not_possible_is_refused(tiny_run, tiny_translation, build, error, said):
+def test_wrong_models_and_unsupported_options_are_refused(tiny_run, tiny_translation, build, error, said):
     with pytest.raises(error, match=said):
         build(tiny_run.model_dir, tiny_translation.model_dir)
 
@@ -286,7 +286,7 @@ def test_several_recordings_are_a_list_of_paths(tiny_run, recognizer):
         recognizer.transcribe(files)
 
 
-def test_hotwords_are_phrases_or_a_file_and_those_of_a_call(tiny_run, recognizer, tmp_path):
+def test_hotwords_are_given_as_phrases_or_a_file_and_per_call(tiny_run, recognizer, tmp_path):
     samples, strong = tones(1, seed=0), {"hotword_weight": 30.0}
     plain = recognizer(samples, RATE, options=strong)
     words = ["ca", " b "]
@@ -360,7 +360,7 @@ def test_transcripts_are_written_as_files_are(recognizer):
     assert transcript.to_vtt() == FORMATS["vtt"](transcript, "") != ""
 
 
-def test_what_is_loaded_says_what_it_is(tmp_path, recognizer, tiny_translation):
+def test_repr_shows_model_task_rate_and_device(tmp_path, recognizer, tiny_translation):
     run = write_run(tmp_path / "run", "diverse_contextual_block_transformer", languages=["en", "de"])
     online = StreamRecognizer(run, conditions={"lang": "en"}, segmentation=ENERGY)
     assert repr(online) == f"<StreamRecognizer {run}: asr, 16000 Hz, cpu, language: en de>"

@@ -19,7 +19,7 @@ SOURCES = [
 ]
 SOURCES += MODULES
 
-# Subpackages without nets, lowest first; and the layers above them. Those of a line
+# Subpackages without nets, lowest first; and the layers above them. Subpackages of a line
 # do not import each other.
 BESIDE = [
     {"errors", "conditions", "portable"},
@@ -50,11 +50,11 @@ LAYERS = [
 ]
 FOR_BIN = {"training"}  # layers that `bin` alone may import
 SEARCHES = {"contrib/flowseq/one_pass.py"}  # which belong to the layer of decoding
-ATTENTION_BESIDE = {"conditions", "option_checks"}  # what attention may import of those beside; below it, none
+ATTENTION_BESIDE = {"conditions", "option_checks"}  # parts beside that attention may import; below it, none
 
 
 def may_import() -> dict[str, set[str]]:
-    """What each part may import: itself, those below it, and for attention and above parts beside."""
+    """Allowed imports of each part: itself, parts below it, and for attention and above parts beside."""
     allowed, below = {"__init__": {"registration", "inference", "learning"}, "__main__": {"bin"}}, set()
     for line in BESIDE:
         allowed |= {part: below | {part} for part in line}
@@ -97,7 +97,7 @@ _ESPNET = {"espnet", "espnet2", "espnet3"}
 
 
 def import_faults(here: str, tree: ast.AST) -> list[str]:
-    """What the part `here` imports against the rules."""
+    """Imports of the part `here` that break the rules."""
     faults = []
     for name in sorted(imports(tree)):
         top, *rest = name.split(".")
@@ -152,11 +152,11 @@ def test_imports_go_only_down():
     assert faults_of(lambda path: import_faults(part(path), parse(path)), MODULES) == {}
 
 
-def test_nothing_runs_what_it_reads():
+def test_sources_call_no_eval_pickle_or_shell():
     assert faults_of(lambda path: code_faults(parse(path)), SOURCES) == {}
 
 
-def test_what_is_imported_is_declared():
+def test_imported_packages_are_declared_in_setup():
     assert faults_of(lambda path: undeclared(parse(path)), SOURCES) == {}
 
 
@@ -168,7 +168,7 @@ def undeclared(tree: ast.AST) -> list[str]:
 
 @cache
 def declared() -> set[str]:
-    """Packages of setup.py and those that they require, and folders and modules of the repository."""
+    """Packages of setup.py and their requirements, and folders and modules of the repository."""
     texts = [node.value for node in ast.walk(parse(ROOT / "setup.py")) if isinstance(node, ast.Constant)]
     found = [re.fullmatch(r"([\w.-]+)(?:\[(\w+)\])?(?:>=[\d.]+)?", str(text)) for text in texts]
     own = {_plain(name) for match in found if match for name in match.groups() if name}
@@ -276,7 +276,7 @@ def test_an_import_that_goes_down_is_none(here, source):
         "os.system('ls')",
     ],
 )
-def test_running_what_is_read_is_found(source):
+def test_eval_pickle_and_shell_calls_are_found(source):
     assert len(code_faults(ast.parse(source))) == 1
 
 

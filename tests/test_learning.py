@@ -33,7 +33,7 @@ def weights(folder):
 
 
 def state():
-    """What belongs to the process."""
+    """The state of the process."""
     cudnn = torch.backends.cudnn
     handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM, signal.SIGCHLD)]
     generators = random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()
@@ -62,7 +62,7 @@ def tuned(tiny_run, tmp_path_factory):
     return fine_tune(tiny_run.model_dir, data, output, config="adapter/lora", settings=ONE, number=1)
 
 
-def test_fine_tuning_takes_what_the_command_takes(tiny_run, tuned, tmp_path):
+def test_fine_tuning_equals_the_command(tiny_run, tuned, tmp_path):
     words = [tiny_run.model_dir, tiny_run.train_dir.parent, "--output_dir", tmp_path / "shell", "--number", 1]
     words += ["--config", "adapter/lora", "--set", "max_epoch=1", "--set", "scheduler_conf.warmup_steps=4"]
     assert main(["fine-tune", *map(str, words)]) == 0

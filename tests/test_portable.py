@@ -1,4 +1,4 @@
-"""Commands in a process in which all that only Linux has is hidden."""
+"""Commands in a process whose Linux-only features are hidden."""
 
 import json
 import subprocess
@@ -36,7 +36,7 @@ TEXTS = ["decoded/text", "decoded/score", "translated/lines.txt"]
 TEXTS += ["transcripts/recording.json", "transcripts/test-01.json"]
 
 
-def test_the_same_texts_without_what_only_linux_has(tiny_run, tiny_translation, ffmpeg, tmp_path):
+def test_texts_are_the_same_without_linux_features(tiny_run, tiny_translation, ffmpeg, tmp_path):
     source, recording, lines = tiny_run.test_dir / "test-01.wav", tmp_path / "recording.m4a", tmp_path / "lines.txt"
     run_ffmpeg("-i", source, recording)
     lines.write_text("abc\ndcba\n")

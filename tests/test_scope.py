@@ -1,4 +1,4 @@
-"""The scope: what one forward pass shares."""
+"""The scope: values that one forward pass shares."""
 
 import threading
 
@@ -75,7 +75,7 @@ def test_losses_of_modules_that_are_alike_are_computed_in_one_call():
     assert calls == [(3, 2), (1, 4), (1, 2)]
 
 
-def test_what_modules_share_is_computed_once_in_a_scope_that_collects():
+def test_once_caches_by_argument_in_a_collecting_scope():
     calls = []
 
     def negate(x):

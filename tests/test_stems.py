@@ -33,7 +33,7 @@ def test_every_attention_fragment_belongs_to_a_core():
 
 
 @pytest.mark.parametrize("folder", ["heads", "modifiers", "repulsion", "memory"])
-def test_what_stands_beside_an_attention_has_a_row(folder):
+def test_fragments_combined_with_attentions_have_a_row(folder):
     (row,) = named(f"{folder}/")
     fragments = {path.stem for path in (ROOT / "conf" / folder).glob("*.yaml")}
     of_another_net = ("lm_", "decoder_", "cross_")

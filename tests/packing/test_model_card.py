@@ -1,4 +1,4 @@
-"""The model card: what the run's files and the user say, and nothing else."""
+"""Model cards: facts from the run's files and from the user, and nothing else."""
 
 import json
 import shutil
@@ -70,7 +70,7 @@ def test_scores_of_other_weights_are_left_out(run, name, is_shown, caplog):
     assert is_shown is not any(f"give --model_file {name} to pack those" in said for said in caplog.messages)
 
 
-def test_what_the_run_knows(run):
+def test_the_card_has_the_facts_of_the_run(run):
     matter, title, sections = made(run)
     assert matter == {
         "language": ["el", "es"],
@@ -101,7 +101,7 @@ def test_what_the_run_knows(run):
     assert sections["Commands"].splitlines() == ["```sh", *(line.split("\t")[1] for line in shown), "```"]
 
 
-def test_what_the_user_adds(run, tmp_path):
+def test_facts_given_by_the_user_are_added(run, tmp_path):
     code = "```sh\n# with two GPUs\n./run.sh --ngpu 2\n```\n"
     (tmp_path / "RESULTS.md").write_text(f"# Results\n\n12.3 by `./run.sh`\n{code}## More\n")
     given = {"name": "Greek and Spanish", "license": "apache-2.0", "languages": ["ell"], "datasets": ["mTEDx"]}
@@ -112,7 +112,7 @@ def test_what_the_user_adds(run, tmp_path):
     assert sections["More results"] == f"### Results\n\n12.3 by `./run.sh`\n{code}#### More\n"
 
 
-def test_what_an_attention_or_a_score_lacks_is_left_out_of_its_row(run):
+def test_unset_attention_options_and_signatures_are_omitted(run):
     none = {"core": "sma", "selection": None, "n_clusters_z": 4}
     config = CONFIG | {"decoder_conf": {"attention": none, "cross_attention": {"selection": {"strategy": "static"}}}}
     overall = {"overall": {"score": 7.0, "signature": None}, "rows": {}, "averages": {}}
@@ -140,7 +140,7 @@ def test_commands_of_sets_without_scores_are_left_out(run):
     assert sum("decode/test" in line for line in made(run)[2]["Commands"].splitlines()) == 2
 
 
-def test_what_nobody_knows_is_left_out(tmp_path):
+def test_unknown_facts_are_omitted(tmp_path):
     config = {"task": "mt", "token_list": ["a"], "token_type": "char", "encoder": "rnn", "frontend_conf": {"fs": 1}}
     matter, _, sections = made(tmp_path, config=config)
     assert set(matter) == {"library_name", "pipeline_tag", "tags"} and list(sections) == ["Use", "Model"]

@@ -1,4 +1,4 @@
-"""The exported graph gives what the model gives, for any batch and length."""
+"""The exported graph equals the model for any batch size and length."""
 
 import json
 import re
@@ -82,7 +82,7 @@ def differences(model, path, ids=None):
         ("e_branchformer", "softmax"),
     ],
 )
-def test_the_graph_computes_what_the_model_does(tmp_path, kind, core):
+def test_the_graph_equals_the_model(tmp_path, kind, core):
     model = Model(kind, attention={"core": core})
     path = export(model, arguments(), tmp_path / "new" / "model.onnx", {})
     assert not any(module.training for module in model.modules())
@@ -153,7 +153,7 @@ def test_a_graph_that_is_right_for_one_size_alone_is_refused(tmp_path, fault, mo
     assert not list(tmp_path.iterdir())
 
 
-def test_what_cannot_be_exported(tmp_path, monkeypatch):
+def test_unsupported_models_and_a_missing_package_are_refused(tmp_path, monkeypatch):
     def refused(model, said, **changes):
         with pytest.raises(ModelError, match=said):
             export(model, arguments(**changes), tmp_path / "model.onnx", {})

@@ -48,7 +48,7 @@ def test_the_same_model_gives_the_same_file_without_paths_of_the_machine(tiny_ru
     assert meta["files"] == {"asr_model_file": "valid.acc.ave.pth"} and meta["espnet"] == version("espnet")
 
 
-def test_what_is_packed_without_the_run_it_was_is_refused(tiny_run, tmp_path):
+def test_invalid_output_weights_and_model_file_are_refused(tiny_run, tmp_path):
     with pytest.raises(ConfigError, match=r"model\.tgz: a packed model is a zip file; the name must end in \.zip"):
         pack(tiny_run.model_dir, tmp_path / "model.tgz", Facts())
     with pytest.raises(ConfigError, match="weights 'h5' is unknown; known: both pth safetensors"):
@@ -91,7 +91,7 @@ VERSION = "0123456789abcdef0123456789abcdef01234567"
 
 
 class Hub:
-    """What `push` calls of the Hub's client, whose repositories are snapshots in the cache."""
+    """The methods of the Hub's client that `push` calls; repositories are snapshots in the cache."""
 
     cache: Path
     private = None
@@ -123,7 +123,7 @@ def command(tiny_run, tmp_path):
     return ["pack", str(tiny_run.model_dir), "--output", str(tmp_path / "model.zip")]
 
 
-def test_what_is_published_is_used_by_its_name(hub, command, tmp_path, capfd):
+def test_a_published_model_loads_by_its_hub_name(hub, command, tmp_path, capfd):
     assert main([*command, "--push_to", "somebody/tones", "--private", "--name", "Tones"]) == 0
     path, commit = capfd.readouterr().out.strip().splitlines()
     assert commit == "commit Upload model.zip of somebody/tones" and hub.private is True

@@ -56,7 +56,7 @@ def write_model(folder, fragments, overrides=(), conditions=("lang", "tgtlang"),
 
 @torch.no_grad()
 def logits(model, ids):
-    """What encoder, CTC and decoder say of random speech, in double precision."""
+    """Outputs of encoder, CTC and decoder for random speech, in double precision."""
     model = model.double().eval()
     torch.manual_seed(1)
     speech, ys = torch.randn(1, 8000, dtype=torch.double), torch.tensor([[6, 2, 3, 4]])
@@ -73,7 +73,7 @@ def indices(**names):
 
 @pytest.mark.parametrize("strategy", ["group", "subset", "static"])
 @pytest.mark.parametrize("encoder", ["diverse_transformer", "diverse_conformer"])
-def test_espnet_alone_computes_what_the_multilingual_model_does(tmp_path, strategy, encoder):
+def test_espnet_alone_matches_the_multilingual_model(tmp_path, strategy, encoder):
     set_encoder = ["encoder=" + encoder, *(["encoder_conf.rel_pos_type=latest"] if "conformer" in encoder else [])]
     pool = POOL if strategy != "static" else []
     model_dir = write_model(tmp_path / "exp", ["attention/softmax", f"heads/{strategy}"], [*set_encoder, *pool, *TAG])
@@ -107,7 +107,7 @@ def test_after_a_kill_it_can_be_run_again(tmp_path, killed):
     assert load_model(prune(model_dir, tmp_path / "pruned", {"lang": "de"}).parent)
 
 
-def test_what_else_is_ours_stays(tmp_path):
+def test_our_core_and_adapters_by_domain_are_kept(tmp_path):
     overrides = [*POOL, "encoder_conf.adapter.by=domain", "encoder_conf.adapter.bottleneck=4"]
     model_dir = write_model(
         tmp_path / "exp", ["attention/sdma", "heads/group"], overrides, conditions=("lang", "tgtlang", "domain")
@@ -153,7 +153,7 @@ def test_learned_patterns_are_pruned_if_all_layers_have_learned_the_same(tmp_pat
         prune(model_dir, tmp_path / "pruned", {"lang": "de"})
 
 
-def test_the_command_copies_what_loading_takes(tmp_path, capsys):
+def test_the_command_copies_tokens_and_statistics(tmp_path, capsys):
     np.savez(tmp_path / "stats.npz", count=2.0, sum=np.zeros(20), sum_square=np.ones(20))
     stats = ["normalize=global_mvn", f"normalize_conf.stats_file={tmp_path}/stats.npz"]
     model_dir = write_model(tmp_path / "exp", ["heads/group"], [*POOL, *stats])
@@ -171,7 +171,7 @@ def test_the_command_copies_what_loading_takes(tmp_path, capsys):
 
 
 def test_nothing_of_the_model_that_was_there_before_is_used(tmp_path):
-    """Weights in ESPnet's format come before safetensors, and were those of the other language."""
+    """Weights in ESPnet's format, here of the other language, take precedence over safetensors."""
     model_dir, output_dir = write_model(tmp_path / "exp", ["heads/group"], POOL), tmp_path / "pruned"
     whole, _ = load_model(model_dir)
     (model_dir / "src_tokens").mkdir()
@@ -194,7 +194,7 @@ NARROW += [f"{part}_conf.{size}" for part in ("encoder", "decoder") for size in 
 
 
 def pruned_translation(tmp_path, fragments, overrides, **names):
-    """What a model of text translation and its pruned one compute for a condition, and the configuration of the second.
+    """Outputs of a text translation model and its pruned model for a condition, and the configuration of the latter.
 
     Both are loaded from the directories of models, the first untrained.
     """
@@ -210,7 +210,7 @@ def pruned_translation(tmp_path, fragments, overrides, **names):
 
 
 @pytest.mark.parametrize("shared", [[], ["model/shared_embeddings"]])
-def test_a_tag_of_shared_embeddings_stays_out_of_what_they_are_shared_with(tmp_path, shared):
+def test_a_pruned_tag_does_not_change_the_output_layer(tmp_path, shared):
     """The embedding of <sos/eos>, which the tag becomes, is also the weight by which the output scores the end."""
     fragments = ["heads/group", "tag/target_language", *shared]
     whole, pruned, args = pruned_translation(

@@ -1,4 +1,4 @@
-"""The name of an experiment holds what distinguishes it from others."""
+"""The name of an experiment holds the settings that distinguish it from others."""
 
 import pytest
 
@@ -14,6 +14,6 @@ import pytest
         ([], "small"),
     ],
 )
-def test_the_name_begins_with_that_of_the_data(recipe, options, tag):
+def test_the_name_joins_data_config_and_seed(recipe, options, tag):
     result = recipe(*options, "--config", "model/small")
     assert f"experiment exp/{tag}, data " in result.stderr

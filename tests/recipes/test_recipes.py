@@ -80,7 +80,7 @@ def test_help_lists_every_option_with_its_default(recipe):
     assert recipe("--seed", "3", "-h").stdout == result.stdout
 
 
-def test_help_has_what_the_recipe_assigns_itself():
+def test_help_shows_the_defaults_of_the_recipe():
     assert f" {' '.join(METRICS)} (default: cer wer)\n" in bash(ROOT / "egs/own/asr1/run.sh", "--help").stdout
     assert "bpe or unigram tokens (default: 8000)\n" in bash(ROOT / "egs/mtedx/asr1/run.sh", "--help").stdout
 
@@ -158,7 +158,7 @@ def test_the_environment_does_not_set_options(recipe):
 
 
 @pytest.mark.parametrize(("ngpu", "device"), [("0", "cpu"), ("1", "cuda"), ("2", "cuda")])
-def test_gpus_of_a_recipe_set_those_of_training_and_the_device_of_decoding(recipe, ngpu, device):
+def test_ngpu_sets_training_gpus_and_the_decoding_device(recipe, ngpu, device):
     plan = [argv for _, argv in commands(recipe("--ngpu", ngpu, "--dry_run"))]
     assert [value(argv, "--ngpu") for argv in plan if argv[1] == "train"] == [ngpu]
     assert {value(argv, "--device") for argv in plan if argv[1] == "decode"} == {device}

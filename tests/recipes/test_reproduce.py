@@ -1,7 +1,7 @@
 """The table of runs: its runs can be started, finished ones are skipped, and stopped ones continue.
 
-The recipe is a stand-in: a shell that starts a program, as those of egs do; the shell ends at once on SIGTERM, and the
-program saves first.
+The recipe is a stand-in: a shell that starts a program, as the recipes of egs do; the shell ends at once on SIGTERM,
+and the program saves first.
 """
 
 import json
@@ -89,7 +89,7 @@ class Walk:
         (self.recipe / "program").write_text(PROGRAM)
 
     def start(self, *options: str, takes: dict[str, float] | None = None, **changes) -> subprocess.Popen:
-        """Start it: `takes` has seconds of a step, `changes` those of the experiment."""
+        """Start it: `takes` has the seconds of each step, `changes` replace keys of the experiment."""
         (self.folder / "reproduce.yaml").write_text(yaml.safe_dump({"mine": EXPERIMENT | changes}, sort_keys=False))
         environment = {**os.environ, "TAKES": json.dumps(takes or {})}
         command = [sys.executable, str(self.folder / "reproduce.py"), *options]
@@ -189,7 +189,7 @@ def test_nothing_starts_after_the_time_limit_and_begun_runs_resume(walk, step):
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 75), (signal.SIGINT, 130)])
-def test_a_signal_is_handed_on_and_waits_for_what_is_saved(walk, number, code):
+def test_a_signal_is_forwarded_and_waits_for_the_save(walk, number, code):
     process = walk.start("run", "--corpus", "texts=/d", "--jobs", "2", takes={"train": 60}, seeds=[0])
     walk.wait_for("old train begins", "new train begins")
     process.send_signal(number)
@@ -242,7 +242,7 @@ def test_scores_that_cannot_be_read_fail_their_run_alone(walk):
         (["list"], {"runs": {"a": {"fragment": "x"}}}, "mine/a has an unknown key 'fragment'; known: expected"),
     ],
 )
-def test_what_cannot_be_run_is_refused_in_one_line(walk, options, changes, text):
+def test_invalid_options_and_tables_are_refused_in_one_line(walk, options, changes, text):
     result = walk(*options, **changes)
     assert result.returncode == 1 and text in result.stderr and result.stderr.count("\n") == 1
 

@@ -124,7 +124,7 @@ def test_a_hidden_package_is_back_after_the_block_and_after_an_error_in_it(packa
 
 
 def in_a_thread(function):
-    """What a function returns, or the exception that it raises, in another thread."""
+    """The result of a function in another thread, or the exception that it raises."""
     found = []
 
     def call():
@@ -177,7 +177,7 @@ def test_a_function_of_espnet_is_checked_at_its_first_call(typechecked):
     assert typechecked.calls == [(espnets, {})]
 
 
-def test_what_is_not_espnets_or_not_a_plain_function_of_a_module_is_checked_at_once(typechecked):
+def test_all_but_top_level_espnet_functions_are_checked_at_once(typechecked):
     def inner():
         pass
 
@@ -225,7 +225,7 @@ def using_later(user, monkeypatch):
     return lambda: import_module("using")
 
 
-def test_what_is_seldom_used_is_imported_when_it_is_used(using_later):
+def test_deferred_packages_are_imported_on_first_use(using_later):
     using = using_later()
     assert not {"decorating", "holding"} & sys.modules.keys()
     assert using.twice.__doc__ == "Two times x."
@@ -233,13 +233,13 @@ def test_what_is_seldom_used_is_imported_when_it_is_used(using_later):
     assert [using.twice(3), using.twice(4)] == [({"nopython": True}, 6), ({"nopython": True}, 8)]
 
 
-def test_what_was_imported_before_does_not_stand_in(using_later):
+def test_an_already_imported_package_is_not_deferred(using_later):
     import holding
 
     assert using_later().betabinom is holding.betabinom and sys.modules["holding"] is holding
 
 
-def test_what_stands_in_does_so_in_its_module_alone(using_later, tmp_path):
+def test_a_placeholder_is_confined_to_its_module(using_later, tmp_path):
     """Another import of the package, while the module is being executed, gets the package itself."""
     source = tmp_path / "using.py"
     source.write_text(source.read_text() + "\nimport sys\nsys.within()\n")

@@ -10,7 +10,7 @@ from espnet_diverse.runs.audio_rate import audio_rate, reads_features, required_
 
 
 @pytest.mark.parametrize("given", [16000, "16k", "16000", 8000, "8k", "8K", "44.1k", "22050"])
-def test_the_rate_is_what_espnets_frontend_reads(given):
+def test_the_rate_matches_espnets_frontend(given):
     rate = audio_rate({"frontend": "default", "frontend_conf": {"fs": given}})
     assert rate == required_rate({"frontend_conf": {"fs": given}}) and isinstance(rate, int)
     torch.testing.assert_close(DefaultFrontend(fs=given).logmel.melmat, DefaultFrontend(fs=rate).logmel.melmat)
@@ -41,7 +41,7 @@ def test_a_model_of_features_has_none():
 
 
 @pytest.mark.parametrize("given", ["fast", "", "-8k", 0, -8000, 8.0e3, 999, "1M", True, [8000]], ids=repr)
-def test_what_is_no_rate_is_refused(given):
+def test_an_invalid_rate_is_refused(given):
     with pytest.raises(OptionError) as caught:
         audio_rate({"frontend_conf": {"fs": given}})
     allowed = "1000 to 768000 Hz as a whole number or as text such as 8k"

@@ -25,7 +25,7 @@ class Payload:
         return os.mkdir, (str(self.path),)
 
 
-def test_what_espnet_keeps_comes_back(tmp_path):
+def test_round_trip_of_an_espnet_checkpoint(tmp_path):
     state = {
         "model": {"w": torch.ones(2)},
         "reporter": {"stats": {1: {"train": {"loss": np.float64(0.5), "time": datetime.timedelta(seconds=3)}}}},
@@ -76,7 +76,7 @@ def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_other_faults_of_the_disk_stay_what_they_are(tmp_path):
+def test_a_missing_folder_raises_file_not_found(tmp_path):
     with pytest.raises(FileNotFoundError):
         checkpoint.save({"w": torch.ones(1)}, tmp_path / "gone" / "w.pth")
 

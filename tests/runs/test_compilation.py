@@ -25,7 +25,7 @@ def test_compiling_keeps_losses_and_gradients():
     torch.testing.assert_close(gradients(), plain, rtol=1e-4, atol=1e-5)
 
 
-def test_what_cannot_be_compiled_is_refused(monkeypatch):
+def test_unsupported_compilation_is_refused(monkeypatch):
     with pytest.raises(ConfigError, match="compile 'fast' is unknown; give true, false or a backend: .*aot_eager"):
         compile_layers(torch.nn.Linear(1, 1), "fast")
     with pytest.raises(ConfigError, match="compile is not possible: Linear has no layers of a transformer; set false"):

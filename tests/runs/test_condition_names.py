@@ -45,7 +45,7 @@ def test_names_of_the_training_data_go_where_they_are_asked_for(data):
     }
 
 
-def test_without_data_the_names_are_those_that_the_configuration_has():
+def test_without_data_names_come_from_the_configuration():
     static = (
         "decoder_conf.attention.selection={strategy: static, families: [[a, b], [c]], default_condition: {lang: c}}"
     )
@@ -59,7 +59,7 @@ def test_without_data_the_names_are_those_that_the_configuration_has():
 
 
 @pytest.mark.parametrize("option", ["conditions: [ru, ar]", "default_condition: ru"])
-def test_without_data_too_what_is_no_mapping_is_refused(option):
+def test_non_mapping_conditions_are_refused_without_data(option):
     with pytest.raises(ConfigError, match=option.partition(":")[0] + " must be a .*, such as {lang: "):
         check_early([], ["encoder=diverse_transformer", f"{GROUP[:-1]}, {option}}}"], "asr")
 
@@ -132,7 +132,7 @@ def test_the_user_may_order_and_extend_no_names(data):
         (["encoder_conf.adapter={by: []}"], ConfigError, r"by must be .* but is \[\]"),
     ],
 )  # fmt: skip
-def test_what_the_configuration_cannot_mean_is_refused(data, overrides, error, said):
+def test_invalid_names_and_conditions_are_refused(data, overrides, error, said):
     with pytest.raises(error, match=said):
         filled(data, *overrides)
 

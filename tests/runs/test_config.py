@@ -151,7 +151,7 @@ def test_an_unknown_fragment_names_the_nearest(write, name):
         merge([name])
 
 
-def test_an_unknown_fragment_lists_those_in_its_folder(write):
+def test_an_unknown_fragment_lists_the_known_ones(write):
     with pytest.raises(ConfigError, match=r"fragment 'attention/foo' is not found in .*; attention has: .*sdma sma"):
         merge(["attention/foo"])
     with pytest.raises(ConfigError, match=r"'nowhere/x' is not found in .*; known: .*attention/sdma .*model/tiny"):
@@ -178,7 +178,7 @@ def test_a_faulty_override_is_refused(write, override, message):
         merge([a], [override])
 
 
-def test_unknown_keys_name_where_they_came_from_and_what_was_meant(write):
+def test_unknown_keys_are_named_with_origin_and_suggestion(write):
     a = write("conf/x.yaml", "encoder: a\nenocder_conf: {}\nmodel_conf:\n  ctc_wieght: 0.3\n")
     known = {"encoder", "encoder_conf", "model_conf"}
     with pytest.raises(ConfigError, match=r"conf/x.yaml:2: unknown option 'enocder_conf'; did you mean 'encoder_conf'"):

@@ -50,7 +50,7 @@ def test_the_shared_fragments_are_accepted():
         ("encoder_conf=3", "--set encoder_conf=3: encoder_conf is 3; give a mapping of options"),
     ],
 )
-def test_what_the_user_cannot_have_meant_is_refused(override, said):
+def test_unknown_options_and_invalid_values_are_refused(override, said):
     with pytest.raises(ConfigError, match=said):
         checked(override)
 
@@ -74,7 +74,7 @@ def test_layers_that_are_not_dropped_are_told(encoder, ignoring):
     assert doubts(ASRTask, merge(["model/tiny"], ["optim=adam", *none])) == []
 
 
-def test_what_sends_to_wandb_needs_its_package(monkeypatch):
+def test_wandb_needs_its_package(monkeypatch):
     monkeypatch.setattr(config_checks, "find_spec", lambda name: None)
     said = r"^--set use_wandb=true: use_wandb needs the package wandb: pip install 'espnet_diverse\[wandb\]'$"
     with pytest.raises(ConfigError, match=said):

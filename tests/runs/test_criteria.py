@@ -1,4 +1,4 @@
-"""Criteria of a wrong form are refused before training; those that no statistic meets end it at the first update."""
+"""Invalid criteria are refused before training; criteria without a statistic end it at the first update."""
 
 import re
 
@@ -30,7 +30,7 @@ def test_one_of_several_is_enough_and_others_are_named_unless_they_are_espnets(c
         ("val_scheduler_criterion", [("valid", "lss")], "no valid.lss; did you mean 'valid.loss'?"),
     ],
 )
-def test_what_is_not_there_is_named(option, given, said):
+def test_unknown_statistics_are_named(option, given, said):
     with pytest.raises(TrainingError, match=f"^{option}: an epoch has {re.escape(said)}"):
         check_criteria(STATS, {option: given})
 
@@ -73,7 +73,7 @@ def test_other_criteria_of_a_wrong_form_are_refused(change, said):
         ("early_stopping_criterion", "[valid, cer, min]"),
     ],
 )
-def test_what_the_model_is_told_not_to_report_is_no_criterion(key, given):
+def test_disabled_statistics_are_refused_as_criteria(key, given):
     silent = [f"{key}={given}", "model_conf.report_cer=false", "model_conf.report_wer=false"]
     said = f"--set {key}={given}: {key} is by cer, and the model reports none with report_cer: false; set it to true"
     with pytest.raises(ConfigError, match=f"^{re.escape(said)}"):
@@ -127,13 +127,13 @@ def test_a_run_that_continues_within_an_epoch_checks_its_criteria_too(tiny_run, 
 @pytest.mark.parametrize(
     "criterion", [("valid", "cer"), ("valid", "epoch"), ("train", "optim0_lr0"), ("train", "clip"), ("valid", "loss")]
 )
-def test_what_may_be_there_after_an_epoch_is_not_refused_at_the_first_update(criterion):
+def test_statistics_expected_after_an_epoch_pass_at_the_first_update(criterion):
     expected = expected_statistics({"loss": 1.0, "cer": None}, ["optim0_lr0"])
     check_criteria(expected, {"best_model_criterion": [(*criterion, "min")]})
 
 
 @pytest.mark.parametrize("criterion", [("valid", "wer"), ("valid", "optim0_lr0"), ("train", "epoch")])
-def test_what_the_first_update_lacks_is_refused(criterion):
+def test_unexpected_statistics_are_refused_at_the_first_update(criterion):
     expected = expected_statistics({"loss": 1.0, "cer": None}, ["optim0_lr0"])
     with pytest.raises(TrainingError, match=f"no {'.'.join(criterion)}"):
         check_criteria(expected, {"best_model_criterion": [(*criterion, "min")]})

@@ -84,5 +84,5 @@ def test_safetensors_of_other_programs_are_read(tmp_path):
         checkpoint.load(path)
 
 
-def test_the_digest_of_a_file_that_shrinks_meanwhile_matches_what_is_left():
+def test_the_digest_of_a_shrinking_file_covers_the_bytes_left():
     assert file_digest._digest(io.BytesIO(b"ab"), 5) == hashlib.sha256(b"ab").hexdigest()

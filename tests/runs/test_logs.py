@@ -9,7 +9,7 @@ from espnet_diverse.runs import logs
 from espnet_diverse.runs.logs import logged
 
 
-def test_the_log_holds_everything_and_the_console_what_the_user_must_see(tmp_path, capfd):
+def test_the_log_has_all_records_and_the_console_warnings_once(tmp_path, capfd):
     root = logging.getLogger()
     noisy = logging.StreamHandler()
     root.addHandler(noisy)

@@ -39,7 +39,7 @@ BY_LANGUAGE = [*FROZEN, "adapter_conf.by=lang"]
         ("save_strategy=adapter_only", "save_strategy=adapter_only: .* leaves out weights .*; set save_strategy: all"),
     ],
 )
-def test_what_could_not_be_loaded_is_refused_before_training(change, said):
+def test_invalid_adapter_options_are_refused_before_training(change, said):
     with pytest.raises(ConfigError, match=said):
         lora.check_adapter(merge([], [*FROZEN, change]))
     lora.check_adapter(merge([], ["use_adapter=false", change]))
@@ -52,7 +52,7 @@ def test_weights_of_an_adapter_alone_are_named():
     with pytest.raises(ModelError, match=r"^x.pth: holds the weights of the adapter but not of the model .*only"):
         lora.check_whole(config, {"bias": model.bias}, model, "x.pth")
     lora.check_whole(config, model.state_dict(), model, "x.pth")
-    lora.check_whole(config | {"save_strategy": "all"}, {}, model, "x.pth")  # the strict loading says what is missing
+    lora.check_whole(config | {"save_strategy": "all"}, {}, model, "x.pth")  # strict loading names missing weights
 
 
 def test_a_model_in_training_is_saved_as_one_in_evaluation():
@@ -168,7 +168,7 @@ def test_a_map_that_is_trained_beside_its_adapter_is_named(tiny_run, tmp_path, c
 
 @pytest.mark.parametrize("age", ["202511", "202611"])
 def test_an_adapted_model_of_espnet_is_merged_for_espnet(age, tmp_path):
-    """Without loralib, which ESPnet needs to load what it has saved."""
+    """Without loralib, which ESPnet needs to load its own checkpoints."""
     folder = Model(age, "asr_lora").folder
     assert main(["prune", str(folder), "--output_dir", str(tmp_path / "merged")]) == 0
     whole, _ = load_model(folder)

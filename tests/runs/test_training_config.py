@@ -10,7 +10,7 @@ from espnet_diverse.runs.training_config import FILLED_IN, training_config
 from espnet_diverse.training.stages import check_settings
 
 
-def test_what_a_run_was_configured_with_is_left(tiny_run):
+def test_settings_of_the_run_are_kept_and_derived_keys_removed(tiny_run):
     config = training_config(read_config(tiny_run.model_dir / "config.yaml"))
     assert config["encoder_conf"]["attention"]["core"] == "sdma" and config["optim_conf"] == {"lr": 1e-3}
     assert (config["batch_size"], config["max_epoch"]) == (6, 2)

@@ -49,7 +49,7 @@ def test_options_reach_their_metrics():
         ),
     ],
 )
-def test_what_does_not_fit_is_refused(names, options, message):
+def test_invalid_metrics_and_options_are_refused(names, options, message):
     with pytest.raises(ConfigError) as error:
         build_metrics(names, **options)
     assert str(error.value) == message

@@ -1,4 +1,4 @@
-"""Error rates: against a naive edit distance, by hand on small cases, and on what users get wrong."""
+"""Error rates: against a naive edit distance, by hand on small cases, and on empty and irregular texts."""
 
 import random
 
@@ -68,7 +68,7 @@ def test_spaces_count_for_characters_only_where_asked_for():
     assert total(["广 州 市"], ["广州市"], "char", False) == [3, 0, 2, 0, 1]
 
 
-def test_what_nobody_sees_is_no_error():
+def test_invisible_differences_are_not_errors():
     assert total(["e\u0301t\u00e9\u3000x"], ["\u200b\u00e9te\u0301\xa0x "], "char", False) == [5, 0, 0, 0, 0]
 
 

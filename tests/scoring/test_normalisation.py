@@ -1,4 +1,4 @@
-"""Normalisations by name: what counts as the same, and what is refused."""
+"""Normalisations by name: texts that count as the same, and options that are refused."""
 
 import json
 import sys
@@ -26,7 +26,7 @@ def test_texts_are_alike(name):
     assert metric.statistics([SAME[name][0]], [SAME[name][1]], [""])[:, 1:].sum() == 0
 
 
-def test_what_only_english_rules_know():
+def test_only_english_rules_read_contractions_and_numbers():
     words = [Normalisation(name)("I can't do 2,000.").split() for name in ("whisper", "whisper_en")]
     assert words == [["i", "can", "t", "do", "2", "000"], ["i", "can", "not", "do", "2000"]]
 
@@ -38,7 +38,7 @@ def test_spellings_of_a_file(tmp_path):
     assert "rules:whisper_en|spelling:" in rules.signature and "spelling:none" in Normalisation("whisper_en").signature
 
 
-def test_what_is_refused(tmp_path, monkeypatch):
+def test_invalid_options_and_a_missing_package_are_refused(tmp_path, monkeypatch):
     with pytest.raises(
         ConfigError, match="^unknown normalisation 'asr'; choose one of none, wer, whisper, whisper_en$"
     ):

@@ -63,7 +63,7 @@ def begun(batches, transcriber):
     return job
 
 
-def test_what_gathers_during_a_search_is_searched_together(batches, transcriber):
+def test_requests_queued_during_a_search_are_batched(batches, transcriber):
     first = begun(batches, transcriber)
     others = submitted(batches, *"abcdef")
     assert not batches.is_idle
@@ -76,7 +76,7 @@ def test_what_gathers_during_a_search_is_searched_together(batches, transcriber)
 
 def test_a_queue_is_not_idle_while_a_group_leaves_it(transcriber):
     class Slow(Batches):
-        """A queue whose groups take a moment from the list of what waits to that of what is searched."""
+        """A queue whose groups take a moment from the waiting jobs to the running ones."""
 
         leaving = threading.Event()
         count = 0
@@ -154,7 +154,7 @@ def test_the_seconds_of_all_that_waits_are_bounded(batches, transcriber):
         submitted(batches, "b")
 
 
-def test_what_nobody_waits_for_is_not_searched(batches, transcriber):
+def test_abandoned_requests_are_not_searched(batches, transcriber):
     first = begun(batches, transcriber)
     a, b = submitted(batches, *"ab")
     batches.give_up(a)

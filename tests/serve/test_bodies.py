@@ -1,4 +1,4 @@
-"""Receiving bodies: slow ones, those that are too many, and clients that are still sending when they are refused."""
+"""Receiving bodies: slow uploads, too many uploads, and clients that are still sending when they are refused."""
 
 import asyncio
 import io
@@ -95,7 +95,7 @@ def request(*chunks, kind="application/octet-stream"):
     return Request({"type": "http", "headers": headers}, receive)
 
 
-def test_all_bodies_together_are_bounded_and_what_is_held_is_given_back():
+def test_the_total_size_of_bodies_is_bounded_and_released():
     async def check():
         held = bodies.Bodies(Limits(megabytes=0.1, all_megabytes=0.2))
         async with held.body(request(bytes(60_000), bytes(40_000))) as body, held.body(request(bytes(80_000))):

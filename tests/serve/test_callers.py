@@ -20,7 +20,7 @@ from espnet_diverse.serve.transcriptions import api
 
 
 def asked(index):
-    """What caller `index` asks for: recordings of several lengths, some with times, hotwords or as a stream."""
+    """The request of caller `index`: recordings of several lengths, some with times, hotwords or as a stream."""
     fields = {"file": ("a.wav", wav(0.5 + 0.25 * (index % 7), index).getvalue()), "model": "tones"}
     if index % 4 == 1:
         fields |= {"response_format": "verbose_json", "timestamp_granularities": ["word", "segment"]}
@@ -90,7 +90,7 @@ def wait_for(condition):
         time.sleep(0.02)
 
 
-def test_what_was_sent_is_forgotten_with_its_answer(served):
+def test_audio_is_freed_once_its_request_is_answered(served):
     """The memory of a recording does not wait for Python's collector of cycles."""
     seen = []
     batches = served.models._loaded["tones"].batches

@@ -198,7 +198,7 @@ def test_a_recording_that_sends_nothing_ends(search):
     ],
     ids=str,
 )
-def test_what_cannot_be_heard_is_refused(server, choices, sent, message):
+def test_invalid_samples_messages_and_rates_are_refused(server, choices, sent, message):
     with opened(server, **choices) as socket:
         send(socket, sent)
         (told,) = rest(socket)
@@ -257,7 +257,7 @@ def test_the_language_of_a_recording_is_given_when_it_begins(tmp_path):
     ],
     ids=lambda how: next(iter(how)),
 )
-def test_what_streaming_cannot_do_keeps_whole_recordings(predictor, streaming_run, how):
+def test_unsupported_options_disable_live_recognition(predictor, streaming_run, how):
     config_file = streaming_run / "config.yaml"
     assert isinstance(live_recognition(predictor, config_file, Limits(), ENERGY), LiveRecognition)
     other = copy(predictor)

@@ -88,7 +88,7 @@ def test_verbose_json(served, spoken, expected):
     ]
 
 
-def test_only_what_is_asked_for_has_times(served, spoken):
+def test_only_the_requested_timestamps_are_returned(served, spoken):
     create = served.client.audio.transcriptions.create
     found = create(file=file_of(spoken), model="tones", response_format="verbose_json")
     assert len(found.segments) == 2 and found.words is None and found.language is None
@@ -137,7 +137,7 @@ def test_a_model_of_several_languages_transcribes_and_translates(served, spoken)
         create(**asked, language="xx")
 
 
-def test_models_do_what_they_were_trained_for(served, spoken, monkeypatch):
+def test_a_model_refuses_the_endpoint_of_another_task(served, spoken, monkeypatch):
     with pytest.raises(openai.BadRequestError, match="this model does not translate; POST the recording to"):
         served.client.audio.translations.create(file=file_of(spoken), model="tones")
     monkeypatch.setattr(served.models._loaded["tones"].search, "task", "st")

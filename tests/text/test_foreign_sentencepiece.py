@@ -1,6 +1,6 @@
-"""Models of sentencepiece from somebody else: what is known to be sound is read, anything else is refused in one line.
+"""Untrusted sentencepiece models: sound ones are read, anything else is refused in one line.
 
-What reaches sentencepiece does so in a process of its own, because the fault is a crash and no exception.
+A model reaches sentencepiece in a process of its own, because the fault is a crash and no exception.
 """
 
 import io
@@ -58,7 +58,7 @@ def varint(number: int) -> bytes:
 
 
 def use(model: bytes) -> None:
-    """What a command does with a model."""
+    """Use a model as a command does."""
     check_model(model)
     processor = sentencepiece.SentencePieceProcessor(model_proto=model)
     for index in range(processor.get_piece_size()):
@@ -146,13 +146,13 @@ def test_a_piece_that_the_library_does_not_make_is_refused(sound, piece, said):
         (field(200, bytes(1 << 23)), "has more than 8388608 bytes"),
     ],
 )
-def test_what_is_no_model_or_too_large_is_refused(sound, more, said):
+def test_malformed_and_oversized_models_are_refused(sound, more, said):
     with pytest.raises(DataError, match=said):
         check_model(sound + more)
 
 
 @pytest.mark.parametrize("content", [b"", b"garbage" * 9, b"\x00", b"\xff" * 11])
-def test_what_has_no_piece_is_refused(content):
+def test_content_without_pieces_is_refused(content):
     with pytest.raises(DataError, match="not a sentencepiece model"):
         check_model(content)
 

@@ -42,7 +42,7 @@ def test_a_wrong_model_is_refused(changes, said):
         (b" " * 101, "has more than 100 bytes"),
     ],
 )
-def test_what_is_no_tokenizer_is_refused(monkeypatch, content, said):
+def test_malformed_and_oversized_files_are_refused(monkeypatch, content, said):
     monkeypatch.setattr(foreign_tokenizer, "MOST_BYTES", 100 if content.isspace() else 1 << 20)
     with pytest.raises(DataError, match=f"^tokenizer.json {said}; write it again"):
         read_content(content)

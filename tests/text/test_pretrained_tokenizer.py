@@ -47,7 +47,7 @@ def test_it_survives_the_disk_and_espnets_converter(tiny_bert, tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"tokens.txt", "tokens.yaml"}
 
 
-def test_what_it_does_not_know_is_unknown_and_reported(tiny_bert):
+def test_unknown_words_are_encoded_as_unk_and_reported(tiny_bert):
     vocabulary = Vocabulary.of_bert(tiny_bert)
     assert vocabulary.tokenise("a xy") == ["a", "xy"] and vocabulary.encode("a xy")[1] == 1
     assert vocabulary.coverage(["a xy"]).unknown == {"x": 1, "y": 1}
@@ -90,7 +90,7 @@ def test_the_missing_package_is_named(tiny_bert, monkeypatch):
         PretrainedTokenizer(read_tokenizer(tiny_bert))
 
 
-def test_it_is_for_what_is_read(tiny_bert, tmp_path):
+def test_it_is_refused_for_the_target_text(tiny_bert, tmp_path):
     Vocabulary.of_bert(tiny_bert).save(tmp_path)
     with pytest.raises(
         DataError, match="a vocabulary of type bert is for the source text, .* make another type for text$"

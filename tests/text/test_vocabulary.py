@@ -1,4 +1,4 @@
-"""Vocabularies: what they hold, that they survive the disk, and that they agree with ESPnet's tokenizers."""
+"""Vocabularies: their tokens, round trips through files, and agreement with ESPnet's tokenizers."""
 
 import random
 import sys
@@ -121,7 +121,7 @@ def test_normalise(text, expected):
 
 
 @pytest.mark.parametrize("type, size", [("char", None), ("bpe", 11), ("unigram", 11)])
-def test_vocabulary_of_odd_spaces_equals_what_espnet_keeps(type, size, tmp_path):
+def test_odd_spaces_give_no_token_that_espnet_would_strip(type, size, tmp_path):
     lines = ["ab\xa0cd\u3000ef", "a\u200bb ef\u2028", "ab cd"]
     vocabulary = Vocabulary.train(lines, type, size)
     assert token_file(vocabulary, tmp_path) == [token.rstrip() for token in vocabulary.tokens]

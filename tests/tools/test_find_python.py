@@ -1,4 +1,4 @@
-"""An interpreter is found, or the one line of the error says what was looked at."""
+"""An interpreter is found, or the error names in one line all places that were searched."""
 
 import platform
 import re
@@ -13,7 +13,7 @@ PYENV = "#!/usr/bin/env bash\necho '{root}/pyenv'\n"
 
 
 def found(machine, *versions, **environment):
-    """Version and path of what is found, the path from the machine's root."""
+    """Version and path of the interpreter that is found, the path from the machine's root."""
     done = machine.run(FIND, *(versions or ("3.12", "3.13")), **environment)
     assert (done.returncode, done.stderr) == (0, "")
     version, path = done.stdout.rstrip("\n").split(" ", 1)
@@ -105,14 +105,14 @@ def test_versions_of_pyenv_newest_first(machine, root):
     assert found(machine, **environment) == ("3.12.10", f"{root}/versions/3.12.10/bin/python3")
 
 
-def test_what_uv_knows(machine):
+def test_a_python_that_uv_knows(machine):
     machine.python("bin/python3", "3.11.7")
     machine.uv(known="3.13", offered="3.12")
     assert found(machine) == ("3.13.1", "of_uv/3.13/bin/python")
     assert (machine.root / "offered" / "3.12").exists()
 
 
-def test_what_uv_installs(machine):
+def test_a_python_that_uv_installs(machine):
     machine.python("bin/python3", "3.11.7")
     machine.uv(offered="3.12")
     assert found(machine) == ("3.12.1", "of_uv/3.12/bin/python")
@@ -127,7 +127,7 @@ def test_a_uv_that_pip_installs(machine):
     assert list(temporary.iterdir()) == []
 
 
-def test_the_error_says_what_was_looked_at(machine):
+def test_the_error_lists_all_places_searched(machine):
     machine.python("bin/python3.12", "3.12.1", status=1)
     machine.python("bin/python3", "3.11.7")
     machine.python("home/.pyenv/versions/3.13.0/bin/python3")

@@ -42,9 +42,7 @@ def test_half_precision_and_tf32_exclude_each_other(tiny_run, tmp_path):
         (True, ZeroDivisionError, "^division by zero$"),
     ],
 )
-def test_an_error_in_one_of_several_processes_is_left_to_what_starts_them(
-    tiny_run, tmp_path, monkeypatch, others, error, text
-):
+def test_errors_are_wrapped_only_when_training_in_one_process(tiny_run, tmp_path, monkeypatch, others, error, text):
     config = load(tiny_run.model_dir / "config.yaml") | {"output_dir": str(tmp_path)}
     monkeypatch.setattr(espnet_command, "_train", lambda *_: 1 / 0)
     monkeypatch.setattr(torch.distributed, "is_initialized", lambda: others)

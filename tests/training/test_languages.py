@@ -56,7 +56,7 @@ def train(arguments, tmp_path, *options):
     return yaml.safe_load((tmp_path / "exp" / "config.yaml").read_text())
 
 
-def test_each_sample_trains_what_belongs_to_its_language(plain, data, tmp_path, monkeypatch):
+def test_both_languages_reach_the_model_and_train_their_parts(plain, data, tmp_path, monkeypatch):
     seen = []
     forward = Diverse.forward
 

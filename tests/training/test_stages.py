@@ -27,7 +27,7 @@ def test_shapes_and_statistics(tiny_run):
         assert statistics["count"] == 12 * (1 + 12000 // 160)
 
 
-def test_the_run_holds_what_loading_it_takes(tiny_run):
+def test_the_run_has_its_settings_vocabulary_and_statistics(tiny_run):
     config = yaml.safe_load((tiny_run.model_dir / "config.yaml").read_text())
     assert config["normalize_conf"] == {"stats_file": str(tiny_run.model_dir / "feats_stats.npz")}
     assert config["model"] == "diverse" and config["token_type"] == "char" and config["bpemodel"] is None
@@ -192,7 +192,7 @@ def test_a_model_of_eight_kilohertz_trains_on_half_the_samples_and_frames(teleph
     assert (telephone_run.model_dir / "valid.acc.ave.pth").exists()
 
 
-def test_what_is_no_rate_is_refused_with_its_origin(tiny_run, tmp_path):
+def test_an_invalid_rate_is_refused_with_its_origin(tiny_run, tmp_path):
     with pytest.raises(ConfigError, match="^--set frontend_conf.fs=fast: frontend_conf: fs must be .* but is 'fast'"):
         collect(tiny_run, tiny_run.train_dir, tmp_path, "frontend_conf.fs=fast")
     assert list(tmp_path.iterdir()) == []

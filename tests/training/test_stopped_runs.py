@@ -76,7 +76,7 @@ def test_a_signal_saves_within_the_epoch_and_the_run_continues_bit_for_bit(
     assert same_weights(straight, tmp_path / "exp")
 
 
-def test_a_signal_during_the_averages_ends_what_would_run_next(straight, tiny_run, tmp_path, capfd, monkeypatch):
+def test_a_signal_during_averaging_finishes_it_and_exits_with_75(straight, tiny_run, tmp_path, capfd, monkeypatch):
     average = trainer.average_best
 
     def interrupted(*args):
@@ -175,7 +175,7 @@ def test_another_learning_rate_holds_from_where_the_run_continues(tiny_run, tmp_
 
 
 def links(folder):
-    """What each link of a run leads to."""
+    """The target of each link of a run."""
     return {path.name: path.readlink() for path in folder.iterdir() if path.is_symlink()}
 
 

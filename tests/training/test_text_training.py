@@ -50,7 +50,7 @@ def test_shapes_are_numbers_of_tokens_as_espnet_counts_them(tiny_translation):
         assert (run.stats_dir / "train" / f"{name}_shape.char").read_text().splitlines() == expected
 
 
-def test_the_run_holds_what_loading_it_takes(tiny_translation, tmp_path):
+def test_a_moved_run_loads_with_its_vocabularies(tiny_translation, tmp_path):
     run = tiny_translation
     config = yaml.safe_load((run.model_dir / "config.yaml").read_text())
     assert config["task"] == "mt" and "normalize" not in config and config["batch_type"] == "tokens"

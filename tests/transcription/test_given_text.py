@@ -1,4 +1,4 @@
-"""Times of a known text: those of word times of the same text, in three formats, and what is refused."""
+"""Times of a known text: equal to word times of the same text, in three formats; and refused inputs."""
 
 import json
 import re
@@ -58,7 +58,7 @@ def test_another_text_has_other_times_and_less_confidence(recognizer):
         ("a", 121, "audio array: lasts 121 s; at most 120 s are aligned at once: cut it"),
     ],
 )
-def test_what_cannot_be_aligned_is_refused(recognizer, text, seconds, said):
+def test_unalignable_text_and_audio_are_refused(recognizer, text, seconds, said):
     with pytest.raises(DataError, match=said):
         align_text(recognizer.search, np.zeros(int(seconds * RATE), np.float32), text, RATE)
 

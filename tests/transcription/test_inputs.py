@@ -86,7 +86,7 @@ def test_names_show_the_folders_that_differ(here):
     assert names(find_recordings(["in/ben", "in/001.wav"])) == ["ben-day 1-001.wav", "002", "001.wav"]
 
 
-def test_what_is_named_twice_is_taken_once(here):
+def test_repeated_inputs_are_taken_once(here):
     touch("d/a.wav", "d/b.wav")
     assert paths(find_recordings(["d/b.wav", "d", "./d/a.wav", "-", "-"])) == ["d/b.wav", "d/a.wav", "-"]
 
@@ -102,7 +102,7 @@ def test_channels_that_cancel_are_found_in_files_alone(here):
     wave = np.sin(np.arange(8000) / 10)
     soundfile.write("against.wav", np.stack([wave, -wave], 1), 8000)
     soundfile.write("along.wav", np.stack([wave, wave], 1), 8000)
-    soundfile.write("-", np.stack([wave, -wave], 1), 8000, format="wav")  # not what the name - means
+    soundfile.write("-", np.stack([wave, -wave], 1), 8000, format="wav")  # a file of this name, not standard input
     found = find_recordings(["against.wav", "along.wav", "-", "gone.wav"])
     assert [one.channels_cancel() for one in found] == [True, False, False, False]
 

@@ -20,7 +20,7 @@ SEGMENT = np.zeros((100, 4), dtype=np.float32)
 
 
 class Given:
-    """A search that scores a segment by the index of its language, and remembers what it was asked for."""
+    """A search that scores a segment by the index of its language, and remembers its conditions."""
 
     def __init__(self, scores, names, task="asr", batch_frames=1000, tokens=(3, 3, 3)):
         self.scores, self.tokens, self.task, self.batch_frames = scores, tokens, task, batch_frames
@@ -84,7 +84,7 @@ def test_languages_that_do_not_fit_into_a_batch_are_scored_in_several():
         ),
     ],
 )
-def test_every_language_is_tried_with_what_else_is_known(task, names, given, asked):
+def test_every_language_is_tried_with_the_known_conditions(task, names, given, asked):
     search = Given([-2.0, -1.0, -3.0], names, task)
     assert set(identify_language(search, [SEGMENT], given)) == {"ar", "de"}
     assert search.asked == [asked]

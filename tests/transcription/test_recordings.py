@@ -82,7 +82,7 @@ def test_a_recording_that_breaks_while_it_is_read_changes_no_digit_of_another(re
     assert [repr(each) for each in found] == clean
 
 
-def test_what_breaks_the_search_fails_alone(recognizer, monkeypatch):
+def test_a_recording_that_breaks_the_search_fails_alone(recognizer, monkeypatch):
     find = recognizer.search.find
 
     def picky(sources, *others):
@@ -95,7 +95,7 @@ def test_what_breaks_the_search_fails_alone(recognizer, monkeypatch):
     assert isinstance(found[1], MemoryError) and found[0].segments and found[2].segments
 
 
-def test_what_breaks_the_search_ends_the_segments_of_a_recording(recognizer, monkeypatch):
+def test_a_search_error_ends_the_segments_of_a_recording(recognizer, monkeypatch):
     def fail(*_):
         raise MemoryError("no room")
 
@@ -114,7 +114,7 @@ def test_words_of_a_text_that_cannot_be_aligned_have_no_times(recognizer, monkey
 
 @pytest.fixture
 def asked(recognizer, monkeypatch):
-    """What a model that knows conditions is asked for."""
+    """The conditions of each search by a model that knows conditions."""
     heard = []
 
     def listen(source, lengths, options):

@@ -16,7 +16,7 @@ def test_the_text_joins_the_segments_as_their_script_does(texts, text):
     assert Transcript(segments, 10.0, {}).text == text
 
 
-def test_what_was_not_asked_for_is_empty():
+def test_optional_results_are_empty_by_default():
     segment = Segment(0.0, 1.0, "a", -1.0)
     assert segment.tokens == segment.confidences == segment.words == segment.alternatives == ()
     transcript = Transcript((segment,), 1.0, {})

@@ -60,6 +60,6 @@ def test_bounds_are_allowed():
 
 
 @pytest.mark.parametrize("name", ["max_seconds", "padding_seconds", "threshold"])
-def test_what_is_not_a_number_is_out_of_range(name):
+def test_nan_is_refused(name):
     with pytest.raises(ConfigError, match=f"^{name} must be a number, but is nan"):
         SegmentationOptions(**{name: float("nan")})

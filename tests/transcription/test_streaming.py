@@ -73,7 +73,7 @@ def test_silence_gives_no_result(search):
     assert list(transcribe_stream(search, [np.zeros(40_000, np.float32)], ENERGY)) == []
 
 
-def test_what_an_ended_stream_has_begun_is_forgotten(search, results):
+def test_a_closed_stream_leaves_no_state(search, results):
     stream = transcribe_stream(search, in_blocks(SPOKEN), ENERGY)
     next(stream)
     stream.close()

@@ -1,4 +1,4 @@
-"""Configurations of packed models and of runs: what may be chosen, and within which bounds."""
+"""Configurations of packed models and of runs: allowed choices and their bounds."""
 
 from pathlib import Path
 
@@ -117,7 +117,7 @@ def test_nothing_and_either_case_are_allowed():
         ({"encoder": "y" * 10**6}, r"encoder 'y{196}\.\.\. is not allowed"),
     ],
 )
-def test_what_may_run_code_or_is_malformed_is_refused(config, said):
+def test_unsafe_and_malformed_options_are_refused(config, said):
     with pytest.raises(ModelError, match=f"^model.zip: {said}"):
         check_config(config, MODEL)
 

@@ -1,4 +1,4 @@
-"""YAML: what is a small flat document, what is refused before a value is made of it, and the lines of keys."""
+"""YAML: small flat documents, input that is refused before a value is made of it, and the lines of keys."""
 
 import os
 import time
@@ -63,7 +63,7 @@ def test_a_mapping_is_read(tmp_path):
     ],
     ids=lambda value: value[:12].decode("latin-1") if isinstance(value, bytes) else "",
 )
-def test_what_is_no_harmless_mapping_is_refused_in_one_short_line_at_once(tmp_path, content, said):
+def test_unsafe_and_malformed_yaml_is_refused_quickly_in_one_line(tmp_path, content, said):
     path = tmp_path / "a.yaml"
     path.write_bytes(content)
     start = time.monotonic()
@@ -73,7 +73,7 @@ def test_what_is_no_harmless_mapping_is_refused_in_one_short_line_at_once(tmp_pa
     assert time.monotonic() - start < 5
 
 
-def test_what_is_no_file_is_named(tmp_path):
+def test_missing_and_irregular_files_are_named(tmp_path):
     with pytest.raises(ModelError, match="^x cannot be read .No such file"):
         read_yaml(tmp_path / "gone", "x")
     with pytest.raises(ModelError, match="^x cannot be read .Is a directory"):
@@ -107,7 +107,7 @@ def test_the_list_of_a_corpus_has_limits_of_its_own(tmp_path):
         read_list(path, "its content")
 
 
-def test_what_a_user_writes_has_the_limits_of_foreign_files():
+def test_user_written_yaml_has_the_limits_of_foreign_files():
     with pytest.raises(ConfigError, match="^a.yaml: not valid YAML: more than 200000 values"):
         parse_own(BOMB, "a.yaml")
 

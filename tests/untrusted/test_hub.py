@@ -122,7 +122,7 @@ def test_files_of_a_repository_are_checked(hub, tiny_run, tmp_path):
         unpacked("hf:espnet/odd")
 
 
-def test_one_line_says_what_is_missing(hub, monkeypatch, capfd):
+def test_a_missing_repository_or_package_is_named(hub, monkeypatch, capfd):
     assert main(["decode", "hf:espnet/gone", "--data_dir", ".", "--output_dir", "out"]) == 1
     (line,) = capfd.readouterr().err.splitlines()
     assert "error: hf:espnet/gone: cannot be fetched from the Hugging Face Hub (" in line

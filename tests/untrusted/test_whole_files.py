@@ -22,7 +22,7 @@ OTHER_WAYS = {
 }
 
 
-def test_what_is_larger_or_no_regular_file_is_refused(tmp_path):
+def test_large_and_irregular_files_are_refused(tmp_path):
     path, pipe = tmp_path / "a", tmp_path / "pipe"
     path.write_bytes(b"12345")
     os.mkfifo(pipe)

@@ -3,7 +3,7 @@
 from espnet_diverse.upstream import layers
 
 
-def test_what_is_offered_is_espnets_own():
+def test_exported_names_are_espnets_own():
     assert layers.__all__ == sorted(layers.__all__)
     assert all(getattr(layers, name).__module__.startswith("espnet2.legacy.nets.") for name in layers.__all__)
 

@@ -13,7 +13,7 @@ def not_imported(monkeypatch):
         monkeypatch.delitem(sys.modules, module, raising=False)
 
 
-def test_what_is_offered_is_espnets_own(monkeypatch):
+def test_the_scorer_is_espnets_own(monkeypatch):
     monkeypatch.setitem(sys.modules, "kenlm", stand_in())
     scorer = importlib.import_module("espnet_diverse.upstream.ngram").NgramFullScorer
     assert scorer.__module__ == "espnet2.legacy.nets.scorers.ngram"

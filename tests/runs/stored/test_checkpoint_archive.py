@@ -158,7 +158,7 @@ def test_records_that_share_their_bytes_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize("former", [False, True])
-def test_what_training_and_espnet_save_is_allowed(former, tmp_path):
+def test_checkpoints_of_training_and_espnet_are_allowed(former, tmp_path):
     state = {
         "model": OrderedDict(w=torch.nn.Parameter(torch.zeros(2)), n=torch.tensor(3), b=torch.zeros(1).bfloat16()),
         "reporter": {"stats": {1: {"valid": {"loss": np.float64(1.0), "time": timedelta(1), "n": np.int64(3)}}}},

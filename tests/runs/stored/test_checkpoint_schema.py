@@ -79,7 +79,7 @@ OPTIMIZERS = {  # and the schedulers that change more than the learning rate
 
 @pytest.mark.parametrize("steps", [0, 1, 5])
 @pytest.mark.parametrize("name", OPTIMIZERS)
-def test_what_training_saves_is_allowed(name, steps, tmp_path):
+def test_saved_training_state_is_allowed(name, steps, tmp_path):
     kind, scheduler, options = OPTIMIZERS[name]
     run_of(tmp_path, kind, scheduler, steps, **options).save_position(position())
     again = run_of(tmp_path, kind, scheduler, 0, **options)
@@ -107,7 +107,7 @@ def held(*path):
 ADAM = ("optimizers", 0, "state", 0)
 GROUP = ("optimizers", 0, "param_groups", 0)
 STATS = ("reporter", "stats", 1, "train")
-FAULTS = [  # place, value, and what is said
+FAULTS = [  # place, value and message
     (("reporter", "epoch"), "../x", "reporter.epoch is '../x'; allowed is a whole number of at least 0"),
     (("reporter", "epoch"), -1, "reporter.epoch is -1; "),
     (("reporter", "epoch"), 1.0, "reporter.epoch is 1.0; "),
@@ -288,7 +288,7 @@ class Counting(torch.optim.SGD):
         ({"on_gpu": True}, {"step": "3"}, None),  # nothing is known of its state on a CPU
     ],
 )
-def test_the_state_of_another_optimizer_is_like_that_of_its_first_step(options, kept, said):
+def test_state_of_an_unknown_optimizer_must_match_its_first_step(options, kept, said):
     layouts = checkpoint_schema._Layouts(Counting, [options], "optimizers")
     parameter = torch.nn.Parameter(torch.zeros(4, 3))
     if said is None:

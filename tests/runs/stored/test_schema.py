@@ -1,4 +1,4 @@
-"""Checks of values: what passes, and what an error says."""
+"""Checks of values: accepted values, and messages about refused ones."""
 
 from collections import Counter, OrderedDict
 from math import inf, nan
@@ -69,12 +69,12 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("check", "value"), PASSING)
-def test_what_is_allowed_passes(check, value):
+def test_allowed_values_pass(check, value):
     check(value, "x")
 
 
 @pytest.mark.parametrize(("check", "value", "said"), REFUSED)
-def test_what_is_not_allowed_is_named_with_its_place(check, value, said):
+def test_refused_values_are_named_with_their_place(check, value, said):
     with pytest.raises(MisfitError) as error:
         check(value, "x")
     assert str(error.value).startswith(said) and str(error.value).isprintable()

@@ -1,4 +1,4 @@
-"""The page of alignments: what is on it, and what it does in a browser."""
+"""The page of alignments: its content, and its behaviour in a browser."""
 
 import re
 
@@ -66,7 +66,7 @@ def test_no_text_is_read_as_html(written):
     assert "<del>&lt;script&gt;alert(1)&lt;/script&gt;</del>" in page
 
 
-def test_only_what_has_audio_has_a_button(written):
+def test_only_utterances_with_audio_have_a_button(written):
     _, page = written()
     assert re.findall("<button.*?</button>", page) == [
         '<button type="button" data-audio="one.wav" aria-label="Play utt-one">Play</button>'

@@ -15,7 +15,7 @@ def names(figure):
     return [label.get_text() for label in figure.axes[0].get_yticklabels()]
 
 
-def test_rows_are_drawn_with_those_of_the_baseline(drawn, tmp_path):
+def test_rows_are_drawn_beside_the_baseline(drawn, tmp_path):
     compared = {name: replace(row, baseline=Compared(7.0, (6.5, 8.0), -2, 0.1)) for name, row in ROWS.items()}
     corpus = Corpus({}, System("sdma/test", ()), System("softmax/test", ()))
     draw_scores(compared, corpus, "CER (← better)", tmp_path / "score.png")

@@ -17,7 +17,7 @@ WB = ("weight", "bias")
 
 
 class Model(nn.Module):
-    """An encoder with a layer, and what belongs to each of some languages."""
+    """An encoder with a layer, and head selection and adapters by language."""
 
     def __init__(self, *languages: str, size: int = 3, strategy: str = "group"):
         super().__init__()
@@ -66,7 +66,7 @@ def test_languages_go_by_name(tmp_path):
         assert torch.equal(ours, getattr(getattr(trained.encoder, part), name)[[2, 0]])
 
 
-def test_logits_move_from_those_of_the_trained_model(tmp_path):
+def test_logit_movement_starts_at_the_trained_model(tmp_path):
     model = Model("es", "ar")
     initialise(f"{saved(Model('es', 'ar'), tmp_path, 'es', 'ar')}:encoder:encoder", model)
     with scope({"lang": torch.tensor([0])}) as shared:
@@ -101,7 +101,7 @@ def test_schedules_continue_where_their_part_is_copied(tmp_path, languages, coun
         (Model("ar", "de"), ("ar", "de"), "encoder:encoder", r"selection.logits_lang \(knows no es, but ar, de\)"),
     ],
 )
-def test_what_does_not_fit_is_refused(tmp_path, trained, known, init, said):
+def test_unknown_names_and_mismatched_parameters_are_refused(tmp_path, trained, known, init, said):
     model = Model("es", "de")
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     with pytest.raises(ModelError, match=said):
@@ -149,7 +149,7 @@ class Writer(nn.Module):
         ("src_token_list", "3 of 10 parameters do not fit the model: frontend.embed.weight (of other tokens), ctc.ctc"),
     ],
 )
-def test_rows_of_tokens_are_not_taken_for_those_of_others(tmp_path, caplog, key, named):
+def test_token_rows_are_not_copied_to_other_tokens(tmp_path, caplog, key, named):
     trained, model = Writer(), Writer()
     path = saved(trained, tmp_path)
     config = {"token_list": ["a", "b", "c"], "src_token_list": ["a", "b", "c"]}

@@ -47,7 +47,7 @@ def swapped(text):
     return "\n".join([f"{a} {y}", f"{b} {x}", *rest]) + "\n"
 
 
-def test_no_key_of_a_configuration_deletes_what_a_run_has_saved(tiny_run, finished, capfd):
+def test_resume_false_is_refused_and_deletes_nothing(tiny_run, finished, capfd):
     before = contents(finished)
     assert train(tiny_run, finished, tiny_run.stats_dir, "--set=resume=false") == 1
     said = "--set resume=false: key 'resume' can only be true; give --restart, which deletes what the run has saved"
@@ -69,7 +69,7 @@ def test_a_run_that_an_earlier_version_began_is_refused_and_nothing_is_written(t
 
 
 @pytest.mark.parametrize("what", ["data", "vocabulary", "statistics"])
-def test_what_differs_is_refused_by_name_and_nothing_is_written(what, tiny_run, finished, tmp_path, capfd):
+def test_changed_inputs_are_refused_by_name_and_nothing_is_written(what, tiny_run, finished, tmp_path, capfd):
     changes, stats_dir = {}, tiny_run.stats_dir
     if what == "data":
         changes["train_dir"] = changed_copy(tiny_run.train_dir, tmp_path / "train", "text", swapped)
@@ -193,7 +193,7 @@ def test_a_checkpoint_without_identity_is_refused_in_the_folder_of_a_run_that_ha
     assert said in capfd.readouterr().err.splitlines()[-1] and contents(run) == before
 
 
-def test_a_folder_without_identity_takes_that_of_its_checkpoint_and_says_so(tiny_run, finished, tmp_path, caplog):
+def test_a_missing_identity_is_taken_from_the_checkpoint_and_logged(tiny_run, finished, tmp_path, caplog):
     run = shutil.copytree(finished, tmp_path / "exp", symlinks=True)
     without_identity(run, "data.json")
     assert train(tiny_run, run, tiny_run.stats_dir) == 0
@@ -289,7 +289,7 @@ SETTINGS = {  # change: the key that is named
     "init_param=[x.pth]": "init_param",
     "use_amp=true": "use_amp",
 }
-DATA = {  # which folder is changed, how, and what is said
+DATA = {  # which folder is changed, how, and the message
     "transcripts shuffled": ("train_dir", rewritten("text", swapped), "other data than train/text"),
     "transcripts of validation": ("valid_dir", rewritten("text", swapped), "other data than valid/text"),
     "half the utterances": ("train_dir", without_half, "has statistics of other data than"),

@@ -45,7 +45,7 @@ def test_they_are_compared(tmp_path, saved, own, said):
         check_identity(saved, source)
 
 
-def test_a_folder_without_an_identity_takes_that_of_a_checkpoint_with_a_warning(tmp_path, caplog):
+def test_a_checkpoint_in_a_folder_without_identity_warns(tmp_path, caplog):
     with caplog.at_level(logging.WARNING):
         check_identity("other", tmp_path / "checkpoint.pth")
     assert "checkpoint.pth: is of the run other, and the folder does not say of which run it is" in caplog.text

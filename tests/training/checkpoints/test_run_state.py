@@ -1,4 +1,4 @@
-"""A checkpoint restores what it was made of."""
+"""A checkpoint restores the state of its run."""
 
 from types import SimpleNamespace
 
@@ -91,7 +91,7 @@ def test_a_checkpoint_of_an_earlier_version_is_refused(tmp_path, within):
         fresh(tmp_path).restore("cpu")
 
 
-def test_what_is_not_finite_is_not_saved(tmp_path):
+def test_non_finite_weights_are_not_saved(tmp_path):
     state = state_of(tmp_path, weight=torch.nan)
     with pytest.raises(TrainingError, match="epoch 2: weight is no longer finite, and was not saved"):
         state.save_position(position())
@@ -99,7 +99,7 @@ def test_what_is_not_finite_is_not_saved(tmp_path):
     check_finite(torch.nn.Linear(1, 1), 1)
 
 
-def test_another_learning_rate_scales_that_of_the_checkpoint(tmp_path, caplog):
+def test_another_learning_rate_rescales_the_saved_one(tmp_path, caplog):
     state_of(tmp_path).save_position(position())
     state = fresh(tmp_path, lr=0.3)
     state.restore("cpu")
@@ -140,8 +140,8 @@ def test_an_epoch_leaves_the_weights_of_the_best_and_the_last_and_links_to_them(
 
 
 @pytest.mark.parametrize(("key", "before"), [("updates_before", 40.0), ("added later", 0.0)])
-def test_schedules_continue_from_those_of_the_model_that_the_run_continues(tmp_path, key, before):
-    """That model may have changed since; a run that was saved without them has counted from 0."""
+def test_schedules_continue_from_the_saved_update_count(tmp_path, key, before):
+    """The initial model may have changed since; a run that was saved without the count has counted from 0."""
     saved, resumed = state_of(tmp_path), fresh(tmp_path)
     for state, known in ((saved, 40.0), (resumed, 70.0)):
         state.model.updates = UpdateCounter()

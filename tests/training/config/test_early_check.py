@@ -37,7 +37,7 @@ def test_a_mistake_is_found_without_data(change, said):
         (["model/mt_tiny", "attention/sdma", "losses/sdma_text"], "mt"),
     ],
 )
-def test_what_only_the_data_have_is_not_asked_for(fragments, task):
+def test_names_that_only_the_data_have_are_not_required(fragments, task):
     check_early(fragments, [], task)
 
 

@@ -66,7 +66,7 @@ GOOD += ["patience=none", "patience=None", "num_iters_per_epoch=nil", "valid_bat
 
 @pytest.mark.counted("nonsensical settings, refused by their origin before anything is written")
 @pytest.mark.parametrize("change", BAD)
-def test_nonsense_is_refused_with_origin_value_and_what_is_allowed(change):
+def test_invalid_values_are_refused_with_origin_and_allowed_range(change):
     with pytest.raises(ConfigError) as error:
         check_numbers(merge([], [change]))
     key = change.partition("=")[0]
@@ -76,7 +76,7 @@ def test_nonsense_is_refused_with_origin_value_and_what_is_allowed(change):
 
 @pytest.mark.counted("ruinous settings, each ended by one line and never with a model that is not finite or as before")
 @pytest.mark.parametrize("change", RUINOUS)
-def test_what_ruins_training_ends_it_in_one_line(change, tiny_run, tmp_path, capfd):
+def test_ruinous_settings_end_training_with_one_line(change, tiny_run, tmp_path, capfd):
     assert train(tiny_run, tmp_path / "exp", "max_epoch=1", change) == 1
     said = capfd.readouterr().err
     assert said.splitlines()[-1].startswith("espnet-diverse train: error: ") and "Traceback" not in said
@@ -84,7 +84,7 @@ def test_what_ruins_training_ends_it_in_one_line(change, tiny_run, tmp_path, cap
 
 
 @pytest.mark.parametrize("change", ["optim_conf.lr=1e-6", "encoder_conf.dropout_rate=1", "patience=0"])
-def test_what_trains_badly_still_trains(change, tiny_run, tmp_path):
+def test_poor_but_valid_settings_train(change, tiny_run, tmp_path):
     assert train(tiny_run, tmp_path / "exp", change) == 0
     first, second = (checkpoint.load(tmp_path / "exp" / f"{epoch}epoch.pth") for epoch in (1, 2))
     assert all(x.isfinite().all() for x in second.values())

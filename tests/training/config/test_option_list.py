@@ -12,7 +12,7 @@ def listed(task, *fragments, changes=()):
     return dict(line.split(" = ", 1) for line in list_options(TASKS[task], merge(list(fragments), list(changes))))
 
 
-def test_defaults_and_what_the_fragments_set():
+def test_defaults_and_values_set_by_fragments():
     found = listed("asr", "model/tiny", "attention/sdma", changes=["optim_conf.lr=0.25"])
     assert found["optim_conf.lr"] == "0.25" and found["optim_conf.weight_decay"] == "0"
     assert found["encoder_conf.attention.core"] == "sdma" and found["encoder_conf.attention.gamma_updates"] == "null"
@@ -27,7 +27,7 @@ def test_head_selection_needs_no_names_of_languages():
 
 
 @pytest.mark.parametrize("task", ["asr", "st", "mt", "lm"])
-def test_every_key_can_be_set_to_what_is_listed(task):
+def test_every_key_can_be_set_to_its_listed_value(task):
     found = listed(task)
     changes = [f"{key}={value}" for key, value in found.items() if value not in ("null", "")]
     again = listed(task, changes=changes)

@@ -48,7 +48,7 @@ def numbers(utterance, data):
 
 @pytest.mark.parametrize("kind", ["text", "sound", "ark", "feats"])
 @pytest.mark.parametrize("max_cache_fd", [0, 2])
-def test_a_row_is_what_espnet_reads_for_its_id(kind, max_cache_fd, files):
+def test_rows_equal_espnets_dataset(kind, max_cache_fd, files):
     ours = RowDataset(ids_of(files), files[kind], preprocess=numbers, max_cache_fd=max_cache_fd)
     theirs = ESPnetDataset(files[kind], preprocess=numbers, max_cache_fd=max_cache_fd)
     for row, name in enumerate(NAMES):

@@ -49,7 +49,7 @@ def test_sound_statistics_pass(path):
         ({"sum": None}, "has no sum; run espnet-diverse stats again"),
     ],
 )
-def test_what_cannot_normalise_is_refused(path, changes, said):
+def test_unusable_statistics_are_refused(path, changes, said):
     write(path, **changes)
     with pytest.raises(DataError, match=said):
         check_statistics(path)

@@ -1,4 +1,4 @@
-"""The launch of several processes: what it is given, and what becomes of failures and signals."""
+"""The launch of several processes: its settings, failures and signals."""
 
 import logging
 import os
@@ -75,7 +75,7 @@ def test_processes_that_are_killed_too_often_end_the_training(monkeypatch, exitc
         run("mt", config, Processes(nproc=2))
 
 
-def test_what_processes_have_saved_is_said_where_a_signal_ended_them(monkeypatch, config):
+def test_a_signal_reports_the_save_of_the_lowest_rank(monkeypatch, config):
     def stopped(task, config, errors_dir, place):
         for rank in (10, 9):
             said = f'{{"type": "InterruptedRunError", "message": "SIGTERM: saved by {rank}"}}'

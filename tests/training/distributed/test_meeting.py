@@ -26,7 +26,7 @@ from espnet_diverse.training.distributed import elastic, meeting
 from espnet_diverse.training.distributed.meeting import KEY, group_at
 from espnet_diverse.training.distributed.processes import Processes, run
 
-STATE = "torch.rendezvous.espnet_diverse"  # name in the store of what PyTorch's launches unpickle
+STATE = "torch.rendezvous.espnet_diverse"  # name in the store of the state that PyTorch's launches unpickle
 LISTENING = "0A"  # state of a socket in /proc/net/tcp
 
 
@@ -81,13 +81,13 @@ def endpoint():
 
 
 def launch_of(machine, endpoint, folder):
-    """What PyTorch's launch is given on one of two machines with a process each."""
+    """The settings of PyTorch's launch on one of two machines with a process each."""
     processes = Processes(num_nodes=2, node_rank=machine, rdzv_endpoint=endpoint, max_restarts=1)
     return elastic._launch(processes, folder, folder)
 
 
 def handler_of(*launch):
-    """What PyTorch's launch makes of this to meet the other machines."""
+    """The handler with which PyTorch's launch meets the other machines."""
     config = launch_of(*launch)
     parameters = RendezvousParameters(config.rdzv_backend, config.rdzv_endpoint, config.run_id, 2, 2)
     parameters.config.update(config.rdzv_configs)
@@ -104,7 +104,7 @@ class Hostile:
         return os.mkdir, (self.path,)
 
 
-def test_what_a_stranger_writes_is_not_unpickled(tmp_path, endpoint):
+def test_unsigned_state_is_not_unpickled(tmp_path, endpoint):
     handler = handler_of(0, endpoint, tmp_path)
     assert handler.num_nodes_waiting() == 0
     stranger = TCPStore("127.0.0.1", int(endpoint.rpartition(":")[2]))
@@ -119,7 +119,7 @@ def test_what_a_stranger_writes_is_not_unpickled(tmp_path, endpoint):
     assert (tmp_path / "executed").exists()
 
 
-def test_what_a_stranger_writes_ends_the_training_with_one_line(tmp_path, monkeypatch):
+def test_unsigned_state_ends_training_with_one_line(tmp_path, monkeypatch):
     def hit(*args):
         raise RendezvousStateError("it is not signed")
 

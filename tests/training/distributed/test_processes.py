@@ -1,4 +1,4 @@
-"""Training in several processes: what one process would have trained, from shares of every batch, in spite of kills."""
+"""Training in several processes equals training in one, from shares of every batch and in spite of kills."""
 
 import os
 import signal
@@ -53,7 +53,7 @@ def workers() -> list[int]:
     children = [int(pid) for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()]
     found = []
     for pid in children:
-        with suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+        with suppress(FileNotFoundError, ProcessLookupError):  # it has ended
             found += [pid] if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes() else []
     return sorted(found)
 
@@ -100,8 +100,8 @@ def close(folder, other, epoch):
 
 @pytest.mark.recipes
 @pytest.mark.slow
-def test_two_processes_train_what_one_trains_even_if_one_of_them_is_killed(command, one):
-    """The first epoch is that of one process, so that a run continues with another number of them."""
+def test_two_processes_match_one_even_if_one_is_killed(command, one):
+    """The first epoch runs in one process, so that the run continues with another number of processes."""
     two, training = command("two", 1)
     assert main(training) == 0
     _, training = command("two", 3, "--nproc", "2", "--allow_changed", "max_epoch")
@@ -137,7 +137,7 @@ def test_ten_kills_lose_nothing(command):
 
 
 @pytest.mark.trust
-def test_more_processes_train_what_one_trains(command):
+def test_more_processes_match_one(command):
     """With batches that have an utterance for each process, in all of the runs."""
     folders = []
     for count in (1, 3, 4):
@@ -150,7 +150,7 @@ def test_more_processes_train_what_one_trains(command):
 
 
 @pytest.mark.trust
-def test_two_machines_train_what_one_process_trains(command, one):
+def test_two_machines_match_one_process(command, one):
     """Both machines are this one; the second waits at the meeting point until the first has written the vocabulary."""
     with socket.socket() as free:
         free.bind(("localhost", 0))

@@ -69,7 +69,7 @@ def test_hooks_are_called(model):
     assert seen == ["hook"]
 
 
-def test_what_does_not_fit_is_computed_as_before(model, counted):
+def test_unsupported_inputs_use_the_usual_layers(model, counted):
     with fast_on_cpu(model):
         with torch.autocast("cpu", torch.bfloat16):
             assert model(torch.randn(4, 6)).dtype == torch.bfloat16
@@ -90,7 +90,7 @@ def test_blocks_within_one_another(model, counted):
     assert all("forward" not in vars(module) for module in model.modules())
 
 
-def test_what_is_compiled_stays(model, counted):
+def test_layers_of_a_compiled_module_are_not_replaced(model, counted):
     model[3].compile(backend="eager")
     with fast_on_cpu(model):
         model(torch.randn(4, 6))

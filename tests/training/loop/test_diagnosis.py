@@ -64,7 +64,7 @@ class Mine(Core):
     LOSSES = {"spread": AuxiliaryLoss("spread_weight")}
 
 
-def test_a_core_says_what_its_statistics_mean():
+def test_a_core_brings_its_own_diagnoses():
     stats = {"loss_task": 1.0, "dead_units": 0.6, "gradient_spread": 4.0}
     assert "spread is 4 times the task's where it is strongest; lower its" in findings(stats, OURS)[0]
     assert findings(stats, [Mine])[0] == "60% of the units are dead; lower the learning rate"

@@ -1,4 +1,4 @@
-"""The batches of an epoch: in groups, from any place, and the same whatever reads them."""
+"""The batches of an epoch: in groups, from any position, and the same for any number of workers and processes."""
 
 from functools import partial
 
@@ -102,7 +102,7 @@ def test_batches_of_any_loader_are_read_and_left_out():
 
 
 def test_a_loader_without_seeds_draws_the_same_from_any_position():
-    """Whatever has drawn random numbers between its batches, as dropout does."""
+    """Other code, such as dropout, may draw random numbers between its batches."""
 
     def noisy():
         for number in range(5):
@@ -124,7 +124,7 @@ def test_a_batch_is_described_by_its_utterances_and_lengths():
     assert Batch(["a"], {}, 0, 0.0).described() == "utterances a, of lengths "
 
 
-def test_errors_of_the_data_stay_what_they_are():
+def test_data_errors_are_reraised_unchanged():
     def broken():
         yield from batches(1)
         raise RuntimeError("the data are broken")

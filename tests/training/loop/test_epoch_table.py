@@ -41,7 +41,7 @@ def test_one_row_an_epoch_under_one_header(capsys):
     ]
 
 
-def test_a_row_says_how_many_epochs_there_are_and_what_is_left(capsys):
+def test_a_row_shows_the_number_of_epochs_and_the_time_left(capsys):
     table = EpochTable([SDMA], epochs=3)
     table._start -= 7200  # as if training had begun two hours ago
     for epoch in (2, 3):  # a run that is continued
@@ -101,7 +101,7 @@ def test_gradient_norms_are_below_the_row(capsys):
     assert last.strip() == "gradient norms relative to the task's: kl_z 0.012, head_mi 2"
 
 
-def test_what_no_step_has_measured_is_not_logged():
+def test_statistics_without_a_measurement_are_not_logged():
     """With `log_interval` 2: statistics that every fourth step has, and one that is no number."""
 
     class Writer(dict):

@@ -36,7 +36,7 @@ def test_a_signal_is_a_request_and_the_handlers_of_before_come_back(caplog):
         assert [signal.getsignal(handled) for handled in HANDLED] == before and signal.alarm(0) == 0
 
 
-def test_what_nohup_ignores_stays_ignored():
+def test_an_ignored_sighup_stays_ignored():
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     with stop_on_signals() as request:
         os.kill(os.getpid(), signal.SIGHUP)

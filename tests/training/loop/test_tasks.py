@@ -21,7 +21,7 @@ def test_they_are_the_tasks_of_runs_with_our_trainer():
 
 def optimizer(model, **options):
     (built,) = TASKS["mt"].build_optimizers(args := Namespace(optim_conf=options, **COMMON), model)
-    assert args.optim_conf == options  # what config.yaml shows is what was asked for
+    assert args.optim_conf == options  # config.yaml shows the options as given
     return built
 
 
@@ -104,7 +104,7 @@ def test_frozen_parameters_stay_by_each_of_their_names(frozen, options, monkeypa
         (["embed", "hidden", "output_layer"], "freeze_param embed hidden output_layer leaves no parameter to train"),
     ],
 )
-def test_what_cannot_be_frozen_is_refused(names, said):
+def test_freezing_unknown_or_all_parameters_is_refused(names, said):
     with pytest.raises(ConfigError, match=said):
         freeze(decoder(), names)
 
