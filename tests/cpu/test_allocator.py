@@ -31,5 +31,7 @@ def test_freed_memory_is_kept():
     assert told == "True" and count < 100
 
 
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc can be asked to")
 def test_malloc_settings_of_the_user_are_kept():
-    assert faults(keep=True, MALLOC_TRIM_THRESHOLD_="1000000")[0] == "False"
+    told, count = faults(keep=True, MALLOC_TRIM_THRESHOLD_="1000000")
+    assert told == "False" and count > 4000

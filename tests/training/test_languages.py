@@ -7,6 +7,7 @@ import torch
 import yaml
 
 from espnet_diverse.bin.main import main
+from espnet_diverse.data.tables import read_table
 from espnet_diverse.nets.models import Diverse
 from espnet_diverse.runs import checkpoint
 from espnet_diverse.runs.tasks import load_model
@@ -56,12 +57,16 @@ def train(arguments, tmp_path, *options):
     return yaml.safe_load((tmp_path / "exp" / "config.yaml").read_text())
 
 
-def test_both_languages_reach_the_model_and_train_their_parts(plain, data, tmp_path, monkeypatch):
-    seen = []
+def test_languages_of_utterances_reach_the_model_and_train_their_parts(plain, data, tiny_run, tmp_path, monkeypatch):
+    vocabulary, languages, seen = Vocabulary.load(tiny_run.tokens_dir), {}, []
+    for folder in (tmp_path / "train", tmp_path / "valid"):
+        texts, language = read_table(folder / "text"), read_table(folder / "utt2lang")
+        languages |= {tuple(vocabulary.encode(texts[name])): ["ar", "es"].index(language[name]) for name in texts}
     forward = Diverse.forward
 
     def spy(self, *args, **kwargs):
-        seen.append({condition: kwargs[condition][:, 0].tolist() for condition in ("lang", "tgtlang")})
+        texts, lengths, lang, tgtlang = (kwargs[name].tolist() for name in ("text", "text_lengths", "lang", "tgtlang"))
+        seen.extend(zip(map(lambda text, length: tuple(text[:length]), texts, lengths), lang, tgtlang, strict=True))
         return forward(self, *args, **kwargs)
 
     monkeypatch.setattr(Diverse, "forward", spy)
@@ -69,9 +74,8 @@ def test_both_languages_reach_the_model_and_train_their_parts(plain, data, tmp_p
     assert config["model_conf"]["conditions"] == {"lang": ["ar", "es"], "tgtlang": ["ar", "es"]}
     assert config["encoder_conf"]["attention"]["selection"]["conditions"] == {"lang": ["ar", "es"]}
     assert config["decoder_conf"]["start_tag"]["conditions"] == {"tgtlang": ["ar", "es"]}
-    flat = [language for batch in seen for language in batch["lang"]]
-    assert flat.count(0) == flat.count(1) == (12 + 4) / 2
-    assert all(batch["lang"] == batch["tgtlang"] for batch in seen)
+    assert len(seen) == len(languages) == 12 + 4
+    assert all(lang == tgtlang == [languages[text]] for text, lang, tgtlang in seen)
     model, args = load_model(tmp_path / "exp", "1epoch.pth")
     up = model.decoder.decoders[0].adapter.up_weight
     assert up.abs().amax((1, 2)).gt(0).all() and not torch.equal(up[0], up[1])

@@ -165,4 +165,8 @@ def test_checkpoints_of_training_and_espnet_are_allowed(former, tmp_path):
         "schedulers": [{"milestones": Counter([1, 5])}],
     }
     torch.save(state, tmp_path / "c.pth", _use_new_zipfile_serialization=not former)
-    assert checkpoint.load(tmp_path / "c.pth").keys() == state.keys()
+    loaded = checkpoint.load(tmp_path / "c.pth")
+    assert all(torch.equal(loaded["model"][name], value) for name, value in state["model"].items())
+    assert {key: loaded[key] for key in ("reporter", "schedulers")} == {
+        key: state[key] for key in ("reporter", "schedulers")
+    }
