@@ -20,6 +20,7 @@ def test_heads_entropy_and_reliability(tiny_classifier, drawn, tmp_path):
     texts, labels = read_table(data / "text"), read_table(data / "utt2tgtlang")
     names = sorted(texts)[:4]
     pooling, entropy, reliability = drawn
+    assert len(names) == len(pooling.axes) - 1 == 4  # and the colour bar
     for axes, name in zip(pooling.axes, names, strict=False):
         label = labels[name]
         assert axes.get_title(loc="left").startswith(f"{name}: {label} (") and f", truly {label}" in axes.get_title(

@@ -27,6 +27,7 @@ def test_weights_match_the_models_own_forward_pass(tiny_run):
         model(samples, torch.tensor([len(speech)]), text, torch.tensor([len(TEXT)]))
     assert len(modules) == 3
     for module, weights in zip(modules, forced, strict=True):
+        assert module.attn is not weights  # but of the second pass
         torch.testing.assert_close(module.attn, weights, rtol=0, atol=0)
 
 

@@ -1,4 +1,5 @@
 import pytest
+import soundfile
 import torch
 
 from espnet_diverse.analysis.samples import batches
@@ -11,15 +12,17 @@ def loaded(request):
     return request.getfixturevalue(request.param)
 
 
-def test_predictions_match_the_models_own_pass(loaded):
+def test_predictions_match_the_models_own_pass(loaded, tiny_run):
     """One sentence at a time through ESPnet's `encode` and decoder, token by token."""
     predictor, samples = loaded
     model = predictor.encoding.model
     for sample in samples[:2]:
         found = predict_tokens(predictor, [sample], encode(predictor, [sample]))
-        output, lengths = encode(predictor, [sample])[:2]
         read = torch.tensor([[model.sos, *sample.tokens]])
         with torch.no_grad(), scope(collect=False):
+            is_text, wav = sample.source.ndim == 1, tiny_run.test_dir / f"{sample.utterance}.wav"
+            source = torch.from_numpy(sample.source if is_text else soundfile.read(wav, dtype="float32")[0])[None]
+            output, lengths = model.encode(source, torch.tensor([source.size(1)]))
             scores = model.decoder(output, lengths, read, torch.tensor([read.size(1)]))[0][0]
         p = scores.softmax(-1)
         for place, token in enumerate([*sample.tokens, model.eos]):

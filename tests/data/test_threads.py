@@ -27,7 +27,7 @@ def test_as_many_items_run_at_once_as_there_are_threads(nj):
         with lock:
             running[0] += 1
             most[0] = max(most[0], running[0])
-        together.wait(5)
+        together.wait(60)
         with lock:
             running[0] -= 1
 
@@ -41,7 +41,7 @@ def test_after_an_error_no_item_is_begun_and_running_ones_end():
     def item(number):
         begun.append(number)
         if number == 0:
-            assert second.wait(5)
+            assert second.wait(60)
             raise OSError("disk full")
         second.set()
         time.sleep(0.1)

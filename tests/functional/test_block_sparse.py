@@ -73,8 +73,9 @@ def test_masks_broadcast(draw, shape):
 def test_dropout_acts_on_the_weights(draw):
     q, k, v, blocks, mask = given(draw, PATTERNS[0])
     torch.manual_seed(0)
-    dropped = block_sparse_attention(q, k, v, blocks, mask, dropout=0.5)
-    assert not torch.allclose(dropped, block_sparse_attention(q, k, v, blocks, mask))
+    dropped = block_sparse_attention(q, k, torch.ones_like(v), blocks, mask, dropout=0.5)  # the sums of the weights
+    assert not torch.allclose(dropped, block_sparse_attention(q, k, torch.ones_like(v), blocks, mask))
+    torch.testing.assert_close(dropped, dropped[..., :1].expand_as(dropped))
 
 
 def test_queries_that_see_nothing_give_zero_and_finite_gradients(draw):

@@ -162,6 +162,7 @@ def test_rows_are_normal_and_orthogonal_in_sets():
     for orthogonal in (True, False):
         many = drawn(30_000, orthogonal=orthogonal)
         torch.testing.assert_close(many.T @ many / 30_000, torch.eye(D).double(), atol=0.05, rtol=0)
+        assert many.pow(4).mean().item() == pytest.approx(3, abs=0.1)  # rows of one length have 9 / 5
 
 
 @pytest.mark.parametrize("orthogonal", [True, False])

@@ -76,9 +76,12 @@ def test_a_query_without_keys_gets_zero_and_finite_gradients(draw):
 
 
 def test_dropout_leaves_rows_of_p_out(draw):
-    given = parts(draw)
+    q, k, v, w = parts(draw)
+    given = q, k, torch.ones_like(v), w  # a row of P then adds one number to all of y
     torch.manual_seed(0)
-    assert not torch.allclose(luna.causal_attention(*given, dropout=0.9), luna.causal_attention(*given))
+    dropped = luna.causal_attention(*given, dropout=0.9)
+    assert not torch.allclose(dropped, luna.causal_attention(*given))
+    exact(dropped, dropped[..., :1].expand_as(dropped))
 
 
 def test_gradcheck_of_the_causal_form(draw):

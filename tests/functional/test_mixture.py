@@ -32,7 +32,8 @@ def test_gradients(draw, function, groups):
 def test_one_token_and_no_leading_dimension(draw):
     x = draw.normal(1, 3)
     log_prior, mean, log_var = (part[0] for part in draw.mixture(1, 2, 3))
-    assert log_density(x, log_prior, mean, log_var).shape == (1, 2)
+    expected = oracle.log_density(*(part.detach().numpy() for part in (x, log_prior, mean, log_var)))
+    torch.testing.assert_close(log_density(x, log_prior, mean, log_var), torch.tensor(expected))
 
 
 def test_head_slices_of_a_wider_tensor(draw):

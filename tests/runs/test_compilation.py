@@ -22,6 +22,7 @@ def test_compiling_keeps_losses_and_gradients():
 
     plain = gradients()
     compile_layers(encoder, "eager")
+    assert all(layer._compiled_call_impl is not None for layer in encoder.encoders)
     torch.testing.assert_close(gradients(), plain, rtol=1e-4, atol=1e-5)
 
 

@@ -252,7 +252,7 @@ def test_every_folder_of_fragments_is_documented():
     folders = sorted(path.name for path in CONF_DIR.iterdir())
     for path in ("espnet_diverse/runs/config.py", "docs/architecture.md"):
         text = " ".join((ROOT / path).read_text(encoding="utf-8").split())
-        assert ", ".join(folders[:-1]) in text and folders[-1] in text, path
+        assert f"{', '.join(folders)}." in text, path
 
 
 def test_a_run_with_the_largest_vocabularies_is_read(tmp_path):

@@ -150,7 +150,7 @@ def test_a_nested_value_is_refused_with_its_origin(override, said):
     with pytest.raises(ConfigError) as error:
         check(ASRTask, merge(["model/tiny", "attention/sdma"], [override]))
     assert said in str(error.value)
-    assert str(error.value).startswith((f"--set {override}: ", "../", "conf/", "/"))
+    assert str(error.value).startswith(f"--set {override}: ")
 
 
 @pytest.mark.parametrize(

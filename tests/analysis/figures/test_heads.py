@@ -34,7 +34,7 @@ def test_maps_of_the_last_layers(maps):
             np.testing.assert_allclose(values.sum(-1), 1, rtol=1e-5)
 
 
-def test_a_figure_has_a_row_for_each_head_and_a_column_for_each_kind(maps, tmp_path):
+def test_a_figure_has_a_row_for_each_head_and_a_column_for_each_kind(maps, tmp_path, drawn):
     decoder = maps["decoder"]
     draw(decoder, "test-00", tmp_path / "new" / "both.png", ["a", "b", "c", "<eos>"])
     draw(HeadMaps("layer", decoder.attention), "test-00", tmp_path / "one.png")
@@ -42,6 +42,10 @@ def test_a_figure_has_a_row_for_each_head_and_a_column_for_each_kind(maps, tmp_p
     one = matplotlib.image.imread(tmp_path / "one.png")
     assert both.shape[0] == one.shape[0] and both.shape[1] > 1.5 * one.shape[1]
     assert both[..., :3].std() > 0.05
+    shown = [[axes.images[0].get_array() for axes in figure.axes if axes.get_title()] for figure in drawn]
+    rows = np.stack([decoder.kinds()[kind] for kind in ("semantic mask M", "attention")], 1).reshape(4, 4, FRAMES)
+    np.testing.assert_array_equal(shown[0], rows)
+    np.testing.assert_array_equal(shown[1], decoder.attention)
 
 
 def test_attention_to_a_prompt_is_not_taken_for_self_attention(tmp_path):

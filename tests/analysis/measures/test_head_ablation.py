@@ -108,13 +108,17 @@ def test_attention_of_espnet_is_replaced(tiny_run, recognition, tmp_path):
     """A model of ESPnet's own nets loses the same by each head as ours with the same weights."""
     shutil.copytree(tiny_run.model_dir, tmp_path, dirs_exist_ok=True, ignore=shutil.ignore_patterns("stats"))
     config = yaml.safe_load((tmp_path / "config.yaml").read_text())
-    for section, net in (("encoder", "transformer"), ("decoder", "transformer")):
-        config[section] = net
-        for name in ("attention", "cross_attention"):
-            config[f"{section}_conf"].pop(name, None)
-    (tmp_path / "config.yaml").write_text(yaml.safe_dump(config))
     weights = torch.load(tmp_path / "valid.acc.ave.pth", weights_only=True)
     torch.save({k: v for k, v in weights.items() if ".core." not in k}, tmp_path / "valid.acc.ave.pth")
+    ours = {}
+    for prefix in ("diverse_", ""):
+        for section in ("encoder", "decoder"):
+            config[section] = f"{prefix}transformer"
+            for name in ("attention", "cross_attention"):
+                config[f"{section}_conf"].pop(name, None)
+        (tmp_path / "config.yaml").write_text(yaml.safe_dump(config))
+        if prefix:
+            ours = ablate_heads(load_predictor(tmp_path), recognition[1], "loss").scores
     predictor, samples = load_predictor(tmp_path), recognition[1]
     theirs = attentions(predictor.encoding.model)["encoder"]
     assert not any(isinstance(module, MultiHeadAttention) for module in theirs)
@@ -122,6 +126,9 @@ def test_attention_of_espnet_is_replaced(tiny_run, recognition, tmp_path):
     found = ablate_heads(predictor, samples, "loss")
     assert found.score == pytest.approx(before, abs=1e-5)
     assert all(abs(each).min() > 1e-6 for each in found.drops().values())
+    assert found.scores.keys() == ours.keys() == set(KINDS)
+    for kind, scores in found.scores.items():
+        np.testing.assert_allclose(scores, ours[kind], atol=1e-5)
     assert not any(module.training for module in predictor.encoding.model.modules())
 
 

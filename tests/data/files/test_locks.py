@@ -47,7 +47,9 @@ def test_who_does_not_wait_is_told_who_holds_the_lock(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"link", "new"} and not list((tmp_path / "new").iterdir())
 
 
-def test_a_holder_that_has_not_signed_yet_is_told_all_the_same(tmp_path):
+def test_a_holder_that_has_not_signed_yet_is_told_all_the_same(tmp_path, monkeypatch):
+    monkeypatch.setattr(locks, "_TO_SIGN", 60)  # however late its thread runs
+
     def sign_soon(descriptor):
         time.sleep(0.1)
         sign(descriptor)

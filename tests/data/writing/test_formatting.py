@@ -225,12 +225,15 @@ def test_id_that_perturbation_makes_twice(tmp_path, data):
 
 
 def test_foreign_directories_and_the_audio_itself_are_not_replaced(tmp_path, data):
+    before = tree(tmp_path)
     with pytest.raises(DataError, match="audio: exists and is no data directory; move it away"):
         format_data({"audio": data}, tmp_path)
+    assert tree(tmp_path) == before
     format_data({"train": data}, tmp_path / "data", FormatOptions((0.9,)))
-    prepared = read_data_dir(tmp_path / "data" / "train")
+    prepared, before = read_data_dir(tmp_path / "data" / "train"), tree(tmp_path)
     with pytest.raises(DataError, match="train: would be replaced, but contains the audio of sp0.9-a1"):
         format_data({"train": prepared}, tmp_path / "data")
+    assert tree(tmp_path) == before
     with pytest.raises(DataError, match="output directory: .*contains a pipe"):
         format_data({"train": data}, tmp_path / "a|b")
     (tmp_path / "file").touch()
