@@ -22,7 +22,7 @@ def save(tmp_path):
     """save(**options of kaldiio) -> entries of an ark of two recordings, and their samples as integers."""
 
     def make(**coding):
-        samples = {name: np.random.default_rng(3).integers(-9999, 9999, 8000).astype(np.int16) for name in "ab"}
+        samples = {name: np.random.default_rng(ord(name)).integers(-9999, 9999, 8000).astype(np.int16) for name in "ab"}
         content = {name: (RATE, x) for name, x in samples.items()}
         kaldiio.save_ark(str(tmp_path / "x.ark"), content, scp=str(tmp_path / "x.scp"), **coding)
         return [Path(line.split()[1]) for line in (tmp_path / "x.scp").read_text().splitlines()], samples.values()

@@ -230,23 +230,25 @@ def test_processes_that_are_killed_again_and_again_lose_nothing_that_was_done(da
 
 
 def test_of_two_calls_in_one_folder_one_is_refused_and_the_other_right(data_dir, whole, tmp_path):
-    def call(barrier, said):
+    def call(barrier, said):  # the one that writes waits until the other has been refused
+        search = Counting(tmp_path / "log", stop_at=7, stop=lambda: refused.wait(50))
         barrier.wait()
         try:
-            decode(Counting(tmp_path / "log", seconds=0.01), data_dir, tmp_path / "out", made_by="a")
+            decode(search, data_dir, tmp_path / "out", made_by="a")
         except DataError as error:
+            refused.set()
             said.put((os.getpid(), str(error)))
         else:
             said.put((os.getpid(), None))
 
-    barrier, said = FORK.Barrier(2), FORK.Queue()
+    barrier, said, refused = FORK.Barrier(2), FORK.Queue(), FORK.Event()
     processes = [FORK.Process(target=call, args=(barrier, said)) for _ in range(2)]
     for process in processes:
         process.start()
     answers = dict(said.get(timeout=60) for _ in processes)
     for process in processes:
         process.join()
-    ((refused, why),) = ((process, error) for process, error in answers.items() if error is not None)
-    (other,) = answers.keys() - {refused}
+    ((loser, why),) = ((process, error) for process, error in answers.items() if error is not None)
+    (other,) = answers.keys() - {loser}
     assert f"{tmp_path / 'out'}: process {other} on {socket.gethostname()} writes here now" in why
     assert files(tmp_path / "out") == whole and len(asked(tmp_path / "log")) == 150

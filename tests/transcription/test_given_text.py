@@ -44,6 +44,7 @@ def test_another_text_has_other_times_and_less_confidence(recognizer):
     samples = tones(2, seed=3)
     text = recognizer(samples, RATE).text
     right, wrong = (align_text(recognizer.search, samples, one, RATE) for one in (text, "a" * len(text)))
+    assert [one.start for one in wrong.tokens] != [one.start for one in right.tokens]
     assert np.mean([one.confidence for one in wrong.tokens]) < np.mean([one.confidence for one in right.tokens])
 
 
@@ -98,4 +99,4 @@ def test_the_command(tiny_run, tmp_path, capsys):
     assert main(["align", str(tiny_run.model_dir), audio, *options, "--output_format", "textgrid"]) == 0
     assert (tmp_path / "a.TextGrid").read_text().startswith('File type = "ooTextFile"')
     assert main(["align", str(tiny_run.model_dir), audio, *options[:2], "--output", audio]) == 1
-    assert "test-00.wav" in capsys.readouterr().err
+    assert f"error: {audio}: is the file to read" in capsys.readouterr().err

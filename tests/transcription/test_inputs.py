@@ -76,7 +76,7 @@ def test_no_two_outputs_share_a_name(here):
     found = find_recordings(sources)
     assert paths(found) == sources
     expected = ["x-a.wav", "a.mp3", "y-a.wav", "b", "y-A.WAV-2", "a.wav", "failures.wav", "stdin.wav", "stdin"]
-    assert names(found)[:7] == expected[:7]
+    assert names(found) == expected
     assert len({name.casefold() for name in names(found)}) == len(found)
 
 

@@ -45,6 +45,10 @@ def test_segments_add_up_and_repeating_them_changes_nothing():
     search = Given([-12.0, -11.0, -14.0], {"lang": LANGUAGES})
     once, twice = (identify_language(search, [SEGMENT] * count, {}) for count in (1, 2))
     assert twice == pytest.approx(once)
+    other, mean = (Given(scores, {"lang": LANGUAGES}) for scores in ([-10.0, -12.0, -14.0], [-11.0, -11.5, -14.0]))
+    search.batch = lambda sources, *more: Given.batch(other if sources[0].any() else search, sources, *more)
+    both = identify_language(search, [SEGMENT, SEGMENT + 1], {})
+    assert both == pytest.approx(identify_language(mean, [SEGMENT], {}))
 
 
 def test_texts_are_compared_by_token():

@@ -189,6 +189,7 @@ def test_chunks_are_handed_out_as_soon_as_they_end():
 
     for count, chunk in enumerate(split_speech(blocks(), SegmentationOptions(vad="energy"))):
         assert read[-1] == 5 * count + 4 and chunk.end < read[-1] + 1
+    assert count == 11
 
 
 def test_a_chunk_knows_its_end():

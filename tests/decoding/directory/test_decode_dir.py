@@ -9,6 +9,7 @@ import soundfile
 from references.numbered import Numbered, numbered, read
 from references.traced import traced
 
+from espnet_diverse.audio.resampling import resample
 from espnet_diverse.decoding.condition_ids import KnownConditions
 from espnet_diverse.decoding.directory import decode_dir
 from espnet_diverse.decoding.directory.decode_dir import decode
@@ -113,8 +114,13 @@ def test_other_rates_and_channels_are_converted(tiny_run, search, tmp_path):
     samples, rate = soundfile.read(tiny_run.test_dir / "test-00.wav", dtype="float32")
     (tmp_path / "data").mkdir()
     soundfile.write(tmp_path / "data" / "stereo.wav", np.stack([samples, samples], axis=1), rate, subtype="PCM_16")
-    (tmp_path / "data" / "wav.scp").write_text(f"a {tiny_run.test_dir}/test-00.wav\nb {tmp_path}/data/stereo.wav\n")
-    first, second = decode(search, tmp_path / "data", tmp_path / "out")
+    soundfile.write(tmp_path / "data" / "fast.wav", resample(samples, rate, target_rate=48_000), 48_000)
+    names = [tiny_run.test_dir / "test-00.wav", tmp_path / "data" / "stereo.wav", tmp_path / "data" / "fast.wav"]
+    table = "".join(f"{name} {path}\n" for name, path in zip("abc", names, strict=True))
+    (tmp_path / "data" / "wav.scp").write_text(table)
+    first, second, fast = decode(search, tmp_path / "data", tmp_path / "out")
+    assert fast.text == first.text and fast.seconds == first.seconds
+    assert fast.score == pytest.approx(first.score, abs=0.01)
     assert first.text == second.text and first.tokens == second.tokens and first.seconds == second.seconds
     assert first.score == pytest.approx(second.score, abs=1e-5)
 

@@ -94,7 +94,7 @@ def test_codes_match_the_posteriors(model, data_dir, tmp_path):
         assert numbers["active_units"] == (codes["mean"].var(0) > 0.01).sum() and numbers["units"] == 6
 
 
-def test_the_line_between_two_texts_begins_and_ends_with_their_reconstructions(model):
+def test_the_line_between_two_texts_begins_and_ends_with_their_reconstructions(model, monkeypatch):
     first, last = (model.texts(model.posterior([text]).mean)[0] for text in ("abc", "cabba"))
     between = model.between("abc", "cabba", 5)
     assert len(between) == 5 and (between[0], between[-1]) == (first, last)
@@ -102,6 +102,11 @@ def test_the_line_between_two_texts_begins_and_ends_with_their_reconstructions(m
         model.texts(model.posterior(["abc"]).mean)[0]
         == model.predictor.batch([model.predictor.read("abc")[0]], [{}], OPTIONS)[0][0].text
     )  # as `decode` reconstructs
+    start, end = (model.posterior([text]).mean[0] for text in ("abc", "cabba"))
+    monkeypatch.setattr(model, "texts", list)  # many codes give the same text
+    codes = model.between("abc", "cabba", 5)
+    torch.testing.assert_close(torch.stack(codes[::2]), torch.stack([start, (start + end) / 2, end]), rtol=0, atol=1e-6)
+    assert (start - end).abs().max() > 1e-3
 
 
 def test_samples_depend_on_the_seed(model):

@@ -70,7 +70,7 @@ def test_a_folder_that_another_process_writes_to_is_refused(scorer, tmp_path):
 
 
 def test_nothing_to_score_is_refused(scorer, tmp_path):
-    with pytest.raises(DataError, match="text"):
+    with pytest.raises(DataError, match="text: is empty"):
         perplexity(scorer, write(tmp_path / "data", {}), tmp_path / "out")
 
 

@@ -22,7 +22,7 @@ from espnet_diverse.errors import UserError
 
 @pytest.mark.parametrize("nj", [1, 2])
 def test_the_search_is_not_kept_in_the_main_process(tmp_path, nj):
-    before = vars(processes).keys()
+    before = {*vars(processes)}
     decode(Numbered(), numbered(tmp_path / "data", [9, 8, 7]), tmp_path / "out", nj=nj)
     assert vars(processes).keys() == before and not hasattr(processes._Worker, "search")
 
