@@ -126,6 +126,7 @@ def test_attention(case, monkeypatch):
     queries = [p for module, p in posteriors if module is case.module.core.query_mixture]
     tokens = [p for module, p in posteriors if module is case.module.core.token_mixture]
     close(queries[0], g["P_q"])
+    assert len(tokens) == (2 if case.kind == "cross" else 1)
     for p, name in zip(tokens, ("P_zq", "P_zk"), strict=False):
         close(p, g[name])
 

@@ -292,8 +292,10 @@ def test_the_softmax_equivalent_setting_is_softmax(core):
 @supporting("cross_attention")
 def test_expand_kv_projects_a_repeated_memory_once(core):
     module, (x, _) = make(core, cross=True), inputs()
-    memory = torch.randn(1, 5, SIZE, dtype=torch.double).expand(2, -1, -1)
+    memory, projected = torch.randn(1, 5, SIZE, dtype=torch.double).expand(2, -1, -1), []
+    module.linear_k.register_forward_hook(lambda _, given, __: projected.append(len(given[0])))
     torch.testing.assert_close(module(x, memory, memory, None, expand_kv=True), module(x, memory, memory, None))
+    assert module.selection or list(dict.fromkeys(projected)) == [1, 2]  # tied values are a second projection
 
 
 @supporting()

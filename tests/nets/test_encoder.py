@@ -110,8 +110,10 @@ def test_every_core_trains_in_every_encoder(core, name, options):
         (out.square().mean() + shared.total_loss()).backward()
     for parameter_name, parameter in net.named_parameters():
         assert parameter.grad is None or torch.isfinite(parameter.grad).all(), parameter_name
+    attention = net.encoders[0].get_submodule(net.attribute)
+    assert attention.linear_q.weight.grad.abs().sum() > 0
     if core == "sdma":
-        assert net.encoders[0].get_submodule(net.attribute).core.query_mixture.mean.grad.abs().sum() > 0
+        assert attention.core.query_mixture.mean.grad.abs().sum() > 0
 
 
 def test_attention_is_known_to_espnets_plots():
@@ -160,7 +162,8 @@ def test_no_allocation_grows_with_the_square_of_the_length(name):
     frames = 4000
     with torch.no_grad(), profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True) as record:
         net(torch.randn(1, frames, 20), torch.tensor([frames]))
-    assert max(event.cpu_memory_usage for event in record.events()) < frames**2
+    pairs = (frames // 4) ** 2  # after subsampling; a mask takes a byte for each
+    assert max(event.cpu_memory_usage for event in record.events()) < 0.8 * pairs
 
 
 def test_a_mask_that_is_given_is_used():

@@ -86,7 +86,10 @@ def test_measuring_changes_no_gradient():
     gradients = []
     for interval in (0, 1):
         model = DiversePlain(balance_interval=interval)
-        model(SLOPE)[0].backward()
+        with scope(step=Step(0, 0)):
+            loss, stats, _ = model(SLOPE)
+        assert ("gradient_kl" in stats) == (interval == 1)
+        loss.backward()
         gradients.append(model.weight.grad)
     assert torch.equal(*gradients)
 

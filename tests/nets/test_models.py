@@ -103,6 +103,9 @@ def test_every_task_builds_and_trains_our_model(task):
     assert stats["loss"] == loss and stats["aux_kl_z"].shape == (1,)
     added = sum(value for name, value in stats.items() if name.startswith("aux_"))
     torch.testing.assert_close(loss - stats["loss_task"], added)
+    loss.backward()
+    attention = model.encoder.encoders[0].get_submodule(model.encoder.attribute)
+    assert attention.core.query_mixture.mean.grad.abs().sum() > 0
 
 
 def test_the_share_of_ctc_in_translation_has_two_names():

@@ -46,8 +46,13 @@ def gradients(net):
     "attention", [{"core": "softmax"}, {"core": "random_features", "n_features": 8, "redraw_interval": 1}], ids=str
 )
 def test_gradients_match_layers_that_are_computed_once(attention):
-    once, again = (gradients(decoder(layers, attention=attention)) for layers in ([], [1, 2]))
+    nets, calls = [decoder(layers, attention=attention) for layers in ([], [1, 2])], ([], [])
+    for net, seen in zip(nets, calls, strict=True):
+        for layer in net.decoders:
+            layer.norm1.register_forward_hook(lambda *_, seen=seen: seen.append(1))
+    once, again = map(gradients, nets)
     torch.testing.assert_close(again, once)
+    assert [len(seen) for seen in calls] == [4, 8]  # of two layers in two batches
 
 
 def test_schedules_stand_still_while_a_layer_is_computed_again():

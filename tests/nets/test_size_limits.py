@@ -23,14 +23,14 @@ def test_a_somewhat_larger_model_than_the_weights_is_built():
     "build",
     [
         lambda: [nn.LayerNorm(1) for _ in range(1000)],
-        lambda: nn.Linear(100_000, 100_000),
-        lambda: nn.Embedding(2**40, 2),
+        lambda: nn.Linear(100_000, 100_000, device="meta"),  # or the allocation itself could fail
+        lambda: nn.Embedding(2**40, 2, device="meta"),
         lambda: nn.Module().register_buffer("large", torch.empty(100_000_000)),
     ],
 )
 def test_far_larger_ones_are_not(build):
     said = "^x.pth: the configuration asks for a far larger model than these weights, which have 2 tensors of 15 values"
-    with pytest.raises((ModelError, RuntimeError), match=f"{said}|allocate"), bounded_by(STATE, "x.pth"):
+    with pytest.raises(ModelError, match=said), bounded_by(STATE, "x.pth"):
         build()
     for _ in range(1001):  # the limit ends with its block
         nn.LayerNorm(1)

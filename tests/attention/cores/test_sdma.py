@@ -8,6 +8,7 @@ import torch
 from references import sdma as oracle
 
 from espnet_diverse.attention import Heads, build_attention, build_core
+from espnet_diverse.attention.cores import sdma, sma
 from espnet_diverse.attention.mixtures.noise import gaussian_noise
 from espnet_diverse.runs import checkpoint
 from espnet_diverse.scope import scope
@@ -60,7 +61,8 @@ def test_padding_never_enters_a_loss_or_a_statistic(x, kind):
 
 def test_no_loss_is_computed_outside_a_scope(x, monkeypatch):
     module = build_attention("sdma", SIZE, HEADS).double()
-    monkeypatch.setattr("espnet_diverse.attention.cores.sdma.collect_losses", lambda *a: pytest.fail("computed a loss"))
+    for core in (sdma, sma):
+        monkeypatch.setattr(core, "collect_losses", lambda *a: pytest.fail("computed a loss"))
     module(x, x, x, None)
 
 

@@ -71,7 +71,7 @@ def test_every_preset_builds_and_is_documented(core):
     for preset in ("paper", "released"):
         build_core(core, SIZE, HEADS, {"preset": preset})
     for option in dataclasses.fields(SDMAOptions):
-        assert option.name in SDMAOptions.__doc__ + SMAOptions.__doc__
+        assert f"  {option.name}: " in SDMAOptions.__doc__ + SMAOptions.__doc__
 
 
 @pytest.mark.parametrize(

@@ -75,6 +75,7 @@ def test_losses_of_sides_are_summed():
         with scope() as shared:
             collect_losses(token_losses, options, mixture, some)
         results.append(shared.losses())
+    assert results[0].keys() == {"kl_z", "diversity_z"}
     for name, both in results[0].items():
         torch.testing.assert_close(both, results[1][name] + results[2][name])
 
@@ -88,4 +89,5 @@ def test_half_precision_around_the_model_does_not_reach_the_losses():
         half = shared.losses()
     with scope() as shared:
         collect_losses(token_losses, SMAOptions(n_clusters_z=3), mixture, [Side(clustering, None, 0.1)])
+    assert half.keys() == shared.losses().keys() == {"kl_z", "diversity_z"}
     assert all(torch.equal(half[name], loss) for name, loss in shared.losses().items())

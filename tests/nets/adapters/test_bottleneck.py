@@ -74,7 +74,7 @@ def test_gradients():
 def test_fresh_adapters_change_nothing_in_an_encoder(name):
     net, base = encoder(name), encoder(name, adapter=None)
     missing, unexpected = net.load_state_dict(base.state_dict(), strict=False)
-    assert not unexpected and all(".adapter." in key for key in missing)
+    assert missing and not unexpected and all(".adapter." in key for key in missing)
     speech, lengths = torch.randn(2, 90, 20, dtype=torch.double), torch.tensor([90, 61])
     with languages(0, 2):
         assert torch.equal(net(speech, lengths)[0], base(speech, lengths)[0])
@@ -83,7 +83,7 @@ def test_fresh_adapters_change_nothing_in_an_encoder(name):
 def test_fresh_adapters_change_nothing_in_a_decoder():
     net, base = decoder(), decoder(adapter=None)
     missing, unexpected = net.load_state_dict(base.state_dict(), strict=False)
-    assert not unexpected and all(".adapter." in key for key in missing)
+    assert missing and not unexpected and all(".adapter." in key for key in missing)
     memory, hlens = torch.randn(2, 13, 16, dtype=torch.double), torch.tensor([13, 8])
     ys, ylens = torch.randint(1, 11, (2, 6)), torch.tensor([6, 4])
     with languages(0, 2):

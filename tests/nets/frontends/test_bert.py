@@ -144,7 +144,8 @@ def test_a_fused_model_decodes_without_the_encoder_it_came_from(fused, tiny_tran
     moved = shutil.copytree(fused, tmp_path / "moved")
     options = ["--set", "beam_size=3", "--set", "minlenratio=0.5", "--set", f"search={search}"]
     assert main(["decode", str(moved), *paths, *options]) == 0
-    assert all(read_table(tmp_path / "out" / "text").values())
+    texts = read_table(tmp_path / "out" / "text")
+    assert len(texts) == 5 and all(texts.values())
 
 
 def test_the_architecture_is_kept_as_plain_data(fused):
@@ -172,6 +173,7 @@ def test_a_text_that_is_too_long_costs_no_other(fused, tmp_path):
     assert main(["decode", str(fused), *paths]) == 2
     failures = yaml.safe_load((tmp_path / "out" / "failures.json").read_text())
     assert list(failures) == ["a"] and "a text has 30 tokens and the pretrained encoder reads 18" in failures["a"]
+    assert list(read_table(tmp_path / "out" / "text")) == ["b"]
 
 
 def test_embeddings_are_not_shared_with_a_pretrained_encoder(fused, tiny_bert):

@@ -285,6 +285,8 @@ def test_a_recording_that_is_too_short_costs_no_other(frozen, tmp_path):
     assert main(["decode", str(run.model_dir), "--data_dir", str(data), "--output_dir", str(tmp_path / "out")]) == 2
     failures = json.loads((tmp_path / "out" / "failures.json").read_text())
     assert len(failures) == 1 and "120 samples are too short; the frontend needs" in next(iter(failures.values()))
+    decoded = (tmp_path / "out" / "text").read_text().splitlines()
+    assert [line.split()[0] for line in decoded] == [line.split()[0] for line in table[1:]]
 
 
 def test_it_is_not_exported(frozen, tmp_path, capfd):

@@ -167,7 +167,7 @@ def test_a_segment_as_long_as_the_sequence_is_attention_without_memory(position)
 
 def test_a_trained_encoder_loads_into_one_with_memory():
     missing, unexpected = encoder({"kind": "cdt"}).load_state_dict(encoder(None).state_dict(), strict=False)
-    assert not unexpected and all(".self_attn.memory." in name for name in missing)
+    assert missing and not unexpected and all(".self_attn.memory." in name for name in missing)
 
 
 def test_the_first_layer_alone_has_a_shared_memory():
