@@ -2,7 +2,6 @@
 
 import json
 import threading
-import time
 from collections.abc import Mapping
 from types import MappingProxyType
 
@@ -15,16 +14,19 @@ SHARED = {"config": "{}", "metric": "cer", "sets": ["test"], "baseline": "old"}
 
 
 class Trainings(Programs):
-    """Programs that write a score, after a while for one of them, and tell when each run began and ended."""
+    """Programs that write a score, one of them after the next seed or a while, and tell when each began and ended."""
 
-    def __init__(self, slow: str = "", codes: Mapping[str, int] = MappingProxyType({})):
+    def __init__(self, slow: str = "", codes: Mapping[str, int] = MappingProxyType({}), seconds: float = 0.3):
         super().__init__()
+        self.seconds, self.next_seed = seconds, threading.Event()
         self.slow, self.codes, self.events, self.guard = slow, codes, [], threading.Lock()
 
     def run(self, command, folder, log):
         tag = command[command.index("--tag") + 1]
         if "--stop_stage" in command:
             self.note("begins", tag)
+            if tag.endswith("seed1"):
+                self.next_seed.set()
             return Ended(0)
         if "--stage" in command:
             self.note("compares", tag, command[-1].strip())
@@ -32,7 +34,8 @@ class Trainings(Programs):
         if code := self.codes.get(tag):
             self.stopped = code == STOPPED
             return Ended(code)
-        time.sleep(0.3 if tag == self.slow else 0)
+        if tag == self.slow:
+            self.next_seed.wait(self.seconds)
         place = folder / "exp" / tag / "decode" / "test"
         place.mkdir(parents=True)
         score = {"metrics": {"cer": {"overall": {"score": 10}}}}
@@ -69,7 +72,7 @@ def test_a_method_that_is_left_out_is_no_failure_and_is_judged_by_all_scores_of_
 
 
 def test_without_a_judge_a_free_job_begins_with_the_next_seed(tmp_path):
-    programs = Trainings(slow="mine_new_seed0")
+    programs = Trainings(slow="mine_new_seed0", seconds=30)
     assert Walk(runs(tmp_path), tmp_path / "contest.tsv", programs, jobs=2).work() == 0
     assert programs.events.index(("begins", "mine_old_seed1")) < programs.events.index(("ends", "mine_new_seed0"))
 

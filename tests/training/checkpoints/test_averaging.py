@@ -122,10 +122,6 @@ def test_the_state_of_a_run_is_no_epoch(model_dir, caplog):
     assert "2epoch.pth: holds the state of a run without the parameters of a model" in caplog.text
 
 
-def test_more_than_there_are_gives_all_with_a_finite_metric(model_dir):
-    assert checkpoint.load(averaging.average(model_dir, "valid.acc", 10))["w"] == parameter(1, 2, 3, 4)
-
-
 def test_a_lost_epoch_is_named_and_the_others_are_used(model_dir, caplog):
     (model_dir / "3epoch.pth").unlink()
     with caplog.at_level(logging.WARNING):

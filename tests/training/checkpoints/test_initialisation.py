@@ -29,7 +29,8 @@ class Model(nn.Module):
             pool = {} if strategy == "static" else {"pool": 4}
             self.encoder.selection = build_selection({"strategy": strategy, "conditions": conditions, **pool}, 2)
             self.encoder.adapter = Adapters(size, ConditionRows("adapter", "lang", conditions), 2)
-            nn.init.normal_(self.encoder.adapter.up_weight)
+            for drawn in (self.encoder.adapter.up_weight, self.encoder.adapter.norm_bias):  # which begin with zeros
+                nn.init.normal_(drawn)
 
 
 def saved(model: Model, tmp_path, *languages: str) -> str:

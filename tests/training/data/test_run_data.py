@@ -17,8 +17,12 @@ from espnet_diverse.training.data.run_data import RunData, Tokens, check_data, c
 def test_sentencepiece_models_go_into_the_run_as_well(tiny_run, tmp_path):
     vocabulary = Vocabulary.train(["abcd abcd dcba", "aabb ccdd"], "bpe", 9)
     vocabulary.save(tmp_path / "tokens")
-    keys = Tokens.load(RunData(tiny_run.train_dir, tiny_run.valid_dir, tmp_path / "tokens")).keys()
+    tokens = Tokens.load(RunData(tiny_run.train_dir, tiny_run.valid_dir, tmp_path / "tokens"))
+    keys = tokens.keys()
     assert keys["token_type"] == "bpe" and keys["bpemodel"] == str(tmp_path / "tokens" / "bpe.model")
+    tokens.save(tmp_path / "run")
+    copied = Path(tokens.moved(tmp_path / "run").keys()["bpemodel"])
+    assert copied == tmp_path / "run" / "bpe.model" and copied.read_bytes() == Path(keys["bpemodel"]).read_bytes()
 
 
 def test_directories_that_espnet_would_misread_are_refused(train_dir):

@@ -48,8 +48,11 @@ def test_bfloat16_trains_like_float32_and_continues(tiny_translation, plain, tmp
     assert all(value.dtype in (torch.float32, torch.int64) for value in state.values())
 
 
-def test_a_compiled_run_is_the_same_and_its_model_loads_without(tiny_translation, plain, tmp_path):
+def test_a_compiled_run_is_the_same_and_its_model_loads_without(tiny_translation, plain, tmp_path, monkeypatch):
+    backends, compiled = [], torch.nn.Module.compile
+    monkeypatch.setattr(torch.nn.Module, "compile", lambda *a, **k: backends.append(k["backend"]) or compiled(*a, **k))
     assert train(tiny_translation, tmp_path, "compile=eager", "max_epoch=1") == 0
+    assert backends == ["eager"] * 2  # a layer of the encoder and one of the decoder
     ours, theirs = (figures(folder, 1) for folder in (tmp_path, plain))
     for phase in ("train", "valid"):
         assert ours[phase]["loss"] == pytest.approx(theirs[phase]["loss"], rel=1e-4)
