@@ -8,6 +8,7 @@ import soundfile
 from references.data_fixtures import digests, tone
 
 from espnet_diverse.bin.main import main
+from espnet_diverse.data.kaldi import read_data_dir
 
 SETS = ("train", "dev", "test")
 TABLES = ("wav.scp", "text", "utt2spk")
@@ -81,6 +82,7 @@ def test_directories_in_the_way(here, capsys, name, others):
 def test_own_output_is_replaced_unless_it_has_foreign_files(here, capsys):
     for rate in ("8000", "16000"):
         assert main(["prepare", "kaldi", "a", "--rate", rate, "--output_dir", "out"]) == 0
+        assert soundfile.info(read_data_dir(here / "out" / "dev").wav_scp["s1-dev"]).samplerate == int(rate)
     (here / "out" / "dev" / "utt2domain").write_text("s1-dev news\n")
     capsys.readouterr()
     before = digests(here)

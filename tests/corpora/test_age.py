@@ -33,6 +33,7 @@ def test_sets_share_no_author(tree):
     authors = [{utterance.partition("-")[0] for utterance in data.text} for data in sets.values()]
     assert sum(map(len, authors)) == 10 and set.union(*authors) == {f"a{number}" for number in range(10)}
     for data in sets.values():
+        assert data.conditions["utt2domain"].keys() == data.text.keys()
         for utterance, label in data.conditions["utt2domain"].items():
             number = int(utterance[1])
             assert data.text[f"a{number}-00001"] == f"I am {number}" and data.text[f"a{number}-00002"] == "so & what"

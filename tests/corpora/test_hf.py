@@ -161,11 +161,13 @@ def test_two_columns_of_audio_are_two_files(tmp_path):
         assert (tmp_path / Path(found[name]).relative_to("train")).read_bytes() == name.encode()
 
 
-def test_one_split_is_drawn_from_and_files_stay_where_they_are(tmp_path, write_wav):
+def test_one_split_is_drawn_from_and_files_stay_where_they_are(library, tmp_path, write_wav):
     files = [str(write_wav(tmp_path / f"{number}.wav")) for number in range(3)]
     dataset = Split([{"audio": {"path": file, "bytes": None}, "id": file[-5], "text": None} for file in files])
     found = list(hf.table_rows(dataset, "train", tmp_path / "out", Selection(columns=(("id", "id"),))))
     assert found == [{"audio": file, "id": file[-5]} for file in files]
+    library.content = dataset
+    assert [row.keys() for row in rows(hf.convert(tmp_path / "x", tmp_path / "out"))] == [{"id", "audio"}] * 3
     dataset = Split([{"audio": {"path": None, "bytes": None}}])
     assert list(hf.table_rows(dataset, "a b", tmp_path)) == [{"id": "a_b-0000000", "audio": ""}]
 

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from espnet_diverse.audio.segments import Segment
 from espnet_diverse.bin.data import prepare
 from espnet_diverse.bin.main import main
 from espnet_diverse.corpora import Selection, lhotse
@@ -170,7 +171,7 @@ def test_errors(manifests, tmp_path, monkeypatch):
 
 
 def test_the_library_itself_there_and_back(tmp_path, data, monkeypatch):
-    """A data directory of three sets, one with segments, goes to manifests and comes back as it was."""
+    """A data directory of three sets goes to manifests and comes back as it was, and so does one with segments."""
     pytest.importorskip("lhotse")
     monkeypatch.chdir(tmp_path)
     data.conditions["utt2domain"] = dict.fromkeys(data.text, "home")
@@ -186,6 +187,12 @@ def test_the_library_itself_there_and_back(tmp_path, data, monkeypatch):
     assert main(["prepare", "lhotse", "manifests", "--output_dir", "after"]) == 0
     for name in lhotse.SETS:
         assert read_data_dir(tmp_path / "after" / name) == read_data_dir(tmp_path / "before" / name)
+    segments = {"p1": Segment("audio-a1", 0.0, 0.25), "p2": Segment("audio-a1", 0.25, 0.5)}
+    wavs = {"audio-a1": data.wav_scp["a1"]}
+    parts = DataDir(wavs, {"p1": "one", "p2": "two"}, {"p1": "anna", "p2": "ben"}, segments)
+    write_data_dir(parts, tmp_path / "parts")
+    assert main(["export", "lhotse", "parts", "--output", "cut"]) == 0
+    assert lhotse.prepare(Path("cut/supervisions_parts.jsonl.gz"), Selection(sets=("test",))) == {"test": parts}
 
 
 def test_cuts_alone_are_read_as_they_are(manifests, tmp_path, write_wav):

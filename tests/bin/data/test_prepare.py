@@ -153,7 +153,9 @@ def test_bad_options(prepare, capsys, options, what):
     assert what in capsys.readouterr().err
 
 
-def test_a_part_of_the_training_set(tmp_path, prepare, capsys):
+def test_a_part_of_the_training_set(corpus_dir, prepare, capsys):
+    soundfile.write(wav(corpus_dir, "train").with_name("BAC009S0002W0123.wav"), tone(0.5), 16000)
+    (corpus_dir / TRANSCRIPT).open("a", encoding="utf-8").write("BAC009S0002W0123 四\n")
     assert prepare("--train_utterances", "1") == 0
     assert capsys.readouterr().out.splitlines()[:2] == [
         "train: 1 utterances, 0.00 hours, 1 speakers, 0 dropped",

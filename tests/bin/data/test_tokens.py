@@ -116,6 +116,7 @@ def test_own_vocabularies_are_replaced(text, tmp_path):
     output = tmp_path / "tokens"
     arguments = ["tokens", "--text", str(text), "--output_dir", str(output)]
     assert main([*arguments, "--type", "bpe", "--vocab_size", "9"]) == main(arguments) == 0
+    assert Vocabulary.load(output).type == "char" and not (output / "bpe.model").exists()
     (output / "tokens.yaml").unlink()
     (output / ".tokens_of_a_killed_run").mkdir()
     assert main(arguments) == 0

@@ -34,6 +34,7 @@ def test_another_beginning_is_spoken_of(tiny_translation, tmp_path, capsys):
     assert main(["adopt", *arguments, *change]) == 1
     assert "of the trained model is sdma, and only softmax becomes window" in capsys.readouterr().err
     assert main(["adopt", *arguments, *changed]) == 1
+    assert "has decoder.after_norm.weight, which the new configuration does not use" in capsys.readouterr().err
     assert main(["adopt", *arguments, "--set", "encoder_conf.normalize_before=true"]) == 0
     assert capsys.readouterr().err.count("does not begin as the trained one") == 0
 

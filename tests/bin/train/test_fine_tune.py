@@ -46,7 +46,9 @@ def test_it_begins_with_the_trained_weights_and_is_finished_once(tiny_run, data,
     for name in learned(before):
         torch.testing.assert_close(after[name], before[name], msg=name)
     made = checkpoint.load(output / "checkpoint.pth")["updates"]
-    for name in (name for name in before if name.endswith("updates.count")):  # schedules continue
+    counts = [name for name in before if name.endswith("updates.count")]
+    assert counts
+    for name in counts:  # schedules continue
         assert before[name] > 0 and after[name] == before[name] + made - 1, name
     config = yaml.safe_load((output / "train.yaml").read_text())
     assert config["encoder_conf"]["attention"]["core"] == "sdma" and config["patience"] == 3
@@ -98,13 +100,19 @@ def test_an_adopted_model_of_espnet_is_trained_further(data, tmp_path):
     train_yaml = yaml.safe_load((adopted / "train.yaml").read_text())
     assert train_yaml["decoder_conf"]["cross_attention"]["core"] == "sdma" and "output_dir" not in train_yaml
     tokens = ["--tokens_dir", tmp_path / "tokens"]
-    assert fine_tune(adopted, data, output, *tokens, "--set", "max_epoch=1") == 0
+    assert fine_tune(adopted, data, output, *tokens, *STILL) == 0
     shared = ["--train_dir", data / "train", "--valid_dir", data / "dev", "--stats_dir", output / "stats", *tokens]
-    given = ["--config", adopted / "train.yaml", "--set=max_epoch=1", "--set=init_known_tokens=true"]
+    given = ["--config", adopted / "train.yaml", *STILL, "--set=init_known_tokens=true"]
     begin = ["--init_param", next(adopted.glob("*.pth")), "--output_dir", tmp_path / "other"]
     assert main(["train", *map(str, [*given, *shared, *begin])]) == 0
     states = [load_model(folder, "1epoch.pth")[0].state_dict() for folder in (output, tmp_path / "other")]
     assert states[0].keys() == states[1].keys()
+    before = checkpoint.load_weights(next(adopted.glob("*.pth")))
+    encoder = [name for name in learned(before) if name.startswith("encoder.encoders.")]
+    assert len(encoder) > 10
+    for name in encoder:
+        for state in states:
+            torch.testing.assert_close(state[name], before[name], msg=name)
 
 
 def test_other_settings_are_allowed_by_name(tiny_run, data, tmp_path, capfd):

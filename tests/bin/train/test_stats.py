@@ -43,4 +43,8 @@ def test_no_directory_of_others_is_replaced(tiny_run, tmp_path, capfd, parse):
 
 def test_own_statistics_are_replaced(tiny_translation, tmp_path):
     arguments = [*tiny_translation.config, *tiny_translation.data(), "--output_dir", str(tmp_path / "stats")]
-    assert main(["stats", *arguments]) == main(["stats", *arguments]) == 0
+    assert main(["stats", *arguments]) == 0
+    (shapes,) = (tmp_path / "stats" / "train").glob("text_shape")
+    before = shapes.read_text()
+    shapes.write_text("of other data 3\n")
+    assert main(["stats", *arguments]) == 0 and shapes.read_text() == before

@@ -22,12 +22,17 @@ def test_texts_of_codes(tiny_autoencoder, capsys):
     assert (drawn.count("\n"), capsys.readouterr().out.count("\n")) == (2, 3)
 
 
-def test_texts_are_decoded_into_themselves(tiny_autoencoder, tmp_path):
+def test_texts_are_decoded_into_themselves(tiny_autoencoder, tmp_path, capsys):
     """`decode` reads the text where a translation reads the source, and `translate` any line."""
     run = tiny_autoencoder
     where = ["--data_dir", str(run.test_dir), "--output_dir", str(tmp_path), "--maxlenratio", "1.0"]
     assert main(["decode", str(run.model_dir), *where, "--beam_size", "1", "--nj", "1"]) == 0
-    assert read_table(tmp_path / "text", "hypothesis").keys() == read_table(run.test_dir / "text").keys()
+    found, texts = read_table(tmp_path / "text", "hypothesis"), read_table(run.test_dir / "text")
+    assert found.keys() == texts.keys()
+    capsys.readouterr()
+    lines = [word for text in texts.values() for word in ("--text", text)]
+    assert main(["translate", str(run.model_dir), *lines, "--maxlenratio", "1.0", "--beam_size", "1"]) == 0
+    assert capsys.readouterr().out.splitlines() == list(found.values())
 
 
 @pytest.mark.parametrize(

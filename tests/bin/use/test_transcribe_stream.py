@@ -303,3 +303,5 @@ def test_the_handler_is_put_back_and_another_is_left_alone():
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with Interrupts().handled():
         interrupt()
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN

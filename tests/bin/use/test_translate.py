@@ -69,6 +69,10 @@ def test_lines_in_one_language_by_its_heads(tiny_translation, tmp_path, capsys):
         given = ["--target_language", "de", *(option for text in lines for option in ("--text", text))]
         assert main(["translate", str(tmp_path), *given, "--output_format", "tsv", *BEAM]) == 0
         found += [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    english = ["--target_language", "en", "--text", texts[0], "--output_format", "tsv", *BEAM]
+    assert main(["translate", str(tmp_path), *english]) == 0
+    other = float(capsys.readouterr().out.split("\t")[2])
+    assert other != pytest.approx(float(found[0][2]), abs=1e-3)
     for (*together, score), (*alone, expected) in zip(found[:3], found[3:], strict=True):
         assert together == alone and float(score) == pytest.approx(float(expected), abs=1e-3)
 

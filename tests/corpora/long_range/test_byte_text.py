@@ -51,6 +51,8 @@ def test_every_byte_has_a_character_of_its_own():
     shown = byte_text.as_bytes("Zoë's café\n—")
     assert shown == "Zoǃƫ'sĠcafǃƩĊǢƀƔ" and read(shown) == "Zoë's café\n—"
     every = [chr(byte) if 0x20 < byte < 0x7F else chr(0x100 + byte) for byte in range(256)]
+    assert byte_text.as_bytes("".join(map(chr, range(128)))) == "".join(every[:128])
+    assert {*byte_text.as_bytes("".join(map(chr, range(0x80, 0xD800))))} == {*every[0x80:0xC0], *every[0xC2:0xEE]}
     assert len(set(every)) == 256 and clean_text("".join(every)) == ("".join(every), [])
     assert not any(each.isspace() or unicodedata.combining(each) for each in every)
 
