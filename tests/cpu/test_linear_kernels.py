@@ -2,6 +2,7 @@
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 
 import pytest
 import torch
@@ -58,8 +59,13 @@ def test_a_damaged_file_is_measured_again(cache):
 
 def test_processes_that_measure_at_once_agree(cache, monkeypatch, tmp_path):
     """Each finds something else; the first that writes wins."""
-    turns = iter(["mkl", "onednn"] * 4 * 8)
-    monkeypatch.setattr(linear_kernels, "_faster", lambda *_: next(turns))
+    turns, together = iter(["mkl"] * 4 + ["onednn"] * 28), Barrier(8)
+
+    def faster(place, size):
+        together.wait(20)
+        return next(turns)
+
+    monkeypatch.setattr(linear_kernels, "_faster", faster)
     with ThreadPoolExecutor(8) as threads:
         found = list(threads.map(lambda _: chosen.__wrapped__(tmp_path / "kernels.json"), range(8)))
     assert all(one == json.loads((tmp_path / "kernels.json").read_text()) for one in found)

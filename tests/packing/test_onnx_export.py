@@ -185,3 +185,4 @@ def test_a_graph_that_the_runtime_cannot_compute_is_no_export(tmp_path, monkeypa
     monkeypatch.setattr(onnx_export, "import_onnxruntime", lambda: SimpleNamespace(InferenceSession=Failing))
     with pytest.raises(ModelError, match=re.escape(onnx_export._WRONG)):
         export(Model(), arguments(), tmp_path / "model.onnx", {})
+    assert not list(tmp_path.iterdir())

@@ -66,7 +66,7 @@ def test_a_faulty_option_ends_with_one_message(recipe, options, message):
     result = recipe(*options)
     assert result.returncode == 1
     assert re.search(message, result.stderr), result.stderr
-    assert result.stdout == ""
+    assert result.stdout == "" and result.stderr.count("error: ") == 1
 
 
 def test_help_lists_every_option_with_its_default(recipe):

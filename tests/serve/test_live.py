@@ -173,7 +173,7 @@ def test_a_client_that_goes_leaves_its_place(server, search):
 
 
 def test_a_recording_that_sends_nothing_ends(search):
-    with serving(LiveRecognition(lambda: search, ENERGY, replace(LIMITS, idle_seconds=0.2))) as server:
+    with serving(LiveRecognition(lambda: search, ENERGY, replace(LIMITS, idle_seconds=1.0))) as server:
         with opened(server) as socket:
             socket.send(PCM.tobytes())
             *texts, error = rest(socket)

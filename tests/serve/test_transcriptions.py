@@ -1,6 +1,8 @@
 """OpenAI's protocol, with OpenAI's client as the judge."""
 
 import io
+import itertools
+import threading
 import zlib
 
 import numpy as np
@@ -105,11 +107,21 @@ def test_a_stream_of_events(served, spoken, expected):
 
 
 def test_segments_of_a_long_recording_come_before_its_end(served, load, monkeypatch):
-    model = served.models._loaded["tones"]
+    model, heard, searches = served.models._loaded["tones"], threading.Event(), itertools.count()
+    find = model.search.find
+
+    def find_the_last_ones_later(*args, **how):
+        assert next(searches) < 3 or heard.wait(20)
+        return find(*args, **how)
+
+    monkeypatch.setattr(model.search, "find", find_the_last_ones_later)
     monkeypatch.setattr(model, "options", type(model.options)(**vars(model.options) | {"batch_size": 1}))
     file = file_of(tones(20.0, 3))
-    *deltas, done = list(served.client.audio.transcriptions.create(file=file, model="tones", stream=True))
-    assert len(deltas) >= 2 and "".join(one.delta for one in deltas) == done.text
+    events = iter(served.client.audio.transcriptions.create(file=file, model="tones", stream=True))
+    first = next(events)
+    heard.set()
+    *others, done = events
+    assert others and "".join(one.delta for one in (first, *others)) == done.text and next(searches) > 3
 
 
 def test_hotwords_of_a_request_are_its_own(served, spoken, expected):

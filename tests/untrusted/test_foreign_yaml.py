@@ -53,7 +53,7 @@ def test_a_mapping_is_read(tmp_path):
             b"a: !!float '1" + b": 1" * 300_000 + b"'",
             r"is not valid YAML \(a number of 900001 digits; 100 are allowed\)",
         ),
-        (b"? [a, b]\n: 1", "is not valid YAML|contains"),
+        (b"? {a: b}\n: 1", r"is not valid YAML \(found unhashable key"),
         (b"%YAML 9.9\n---\na: 1", "is not valid YAML"),
         (b"--- a\n--- b", "is not valid YAML"),
         (b"a: !!binary x", "is not valid YAML"),

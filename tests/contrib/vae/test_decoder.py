@@ -57,8 +57,11 @@ def test_the_source_is_the_mean_of_the_posterior(encoded):
 def test_batched_search_with_the_cache_equals_a_loop(encoded, core):
     attention = {"attention": {"core": core}, "cross_attention": {"core": core}}
     decoder, source, lengths = encoded(decoder_conf=attention)
-    found = BeamSearch(decoder, None, 10, of_text=True)(source, lengths, Options(beam_size=1, ctc_weight=0.0))
+    decoder.output_layer.bias.data[10] -= 10.0  # or most texts would be empty
+    options = Options(beam_size=1, ctc_weight=0.0, maxlenratio=-6)
+    found = BeamSearch(decoder, None, 10, of_text=True)(source, lengths, options)
     for row, (best,) in enumerate(found):
+        assert len(best.tokens) == 6
         tokens = [10]
         for _ in range(len(best.tokens)):
             count = torch.tensor([len(tokens)])
