@@ -160,6 +160,7 @@ def train(
         if restart and resumption.weight_files(output_dir):
             _build(filled, data, tokens, statistics)  # before they are deleted
         elif not restart and resumption.is_resumed(output_dir):
+            resumption.check_task(data.task, output_dir)
             changed = resumption.check_settings(config, output_dir, allow_changed)
             resumption.check_unchanged(output_dir, tables, tokens, statistics, allow_changed)
             sound, identity = resumption.check_state(output_dir, *_build(filled, data, tokens, statistics))

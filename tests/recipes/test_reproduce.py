@@ -177,7 +177,7 @@ def test_language_models_have_their_perplexity_and_no_scoring(walk):
 
 @pytest.mark.parametrize("step", ["prepare", "train", "compare"])
 def test_nothing_starts_after_the_time_limit_and_begun_runs_resume(walk, step):
-    minutes = "0.2" if step == "compare" else "0.1"  # two runs are trained and scored before the comparison
+    minutes = "0.1" if step == "compare" else "0.05"  # two runs are trained and scored before the comparison
     result = walk.run("--minutes", minutes, takes={step: 60}, seeds=[0], baseline="old")
     left = 1 if step == "compare" else 2
     assert (result.returncode, result.stdout.splitlines()[-1]) == (75, f"{2 - left} runs done, {left} left{AGAIN}")
@@ -211,7 +211,7 @@ def test_a_program_that_does_not_stop_is_killed(walk):
     script = walk.folder / "reproduce.py"
     script.write_text(script.read_text().replace("GRACE = 60.0", "GRACE = 1.0"))
     (walk.recipe / "program").write_text(PROGRAM.replace("signal.SIGTERM, stop", "signal.SIGTERM, signal.SIG_IGN"))
-    assert walk.run("--minutes", "0.1", takes={"prepare": 60}).returncode == 75
+    assert walk.run("--minutes", "0.05", takes={"prepare": 60}).returncode == 75
     assert walk.notes() == ["old prepare begins"]
 
 

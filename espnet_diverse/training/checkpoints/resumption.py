@@ -13,7 +13,7 @@ from torch.optim import Optimizer
 from espnet_diverse.errors import ConfigError, DataError, ModelError
 from espnet_diverse.option_checks import with_present_names
 from espnet_diverse.runs import checkpoint
-from espnet_diverse.runs.config import Config, differences
+from espnet_diverse.runs.config import Config, differences, load
 from espnet_diverse.text.vocabulary import Vocabulary
 from espnet_diverse.training.checkpoints.data_record import saved_digests
 from espnet_diverse.training.checkpoints.run_identity import KEY, check_identity
@@ -98,6 +98,18 @@ def check_settings(config: Config, output_dir: Path, allowed: Collection[str] = 
         here = f"{output_dir}: was trained with other settings: {listed}"
         raise ConfigError(f"{here}; {_advice([] if fixed else refused)}")
     return [f"{key}: {change}" for key, change in changes.items()]
+
+
+def check_task(task: str, output_dir: Path) -> None:
+    """Check that the run that is continued is of a task; models of two tasks may have the same parameters.
+
+    Raises:
+        ConfigError: It is of another task.
+        ModelError: Its config.yaml is damaged.
+    """
+    path = output_dir / "config.yaml"
+    if path.is_file() and (before := load(path)["task"]) != task:
+        raise ConfigError(f"{output_dir}: was trained with --task {before}, not {task}; {_advice()}")
 
 
 def _advice(allowable: Sequence[str] = ()) -> str:

@@ -358,7 +358,7 @@ def test_other_files_are_refused_by_name(change, tiny_run, finished, tmp_path, c
     ("task", "said"),
     [
         ("lm", "key 'frontend' is not one of the task given, but of asr st mt; give another --task"),
-        ("st", "checkpoint.pth: does not fit the model of this configuration; parameters 2 missing: st_ctc."),
+        ("st", "exp: was trained with --task asr, not st; give another --output_dir"),
     ],
 )
 def test_another_task_is_refused(task, said, tiny_run, finished, capfd):
