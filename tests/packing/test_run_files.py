@@ -25,6 +25,7 @@ def test_files_inside_and_outside_of_the_run(tmp_path):
         "normalize_conf": {"stats_file": "stats.npz"},
     }
     assert (copy / "tokens.txt").read_text() == "tokens.txt" and (copy / "stats.npz").read_text() == "stats.npz"
+    assert all((copy / config[key]).read_text() == "bpe.model" for key in ("bpemodel", "src_bpemodel"))
 
 
 def test_two_tokenizers_of_one_name_stay_apart(tmp_path):

@@ -79,8 +79,10 @@ def test_halves_are_the_whole(kind):
     batch = batch_of(model)
     with scope(step=Step(0, 0)):
         whole = results(model, Halvable(model)(batch))
-        model = MODELS[kind]()
+        model, calls = MODELS[kind](), []
+        model.register_forward_hook(lambda *_: calls.append(1))
         halves = results(model, Halvable(model)(batch, halved=True))
+    assert len(calls) > 1
     assert halves.keys() == whole.keys() and len(whole) > 20
     measured = {
         name for name in whole if name.startswith(("stats gradient_", "stats clusters", "stats collapsed", "stats acc"))
