@@ -354,17 +354,10 @@ def test_other_files_are_refused_by_name(change, tiny_run, finished, tmp_path, c
     assert error.startswith("espnet-diverse train: error: ") and said in error and contents(run) == before
 
 
-@pytest.mark.parametrize(
-    ("task", "said"),
-    [
-        ("lm", "key 'frontend' is not one of the task given, but of asr st mt; give another --task"),
-        ("st", "exp: was trained with --task asr, not st; give another --output_dir"),
-    ],
-)
-def test_another_task_is_refused(task, said, tiny_run, finished, capfd):
+def test_another_task_is_refused(tiny_run, finished, capfd):
     before = contents(finished)
-    assert train(tiny_run, finished, tiny_run.stats_dir, f"--task={task}") == 1
-    assert said in capfd.readouterr().err.splitlines()[-1] and contents(finished) == before
+    assert train(tiny_run, finished, tiny_run.stats_dir, "--task=st") == 1 and contents(finished) == before
+    assert "exp: was trained with --task asr, not st; give another" in capfd.readouterr().err.splitlines()[-1]
 
 
 def test_allowed_weights_must_still_fit(tiny_run, finished, capfd):
