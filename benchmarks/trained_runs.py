@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 CPU = torch.device("cpu")
-AREA = 60  # of the point of the baseline, in square points
+AREA = 150  # of the point of the baseline, in square points
 DIGITS = {"LR / log2 H": 3, "distance": 2, "diversity of slots": 2}  # of what is measured beside score, time and memory
 
 
@@ -279,7 +279,8 @@ def _draw(rows: Sequence[Row], args: Namespace) -> None:
     figure, axes = plt.subplots(figsize=(8, 5), layout="constrained")
     axes.scatter([row.step for row in rows], [row.score for row in rows], [AREA * row.peak for row in rows], alpha=0.5)
     axes.set_xlabel(f"time of a training step, relative to {rows[0].run} (area: memory of the step)")
-    axes.set_ylabel(f"{'word perplexity' if args.task == 'lm' else args.metric.upper()} on {args.set}")
+    measure = {"lm": "word perplexity", "cls": args.metric}.get(args.task, args.metric.upper())
+    axes.set_ylabel(f"{measure} on {args.set}")
     axes.margins(x=0.2, y=0.1)
     axes.grid(alpha=0.3)
     figure.draw_without_rendering()  # places are in pixels, which the layout settles
