@@ -159,11 +159,11 @@ def test_options_are_shown_to_espnets_print_config():
 def test_no_allocation_grows_with_the_square_of_the_length(name):
     """Of ESPnet's function that makes the mask of padding, and of the attention."""
     net = ENCODERS[name](20, attention={"core": "window", "window": 4}, **OPTIONS[name]).eval()
-    frames = 4000
+    frames = 12_000  # so that all that is linear is small beside it
     with torch.no_grad(), profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True) as record:
         net(torch.randn(1, frames, 20), torch.tensor([frames]))
     pairs = (frames // 4) ** 2  # after subsampling; a mask takes a byte for each
-    assert max(event.cpu_memory_usage for event in record.events()) < 0.8 * pairs
+    assert max(event.cpu_memory_usage for event in record.events()) < pairs / 2
 
 
 def test_a_mask_that_is_given_is_used():
