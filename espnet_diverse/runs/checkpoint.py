@@ -229,26 +229,25 @@ def load_strict(model: nn.Module, state: dict[str, Tensor], source: str | Path) 
 
 
 def misfits(model: nn.Module, state: dict[str, Tensor]) -> str:
-    """Describe parameters and buffers of `state` that are missing, unknown, or of another shape or type in `model`.
-
-    Types differ if one has numbers with a fraction and the other has not, as weights that another program quantised.
-    """
+    """Parameters and buffers of `state` that are missing, unknown, or do not fit those of `model`, as text."""
     expected = model.state_dict()
     state = with_present_parameters(state, expected)
     missing = [name for name in expected if name not in state]
     extra = [name for name in state if name not in expected]
-    reshaped = [
-        f"{name} {tuple(state[name].shape)} for {tuple(tensor.shape)}"
-        for name, tensor in expected.items()
-        if name in state and state[name].shape != tensor.shape
-    ]
-    retyped = [
-        f"{name} {state[name].dtype} for {tensor.dtype}"
-        for name, tensor in expected.items()
-        if name in state and state[name].is_floating_point() != tensor.is_floating_point()
-    ]
-    faults = {"missing": missing, "extra": extra, "of another shape": reshaped, "of another type": retyped}
+    common = {name: misfit(state[name], tensor) for name, tensor in expected.items() if name in state}
+    unfit = [f"{name} {said}" for name, said in common.items() if said]
+    faults = {"missing": missing, "extra": extra, "of another shape or type": unfit}
     return "; ".join(f"{len(names)} {what}: {abridged(names)}" for what, names in faults.items() if names)
+
+
+def misfit(value: Tensor, expected: Tensor) -> str:
+    """Difference in shape or kind of numbers between a tensor and the one that it replaces, as text; "" if it fits.
+
+    PyTorch would convert integers to floating-point numbers, such as weights that another program quantised.
+    """
+    if value.shape != expected.shape:
+        return f"{tuple(value.shape)} for {tuple(expected.shape)}"
+    return "" if value.is_floating_point() == expected.is_floating_point() else f"{value.dtype} for {expected.dtype}"
 
 
 def with_present_parameters(state: Mapping[str, Tensor], expected: Collection[str]) -> dict[str, Tensor]:

@@ -173,9 +173,10 @@ def test_weights_must_fit_exactly():
         checkpoint.load_strict(model, bad, "bad.pth")
     assert str(error.value) == (
         "bad.pth does not fit the model of its configuration; parameters 1 missing: 1.weight; "
-        "6 extra: extra.0, extra.1, extra.2, extra.3, extra.4 and 1 more; 1 of another shape: 0.bias (4,) for (3,)"
+        "6 extra: extra.0, extra.1, extra.2, extra.3, extra.4 and 1 more; "
+        "1 of another shape or type: 0.bias (4,) for (3,)"
     )
     assert torch.equal(model.state_dict()["0.bias"], good["0.bias"])
     quantised = good | {"0.weight": torch.ones(3, 2, dtype=torch.uint8)}
-    with pytest.raises(ModelError, match=r"1 of another type: 0\.weight torch\.uint8 for torch\.float32$"):
+    with pytest.raises(ModelError, match=r"1 of another shape or type: 0\.weight torch\.uint8 for torch\.float32$"):
         checkpoint.load_strict(model, quantised, "bad.pth")

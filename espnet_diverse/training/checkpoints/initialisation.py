@@ -54,7 +54,7 @@ def initialise(
             parameters whose names begin with one of `excluded` (separated by commas). Everything after the file may be
             omitted.
         model: The model whose parameters are set.
-        ignore_init_mismatch: Whether to skip, with a warning, parameters that the model lacks or has in another shape.
+        ignore_init_mismatch: Whether to skip, with a warning, parameters that the model lacks or that do not fit.
         map_location: Device to which the file is loaded.
         config: Configuration of the model, whose `token_list` and `src_token_list` are compared with the trained
             model's. With `init_known_tokens`, parameters with a row for each token get the rows of the tokens that both
@@ -78,7 +78,9 @@ def initialise(
         given |= _known_rows(given, expected, of_tokens)
     else:
         faults |= dict.fromkeys(of_tokens, "(of other tokens)")
-    faults |= {name: fault for name, value in given.items() if (fault := _fault(value, expected.get(name)))}
+    for name, value in given.items():
+        if fault := checkpoint.misfit(value, expected[name]) if name in expected else "(not in the model)":
+            faults[name] = fault
     fitting = {name: value for name, value in given.items() if name not in faults}
     if faults:
         named = abridged(f"{name} {fault}" for name, fault in faults.items())
@@ -110,12 +112,6 @@ def _under(prefix: str, state: Mapping[str, Tensor], where: str) -> dict[str, Te
         parts = " ".join(dict.fromkeys(name.partition(".")[0] for name in state))
         raise ModelError(f"init_param: {where} has nothing under the name {prefix!r}; it has: {parts}")
     return found
-
-
-def _fault(value: Tensor, expected: Tensor | None) -> str | None:
-    if expected is None:
-        return "(not in the model)"
-    return None if value.shape == expected.shape else f"{tuple(value.shape)} for {tuple(expected.shape)}"
 
 
 def _trained_config(path: Path) -> dict:

@@ -59,6 +59,14 @@ def test_whole_checkpoints_and_exclusions(tmp_path):
     assert not torch.equal(model.encoder.layer.bias, trained.encoder.layer.bias)
 
 
+def test_integers_in_place_of_weights_are_refused(tmp_path):
+    weights = Model().state_dict()
+    weights["decoder.weight"] = torch.ones_like(weights["decoder.weight"], dtype=torch.uint8)
+    checkpoint.save(weights, tmp_path / "model.pth")
+    with pytest.raises(ModelError, match=r"decoder\.weight torch\.uint8 for torch\.float32"):
+        initialise(str(tmp_path / "model.pth"), Model())
+
+
 def test_languages_go_by_name(tmp_path):
     trained, model = Model("ar", "de", "es"), Model("es", "ar")
     initialise(f"{saved(trained, tmp_path, 'ar', 'de', 'es')}:encoder:encoder", model)
