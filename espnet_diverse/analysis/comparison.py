@@ -139,7 +139,7 @@ def count_parameters(run: Path) -> int:
 def _built(run: Path) -> nn.Module:
     """Build the model of a run, with initial weights."""
     config_file = run / "config.yaml"
-    task = load(config_file).get("task", "asr")
+    task = load(config_file)["task"]
     return TASKS[task].build_model_from_file(config_file)[0]
 
 

@@ -52,8 +52,8 @@ _SECTIONS: dict[str, dict[str, Rule]] = {
     "optim_conf": {"lr": _POSITIVE, "weight_decay": _SHARE, "eps": _NOT_NEGATIVE, "momentum": _SHARE, "betas": _SHARE},
     "scheduler_conf": {"warmup_steps": _COUNT, "gamma": _POSITIVE, "lr_factor": _POSITIVE},
     "model_conf": _OF_MODEL,
-    "frontend_conf": dict.fromkeys(("embed_dim", "n_mels", "n_fft", "hop_length"), _COUNT)
-    | {"positional_dropout_rate": _RATE, "win_length": Rule(int, least=1, none=True)},
+    "frontend_conf": dict.fromkeys(("embed_dim", "n_mels", "n_fft", "hop_length", "win_length"), _COUNT)
+    | {"positional_dropout_rate": _RATE},
     "ctc_conf": {"dropout_rate": _RATE},
     **dict.fromkeys(("encoder_conf", "decoder_conf"), _OF_NET),
     "lm_conf": _OF_NET | dict.fromkeys(("embed_unit", "att_unit", "head", "unit", "layer", "nlayers"), _COUNT),
@@ -69,7 +69,7 @@ _HEADS = {
 }
 """Numbers of heads, and the widths that they divide: a decoder has the encoder's width."""
 _OPTIONAL = ("patience", "num_iters_per_epoch", "valid_batch_size", "valid_batch_bins")
-_UNSET = (*_OPTIONAL, "log_interval", "ctc_weight")  # the keys that may be null
+_UNSET = (*_OPTIONAL, "log_interval", "ctc_weight", "win_length")  # the keys that may be null
 _LISTS = ("keep_nbest_models", "betas", "eps", "stochastic_depth_rate")  # the keys that may be lists of such numbers
 
 
