@@ -100,4 +100,11 @@ def test_to_dict_goes_through_json(rows):
     assert list(part) == ["signature", "score", "interval", "sentences", "counts", "baseline"]
     assert list(average) == ["signature", "score", "interval", "mean_of", "baseline"]
     assert list(average["baseline"]) == ["score", "interval", "difference", "p_value"]
-    assert part["interval"] == list(rows["x"].interval)
+    for found, row in ((part, rows["x"]), (average, rows["AVG"])):
+        assert found["score"] == row.score and found["interval"] == list(row.interval)
+        baseline = row.baseline
+        assert [*found["baseline"].values()] == [
+            *(baseline.score, [*baseline.interval], baseline.difference, baseline.p_value)
+        ]
+    assert part["sentences"] == 20 and part["counts"] == rows["x"].details["counts"]
+    assert average["mean_of"] == ["x", "y"]
