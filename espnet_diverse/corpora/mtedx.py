@@ -169,8 +169,9 @@ class _Split:
         """Add the utterances with audio and text to `data`; return the faults."""
         txt, split = self.folder / "txt", self.folder.name
         listed = self._segments(txt)
-        transcripts = self._texts(txt / f"{split}.{self.source}", len(listed))
-        translations = self._texts(txt / f"{split}.{self.target}", len(listed)) if self.translates else transcripts
+        expected = None if self.faults else len(listed)
+        transcripts = self._texts(txt / f"{split}.{self.source}", expected)
+        translations = self._texts(txt / f"{split}.{self.target}", expected) if self.translates else transcripts
         # Sorted, so that talk.wav, which some toolkits make from talk.flac, is preferred.
         recordings = {path.stem: str(path) for path in sorted((self.folder / "wav").glob("*.*"))}
         if self.faults:
@@ -214,9 +215,9 @@ class _Split:
     def _words(self, text: str) -> str:
         return for_wer(without_notes(text), self.source) if self.selection.transcripts == "scored" else text
 
-    def _texts(self, path: Path, expected: int) -> list[str]:
+    def _texts(self, path: Path, expected: int | None) -> list[str]:
         texts, faults = scan_lines(path)
-        if expected and not faults and len(texts) != expected:
+        if not faults and expected not in (None, len(texts)):
             what = f"has {len(texts)} lines, and there are {expected} segments; parallel files are equally long"
             faults.append(Fault(str(path), None, f"{what}: get both again"))
         self.faults += faults

@@ -149,6 +149,13 @@ def test_parallel_files_of_different_length(mtedx_tree, name):
     assert refused(mtedx_tree) == f"{txt(mtedx_tree)}/{name}: {what}"
 
 
+@pytest.mark.parametrize(("name", "content"), [("segments", ""), ("train.yaml", "[]\n")])
+def test_texts_without_segments(mtedx_tree, name, content):
+    (txt(mtedx_tree) / "segments").unlink()
+    (txt(mtedx_tree) / name).write_text(content)
+    assert f"{txt(mtedx_tree)}/train.es: has 2 lines, and there are 0 segments; parallel files" in refused(mtedx_tree)
+
+
 def test_segment_past_the_end_of_its_audio(mtedx_tree, tmp_path):
     """Also where it is longer than what is kept."""
     for end in ("2.75", "90.5"):

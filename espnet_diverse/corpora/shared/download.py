@@ -6,7 +6,7 @@ import shutil
 import tarfile
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.client import HTTPException, HTTPResponse
 from lzma import LZMAError
 from math import ceil
@@ -24,6 +24,7 @@ PAUSE_SECONDS = 2.0
 TIMEOUT_SECONDS = 60.0
 MOST_BYTES, MOST_FILES = 1 << 36, 2_000_000  # of an archive: 64 GiB, against archive bombs, and members
 _CHUNK_BYTES = 1 << 20
+_PASSING = (408, 429)  # HTTP statuses below 500 after which a later attempt may succeed
 _LENGTH = re.compile("[0-9]{1,18}")
 _WEB_PAGE = (b"<!doctype html", b"<html")
 _MAGIC = {
@@ -102,9 +103,9 @@ def _fetch(url: str, partial: Path) -> None:
                 if (error.headers.get("Content-Range") or "").rpartition("/")[2] == str(_size(partial)):
                     return
                 partial.unlink(missing_ok=True)
-            elif error.code < 500:
+            elif error.code < 500 and error.code not in _PASSING:
                 raise DataError(f"{url}: {problem}; check the address, or fetch the file by hand") from error
-        except (URLError, HTTPException, ConnectionError, TimeoutError) as error:
+        except (URLError, HTTPException, ConnectionError) as error:
             problem = getattr(error, "reason", None) or error
         if not problem:
             return
@@ -116,7 +117,7 @@ def _fetch_rest(url: str, partial: Path) -> str:
     """Download the rest of `partial`; return "" if it is complete, otherwise how much is missing."""
     have = _size(partial)
     request = Request(url, headers={"Range": f"bytes={have}-"} if have else {})
-    with urlopen(request, timeout=TIMEOUT_SECONDS) as response:
+    with _online(urlopen, request, timeout=TIMEOUT_SECONDS) as response:
         if response.headers.get_content_type() == "text/html":
             raise DataError(f"{url}: answered with a web page instead of a file; check the address or the connection")
         if have and not (response.headers.get("Content-Range") or "").startswith(f"bytes {have}-"):
@@ -133,6 +134,16 @@ def _fetch_rest(url: str, partial: Path) -> str:
     return ""
 
 
+def _online(step: Callable, *args, **kwargs):
+    """Call a function of the network. An OSError becomes a ConnectionError, since one of the disk is not retried."""
+    try:
+        return step(*args, **kwargs)
+    except URLError:
+        raise
+    except OSError as error:
+        raise ConnectionError(error) from error
+
+
 def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
@@ -140,7 +151,7 @@ def _size(path: Path) -> int:
 def _copied(response: HTTPResponse, file: BinaryIO) -> Iterator[None]:
     """Write received data at once, so that it is kept if the rest does not arrive; yield after each MiB."""
     copied = 0
-    while chunk := response.read1(_CHUNK_BYTES):
+    while chunk := _online(response.read1, _CHUNK_BYTES):
         file.write(chunk)
         before, copied = copied, copied + len(chunk)
         yield from (None for _ in range(copied // _CHUNK_BYTES - before // _CHUNK_BYTES))

@@ -8,6 +8,7 @@ used, because it could be part of the data. All other commands are refused.
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -121,7 +122,9 @@ def run_pipe(value: str, target: Path) -> None:
         for process in running:
             process.wait()
         for process, log in zip(running, logs, strict=True):
-            if process.returncode:
+            # A command such as head ends before it has read all; the command before it is then ended by the system.
+            unread = process.returncode == -signal.SIGPIPE and process is not running[-1]
+            if process.returncode and not unread:
                 log.seek(0)
                 said = " ".join(log.read().decode("utf-8", "replace").split())[-200:]
                 program = Path(process.args[0]).name

@@ -1,9 +1,11 @@
+import errno
 import hashlib
 import io
 import shutil
 import tarfile
 import time
 from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPResponse
 from types import SimpleNamespace
 
 import pytest
@@ -48,6 +50,21 @@ def test_broken_transfer_continues_where_it_stopped(tmp_path, serve):
     assert download(server.url, tmp_path / "file", md5=MD5).read_bytes() == CONTENT
     half = len(CONTENT) // 2
     assert server.ranges == [None, f"bytes={half}-", f"bytes={half + half // 2}-"]
+
+
+@pytest.mark.parametrize("name", ["begin", "read1"])
+def test_a_lost_connection_is_not_taken_for_a_full_disk(tmp_path, serve, monkeypatch, name):
+    server, lost = serve(CONTENT), [OSError(errno.EHOSTUNREACH, "No route to host")] * 2
+    step = getattr(HTTPResponse, name)
+    monkeypatch.setattr(HTTPResponse, name, lambda *args: _raise(lost.pop()) if lost else step(*args))
+    assert download(server.url, tmp_path / "file", md5=MD5).read_bytes() == CONTENT
+    lost += [OSError(errno.EHOSTUNREACH, "No route to host")] * ATTEMPTS
+    with pytest.raises(DataError, match=f"broke off {ATTEMPTS} times .*No route to host.*; 0 bytes are kept"):
+        download(server.url, tmp_path / "other")
+
+
+def _raise(error):
+    raise error
 
 
 def test_later_run_continues(tmp_path, serve):
@@ -100,9 +117,9 @@ def test_refusals_of_the_server(tmp_path, serve):
     server.kind, server.status = "text/plain", 404
     with pytest.raises(DataError, match="HTTP status 404 Not Found; check the address"):
         download(server.url, tmp_path / "file")
-    server.status = 503
-    with pytest.raises(DataError, match=f"broke off {ATTEMPTS} times .HTTP status 503"):
-        download(server.url, tmp_path / "file")
+    for server.status in (503, 429, 408):
+        with pytest.raises(DataError, match=f"broke off {ATTEMPTS} times .HTTP status {server.status}"):
+            download(server.url, tmp_path / "file")
     server.close()
     with pytest.raises(DataError, match=f"broke off {ATTEMPTS} times .*refused.*; 0 bytes are kept"):
         download(server.url, tmp_path / "file")

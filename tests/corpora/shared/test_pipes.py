@@ -155,6 +155,17 @@ def test_a_program_that_does_not_end_is_killed(folder, monkeypatch):
         run_pipe("sox one.wav -t wav - |", folder / "out")
 
 
+def test_a_command_may_end_before_it_has_read_all(folder, monkeypatch):
+    install(folder, "sox", "exec head -c 5")
+    monkeypatch.setenv("PATH", f"{folder}/programs:/usr/bin:/bin")
+    Path("one.wav").write_bytes(bytes(1 << 20))
+    run_pipe("cat one.wav | sox -t wav - -t wav - trim 0 1 |", folder / "out")
+    assert (folder / "out").read_bytes() == bytes(5)
+    install(folder, "sox", "kill -PIPE $$")
+    with pytest.raises(DataError, match="sox failed with exit code -13"):
+        run_pipe("cat one.wav | sox -t wav - -t wav - |", folder / "out")
+
+
 def test_programs_that_are_missing_or_fail(folder, monkeypatch):
     install(folder, "flac", "echo no flac file >&2; exit 3")
     monkeypatch.setenv("PATH", f"{folder}/programs:/usr/bin:/bin")
