@@ -69,7 +69,7 @@ class Selection(Options):
     Attributes:
         task: "asr": `text` is the transcript; "st": `text` is the translation.
         languages: Spoken languages, for example ("ar", "de").
-        pairs: Directions of translation to train and test, for example ("es-en", "fr-en").
+        pairs: Directions of translation to train and test, for example ("es-en", "fr-en"); "es_en" becomes "es-en".
         zero_shot: Directions of translation to test only.
         transcripts: "scored": normalised as for word error rates (see `data.normalisation.for_wer`); "written":
             unchanged. In translations, only white space is normalised.
@@ -119,8 +119,8 @@ class Selection(Options):
         for language in self.languages:
             if not _LANGUAGE.fullmatch(language):
                 raise ConfigError(f"language {language!r}: must be a code such as de, que or zh-CN")
-        for pair in self.pairs + self.zero_shot:
-            split_pair(pair)
+        for name in ("pairs", "zero_shot"):
+            object.__setattr__(self, name, tuple("-".join(split_pair(pair)) for pair in getattr(self, name)))
         both = [pair for pair in self.pairs if pair in self.zero_shot]
         if both:
             raise ConfigError(f"direction {both[0]} is in pairs and in zero_shot; a zero-shot direction is not trained")

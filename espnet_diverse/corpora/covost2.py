@@ -117,7 +117,7 @@ def _short(language: str) -> str:
 
 
 def _with_short_codes(selection: Selection) -> Selection:
-    """The same selection with zh for zh-CN, and directions joined by "-"."""
+    """The same selection with zh for zh-CN."""
 
     def short(pairs: Sequence[str]) -> tuple[str, ...]:
         return tuple("-".join(map(_short, split_pair(pair))) for pair in pairs)

@@ -73,7 +73,7 @@ def download(target_dir: Path, selection: Selection = EVERYTHING, url: str = URL
 
 
 def _official(folder: Path, selection: Selection) -> dict[str, DataDir]:
-    directions = translated_directions(selection, DIRECTIONS, folder) if selection.pairs else DIRECTIONS[:1]
+    directions = translated_directions(selection, DIRECTIONS, folder, DIRECTIONS[:1])
     talks, tests = Reader(selection, "iwslt14", CLEANING, talk_line), Reader(selection, "iwslt14", text_of=spoken_line)
     refuse_names(selection, ("train", "dev"), "in the official layout both are drawn from train.tags")
     renamed = dict(selection.set_names).get("test")

@@ -12,7 +12,7 @@ In text that was tokenised by Moses, as fairseq prepares it, the marks of subwor
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import permutations
 from pathlib import Path
 
@@ -101,7 +101,7 @@ def read_layout(layout: Layout, reader: Reader, default: Sequence[str] = ()) -> 
         layout: Folders and file names. The sets are train, dev and those whose names begin with test. A trained
             direction is added to every set that has files of it, a zero-shot direction to test sets only.
         reader: Reads the lines; its selection has the directions.
-        default: Directions to read if the selection has none; if this is empty too, all available ones.
+        default: See `translated_directions`.
 
     Raises:
         ConfigError: A direction is not available; the message lists the available ones.
@@ -110,9 +110,7 @@ def read_layout(layout: Layout, reader: Reader, default: Sequence[str] = ()) -> 
     where, there, selection = layout.folders[0], layout.directions(), reader.selection
     if not there:
         raise DataError(f"no parallel text in {where}: there is no pair of files such as train.de and train.en")
-    if not (selection.pairs or selection.languages):
-        selection = replace(selection, pairs=tuple(pair for pair in default if pair not in selection.zero_shot))
-    wanted = translated_directions(selection, there, where)
+    wanted = translated_directions(selection, there, where, default)
     sets = {name: DataDir() for name in layout.stems}
     for direction, trained in wanted.items():
         for name, data in sets.items():
@@ -134,7 +132,8 @@ def complete(sets: Mapping[str, DataDir], where: Path) -> dict[str, DataDir]:
     full = {name: data for name, data in sets.items() if data.text}
     for kind in SETS:
         if any(name.startswith(kind) for name in sets) and not any(name.startswith(kind) for name in full):
-            raise DataError(f"{where}: there are no sentences for the set {kind} in these directions; get its files")
+            todo = "get its files, or name other directions to train with --pairs"
+            raise DataError(f"{where}: there are no sentences for the set {kind} in these directions; {todo}")
     return full
 
 

@@ -16,7 +16,6 @@ Every pair can be read in both directions. By default all directions into Englis
 
 import hashlib
 import re
-from dataclasses import replace
 from pathlib import Path
 
 from espnet_diverse.corpora import EVERYTHING, Selection, split_pair
@@ -54,15 +53,13 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
     root = corpus_dir.absolute()
     published = _published(root)
     layout = Layout((root,), chosen(STEMS, selection))
+    into_english = [direction for direction in published or layout.directions() if direction.endswith("-en")]
     if not published:
-        into_english = [direction for direction in layout.directions() if direction.endswith("-en")]
         return read_layout(layout, Reader(selection, "tatoeba"), into_english)
     refuse_names(selection, SETS, "in OPUS's layout the sets are drawn from one text")
-    if not (selection.pairs or selection.languages or selection.zero_shot):
-        selection = replace(selection, pairs=tuple(name for name in published if name.endswith("-en")))
     reader = Reader(selection, "tatoeba")
     sets = {name: DataDir() for name in SETS}
-    for direction, trained in translated_directions(selection, list(published), root).items():
+    for direction, trained in translated_directions(selection, list(published), root, into_english).items():
         pairs = reader.read(published[direction], direction, "train", sets["train"].dropped)
         for pair in {(pair.source, pair.target): pair for pair in reversed(pairs)}.values():
             name = _set(pair, direction)
@@ -78,8 +75,8 @@ def download(target_dir: Path, selection: Selection = EVERYTHING, url: str = URL
     Returns:
         The corpus directory for `prepare`; pairs of languages that exist are not fetched again.
     """
-    named = [sorted(split_pair(pair)) for pair in (*selection.pairs, *selection.zero_shot)]
-    named = named or [sorted((language, "en")) for language in selection.languages or LANGUAGES]
+    trained = selection.pairs or [f"{language}-en" for language in selection.languages or LANGUAGES]
+    named = map(split_pair, (*trained, *selection.zero_shot))
     pairs = sorted({"-".join(sorted("cmn" if code == "zh" else code for code in pair)) for pair in named})
     for pair in pairs:
         fetch_release({f"{url}/{pair}.txt.zip": None}, target_dir / "tatoeba" / pair)

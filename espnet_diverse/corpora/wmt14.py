@@ -69,7 +69,7 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
     if layout.directions():
         return read_layout(layout, Reader(selection, "wmt14", text_of=from_tokens), DIRECTIONS[:1])
     refuse_names(selection, ("train",), "in the official layout it has the campaign's files")
-    directions = translated_directions(selection, DIRECTIONS, root) if selection.pairs else DIRECTIONS[:1]
+    directions = translated_directions(selection, DIRECTIONS, root, DIRECTIONS[:1])
     plain, news = Reader(selection, "wmt14", CLEANING), Reader(selection, "wmt14", text_of=segment)
     sets = {name: DataDir() for name in selection.wanted(SETS)}
     for direction in directions:

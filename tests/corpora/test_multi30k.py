@@ -3,6 +3,7 @@
 import pytest
 
 from espnet_diverse.corpora import Selection, multi30k
+from espnet_diverse.errors import DataError
 
 SPLITS = ("train", "val", "test_2016_flickr", "test_2017_flickr")
 
@@ -27,6 +28,13 @@ def test_a_set_without_a_language_lacks_its_directions(tree):
     assert [key[:5] for key in sets["test_2017_flickr"].text] == ["fr-de"]
     assert sorted(key[:5] for key in sets["test_2016_flickr"].text) == ["cs-de", "cs-en", "fr-de"]
     assert set(multi30k.prepare(tree, Selection(pairs=("cs-en",)))) == set(multi30k.SETS)
+
+
+def test_no_other_direction_is_trained_in_place_of_the_default(tree):
+    with pytest.raises(DataError, match="no sentences for the set train .*; get its files, or name other directions"):
+        multi30k.prepare(tree, Selection(zero_shot=("en-de",)))
+    tested = multi30k.prepare(tree, Selection(zero_shot=("en-de",), sets=("test",)))
+    assert {key[:5] for key in tested["test_2016_flickr"].text} == {"en-de"}
 
 
 def test_the_repositorys_tokenised_files(write_texts):

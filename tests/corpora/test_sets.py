@@ -189,7 +189,7 @@ def test_sets_that_there_are_not(options, what):
         ({"languages": ("german",)}, "language 'german': must be a code such as de, que or zh-CN"),
         ({"pairs": ("es>en",)}, "direction 'es>en': must be two language codes joined by -, such as es-en"),
         (
-            {"pairs": ("es-en",), "zero_shot": ("es-en",)},
+            {"pairs": ("es_en",), "zero_shot": ("es-en",)},
             "direction es-en is in pairs and in zero_shot; a zero-shot direction is not trained",
         ),
     ],

@@ -52,6 +52,8 @@ def test_zero_shot_directions_of_the_published_layout(published):
     sets = tatoeba.prepare(published, Selection(pairs=("zh-en",), zero_shot=("en-fr",)))
     assert {key[:5] for key in sets["train"].text} == {"zh-en"}
     assert {key[:5] for key in sets["test"].text} == {"zh-en", "en-fr"}
+    besides = tatoeba.prepare(published, Selection(zero_shot=("en-fr",)))
+    assert {key[:5] for key in besides["train"].text} == {"zh-en", "fr-en"}
 
 
 def test_further_languages_are_added_to_an_earlier_download(tmp_path, monkeypatch):
@@ -70,3 +72,5 @@ def test_further_languages_are_added_to_an_earlier_download(tmp_path, monkeypatc
     tatoeba.download(tmp_path / "all", url="http://host")
     pairs = ["ar-en", "cmn-en", "de-en", "el-en", "en-es", "en-fr"]
     assert fetched[2:] == [f"http://host/{pair}.txt.zip" for pair in pairs]
+    tatoeba.download(tmp_path / "tested", Selection(languages=("de",), zero_shot=("en-fr",)), "http://host")
+    assert fetched[8:] == ["http://host/de-en.txt.zip", "http://host/en-fr.txt.zip"]

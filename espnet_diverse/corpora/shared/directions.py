@@ -25,7 +25,9 @@ def spoken_languages(selection: Selection, there: Sequence[str], where: Path) ->
     return list(selection.languages or there)
 
 
-def translated_directions(selection: Selection, there: Sequence[str], where: Path) -> dict[str, bool]:
+def translated_directions(
+    selection: Selection, there: Sequence[str], where: Path, default: Sequence[str] = ()
+) -> dict[str, bool]:
     """Directions of translation, such as "es-en", and whether each is trained (True) or only tested (False).
 
     `selection.languages` selects all directions from these languages.
@@ -34,20 +36,20 @@ def translated_directions(selection: Selection, there: Sequence[str], where: Pat
         selection: Options.
         there: Available directions.
         where: Folder of the corpus, for messages.
+        default: Directions to train, but for the zero-shot ones, if the selection has neither pairs nor languages; if
+            this is empty too, all available ones.
 
     Raises:
         ConfigError: A language or direction is not available, or both pairs and languages are given.
     """
     if selection.pairs and selection.languages:
         raise ConfigError("pairs and languages are both given; give one of them")
-    pairs = ["-".join(split_pair(pair)) for pair in selection.pairs]
-    zero_shot = ["-".join(split_pair(pair)) for pair in selection.zero_shot]
-    _refuse_unknown("direction", [*pairs, *zero_shot], there, where)
     _refuse_unknown("language", selection.languages, list(dict.fromkeys(split_pair(pair)[0] for pair in there)), where)
-    if not pairs:
-        pairs = [pair for pair in there if not selection.languages or split_pair(pair)[0] in selection.languages]
-    trained = {pair: True for pair in pairs if pair not in zero_shot}
-    return trained | dict.fromkeys(zero_shot, False)
+    spoken = [pair for pair in there if split_pair(pair)[0] in selection.languages]
+    pairs = selection.pairs or spoken or default or there
+    _refuse_unknown("direction", [*pairs, *selection.zero_shot], there, where)
+    trained = {pair: True for pair in pairs if pair not in selection.zero_shot}
+    return trained | dict.fromkeys(selection.zero_shot, False)
 
 
 def refuse_untrained(train: DataDir, wanted: Collection[str], where: Path) -> None:

@@ -43,6 +43,20 @@ def test_directions(options, trained, tested):
 
 
 @pytest.mark.parametrize(
+    ("options", "trained"),
+    [
+        ({}, ["de-en", "fr-en"]),
+        ({"zero_shot": ("de-en",)}, ["fr-en"]),
+        ({"languages": ("en",)}, ["en-de", "en-zh"]),
+        ({"pairs": ("en-zh",)}, ["en-zh"]),
+    ],
+)
+def test_default_directions(options, trained):
+    wanted = translated_directions(Selection(task="st", **options), THERE, WHERE, ("de-en", "fr-en"))
+    assert [pair for pair, is_trained in wanted.items() if is_trained] == trained
+
+
+@pytest.mark.parametrize(
     ("options", "what"),
     [
         ({"pairs": ("de-fr",)}, "corpus: there is no direction 'de-fr'; there are: de-en en-de en-zh fr-en"),
