@@ -78,7 +78,7 @@ def id_fault(name: str) -> str | None:
     """Return why `name` cannot be the id of an utterance or speaker or the value of a condition, or None.
 
     Ids become file names and parts of shell commands, so they must not contain path separators, `..` or characters with
-    a meaning in the shell.
+    a meaning in the shell; whether they may be empty is checked elsewhere.
     """
     if _PLAIN_ID.fullmatch(name) and ".." not in name:
         return None

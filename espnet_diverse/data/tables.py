@@ -129,10 +129,13 @@ def _scan(path: Path, kind: str) -> tuple[PackedTable, list[Fault]]:
     read = _plain_lines if kind == LINES else _trn_lines if is_trn else placed_lines
     for number, line, start, size in read(path, faults, repairs):
         fields = line.split(None, 1)
-        if not fields:
-            repairs["blank line"] += 1
+        key, value = _repair(line, fields, kind, repairs) if fields else ("", "")
+        if not key:
+            if value:
+                faults.append(Fault(str(path), number, f"has no id before {value!r}; begin the line with an id"))
+            else:
+                repairs["blank line"] += 1
             continue
-        key, value = _repair(line, fields, kind, repairs)
         rows.add(number, key, f"{key} {value}" if value else key, line, start, size)
         if whats := entry_faults(kind, key, value):
             of_rows += [(len(rows) - 1, Fault(str(path), number, what)) for what in whats]

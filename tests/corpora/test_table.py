@@ -170,7 +170,7 @@ def test_a_user_prepares_it(tmp_path, write, capsys):
     assert main(["prepare", "table", str(path), "--output_dir", str(tmp_path / "data"), *options]) == 0
     printed = capsys.readouterr().out
     assert "train: 12 utterances, 0.00 hours, 4 speakers, 0 dropped" in printed
-    assert "test: 3 recordings of 22050 Hz converted to 8 kHz mono" in printed
+    assert "test: 3 utterances of 22050 Hz converted to 8 kHz mono" in printed
     assert len(read_data_dir(tmp_path / "data" / "dev").text) == 3
     assert main(["prepare", "table", str(path), "--output_dir", str(tmp_path / "data"), "--columns", "text"]) == 1
     assert "--columns text: must be NAME=VALUE, each name once" in capsys.readouterr().err
@@ -210,6 +210,12 @@ def test_rows_and_recordings_with_faults_are_left_out(faulty, tmp_path, caplog, 
         assert re.search(what, listed)
     assert f"notice: {faulty}: 1 rows with faults are left out; dropped.tsv lists them" in caplog.messages
     assert "train: 1 utterances, 0.00 hours, 1 speakers, 2 dropped" in capsys.readouterr().out
+
+
+def test_a_header_in_another_encoding_is_told_with_the_column_that_is_missed(tmp_path):
+    (tmp_path / "mine.csv").write_bytes("音频,text\na.wav,Yes\n".encode("gbk"))
+    with pytest.raises(DataError, match="^2 faults: .*:1: not utf-8 at byte offset 0 .it decodes as GBK.*no column"):
+        table.prepare(tmp_path / "mine.csv")
 
 
 def test_parts_of_recordings_that_cannot_be_read_are_left_out(tmp_path, write):

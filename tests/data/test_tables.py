@@ -24,6 +24,7 @@ def test_good_table_is_read_without_a_notice(tmp_path, caplog):
         (b"a one\nb two", "missing final newline (1)"),
         (b"b two\na one\n", "unsorted table (1)"),
         (b"a one\n\nb two\n", "blank line (1)"),
+        ("a one\n\u200b\nb two\n".encode(), "invisible character (1), blank line (1)"),
         ("a one\u3000\nb\u00a0two\n".encode(), "unusual space (2)"),
         ("a o\u200bne\nb two\n".encode(), "invisible character (1)"),
     ],
@@ -34,7 +35,7 @@ def test_repairs_are_made_and_told(tmp_path, caplog, content, notice):
     assert list(read_table(file).items()) == [("a", "one"), ("b", "two")]
     (record,) = caplog.records
     assert str(file) in record.getMessage()
-    assert notice in record.getMessage()
+    assert record.getMessage().endswith(f"repaired while reading: {notice}")
 
 
 def test_line_ends_of_an_old_mac_are_told(tmp_path, caplog):
@@ -73,6 +74,7 @@ def test_order_is_by_bytes_whatever_the_locale(tmp_path):
         ("utt2spk", b"a s x\n", ":1: ", "has 3 columns, and 2 are allowed"),
         ("utt2domain", b"a x/y\n", ":1: ", "id 'x/y' contains '/'"),
         ("wav.scp", b"a\n", ":1: ", "missing columns: the line is only 'a'; the format is: recording path"),
+        ("wav.scp", "a a.wav\n\ufeff b.wav\n".encode(), ":2: ", "has no id before 'b.wav'; begin the line with an id"),
         ("wav.scp", b"a touch x |\n", ":1: ", "'touch x |' contains a pipe; commands are not run"),
         ("wav.scp", b"a x\x07.wav\n", ":1: ", "contains control characters"),
         ("segments", b"a r 0.0\n", ":1: ", "the format is: utterance recording start end"),

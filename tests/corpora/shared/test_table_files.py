@@ -87,6 +87,7 @@ def test_faults_of_json(tmp_path):
     [
         ("t.xlsx", b"x", "t.xlsx: is not a table: the name must end in .csv, .tsv, .jsonl, .json or .gz"),
         ("t.csv", b"", "t.csv: is empty; the first line of a table has the names of its columns"),
+        ("t.csv", b'"audio"x,text\n0.wav,one\n1.wav,two\n', "t.csv:1: is no csv (',' expected after '\"'); write a"),
         ("t.csv", b"audio,text,audio\n", "t.csv:1: has the column 'audio' twice; rename one"),
         ("t.csv", "audio,text\n".encode("utf-16"), "t.csv: is UTF-16 from byte offset 0; allowed is utf-8"),
         ("t.csv.gz", b"audio", "t.csv.gz: cannot be read (Not a gzipped file"),
