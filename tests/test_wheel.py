@@ -174,7 +174,7 @@ def test_a_wheel_leads_from_a_table_to_a_transcript(installed, tmp_path):
     assert names == ["prepare", "tokens", "stats", "train", "average", "transcribe"]
     *training, transcription = [line.replace("max_epoch=30", "max_epoch=1").split()[1:] for line in steps]
     said = run_all(installed, training, work)
-    assert "\ntrain: 16 utterances" in said and "2 recordings of 8000 Hz converted to 16 kHz mono" in said
+    assert "\ntrain: 16 utterances" in said and "2 utterances of 8000 Hz converted to 16 kHz mono" in said
     assert (work / "exp" / "own" / "valid.acc.ave.pth").is_file()
     assert len(run(installed / "espnet-diverse", *transcription, cwd=work).splitlines()) <= 1
 

@@ -238,7 +238,7 @@ def run(args: argparse.Namespace) -> int:
         listed = f" (listed in {args.output_dir / name / 'dropped.tsv'})" if summary.dropped else ""
         print(f"{name}: {summary}, {summary.dropped} dropped{listed}")
         for what, count in summary.converted.most_common():
-            print(f"{name}: {count} recordings of {what} converted to {args.rate / 1000:g} kHz mono")
+            print(f"{name}: {count} utterances of {what} converted to {args.rate / 1000:g} kHz mono")
     return 0
 
 

@@ -117,7 +117,7 @@ class AudioFormat:
             for speed in speeds:
                 if not (in_place and speed == 1.0):
                     self._write(utterance, speed, resample(samples, info.rate, speed, self.options.rate), outcome, ark)
-            outcome.converted = _conversion(info, self.options.rate)
+            outcome.converted = _conversion(info, self.options.rate) if speeds else ""
         except DataError as error:
             outcome.fault = str(error)
         return outcome

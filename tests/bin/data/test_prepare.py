@@ -64,7 +64,7 @@ def test_drops_and_conversions_are_printed(tmp_path, corpus_dir, prepare, capsys
     assert prepare("--on_missing", "drop", "--audio_format", "flac") == 0
     assert capsys.readouterr().out.splitlines()[:2] == [
         f"train: 1 utterances, 0.00 hours, 1 speakers, 1 dropped (listed in {tmp_path}/data/train/dropped.tsv)",
-        "train: 1 recordings of 8000 Hz, 2 channels converted to 16 kHz mono",
+        "train: 1 utterances of 8000 Hz, 2 channels converted to 16 kHz mono",
     ]
     assert (tmp_path / "data/train/dropped.tsv").read_text().endswith("BAC009S0002W0999\taudio without transcript\n")
     assert read_data_dir(tmp_path / "data" / "train").wav_scp["BAC009S0002W0122"].endswith(".flac")
@@ -72,7 +72,7 @@ def test_drops_and_conversions_are_printed(tmp_path, corpus_dir, prepare, capsys
 
 def test_another_rate(tmp_path, prepare, capsys):
     assert prepare("--rate", "8000") == 0
-    assert "test: 1 recordings of 16000 Hz converted to 8 kHz mono" in capsys.readouterr().out.splitlines()
+    assert "test: 1 utterances of 16000 Hz converted to 8 kHz mono" in capsys.readouterr().out.splitlines()
     for name in UTTERANCES:
         (path,) = read_data_dir(tmp_path / "data" / name).wav_scp.values()
         assert soundfile.info(path).samplerate == 8000 and soundfile.info(path).frames == 4000

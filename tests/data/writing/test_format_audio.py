@@ -36,6 +36,11 @@ def test_a_job_that_was_sent_can_be_done_again(tmp_path, job, times):
     assert second == Outcome("b", fault="/gone.wav: no such audio file; correct the path or get the file")
 
 
+def test_an_utterance_dropped_for_its_length_is_not_converted(tmp_path, job):
+    outcome, _ = AudioFormat(FormatOptions(max_seconds=0.2), (0.9, 1.0), tmp_path, tmp_path / "set")(job)
+    assert set(outcome.dropped) == {"sp0.9-a", "a"} and outcome.converted == ""
+
+
 def test_a_machine_without_the_folder_stops_the_command(tmp_path, job):
     audio_format = AudioFormat(FormatOptions(), (1.0,), tmp_path / ".set", tmp_path / "set")
     with pytest.raises(DataError, match="set: is not on this machine; write to a folder that all machines share$"):
