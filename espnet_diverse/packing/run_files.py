@@ -36,7 +36,7 @@ def write_model(
         train: The configuration for further training, written as train.yaml; by default none is written.
 
     Raises:
-        DataError: The directory is the working directory, or another process is writing it.
+        DataError: The directory holds the working directory, or another process is writing it.
         ModelError: There is no room for the weights.
     """
     output_dir = weights.parent

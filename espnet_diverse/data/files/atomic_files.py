@@ -179,10 +179,11 @@ def staged_directory(target: Path) -> Iterator[Path]:
     that it points to is replaced, and the link stays.
 
     Raises:
-        DataError: `target` is a file or the working directory, or another process or an outer block is writing it.
+        DataError: `target` is a file, or is or holds the working directory; or another process or an outer block is
+            writing it.
     """
     check_no_file(target)
-    if target.name in ("", ".."):
+    if target.name == ".." or Path.cwd().is_relative_to(target.resolve()):
         raise DataError(f"{target}: would be replaced as a whole, with the working directory; give a folder in it")
     if target.is_symlink():
         target = target.resolve()

@@ -21,6 +21,7 @@ NAME = ".lock"
 """File of the lock of a folder."""
 NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP)  # the last two are equal on Linux
 """Errors of a file system without locks."""
+_EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # this process or machine cannot open any file
 _TO_SIGN = 1.0  # seconds between taking a lock and signing it, on a machine with much load
 _held: set[int] = set()  # file descriptors of the locks of this process
 
@@ -137,7 +138,7 @@ def claim(path: Path, is_folder: bool = False) -> int | None:
                 path.mkdir(exist_ok=True)
             descriptor = os.open(path, kind | os.O_NOFOLLOW, 0o666)
         except OSError as error:
-            if os.path.lexists(path):
+            if os.path.lexists(path) and error.errno not in _EXHAUSTED:
                 return None
             if is_folder and path.parent.is_dir() and isinstance(error, FileNotFoundError):
                 continue  # another process has just removed it

@@ -289,12 +289,13 @@ def test_only_one_process_writes_a_directory(tmp_path):
     assert other(link).returncode == 0 and (target / "file").read_text() == "other"
 
 
-@pytest.mark.parametrize("name", [".", "..", "/"])
+@pytest.mark.parametrize("name", [".", "..", "/", "../work", "../work/..", "../../above"])
 def test_the_working_directory_is_not_replaced(tmp_path, monkeypatch, name):
-    monkeypatch.chdir(tmp_path)
+    (tmp_path / "above" / "work").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "above" / "work")
     with pytest.raises(DataError, match="would be replaced as a whole"), staged_directory(Path(name)):
         raise AssertionError("is not reached")
-    assert not list(tmp_path.iterdir())
+    assert sorted(tmp_path.rglob("*")) == [tmp_path / "above", tmp_path / "above" / "work"]
 
 
 def test_a_figure_appears_complete_or_not_at_all(tmp_path):

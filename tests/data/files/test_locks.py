@@ -1,5 +1,6 @@
 """One process at a time changes a file or writes to a folder."""
 
+import errno
 import fcntl
 import os
 import socket
@@ -102,6 +103,16 @@ def test_a_claimed_folder_that_is_removed_meanwhile_is_made_again(tmp_path, monk
     monkeypatch.setattr(os, "open", late)
     give_up(claim(tmp_path / "folder", is_folder=True))
     assert removed and (tmp_path / "folder").is_dir()
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
+def test_a_folder_that_cannot_be_opened_is_not_taken_for_another_processs(tmp_path, monkeypatch, code):
+    def fail(path, *how):
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "open", fail)
+    with pytest.raises(OSError, match=os.strerror(code)):
+        claim(tmp_path / "folder", is_folder=True)
 
 
 def test_a_claimed_file_that_is_deleted_meanwhile_is_made_again(tmp_path, monkeypatch):
