@@ -74,12 +74,15 @@ class FaultsError(DataError):
     """
 
     def __init__(self, faults: Sequence[Fault], listed: str = ""):
-        self.faults = list(faults)
+        self.faults, self._listed = list(faults), listed
         named = "; ".join(str(fault) for fault in self.faults[:NAMED])
         more = len(self.faults) - NAMED
         where = f" ({listed})" if listed else ""
         rest = f"; and {more} more{where}" if more > 0 else ""
         super().__init__(f"{len(self.faults)} faults: {named}{rest}" if len(self.faults) > 1 else named)
+
+    def __reduce__(self):
+        return type(self), (self.faults, self._listed)
 
 
 def refuse(faults: Sequence[Fault], listed: str = "") -> None:

@@ -1,3 +1,4 @@
+import copy
 import re
 from pathlib import Path
 
@@ -17,6 +18,8 @@ def test_faults_are_named_and_counted():
     named = "text: utt0: bad; text: utt1: bad; text: utt2: bad"
     assert str(caught.value) == f"5 faults: {named}; and 2 more"
     assert caught.value.faults == faults
+    again = copy.copy(caught.value)  # by the same method as pickle
+    assert (str(again), again.faults) == (str(caught.value), faults)
     with pytest.raises(DataError, match="; and 2 more .X lists all.$"):
         refuse(faults, "X lists all")
     with pytest.raises(DataError, match="^3 faults: [^(]*$"):
