@@ -194,7 +194,7 @@ def _complete(data: DataTables) -> DataTables:
         entry = ark_entry(path)
         without = [name for name, table in tables.items() if table and not table.get(utterance)]
         if without:
-            dropped[utterance] = f"has no line in {' '.join(without)}"
+            dropped[utterance] = f"has no value in {' '.join(without)}"
         elif not is_text and not path:
             dropped[utterance] = "has no audio in wav.scp or segments"
         elif path and not is_file(entry.path if entry else Path(path)):
@@ -217,7 +217,7 @@ def _drawn(data: DataTables, selection: Selection) -> dict[str, DataTables]:
         return [audio] if selection.split_by == "audio" else [audio, f"speaker {data.speaker(utterance)}"]
 
     groups = connected([keys(utterance) for utterance in utterances])
-    drawn = draw_sets(groups, selection)
+    drawn = draw_sets(groups, selection, "give a folder with a data directory for each set")
     sets: dict[str, DataTables] = {}
     for name in selection.wanted(SETS):
         kept = {utterance for utterance, group in zip(utterances, groups, strict=True) if drawn[group] == name}

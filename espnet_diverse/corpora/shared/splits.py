@@ -44,7 +44,9 @@ def connected(links: Sequence[Sequence[str]]) -> list[str]:
     return [top(keys[0]) for keys in links]
 
 
-def draw_sets(groups: Sequence[str], selection: Selection) -> dict[str, str]:
+def draw_sets(
+    groups: Sequence[str], selection: Selection, advice: str = "name the set of each row in a column split"
+) -> dict[str, str]:
     """Draw a set for each group: a share of the items for dev and for test, at least one group each, the rest train.
 
     Groups are ordered by a hash of seed and group, so that new groups hardly change the sets of the others. If some
@@ -53,6 +55,7 @@ def draw_sets(groups: Sequence[str], selection: Selection) -> dict[str, str]:
     Args:
         groups: The group of each item.
         selection: Sets that are wanted, shares and seed.
+        advice: First part of the advice in the error message.
 
     Raises:
         DataError: There are fewer groups than sets.
@@ -64,8 +67,7 @@ def draw_sets(groups: Sequence[str], selection: Selection) -> dict[str, str]:
         what = f"{len(sizes)} {kinds[selection.split_by][len(sizes) > 1]}"
         by_file = ", add recordings, or draw by file with --split_by audio"
         others = by_file if selection.split_by == "speaker" else " or add recordings"
-        todo = f"name the set of each row in a column split{others}"
-        raise DataError(f"{what} cannot be divided into {', '.join(wanted)}; {todo}")
+        raise DataError(f"{what} cannot be divided into {', '.join(wanted)}; {advice}{others}")
     dev, test = selection.split_shares
     shares = {"train": 1 - dev - test, "dev": dev, "test": test}
     whole = len(groups) / sum(shares[name] for name in wanted)
