@@ -8,7 +8,6 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from math import inf
 from pathlib import Path
 
 import numpy as np
@@ -151,6 +150,18 @@ def _sph_length(audio: soundfile.SoundFile) -> int:
     return int(found[1]) if found else 0
 
 
+class Powers:
+    """The powers of the channels of a recording and of their mean, added up while `mono_blocks` averages them."""
+
+    def __init__(self) -> None:
+        self.channels = self.mean = 0.0
+
+    @property
+    def cancel(self) -> bool:
+        """Whether the mean is 30 dB or more below the channels, as with opposite phases."""
+        return self.mean < self.channels / 1000
+
+
 def mono_blocks(
     audio: soundfile.SoundFile,
     name: str | Path,
@@ -159,6 +170,7 @@ def mono_blocks(
     largest: int = BLOCK_SAMPLES,
     channel: int | None = None,
     complete: bool = True,
+    powers: Powers | None = None,
 ) -> Iterator[np.ndarray]:
     """Decode samples in blocks, so that a wrong length in a header cannot take more memory than the file's samples.
 
@@ -170,6 +182,7 @@ def mono_blocks(
         largest: Maximum number of frames in a block; blocks of many channels have fewer.
         channel: The channel to decode, from 0; by default all are averaged.
         complete: Whether fewer frames than wanted are an error.
+        powers: If given, the powers of the channels and of their mean are added to it where channels are averaged.
 
     Yields:
         Blocks (L,) float32 at the rate of the file.
@@ -178,82 +191,24 @@ def mono_blocks(
         DataError: The file is damaged or truncated, or holds NaN, infinite or unscaled samples.
     """
     wanted, read = audio.frames - start if wanted is None else wanted, 0
-    if start:
-        _decode(name, audio.seek, start)
-    for block in decoded_blocks(audio, name, start, wanted, largest, channel):
-        read += len(block)
-        yield block
-    # The length of mp3 and the like is partly an estimate.
-    if complete and read < (wanted if audio.format in ("WAV", "WAVEX", "FLAC") else 0.9 * wanted):
-        raise TruncatedError(f"{name}: holds {read} of {wanted} samples; the file is truncated, get it again")
-
-
-def decoded_blocks(
-    audio: soundfile.SoundFile,
-    name: str | Path,
-    start: int = 0,
-    wanted: float = inf,
-    largest: int = BLOCK_SAMPLES,
-    channel: int | None = None,
-) -> Iterator[np.ndarray]:
-    """Decode from the current position of an open file, without regard to the length in its header.
-
-    Args:
-        audio: Open file; it need not be seekable.
-        name: Name of the file in error messages.
-        start: Current position in the file in frames, for error messages.
-        wanted: Maximum number of frames to decode.
-        largest: Maximum number of frames in a block.
-        channel: See `mono_blocks`.
-
-    Yields:
-        Blocks as from `mono_blocks`, until the end of the file or `wanted`.
-
-    Raises:
-        DataError: The file is damaged, or holds NaN, infinite or unscaled samples.
-    """
-    read = 0
     channel = 0 if audio.channels == 1 else channel
-    for block in _frames(audio, name, wanted, largest):
-        mono = block.mean(axis=1) if channel is None else block[:, channel]
-        _check_samples(name, mono, audio.samplerate, start + read)
-        read += len(block)
-        yield mono
-
-
-def channels_cancel(audio: soundfile.SoundFile, name: str | Path, start: int = 0, wanted: float = inf) -> bool:
-    """Return whether the mean of the channels of an open file is 30 dB or more below them, as with opposite phases.
-
-    Args:
-        audio: Open file that `sound_info` accepts.
-        name: Name of the file in error messages.
-        start: Index of the first frame.
-        wanted: Number of frames to check.
-
-    Raises:
-        DataError: The file is damaged.
-    """
     if start:
         _decode(name, audio.seek, start)
-    before = after = 0.0
-    for block in _frames(audio, name, wanted):
-        before += float(np.square(block, dtype=np.float64).sum()) / audio.channels
-        after += float(np.square(block.mean(axis=1), dtype=np.float64).sum())
-    return after < before / 1000
-
-
-def _frames(
-    audio: soundfile.SoundFile, name: str | Path, wanted: float, largest: int = BLOCK_SAMPLES
-) -> Iterator[np.ndarray]:
-    """Blocks (L, channels) float32 from the current position, until the end of the file or `wanted` frames."""
-    read = 0
     while read < wanted:
         frames = min(wanted - read, largest, BLOCK_SAMPLES // audio.channels)
         block = _decode(name, audio.read, frames, dtype="float32", always_2d=True)
         if not len(block):
-            return
+            break
+        mono = block.mean(axis=1) if channel is None else block[:, channel]
+        _check_samples(name, mono, audio.samplerate, start + read)
+        if powers is not None and channel is None:
+            powers.channels += float(np.square(block, dtype=np.float64).sum()) / audio.channels
+            powers.mean += float(np.square(mono, dtype=np.float64).sum())
         read += len(block)
-        yield block
+        yield mono
+    # The length of mp3 and the like is partly an estimate.
+    if complete and read < (wanted if audio.format in ("WAV", "WAVEX", "FLAC") else 0.9 * wanted):
+        raise TruncatedError(f"{name}: holds {read} of {wanted} samples; the file is truncated, get it again")
 
 
 def _decode(name: str | Path, step: Callable, *args, **kwargs):

@@ -9,7 +9,6 @@ recordings.
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
-from math import inf
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +18,7 @@ from espnet_diverse.audio.ark import ArkPart, ark_entry
 from espnet_diverse.audio.libsndfile import (
     BLOCK_SAMPLES,
     AudioInfo,
-    channels_cancel,
+    Powers,
     check_file,
     mono_blocks,
     open_sound,
@@ -57,18 +56,21 @@ class AudioFile:
         wanted: int | None = None,
         largest: int = BLOCK_SAMPLES,
         channel: int | None = None,
+        powers: Powers | None = None,
     ) -> Iterator[NDArray]:
         """Decode samples in blocks; see `libsndfile.mono_blocks` for the arguments, the blocks and the errors."""
         with open_sound(self.path, self.name) as sound:
-            yield from mono_blocks(sound, self.name, start, wanted, largest, channel, self.complete)
+            yield from mono_blocks(sound, self.name, start, wanted, largest, channel, self.complete, powers)
 
     def fault_of(self, segment: Segment) -> str | None:
         """Return the reason why a segment is not in this file, or None."""
         info = self.info
         return segment_fault(segment, info.seconds, info.channels, info.is_converted)
 
-    def read(self, segment: Segment | None = None) -> NDArray:
+    def read(self, segment: Segment | None = None, powers: Powers | None = None) -> NDArray:
         """Samples (T,) float32 of the file, or of a segment of it, at its own rate, one channel or the mean of all.
+
+        For `powers` see `libsndfile.mono_blocks`.
 
         Raises:
             DataError: The file is damaged or truncated, holds NaN, infinite or unscaled samples, or ends before the
@@ -81,20 +83,7 @@ class AudioFile:
                 raise DataError(f"{self.name}: {fault}")
             start, channel = round(segment.start * self.info.rate), segment.channel
             wanted = round(min(segment.end * self.info.rate, self.info.frames)) - start
-        return np.concatenate([np.zeros(0, np.float32), *self.blocks(start, wanted, channel=channel)])
-
-    def channels_cancel(self, segment: Segment | None = None) -> bool:
-        """Return whether the mean of the channels of the file, or of a segment, is nearly silent, unlike the channels.
-
-        Raises:
-            DataError: The file is damaged.
-        """
-        if self.info.channels == 1 or segment is not None and segment.channel is not None:
-            return False
-        rate, part = self.info.rate, segment or Segment("", 0.0, inf)
-        start, wanted = round(part.start * rate), round(part.length(self.info.seconds) * rate)
-        with open_sound(self.path, self.name) as sound:
-            return channels_cancel(sound, self.name, start, wanted)
+        return np.concatenate([np.zeros(0, np.float32), *self.blocks(start, wanted, channel=channel, powers=powers)])
 
     def unread_bytes(self) -> int:
         """Return the number of bytes after the samples that the header leaves out; see `unread`."""

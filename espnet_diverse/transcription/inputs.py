@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from espnet_diverse.audio.libsndfile import Powers
 from espnet_diverse.audio.reading import open_file
 from espnet_diverse.audio.sources import STDIN
 from espnet_diverse.conditions import CONDITIONS
@@ -57,8 +58,11 @@ class Recording(NamedTuple):
         """Return whether its file has channels whose mean is nearly silent; False if it cannot be read again."""
         with suppress(DataError):
             if self.path != STDIN:
+                powers = Powers()
                 with open_file(Path(self.path)) as file:
-                    return file.channels_cancel()
+                    for _ in file.blocks(powers=powers) if file.info.channels > 1 else ():
+                        pass  # the blocks are not needed
+                return powers.cancel
         return False
 
 

@@ -9,7 +9,7 @@ import pytest
 import soundfile
 from references.data_fixtures import check_audio
 
-from espnet_diverse.audio.libsndfile import channels_cancel
+from espnet_diverse.audio.libsndfile import Powers, mono_blocks
 from espnet_diverse.audio.reading import inspect_audio, read_audio
 from espnet_diverse.audio.resampling import RATE
 from espnet_diverse.errors import DataError
@@ -153,5 +153,7 @@ def test_channels_of_opposite_phase_are_found_where_they_are(tmp_path):
     channels = np.stack([left, np.where(np.arange(16_000) < 8000, left, -left)], axis=1)
     soundfile.write(tmp_path / "x.wav", channels, 16_000)
     with soundfile.SoundFile(tmp_path / "x.wav") as sound:
-        assert not channels_cancel(sound, "x.wav", wanted=8000)
-        assert channels_cancel(sound, "x.wav", start=8000)
+        for start, channel, cancel in ((0, None, False), (8000, None, True), (8000, 0, False)):
+            blocks = mono_blocks(sound, "x.wav", start, 8000, channel=channel, powers=(powers := Powers()))
+            assert sum(map(len, blocks)) == 8000 and powers.cancel == cancel
+            sound.seek(0)

@@ -4,21 +4,15 @@ from array import array
 from collections.abc import Iterable, Iterator
 
 from espnet_diverse.audio.ark import CODED
-from espnet_diverse.audio.libsndfile import AudioInfo
-from espnet_diverse.audio.reading import AudioFile
-from espnet_diverse.audio.segments import Segment
+from espnet_diverse.audio.libsndfile import AudioInfo, Powers
 from espnet_diverse.data.checks.faults import Fault
 from espnet_diverse.data.checks.plausibility import CANCELLED, Finding, Measures, sound_findings
 from espnet_diverse.data.checks.repetitions import same_digests
 
 
-def sound_faults(file: AudioFile, found: Measures, segment: Segment | None = None) -> Iterable[Finding]:
-    """Faults of the samples of a recording, or of a segment of it; `found` are their measures.
-
-    Raises:
-        DataError: The file is damaged.
-    """
-    return [Finding("silent", CANCELLED)] if file.channels_cancel(segment) else sound_findings(found)
+def sound_faults(found: Measures, powers: Powers) -> Iterable[Finding]:
+    """Faults of samples, by their measures and by the powers of the channels that they are the mean of."""
+    return [Finding("silent", CANCELLED)] if powers.cancel else sound_findings(found)
 
 
 class SameAudio:

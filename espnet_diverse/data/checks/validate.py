@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from espnet_diverse.audio.ark import CODED
 from espnet_diverse.audio.features import features_shape, read_features
-from espnet_diverse.audio.libsndfile import AudioInfo
+from espnet_diverse.audio.libsndfile import AudioInfo, Powers
 from espnet_diverse.audio.reading import open_file
 from espnet_diverse.audio.segments import segment_fault
 from espnet_diverse.data.checks.faults import Fault, decisive, refuse
@@ -163,8 +163,9 @@ def _hear(item: tuple[str, str], rate: int | None, decode: bool) -> _Heard:
             findings = [("rate", f"{path}: {unread}")] if unread else []
             if not decode:
                 return _Heard(recording, file.info, findings, named)
-            found = measure(file.blocks())
-            findings += [(kind, f"{path}: {what}") for kind, what in sound_faults(file, found)]
+            powers = Powers()
+            found = measure(file.blocks(powers=powers))
+            findings += [(kind, f"{path}: {what}") for kind, what in sound_faults(found, powers)]
             return _Heard(recording, file.info, findings, found.digest, found)
     except DataError as error:
         return _unheard(item, error)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from espnet_diverse.audio.libsndfile import AudioInfo
+from espnet_diverse.audio.libsndfile import AudioInfo, Powers
 from espnet_diverse.audio.reading import AudioFile, open_file
 from espnet_diverse.audio.resampling import resample
 from espnet_diverse.audio.segments import Segment
@@ -108,8 +108,8 @@ class AudioFormat:
             seconds = segment.length(info.seconds) if segment else info.seconds
             speeds = [speed for speed in self.speeds if self._fits(speed, seconds / speed, outcome)]
             in_place = info.is_ready(self.options.rate) and segment is None and ark is None
-            samples = file.read(segment) if speeds else np.zeros(0, np.float32)
-            if speeds and (what := _implausible(utterance, file, samples, seconds)):
+            samples = file.read(segment, powers := Powers()) if speeds else np.zeros(0, np.float32)
+            if speeds and (what := _implausible(utterance, samples, powers, seconds)):
                 outcome.dropped.update({prefix(speed) + utterance.name: what for speed in speeds})
                 return outcome
             if in_place and 1.0 in speeds:
@@ -155,10 +155,9 @@ def prefix(speed: float) -> str:
     return "" if speed == 1.0 else f"sp{speed:g}-"
 
 
-def _implausible(utterance: Spoken, file: AudioFile, samples: np.ndarray, seconds: float) -> str:
+def _implausible(utterance: Spoken, samples: np.ndarray, powers: Powers, seconds: float) -> str:
     """The reason why nothing can be learned from an utterance, such as silence; "" if there is none."""
-    heard = sound_faults(file, measure([samples]), utterance.segment)
-    found = [*heard, *text_findings(utterance.text, seconds, Limits())]
+    found = [*sound_faults(measure([samples]), powers), *text_findings(utterance.text, seconds, Limits())]
     return next((what for kind, what in found if ACTIONS[kind] == "drop"), "")
 
 
