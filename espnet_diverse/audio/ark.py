@@ -18,9 +18,10 @@ WAV = "wav in an ark"
 """Kind of entries that Kaldi writes. kaldiio, and so training, reads their samples as integers."""
 CODED = "coded audio in an ark"
 """Kind of entries that kaldiio writes. Training reads their samples as from a file."""
+FRAMES = re.compile(r"\[(\d{1,9}):(\d{1,9})\]\Z")
+"""A range of frames after an entry: its first and its last frame."""
 
 _ENTRY = re.compile(r"(.+):(\d{1,18})")
-_FRAMES = re.compile(r"\[\d{1,9}:\d{1,9}\]\Z")
 _SOUND = (b"RIFF", b"fLaC", b"OggS")
 _OTHERS = {b"\0B": "a matrix or a vector", b"PKL": "a Python object", b"NPY": "an array of NumPy"}
 _LONGEST_LENGTH = 8  # bytes
@@ -41,7 +42,7 @@ def ark_entry(path: str | Path) -> ArkEntry | None:
 
 def without_frames(path: str) -> str:
     """Remove the range of frames from an entry of an ark, such as raw.1.ark:1234[0:99]; leave other paths unchanged."""
-    entry = _FRAMES.sub("", path)
+    entry = FRAMES.sub("", path)
     return path if entry == path or is_file(Path(path)) or ark_entry(entry) is None else entry
 
 

@@ -5,7 +5,6 @@ matrices, also compressed ones, are read through kaldiio after a check of their 
 such as a Python object that kaldiio would unpickle, or is larger than its ark, is refused.
 """
 
-import re
 import struct
 from typing import BinaryIO
 
@@ -13,11 +12,10 @@ import numpy as np
 from kaldiio.matio import read_kaldi
 from numpy.typing import NDArray
 
-from espnet_diverse.audio.ark import ark_entry
+from espnet_diverse.audio.ark import FRAMES, ark_entry
 from espnet_diverse.audio.libsndfile import check_file
 from espnet_diverse.errors import DataError
 
-_FRAMES = re.compile(r"\[(\d{1,9}):(\d{1,9})\]\Z")
 _BYTES = {b"FM ": 4, b"DM ": 8, b"CM ": 1, b"CM2 ": 2, b"CM3 ": 1}
 """Bytes of a value by the name of the format."""
 
@@ -53,7 +51,7 @@ def features_shape(entry: str) -> tuple[int, int]:
 
 def _opened(entry: str) -> tuple[BinaryIO, slice]:
     """The ark, opened at the byte of an entry, and the range of frames of the entry."""
-    frames = _FRAMES.search(entry)
+    frames = FRAMES.search(entry)
     rows = slice(int(frames[1]), int(frames[2]) + 1) if frames else slice(None)
     found = ark_entry(entry[: frames.start()] if frames else entry)
     if found is None:

@@ -27,6 +27,11 @@ class Segment(NamedTuple):
         return min(self.end, seconds) - self.start
 
 
+def milliseconds(seconds: float) -> str:
+    """A time as a part of an id: milliseconds with at least 7 digits, or "end" for infinity."""
+    return "end" if seconds == inf else f"{round(1000 * seconds):07d}"
+
+
 def segment_fault(segment: Segment, seconds: float, channels: int, is_converted: bool = False) -> str | None:
     """Return the reason why a segment is not in a recording, or None.
 

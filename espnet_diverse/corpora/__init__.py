@@ -152,6 +152,8 @@ class Selection(Options):
 
 
 EVERYTHING = Selection()
+GET_OR_DROP = "get it, or leave such utterances out with --on_missing drop"
+"""Advice for an utterance without audio, if `Selection.on_missing` is "error"."""
 
 
 def split_pair(pair: str) -> tuple[str, str]:

@@ -27,7 +27,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-from espnet_diverse.corpora import EVERYTHING, Selection, split_pair
+from espnet_diverse.corpora import EVERYTHING, GET_OR_DROP, Selection, split_pair
 from espnet_diverse.corpora.shared.directions import refuse_untrained, spoken_languages, translated_directions
 from espnet_diverse.corpora.shared.table_files import read_table_file
 from espnet_diverse.data.characters import clean_text
@@ -167,8 +167,7 @@ class _Folder:
             utterance = f"{prefix}-{Path(entry.clip).stem}"
             missing = self._missing(entry)
             if missing and self.selection.on_missing == "error":
-                todo = "get it, or leave such utterances out with --on_missing drop"
-                faults.append(Fault(str(entry.table), entry.line, f"{missing}; {todo}"))
+                faults.append(Fault(str(entry.table), entry.line, f"{missing}; {GET_OR_DROP}"))
             elif utterance in data.wav_scp:
                 faults.append(Fault(str(entry.table), entry.line, f"clip {entry.clip} is listed twice; remove a line"))
             reason = missing or self._add(data, utterance, entry, target)

@@ -20,12 +20,11 @@ listed.
 """
 
 from collections.abc import Iterator, Sequence
-from math import inf
 from pathlib import Path
 from typing import NamedTuple
 
-from espnet_diverse.audio.segments import Segment
-from espnet_diverse.corpora import EVERYTHING, Selection, split_pair
+from espnet_diverse.audio.segments import Segment, milliseconds
+from espnet_diverse.corpora import EVERYTHING, GET_OR_DROP, Selection, split_pair
 from espnet_diverse.corpora.shared.directions import refuse_untrained, spoken_languages, translated_directions
 from espnet_diverse.corpora.shared.download import download as fetch
 from espnet_diverse.corpora.shared.download import unpack
@@ -138,12 +137,11 @@ class _Direction:
             speech = entry.segment.recording
             if speech in self.taken:
                 continue
-            utterance = f"{prefix}{speech}_{_milliseconds(entry.segment.start)}_{_milliseconds(entry.segment.end)}"
+            utterance = f"{prefix}{speech}_{milliseconds(entry.segment.start)}_{milliseconds(entry.segment.end)}"
             audio, missing = self._audio(speech)
             where = str(self.folder / self.selection.name_of(name) / "segments.lst")
             if missing and self.selection.on_missing == "error":
-                todo = "get it, or leave such utterances out with --on_missing drop"
-                faults.append(Fault(where, entry.line, f"{missing}; {todo}"))
+                faults.append(Fault(where, entry.line, f"{missing}; {GET_OR_DROP}"))
             elif utterance in data.segments:
                 faults.append(Fault(where, entry.line, "this segment occurs twice; remove one from all parallel files"))
             reason = missing or self._add(data, utterance, entry, audio)
@@ -204,10 +202,6 @@ class _Direction:
             if (path := self.audios / f"{speech}{suffix}").is_file():
                 return str(path), ""
         return "", f"the audio {speech} is not in {self.audios}"
-
-
-def _milliseconds(seconds: float) -> str:
-    return "end" if seconds == inf else f"{round(1000 * seconds):07d}"
 
 
 def _lines(path: Path, faults: list[Fault], parallel: Path | None = None, beside: Sequence[str] = ()) -> list[str]:

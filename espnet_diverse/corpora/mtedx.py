@@ -31,7 +31,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from espnet_diverse.audio.segments import Segment
-from espnet_diverse.corpora import EVERYTHING, Selection, split_pair
+from espnet_diverse.corpora import EVERYTHING, GET_OR_DROP, Selection, split_pair
 from espnet_diverse.corpora.shared.download import download as fetch
 from espnet_diverse.corpora.shared.download import unpack
 from espnet_diverse.data.checks.faults import Fault, refuse
@@ -208,8 +208,7 @@ class _Split:
             return ""
         what = f"its audio {segment.recording} is not in {self.folder / 'wav'}"
         if self.selection.on_missing == "error":
-            todo = "get it, or leave such utterances out with --on_missing drop"
-            self.faults.append(Fault(str(self.folder / "txt"), name, f"{what}; {todo}"))
+            self.faults.append(Fault(str(self.folder / "txt"), name, f"{what}; {GET_OR_DROP}"))
         return what
 
     def _words(self, text: str) -> str:

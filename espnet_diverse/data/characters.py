@@ -15,6 +15,8 @@ from itertools import groupby
 RESERVED = ("<blank>", "<unk>", "<sos/eos>", "<s>", "</s>")
 # File names are ids with a speed prefix and a suffix; file systems allow 255 bytes.
 LONGEST_ID = 240
+SURROGATE = re.compile("[\ud800-\udfff]")
+"""Half a character of UTF-16, which JSON and file names can hold, and UTF-8 cannot."""
 _LONG = 10_000  # characters of a text, few enough to be composed in quadratic time
 
 _SPACES = "\t\v\f\r\x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))

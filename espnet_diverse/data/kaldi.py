@@ -32,9 +32,7 @@ from espnet_diverse.data.checks.faults import Fault, refuse
 from espnet_diverse.data.files.atomic_files import write_text
 from espnet_diverse.data.packed_table import Column, PackedTable
 from espnet_diverse.data.table_views import Grouped, Mapped, Without, in_order, items_in_order, lacking
-from espnet_diverse.data.tables import COLUMNS, parse_segment, read_table, scan_packed, write_table
-
-__all__ = ["DataDir", "Segment", "read_data_dir", "read_table", "scan_tables", "write_data_dir", "write_table"]
+from espnet_diverse.data.tables import COLUMNS, parse_segment, scan_packed, write_table
 
 SOURCES = ("wav.scp", "feats.scp")
 """Tables of the input of a model: audio or features."""

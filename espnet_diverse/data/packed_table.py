@@ -9,6 +9,7 @@ overwritten in place, an id that is no longer at its position is an error.
 import os
 import weakref
 from array import array
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from heapq import merge
 from itertools import pairwise
@@ -59,9 +60,6 @@ class PackedTable(TableView[str]):
     def __len__(self) -> int:
         return len(self._starts)
 
-    def __iter__(self) -> Iterator[str]:
-        return (row.partition(" ")[0] for row in self._rows())
-
     def __getitem__(self, key: str) -> str:
         return self._find(key)[1]
 
@@ -90,16 +88,13 @@ class PackedTable(TableView[str]):
 
     def _find(self, key: str) -> tuple[int, str]:
         """The row with an id, and its value: the row after the last one found, that row itself, or by bisection."""
-        low, high, guesses = 0, len(self), [self._last, self._last + 1]
-        while low < high:
-            middle = guesses.pop() if guesses else (low + high) // 2
-            if not low <= middle < high:
-                continue
-            found, value = self.pair(middle)
-            if found == key:
-                self._last = middle
-                return middle, value
-            low, high = (middle + 1, high) if found < key else (low, middle)
+        for guess in (self._last + 1, self._last, None):
+            row = bisect_left(range(len(self)), key, key=self.key) if guess is None else guess
+            if 0 <= row < len(self):
+                found, value = self.pair(row)
+                if found == key:
+                    self._last = row
+                    return row, value
         if self._file >= 0 and self._state() != self._opened:
             self._refuse()
         raise KeyError(key)

@@ -32,7 +32,7 @@ def read_turns(path: Path) -> dict[str, list[Turn]]:
     """
     faults: list[Fault] = []
     turns: dict[str, list[Turn]] = {}
-    for number, line in numbered_lines(path, faults, Counter()):
+    for number, line in numbered_lines(path, faults):
         fields = line.split()
         if not fields or fields[0] != "SPEAKER":
             continue

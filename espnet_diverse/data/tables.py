@@ -22,6 +22,7 @@ from espnet_diverse.data.checks.faults import Fault, refuse
 from espnet_diverse.data.files.atomic_files import write_parts
 from espnet_diverse.data.lines import numbered_lines, placed_lines
 from espnet_diverse.data.packed_table import PackedTable, Rows
+from espnet_diverse.data.table_views import items_in_order
 from espnet_diverse.errors import DataError
 
 COLUMNS = {
@@ -59,9 +60,7 @@ def read_table(path: Path, kind: str | None = None) -> dict[str, str]:
     Raises:
         DataError: The table is faulty; the message names file and line.
     """
-    table, faults = scan_table(path, kind)
-    refuse(faults)
-    return table
+    return dict(pack_table(path, kind).items())
 
 
 def scan_table(path: Path, kind: str | None = None) -> tuple[dict[str, str], list[Fault]]:
@@ -286,5 +285,4 @@ _VALUE_FAULTS = {
 
 def write_table(path: Path, table: Mapping[str, str]) -> None:
     """Write one table atomically, sorted by id in byte order; tables other than dicts must be sorted."""
-    rows = ((key, table[key]) for key in sorted(table)) if isinstance(table, dict) else table.items()
-    write_parts(path, (f"{key} {value}\n" for key, value in rows))
+    write_parts(path, (f"{key} {value}\n" for key, value in items_in_order(table)))

@@ -3,7 +3,8 @@ import pytest
 import soundfile
 
 from espnet_diverse.analysis.samples import batches, read_samples, read_speech, source_text
-from espnet_diverse.data.kaldi import DataDir, Segment, read_data_dir
+from espnet_diverse.audio.segments import Segment
+from espnet_diverse.data.kaldi import DataDir, read_data_dir
 from espnet_diverse.errors import DataError
 from espnet_diverse.text.vocabulary import Vocabulary
 

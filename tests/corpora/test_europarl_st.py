@@ -9,8 +9,9 @@ import soundfile
 from references.converted_audio import level, run_ffmpeg
 from references.data_fixtures import tone
 
+from espnet_diverse.audio.segments import Segment
 from espnet_diverse.corpora import Selection, europarl_st
-from espnet_diverse.data.kaldi import DataDir, Segment, read_data_dir
+from espnet_diverse.data.kaldi import DataDir, read_data_dir
 from espnet_diverse.data.writing.formatting import format_data
 from espnet_diverse.errors import ConfigError, DataError
 

@@ -5,8 +5,9 @@ import tarfile
 
 import pytest
 
+from espnet_diverse.audio.segments import Segment
 from espnet_diverse.corpora import Selection, mtedx
-from espnet_diverse.data.kaldi import DataDir, Segment
+from espnet_diverse.data.kaldi import DataDir
 from espnet_diverse.data.writing.formatting import format_data
 from espnet_diverse.errors import ConfigError, DataError
 

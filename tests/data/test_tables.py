@@ -3,8 +3,7 @@ from math import inf
 import pytest
 
 from espnet_diverse.audio.segments import Segment
-from espnet_diverse.data.kaldi import read_table, write_table
-from espnet_diverse.data.tables import pack_texts, parse_segment, scan_lines, scan_table
+from espnet_diverse.data.tables import pack_texts, parse_segment, read_table, scan_lines, scan_table, write_table
 from espnet_diverse.errors import DataError
 
 

@@ -8,7 +8,7 @@ import yaml
 from espnet2.bin import mt_inference
 
 from espnet_diverse.bin.main import main
-from espnet_diverse.data.kaldi import read_table
+from espnet_diverse.data.tables import read_table
 from espnet_diverse.decoding.directory.decode_dir import decode
 from espnet_diverse.decoding.espnet.espnet_search import load_search
 from espnet_diverse.decoding.options import Options

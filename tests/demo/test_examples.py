@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import soundfile
 
-from espnet_diverse.data.kaldi import DataDir, Segment, write_data_dir
+from espnet_diverse.audio.segments import Segment
+from espnet_diverse.data.kaldi import DataDir, write_data_dir
 from espnet_diverse.demo.examples import Example, read_examples
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.serve.limits import Limits

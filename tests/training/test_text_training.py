@@ -9,7 +9,7 @@ from espnet2.tasks.mt import MTTask
 from references.language_models import TRAINED as LM
 
 from espnet_diverse.bin.main import main
-from espnet_diverse.data.kaldi import read_table
+from espnet_diverse.data.tables import read_table
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.nets.models import Diverse
 from espnet_diverse.nets.no_position import NoPosition

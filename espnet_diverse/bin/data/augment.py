@@ -62,7 +62,8 @@ def check(args: argparse.Namespace, before: Mapping[str, argparse.Namespace]) ->
 def run(args: argparse.Namespace) -> int:
     """Translate and write; return 2 if a sentence was dropped."""
     from espnet_diverse.data.files.targets import check_prepared, mark_prepared
-    from espnet_diverse.data.kaldi import read_data_dir, read_table, write_data_dir
+    from espnet_diverse.data.kaldi import read_data_dir, write_data_dir
+    from espnet_diverse.data.tables import read_table
     from espnet_diverse.data.writing.augmentation import Monolingual, augment
     from espnet_diverse.decoding.encoder.precision import check_device
 

@@ -3,7 +3,6 @@
 The class of a text is its value in utt2domain, and the first text of a pair is its src_text.
 """
 
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,14 +10,13 @@ from typing import Any
 
 from espnet_diverse.corpora import Selection
 from espnet_diverse.corpora.shared.table_files import json_objects
-from espnet_diverse.data.characters import clean_text, text_fault
+from espnet_diverse.data.characters import SURROGATE, clean_text, text_fault
 from espnet_diverse.data.checks.faults import Fault
 from espnet_diverse.data.kaldi import DataDir
 from espnet_diverse.data.lines import numbered_lines
 from espnet_diverse.errors import DataError
 
 TABLE = "utt2domain"
-_SURROGATE = re.compile("[\ud800-\udfff]")
 
 Rows = Iterator[tuple[int, Mapping[str, Any]]]
 
@@ -89,7 +87,7 @@ class LabelledReader:
         """A text on one line, and its fault, or ""."""
         if not isinstance(text, str):
             return "", f"text {text!r:.60} is no string"
-        if _SURROGATE.search(text):
+        if SURROGATE.search(text):
             return "", "text has half of a surrogate pair"
         cleaned = clean_text(" ".join(text.split()))[0]
         fault = text_fault(cleaned) if cleaned else "has an empty text"

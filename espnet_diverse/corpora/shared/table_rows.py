@@ -3,23 +3,22 @@
 import logging
 import math
 import os
-import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from unicodedata import normalize
 
 from espnet_diverse.audio.ark import is_file
+from espnet_diverse.audio.segments import milliseconds
 from espnet_diverse.corpora import Selection
 from espnet_diverse.corpora.shared.splits import SPLITS, set_of
 from espnet_diverse.corpora.shared.table_files import Row, Table
-from espnet_diverse.data.characters import clean_text, id_fault, safe_name, text_fault
+from espnet_diverse.data.characters import SURROGATE, clean_text, id_fault, safe_name, text_fault
 from espnet_diverse.data.checks.faults import Fault
 from espnet_diverse.data.normalisation import for_wer
 
 TODO = "or leave such rows out with --on_missing drop"
 _TABLES = {"language": "utt2lang", "target_language": "utt2tgtlang", "domain": "utt2domain"}
 log = logging.getLogger(__name__)
-_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
@@ -145,7 +144,7 @@ class RowReader:
             cells[column] = given.strip() if column == "audio" else clean_text(given)[0]
             if isinstance(value, bool) or not isinstance(value, str | int | float | None):
                 self._fault(row, column, "must be a string or a number")
-            elif _SURROGATE.search(cells[column]):
+            elif SURROGATE.search(cells[column]):
                 self._fault(row, column, "has half of a surrogate pair; write the character itself")
         return cells
 
@@ -235,16 +234,11 @@ class RowReader:
     ) -> str:
         """The id in the row, or an id made from the recording, the times and the target language."""
         start, end = times
-        part = (
-            [] if start is end is None else [_milliseconds(start or 0.0), "end" if end is None else _milliseconds(end)]
-        )
+        end = math.inf if end is None else end
+        part = [] if start is None and end == math.inf else [milliseconds(start or 0.0), milliseconds(end)]
         made = "-".join(filter(None, [recording or f"row{row.where}", *part, target]))
         given = cells.get("id", "")
         what = id_fault(given or made)
         if what:
             self._fault(row, "id" if given else "audio", what)
         return given or made
-
-
-def _milliseconds(seconds: float) -> str:
-    return f"{round(1000 * seconds):07d}"

@@ -8,10 +8,11 @@ from references.converted_audio import KINDS
 
 from espnet_diverse.audio.ark import CODED
 from espnet_diverse.audio.reading import read_audio
+from espnet_diverse.audio.segments import Segment
 from espnet_diverse.audio.sources import open_audio
 from espnet_diverse.data.checks.plausibility import CANCELLED
 from espnet_diverse.data.checks.validate import find_faults, validate
-from espnet_diverse.data.kaldi import DataDir, Segment, read_data_dir, write_data_dir
+from espnet_diverse.data.kaldi import DataDir, read_data_dir, write_data_dir
 from espnet_diverse.data.writing.format_options import FormatOptions
 from espnet_diverse.data.writing.formatting import format_data
 from espnet_diverse.errors import ConfigError, DataError
