@@ -146,6 +146,7 @@ class _Folder:
         self.folder = folder
         self.language = language
         self.selection = selection
+        self._joint: tuple[Path | None, list[Row]] = (None, [])  # the last joint table, which is read for each set
 
     def tables(self, pair: str) -> dict[str, Path]:
         """The tables of a direction: one per split, or a joint table under the name "", or none."""
@@ -190,7 +191,9 @@ class _Folder:
 
     def _joined(self, table: Path, splits: Sequence[str]) -> Iterator[Entry]:
         """The rows of CoVoST's joint table that are in `splits`, with sentence and speaker from Common Voice."""
-        for line, (clip, translation, split) in read_tsv(table, ("path", "translation", "split")):
+        if self._joint[0] != table:
+            self._joint = table, read_tsv(table, ("path", "translation", "split"))
+        for line, (clip, translation, split) in self._joint[1]:
             if split in splits:
                 sentence, client = self._validated.get(clip, ("", ""))
                 yield Entry(table, line, clip, sentence, translation, client)

@@ -20,6 +20,7 @@ import logging
 from array import array
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from math import inf, isnan
 from pathlib import Path
 from typing import Any
@@ -250,11 +251,11 @@ def scan_extra(path: Path, data: DataTables) -> dict[str, Mapping[str, str]]:
         data: Its tables, from `scan_tables`.
     """
     extra, left_out = {}, []
+    ids = data.by_utterance, cache(data.spk2utt)
     for file in text_files(path):
         if file.name in (*COLUMNS, *_OF_AUDIO, *_DERIVED):
             continue
         table, faults = scan_packed(file)
-        ids = data.by_utterance, data.spk2utt
         if not faults and any(sum(1 for _ in lacking(some(), table)) < len(table) for some in ids):
             extra[file.name] = table
         else:

@@ -57,6 +57,13 @@ def test_translation_gives_exactly_this(tree):
     assert sets["test"].text == {"de-en-d": "Goodbye"}
 
 
+def test_a_joint_table_is_read_once_for_all_sets(tree, monkeypatch):
+    read = []
+    monkeypatch.setattr(covost2, "read_tsv", lambda path, columns: read.append(path.name) or read_tsv(path, columns))
+    assert list(covost2.prepare(tree, ST)) == ["train", "dev", "test"]
+    assert sorted(read) == ["covost_v2.de_en.tsv", "validated.tsv"]
+
+
 def test_recognition_takes_covosts_splits_or_common_voices(tree):
     sets = covost2.prepare(tree)
     assert sets["train"].text == {"de-a": "das ist gut", "de-b": "ja sagte er", "zh-ztrain": "你好 世界"}
