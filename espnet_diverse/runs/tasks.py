@@ -31,7 +31,7 @@ from espnet_diverse.runs.config import load, named_file
 from espnet_diverse.runs.frontends import check_frontend, described, standalone
 from espnet_diverse.runs.lora import add_adapter, check_whole
 from espnet_diverse.runs.model_files import find_weights
-from espnet_diverse.text.foreign_sentencepiece import check_file
+from espnet_diverse.text.foreign_sentencepiece import check_model_file
 from espnet_diverse.text.pretrained_tokenizer import PretrainedTokenizer
 from espnet_diverse.untrusted.foreign_config import check_config, named_files
 from espnet_diverse.untrusted.whole_files import check_arrays, read_bytes
@@ -329,7 +329,7 @@ def read_config(config_file: Path) -> dict:
         _check_statistics(statistics)
     for prefix in ("", "src_"):  # ESPnet opens these files itself
         if config.get(f"{prefix}token_type") == "bpe" and config.get(f"{prefix}bpemodel"):
-            check_file(Path(config[f"{prefix}bpemodel"]))
+            check_model_file(Path(config[f"{prefix}bpemodel"]))
     if config.get("frontend_conf"):
         config["frontend_conf"] = standalone(config, config_file)
     return config

@@ -73,7 +73,7 @@ def read_model(content: bytes) -> SentencePieceProcessor:
         raise DataError(_NO_MODEL) from error
 
 
-def check_file(path: Path) -> None:
+def check_model_file(path: Path) -> None:
     """Refuse the file of a model that is not known to be safe; ModelError with its path where `check_model` raises."""
     try:
         check_model(read_bytes(path, MOST_BYTES))

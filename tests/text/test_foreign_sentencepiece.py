@@ -12,7 +12,7 @@ import sentencepiece
 from references.limited import limited
 
 from espnet_diverse.errors import DataError, ModelError
-from espnet_diverse.text.foreign_sentencepiece import check_file, check_model, read_model
+from espnet_diverse.text.foreign_sentencepiece import check_model, check_model_file, read_model
 
 RULES = ("identity", "nfkc", "nmt_nfkc", "nfkc_cf", "nmt_nfkc_cf")
 TEXTS = (
@@ -168,7 +168,7 @@ def test_errors_of_a_file_have_its_path(tmp_path, content, said):
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(ModelError, match=f"^{path}: .*{said}"):
-        check_file(path)
+        check_model_file(path)
 
 
 def use_all(models: list[bytes]) -> None:

@@ -31,8 +31,7 @@ class Survey:
         """Add the next recording of wav.scp: its header and its samples, or None where they were not read."""
         if info is not None:
             self.rates[info.rate] += 1
-        power = nan if measures is None else measures.power
-        self._levels.append(10 * log10(power) if power > 10 ** (SILENCE / 10) else nan if power != power else SILENCE)
+        self._levels.append(nan if measures is None else 10 * log10(max(measures.power, 10 ** (SILENCE / 10))))
         self._clipped.append(nan if measures is None else measures.clipped)
 
     def levels(self) -> Mapping[str, float]:
