@@ -144,7 +144,7 @@ class BalancedSampler(AbsSampler):
         rounds = 0  # in a row that gave no batch, which a single one may do by chance
         while len(batches) < self.count:
             drawn = self._draw(random)
-            groups = drawn.values() if self.single else [np.concatenate(list(drawn.values()))]
+            groups = drawn.values() if self.single else [random.permutation(np.concatenate(list(drawn.values())))]
             cut = [batch for group in groups if len(group) for batch in self._cut(group)]
             whole = [cut[index] for index in random.permutation(len(cut)) if len(cut[index]) >= world]
             rounds = 0 if whole else rounds + 1

@@ -30,7 +30,7 @@ OPTIONS = {
 }
 KINDS = ("unsorted", "sorted", "numel", "length", "folded")
 EPOCHS = 60
-DIGEST = "9daa76eaf0138f97"  # of what was made with ESPnet\'s samplers
+DIGEST = "ba95e5678451204d"  # of the batches that a seed gives
 
 
 def sampler(temperature, batches="mixed", shard=(0, 1), **options):
@@ -89,6 +89,15 @@ def test_batches_keep_to_the_budget_and_single_ones_to_a_language():
     for batch in mixed:
         longest = max(int(SHAPES[0][utterance]) for utterance in batch[1:])
         assert (len(batch) - 1) * (longest + 50) <= OPTIONS["batch_bins"]  # ESPnet closes a batch when it is full
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_mixed_batches_mix_categories_whose_utterances_are_equally_long(kind):
+    balanced = sampler(float("inf"), type=kind, batch_bins=1800)
+    balanced.shapes = [Shapes.parsed(["100"] * len(IDS)), Shapes.parsed(["5,10"] * len(IDS))]
+    balanced.count = len(balanced._cut(np.arange(len(IDS))))
+    mixes = [len({CATEGORIES[name] for name in names(batch)}) for batch in balanced.generate(0) if len(batch) > 4]
+    assert len(mixes) > 4 and mixes.count(1) < len(mixes) / 4
 
 
 def test_every_utterance_is_drawn_before_one_is_drawn_again():
