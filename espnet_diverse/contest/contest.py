@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from espnet_diverse.contest import costs, redundant_heads
 from espnet_diverse.contest.costs import Cost
-from espnet_diverse.contest.programs import INTERRUPTED, STOPPED, Programs
+from espnet_diverse.contest.programs import Programs
 from espnet_diverse.contest.report import NAME, write_report
 from espnet_diverse.contest.runs import Run
 from espnet_diverse.contest.scores import missing, read_results
@@ -69,20 +69,22 @@ def carry_out(contest: Contest, conduct: Conduct, metric: Metric | None, only: s
             code = _train(contest, conduct, runs, programs)
             notes = _analysed(contest, conduct, runs, programs)
         if programs.stopped:
-            return code or STOPPED
+            return programs.exit_code
         return _report(contest, runs, metric, [*notes, *_dropped(contest, conduct, runs)]) or code
 
 
 def _time(contest: Contest, conduct: Conduct, runs: Sequence[Run], programs: Programs) -> int:
-    """Time the methods with unfinished runs, and print how long these will take."""
+    """Time the methods that have no costs yet, and print how long the unfinished runs will take."""
     waiting = missing(runs, read_results(contest.results))
     print(f"{len(runs)} runs, {len(runs) - len(waiting)} of them done", flush=True)
     if not (conduct.timing and waiting):
         return 0
     firsts = list({run.name: run for run in reversed(runs)}.values())[::-1]
-    known = costs.measure(firsts, programs, contest.output_dir / "costs.json", conduct.timing)
+    accum_grad = next(iter(contest.merged().values())).get("accum_grad") or 1  # of all methods
+    batches = max(conduct.timing, accum_grad)  # so that an epoch has an update
+    known = costs.measure(firsts, programs, contest.output_dir / "costs.json", batches)
     if known is None:
-        return INTERRUPTED if programs.interrupted else STOPPED
+        return programs.exit_code
     print(estimate(contest, waiting, known, conduct.jobs), flush=True)
     return 0
 

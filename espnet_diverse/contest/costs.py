@@ -54,14 +54,14 @@ class Cost:
         return self.start + epochs * ((batches or self.batches) * self.step + self.validation)
 
 
-def measure(runs: Sequence[Run], programs: Programs, path: Path, updates: int) -> dict[str, Cost] | None:
+def measure(runs: Sequence[Run], programs: Programs, path: Path, batches: int) -> dict[str, Cost] | None:
     """Measure the costs of the methods that have none yet; of all methods, if the kept costs are out of date.
 
     Args:
         runs: A run of each method.
         programs: Runs the commands.
         path: File that keeps the costs.
-        updates: Number of batches of an epoch of the trials.
+        batches: Number of batches of an epoch of the trials.
 
     Returns:
         Costs by method; None if the programs were stopped.
@@ -79,8 +79,8 @@ def measure(runs: Sequence[Run], programs: Programs, path: Path, updates: int) -
     try:
         for run in runs:
             if run.name not in costs:
-                print(f"{run.name}: timing {2 * updates} batches", flush=True)
-                tried = _tried(run, programs, updates)
+                print(f"{run.name}: timing {2 * batches} batches", flush=True)
+                tried = _tried(run, programs, batches)
                 if programs.stopped:
                     return None
                 trials[run.name] = tried
@@ -131,13 +131,13 @@ def _settings(ngpu: int, path: Path) -> dict[str, int | str]:
     }
 
 
-def _tried(run: Run, programs: Programs, updates: int) -> tuple[Path, Ended]:
+def _tried(run: Run, programs: Programs, batches: int) -> tuple[Path, Ended]:
     """The folder of the trial of a method, and how it ended.
 
     Raises:
         TrainingError: It failed.
     """
-    command, folder = run.trial(updates)
+    command, folder = run.trial(batches)
     log = folder.with_name(f"{folder.name}.log")
     shutil.rmtree(folder, ignore_errors=True)
     ended = programs.run(run.preparation(), run.place, log)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from espnet_diverse.contest.runs import NOT_SCORED, Run
+from espnet_diverse.contest.runs import MEASURED_BY_DECODING, Run
 from espnet_diverse.data.files.atomic_files import write_text
 
 
@@ -47,10 +47,10 @@ class DataRun(Run):
         """The plan of training, decoding and scoring."""
         return self._plan(self.folder.name, [*self._trained(), *self._scored()])
 
-    def trial(self, updates: int) -> tuple[list[str], Path]:
+    def trial(self, batches: int) -> tuple[list[str], Path]:
         """The command that trains, with two short epochs."""
         folder = self.output_dir / "trials" / self.name
-        changes = ["max_epoch=2", f"num_iters_per_epoch={updates}"]
+        changes = ["max_epoch=2", f"num_iters_per_epoch={batches}"]
         return [sys.executable, "-m", "espnet_diverse", *self._train(folder, *changes)], folder
 
     @property
@@ -114,7 +114,7 @@ class DataRun(Run):
         for name in self.sets:
             data, folder = self.data(name), self.decoded(self.name, name)
             place = ["--data_dir", str(data), "--output_dir", str(folder), *device]
-            if self.metric in NOT_SCORED:
+            if self.metric in MEASURED_BY_DECODING:
                 yield "decode", ["perplexity", *model, *place]
                 continue
             yield "decode", ["decode", *model, *place, *self._search()]

@@ -16,7 +16,7 @@ from functools import cache
 
 import numpy as np
 
-from espnet_diverse.contest.runs import NOT_SCORED, Run
+from espnet_diverse.contest.runs import MEASURED_BY_DECODING, Run
 from espnet_diverse.data.tables import pack_table
 from espnet_diverse.scoring.metric import Metric, lower_is_better
 from espnet_diverse.scoring.significance import Bootstrap, interval, p_value
@@ -105,7 +105,7 @@ def _difference(
 
 def _resampling(runs: Sequence[Run], data_set: str, metric: Metric | None) -> Callable[[str, int], np.ndarray] | None:
     """A function that returns the scores of the resamples of a run; None if the metric has no counts of sentences."""
-    if metric is None or runs[0].metric in NOT_SCORED:
+    if metric is None or runs[0].metric in MEASURED_BY_DECODING:
         return None
     by_key = {(run.name, run.seed): run for run in runs}
     text = runs[0].data(data_set) / "text"

@@ -57,6 +57,11 @@ class Programs:
         self._running: set[subprocess.Popen] = set()
         self._lock = threading.RLock()  # a signal may come while another one is handled
 
+    @property
+    def exit_code(self) -> int:
+        """Exit code of a command whose programs were stopped."""
+        return INTERRUPTED if self.interrupted else STOPPED
+
     def run(self, command: Sequence[str], folder: Path, log: Path) -> Ended:
         """Run a program until all its processes have closed their output, which is added to a log.
 

@@ -12,14 +12,24 @@ from espnet_diverse.untrusted.foreign_yaml import kind, parse_own
 
 SYNTHETIC = "synthetic"
 """The corpus that a recipe generates."""
-NOT_SCORED = ("word_perplexity", "perplexity", "accuracy")
-"""Metrics that the stage decode computes."""
+MEASURED_BY_DECODING = {
+    **dict.fromkeys(("word_perplexity", "perplexity"), "perplexity.json"),
+    "accuracy": "classification.json",
+}
+"""Metrics that need no scoring, and the file of the decoding stage that has them."""
 KEYS = {
     *("recipe", "corpus", "prepared", "options", "config", "decode_config"),
     *("metric", "row", "score_options", "sets", "baseline", "seeds", "runs"),
 }
 _NEEDED = ("recipe", "corpus", "config", "metric", "sets", "baseline", "seeds", "runs")
+RESOURCES = ("nj", "ngpu", "cluster")
+"""Settings of a contest that may change while it lasts, which are options of run.sh too."""
 RUN_KEYS = {"fragments", "expected", "set", "seeds", "init_param"}
+
+
+def stems(fragments: str) -> str:
+    """Name of fragments joined by commas, as the function `stems` of egs/common/recipe.sh gives it."""
+    return "_".join(Path(each).name.removesuffix(".yaml") for each in fragments.split(","))  # a stem has no 5 of 0.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,8 +94,7 @@ class Run(ABC):
 
     def decoded(self, name: str, data_set: str) -> Path:
         """Folder of the hypotheses of the run `name` of this experiment and seed on a set."""
-        fragments = self.shared.get("decode_config", "decode").split(",")
-        return self.folder_of(name) / "_".join(Path(each).stem for each in fragments) / data_set
+        return self.folder_of(name) / stems(self.shared.get("decode_config", "decode")) / data_set
 
     @property
     @abstractmethod
@@ -109,7 +118,7 @@ class Run(ABC):
         """Command that trains, decodes and scores."""
 
     @abstractmethod
-    def trial(self, updates: int) -> tuple[list[str], Path]:
+    def trial(self, batches: int) -> tuple[list[str], Path]:
         """Command that trains two epochs of some batches each in a folder of its own, and the folder."""
 
     def comparisons(self) -> list[list[str]]:
@@ -159,16 +168,16 @@ class RecipeRun(Run):
         """All stages of the recipe."""
         return self._recipe(self.tag(self.name), [])
 
-    def trial(self, updates: int) -> tuple[list[str], Path]:
+    def trial(self, batches: int) -> tuple[list[str], Path]:
         """Stages up to `train`, with two short epochs."""
         tag = f"{self.experiment}_{self.name}_trial"
-        changes = ["max_epoch=2", f"num_iters_per_epoch={updates}"]
+        changes = ["max_epoch=2", f"num_iters_per_epoch={batches}"]
         return self._recipe(tag, changes, "--stop_stage", "train"), self.recipe / "exp" / tag
 
     def comparisons(self) -> list[list[str]]:
         """The stage score of each set, with the option --baseline."""
         found = []
-        for data_set in self.sets if self.metric not in NOT_SCORED else ():
+        for data_set in self.sets if self.metric not in MEASURED_BY_DECODING else ():
             baseline = self.decoded(self.shared["baseline"], data_set) / "text"
             if self.name != self.shared["baseline"] and baseline.is_file():
                 options = f"{self.shared.get('score_options', '')} --baseline {baseline.relative_to(self.recipe)}"
@@ -184,8 +193,9 @@ class RecipeRun(Run):
             *("--config", self.config, *self.changes(*changes), *self.begun),
             *("--test_sets", " ".join(shared["sets"]), *shared.get("options", ())),
             *(["--decode_config", shared["decode_config"]] if "decode_config" in shared else []),
-            *(["--metric", shared["metric"]] if shared["metric"] not in NOT_SCORED else []),
+            *(["--metric", shared["metric"]] if shared["metric"] not in MEASURED_BY_DECODING else []),
             *(["--score_options", shared["score_options"]] if "score_options" in shared else []),
+            *(word for name in RESOURCES if shared.get(name, "") != "" for word in (f"--{name}", str(shared[name]))),
             *self.options,
             *more,
         ]

@@ -9,7 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from espnet_diverse.contest.runs import Run
+from espnet_diverse.contest.runs import MEASURED_BY_DECODING, Run
 from espnet_diverse.cpu.machine import cpu_model
 from espnet_diverse.data.files.atomic_files import write_text
 from espnet_diverse.data.files.locks import file_lock
@@ -17,11 +17,6 @@ from espnet_diverse.errors import DataError
 from espnet_diverse.untrusted.whole_files import read_json, read_text
 
 COLUMNS = ("experiment", "run", "seed", "set", "metric", "score", "p", "commit", "processor")
-MEASURED_BY_DECODING = {
-    **dict.fromkeys(("word_perplexity", "perplexity"), "perplexity.json"),
-    "accuracy": "classification.json",
-}
-"""Metrics that need no scoring, and the file of the decoding stage that has them."""
 
 
 def read_results(path: Path) -> list[dict[str, str]]:

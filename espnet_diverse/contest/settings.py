@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from espnet_diverse.contest.data_runs import DataRun
-from espnet_diverse.contest.runs import RUN_KEYS, RecipeRun, Run, check_keys
+from espnet_diverse.contest.runs import RESOURCES, RUN_KEYS, RecipeRun, Run, check_keys, stems
 from espnet_diverse.data.files.atomic_files import write_text
 from espnet_diverse.errors import ConfigError, DataError, prefixed
 from espnet_diverse.option_checks import SEED, Rule
@@ -102,7 +102,7 @@ def methods(given: Sequence[str], file: Path | None, common: Sequence[str]) -> d
     for each in given:
         name, equals, fragments = each.partition("=")
         if not equals:
-            name, fragments = "_".join(Path(part).stem for part in each.split(",")), each
+            name, fragments = stems(each), each
         _add(found, name, {"fragments": fragments}, each)
     if file is not None:
         for name, settings in merge([file]).items():
@@ -255,9 +255,12 @@ class Contest:
             "budget": vars(self.budget),
             "data": str((self.recipe or self.data_dir).resolve()),
             "recipe_options": list(self.recipe_options),
-            "shared": {key: _plain(value) for key, value in self.shared.items() if key not in _RESOURCES},
+            "shared": {key: _plain(value) for key, value in self.shared.items() if key not in (*RESOURCES, "sets")},
         }
         configs = {name: _plain(dict(each)) for name, each in self.merged().items()}
+        for name, each in self.methods.items():
+            if each.get("init_param"):
+                configs[name]["init_param"] = each["init_param"]
         if path.is_file():
             former = read_yaml(path, str(path), _ANEW)
             kept = former.get("methods") or {}
@@ -279,7 +282,6 @@ class Contest:
 
 
 _ANEW = "delete it to begin the contest again"
-_RESOURCES = ("nj", "ngpu", "cluster", "sets")
 
 
 def _plain(value: Any) -> Any:

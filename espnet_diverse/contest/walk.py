@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
 from pathlib import Path
 
-from espnet_diverse.contest.programs import FINISHED, INTERRUPTED, STOPPED, Programs
+from espnet_diverse.contest.programs import FINISHED, STOPPED, Programs
 from espnet_diverse.contest.runs import Run
 from espnet_diverse.contest.scores import commit_of_code, keep_results, missing, read_results, scores
 
@@ -45,8 +45,8 @@ class Walk:
     def work(self) -> int:
         """Make the runs, print how many are done, and return the exit code.
 
-        It is 0 when all runs are done or left out, `STOPPED` as long as another call can continue (`INTERRUPTED` after
-        SIGINT), and 1 when all runs that are left have failed.
+        It is 0 when all runs are done or left out, `Programs.exit_code` as long as another call can continue, and 1
+        when all runs that are left have failed.
         """
         rounds = [list(group) for _, group in groupby(self.runs, lambda run: run.seed)]
         codes: Counter[int] = Counter()
@@ -57,7 +57,7 @@ class Walk:
         left_out = f"{codes[LEFT_OUT]} left out, " if codes[LEFT_OUT] else ""
         again = "; the same command continues from there" if codes[STOPPED] else ""
         print(f"{codes[0]} runs done, {left_out}{left} left{again}", flush=True)
-        return INTERRUPTED if left and self.programs.interrupted else STOPPED if codes[STOPPED] else min(left, 1)
+        return self.programs.exit_code if codes[STOPPED] else min(left, 1)
 
     def _make(self, run: Run) -> int:
         """Make a run, unless another call has made it meanwhile.

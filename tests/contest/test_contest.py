@@ -6,6 +6,7 @@ The programs train nothing: they leave a copy of a run, with a score.
 import dataclasses
 import json
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,21 @@ def test_a_stop_while_timing_trains_nothing(contest, monkeypatch, capsys, interr
     monkeypatch.setattr(Trainings, "run", stopped)
     assert carry_out(contest, Conduct(), None) == code
     assert capsys.readouterr().out == "4 runs, 0 of them done\nold: timing 20 batches\n"
+
+
+def test_an_epoch_of_a_trial_has_an_update(contest, monkeypatch, capsys):
+    Path("base.yaml").write_text(yaml.safe_dump({"max_epoch": 4, "accum_grad": 16}))
+    monkeypatch.setattr(Trainings, "run", lambda self, *_: self.stop() or Ended(STOPPED))
+    assert carry_out(contest, Conduct(), None) == STOPPED
+    assert capsys.readouterr().out.endswith("old: timing 32 batches\n")
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, STOPPED), (signal.SIGINT, INTERRUPTED)])
+@pytest.mark.parametrize("failed", [0, 1])
+def test_a_stop_while_heads_are_analysed_wins_over_failed_runs(contest, monkeypatch, number, code, failed):
+    monkeypatch.setattr(module, "_train", lambda *_: failed)
+    monkeypatch.setattr(module, "_analysed", lambda *given: given[-1].stop(number) or [])
+    assert carry_out(contest, TIMELESS, None) == code
 
 
 def row(run, seed, score, data_set="dev"):

@@ -39,7 +39,7 @@ class Trials(Programs):
 
 def test_a_trial_is_read_and_deleted_and_not_made_again(tiny_run, tmp_path):
     programs, path = Trials(tiny_run.model_dir), tmp_path / "costs.json"
-    (cost,) = measure([run(tmp_path)], programs, path, updates=5).values()
+    (cost,) = measure([run(tmp_path)], programs, path, batches=5).values()
     assert [call[-1] for call in programs.calls] == ["tokens", "train"]
     epochs = load_run(tiny_run.model_dir)[0]["reporter"]["stats"]
     times = {
@@ -51,7 +51,7 @@ def test_a_trial_is_read_and_deleted_and_not_made_again(tiny_run, tmp_path):
     (adam,) = load_run(tiny_run.model_dir)[0]["optimizers"]
     assert cost.parameters == sum(each["exp_avg"].numel() for each in adam["state"].values())
     assert not (tmp_path / "exp" / "mine_old_trial").exists()
-    assert measure([run(tmp_path)], programs, path, updates=5) == {"old": cost} == read_costs(path)
+    assert measure([run(tmp_path)], programs, path, batches=5) == {"old": cost} == read_costs(path)
     assert len(programs.calls) == 2
 
 
@@ -61,7 +61,7 @@ def test_costs_are_measured_again_where_they_would_be_others(tiny_run, tmp_path,
     monkeypatch.setattr(costs, "cpu_model", lambda: "slow")
     monkeypatch.setattr(costs, "gpu_model", lambda: "of 2024")
     monkeypatch.setattr(costs, "commit_of_code", lambda path: "abc")
-    measure([run(tmp_path), run(tmp_path, "new")], programs, path, updates=5)
+    measure([run(tmp_path), run(tmp_path, "new")], programs, path, batches=5)
     former = read_costs(path)
     if changed == "ngpu":
         ngpu = 1
@@ -71,10 +71,10 @@ def test_costs_are_measured_again_where_they_would_be_others(tiny_run, tmp_path,
         monkeypatch.setattr(costs, {"processor": "cpu_model", "commit": "commit_of_code"}[changed], lambda *_: "fast")
     programs.calls.clear()
     methods = [run(tmp_path, name, ngpu) for name in ("old", "third")]
-    found = measure(methods, programs, path, updates=5)
+    found = measure(methods, programs, path, batches=5)
     assert len(programs.calls) == 4 and list(found) == ["old", "third"] == list(read_costs(path)) != list(former)
     assert f"{path}: has the costs of another {changed}: " in capsys.readouterr().out
-    assert measure(methods, programs, path, updates=5) == found and len(programs.calls) == 4
+    assert measure(methods, programs, path, batches=5) == found and len(programs.calls) == 4
 
 
 def test_gpu_memory_has_the_unit_of_process_memory(tiny_run, tmp_path, monkeypatch):
@@ -85,7 +85,7 @@ def test_gpu_memory_has_the_unit_of_process_memory(tiny_run, tmp_path, monkeypat
         return state, *others
 
     monkeypatch.setattr(checkpoint, "load_run", on_gpu)
-    (cost,) = measure([run(tmp_path)], Trials(tiny_run.model_dir), tmp_path / "costs.json", updates=5).values()
+    (cost,) = measure([run(tmp_path)], Trials(tiny_run.model_dir), tmp_path / "costs.json", batches=5).values()
     assert cost.memory == pytest.approx(3)
 
 
@@ -95,12 +95,12 @@ def test_a_trial_that_fails_is_named_with_its_log(tiny_run, tmp_path):
     log.write_text("begins\nespnet-diverse train: error: there is no such key\nkilled\n")
     said = f"the trial of old failed; its log, {log}, says: espnet-diverse train: error: there is no such key$"
     with pytest.raises(TrainingError, match=said):
-        measure([run(tmp_path)], Trials(tiny_run.model_dir, code=1), tmp_path / "costs.json", updates=5)
+        measure([run(tmp_path)], Trials(tiny_run.model_dir, code=1), tmp_path / "costs.json", batches=5)
 
 
 def test_a_stop_ends_the_trials(tiny_run, tmp_path):
     programs = Trials(tiny_run.model_dir, stops=True)
-    assert measure([run(tmp_path), run(tmp_path, "new")], programs, tmp_path / "costs.json", updates=5) is None
+    assert measure([run(tmp_path), run(tmp_path, "new")], programs, tmp_path / "costs.json", batches=5) is None
     assert len(programs.calls) <= 2 and not (tmp_path / "costs.json").exists()
 
 
@@ -116,10 +116,10 @@ def test_trials_that_have_ended_are_kept_where_a_later_one_stops_or_fails(tiny_r
 
     methods, path = [run(tmp_path), run(tmp_path, "new"), run(tmp_path, "third")], tmp_path / "costs.json"
     with nullcontext() if stops else pytest.raises(TrainingError, match="the trial of new failed"):
-        assert measure(methods, SecondEnds(tiny_run.model_dir), path, updates=5) is None
+        assert measure(methods, SecondEnds(tiny_run.model_dir), path, batches=5) is None
     assert list(read_costs(path)) == ["old"] and not (tmp_path / "exp" / "mine_old_trial").exists()
     programs = Trials(tiny_run.model_dir)
-    assert list(measure(methods, programs, path, updates=5)) == ["old", "new", "third"] and len(programs.calls) == 4
+    assert list(measure(methods, programs, path, batches=5)) == ["old", "new", "third"] and len(programs.calls) == 4
 
 
 def test_a_trial_whose_log_lacks_the_batches_is_refused(tiny_run, tmp_path):
@@ -127,7 +127,7 @@ def test_a_trial_whose_log_lacks_the_batches_is_refused(tiny_run, tmp_path):
     shutil.copytree(tiny_run.model_dir, trained)
     (trained / "train.log").write_text("begins\n")
     with pytest.raises(TrainingError, match="mine_old_trial/train.log does not state the number of batches; give --ti"):
-        measure([run(tmp_path)], Trials(trained), tmp_path / "costs.json", updates=5)
+        measure([run(tmp_path)], Trials(trained), tmp_path / "costs.json", batches=5)
 
 
 def test_the_gpu_is_asked_for_in_a_process_of_its_own(tmp_path, monkeypatch):

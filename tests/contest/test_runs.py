@@ -93,6 +93,8 @@ def test_a_run_of_a_recipe_is_a_call_of_it(tmp_path):
         *("--config", "model/tiny,attention/sdma", "--set", "optim_conf.lr=0.001", "--test_sets", "dev test"),
         *("--vocab_size", "90", "--decode_config", "decode/joint", "--metric", "bleu", "--nj", "2"),
     ]
+    run = recipe_run(tmp_path, nj=4, ngpu=0, cluster="")
+    assert run.command()[-6:] == ["--nj", "4", "--ngpu", "0", "--nj", "2"]
     command, folder = recipe_run(tmp_path).trial(7)
     assert command[-2:] == ["--stop_stage", "train"] and folder == tmp_path / "exp" / "mine_sdma_trial"
     assert value(command, "--tag") == folder.name
@@ -126,6 +128,11 @@ def test_without_a_search_it_matches_the_command_with_a_norm_of_length_for_text(
 def test_the_data_of_a_recipe_are_where_it_puts_them(tmp_path, source, options, folder):
     run = RecipeRun("mine", SHARED, "sdma", 3, SETTINGS, tmp_path, source, options)
     assert run.data("dev") == tmp_path / folder / "dev"
+
+
+def test_the_folder_of_hypotheses_has_the_name_that_a_recipe_gives_it(tmp_path):
+    run = recipe_run(tmp_path, decode_config="conf/decode_0.5,beam.yaml")
+    assert run.decoded("sdma", "dev") == run.folder / "decode_0.5_beam" / "dev"
 
 
 def test_the_baseline_is_compared_with_only_where_it_was_decoded(tmp_path):

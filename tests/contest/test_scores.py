@@ -5,10 +5,9 @@ from importlib.metadata import version
 
 import pytest
 
-from espnet_diverse.contest.runs import NOT_SCORED, RecipeRun
+from espnet_diverse.contest.runs import MEASURED_BY_DECODING, RecipeRun
 from espnet_diverse.contest.scores import (
     COLUMNS,
-    MEASURED_BY_DECODING,
     commit_of_code,
     keep_results,
     markdown,
@@ -39,8 +38,7 @@ def row(run, seed, data_set, score="1.00"):
 
 def test_lower_is_better_for_error_rates_and_perplexities():
     lower = {"cer", "wer", "ter", "perplexity", "word_perplexity"}
-    assert {name for name in (*METRICS, *NOT_SCORED) if lower_is_better(name)} == lower
-    assert set(NOT_SCORED) == set(MEASURED_BY_DECODING)
+    assert {name for name in (*METRICS, *MEASURED_BY_DECODING) if lower_is_better(name)} == lower
 
 
 def test_rows_are_kept_once_for_a_run_and_a_set(tmp_path):

@@ -37,6 +37,7 @@ def contest(tmp_path, monkeypatch):
 def test_methods_have_the_names_of_their_fragments_or_their_own(tmp_path):
     file = tmp_path / "runs.yaml"
     file.write_text("fast:\n  fragments: attention/sma\n  set: [a=2]\n  seeds: [5]\n")
+    assert list(methods(["a/alpha_0.5", "a/alpha_0.1.yaml"], None, [])) == ["alpha_0.5", "alpha_0.1"]
     found = methods(["attention/sdma,losses/sdma_text", "plain=attention/softmax"], file, ["a=1"])
     assert found == {
         "sdma_sdma_text": {"fragments": "attention/sdma,losses/sdma_text", "set": ["a=1"]},
@@ -130,6 +131,21 @@ def test_a_contest_continues_with_its_own_settings_alone(contest):
         with pytest.raises(ConfigError) as refused:
             contest(**changed).keep()
         assert text in str(refused.value) and "give the former value, or another --output_dir" in str(refused.value)
+
+
+def test_a_contest_continues_with_the_weights_that_its_runs_began_with_alone(contest):
+    plain = contest()
+
+    def begun(path):
+        new = {**plain.methods["new"], "init_param": path}
+        return dataclasses.replace(plain, methods={**plain.methods, "new": new})
+
+    begun("a.pth").keep()
+    begun("a.pth").keep()
+    with pytest.raises(ConfigError, match="begun with another new.init_param: a.pth -> b.pth; give the former value"):
+        begun("b.pth").keep()
+    with pytest.raises(ConfigError, match="begun with another new.init_param: a.pth -> not set"):
+        plain.keep()
 
 
 def test_methods_may_come_later_but_the_baseline_stays(contest, tmp_path):

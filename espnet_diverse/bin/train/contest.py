@@ -128,7 +128,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _contest(args: argparse.Namespace) -> "Contest":
-    from espnet_diverse.contest.runs import NOT_SCORED
+    from espnet_diverse.contest.runs import MEASURED_BY_DECODING
     from espnet_diverse.contest.settings import METRICS, Budget, Contest, methods, recipe_config, recipe_default
 
     if (args.data_dir is None) == (args.recipe is None):
@@ -143,7 +143,7 @@ def _contest(args: argparse.Namespace) -> "Contest":
         if task not in METRICS:
             raise ConfigError(f"--recipe {args.recipe}: its task {task!r} has no contest; known: {' '.join(METRICS)}")
         words = _of_recipe(args, words)
-        if not score_options and (args.metric or METRICS[task]) not in NOT_SCORED:
+        if not score_options and (args.metric or METRICS[task]) not in MEASURED_BY_DECODING:
             score_options = recipe_default(args.recipe, "score_options", synthetic)
     return Contest(
         output_dir=args.output_dir,
@@ -172,13 +172,10 @@ def _refuse_of_data(args: argparse.Namespace) -> None:
 
 
 def _of_recipe(args: argparse.Namespace, words: list[str]) -> list[str]:
-    """Options of run.sh: the given ones, and some that this command has too."""
+    """Options of run.sh: the given ones, and the number of epochs to average."""
     if own := [word for word in words if word in _SET_HERE]:
         raise ConfigError(f"--recipe_options: {own[0]} is set by contest itself; give the options of contest")
-    words = [*words, "--nj", str(args.nj), "--ngpu", str(args.ngpu)]
-    if args.average_number is not None:
-        words += ["--average_number", str(args.average_number)]
-    return [*words, *(["--cluster", args.cluster] if args.cluster else [])]
+    return [*words, *(["--average_number", str(args.average_number)] if args.average_number is not None else [])]
 
 
 def _shared(args: argparse.Namespace, task: str) -> dict:
@@ -218,11 +215,11 @@ def _words(text: str, option: str) -> list[str]:
 def _metric(contest: "Contest") -> "Metric | None":
     """The metric with the options of scoring; None if decoding measures it."""
     from espnet_diverse.bin.report import score
-    from espnet_diverse.contest.runs import NOT_SCORED
+    from espnet_diverse.contest.runs import MEASURED_BY_DECODING
     from espnet_diverse.scoring.build import build_metrics
 
     name = contest.shared["metric"]
-    if name in NOT_SCORED:
+    if name in MEASURED_BY_DECODING:
         return None
     parser = argparse.ArgumentParser(prog="espnet-diverse contest --score_options", exit_on_error=False)
     score.add_arguments(parser)

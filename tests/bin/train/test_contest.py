@@ -103,8 +103,9 @@ def test_a_recipe_gets_the_options_that_both_have_and_its_metric(here, tmp_path)
     words += ["--config", "model/lm_tiny,{}", "--recipe_options", "--corpus synthetic", "--average_number", "5"]
     assert main([*words, "--output_dir", "out", "--dry_run", "--timing", "0"]) == 0
     settings = yaml.safe_load(Path("out/contest.yaml").read_text())["settings"]
-    options = ["--corpus", "synthetic", "--nj", "1", "--ngpu", "0", "--average_number", "5"]
+    options = ["--corpus", "synthetic", "--average_number", "5"]
     assert settings["recipe_options"] == options and settings["shared"]["metric"] == "word_perplexity"
+    assert main([*words, "--output_dir", "out", "--dry_run", "--timing", "0", "--nj", "4", "--ngpu", "1"]) == 0
 
 
 def test_the_errors_of_a_recipe_are_counted_as_it_scores(here, monkeypatch):
