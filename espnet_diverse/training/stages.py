@@ -82,6 +82,7 @@ def collect_stats(config: Config, data: RunData, output_dir: Path, workers: Work
     rate = _rate(filled, data)
     check(TASKS[data.task], filled)
     _check_data(filled, data, rate, nj=workers or 4)
+    normalised = filled.get("normalize") == "global_mvn"
     with staged_directory(output_dir) as staging, logged(staging / "stats.log"):
         if data.speech:
             for phase, data_dir in data.phases().items():  # before hours of features; ESPnet writes the lengths
@@ -94,7 +95,8 @@ def collect_stats(config: Config, data: RunData, output_dir: Path, workers: Work
         for phase, data_dir in data.phases().items():
             folder = staging / phase
             if data.speech:
-                check_statistics(folder / "feats_stats.npz")
+                final = output_dir / phase / "feats_stats.npz"
+                check_statistics(folder / final.name, normalised and phase == "train", final)
             for file, name, kind in data.entries(config):
                 if kind == "text":
                     if not data.speech:
@@ -149,25 +151,25 @@ def train(
     filled["ngpu"] = processes.ngpu
     statistics = stats_dir / "train" / "feats_stats.npz" if data.speech else None
     if statistics:
-        check_statistics(statistics)
+        check_statistics(statistics, filled.get("normalize") == "global_mvn")
     if processes.node_rank:  # machine 0 compares and writes
         run(data.task, filled, processes)
         return
     tables = record.digests()
     with run_lock(output_dir) as sign_lock:
         changed: list[str] = []
-        sound, identity = None, run_identity.new_identity(output_dir)
+        newest, identity = None, run_identity.new_identity(output_dir)
         if restart and resumption.weight_files(output_dir):
             _build(filled, data, tokens, statistics)  # before they are deleted
         elif not restart and resumption.is_resumed(output_dir):
             resumption.check_task(data.task, output_dir)
             changed = resumption.check_settings(config, output_dir, allow_changed)
             resumption.check_unchanged(output_dir, tables, tokens, statistics, allow_changed)
-            sound, identity = resumption.check_state(output_dir, *_build(filled, data, tokens, statistics))
+            newest, identity = resumption.check_state(output_dir, *_build(filled, data, tokens, statistics))
         if statistics:
             check_features(statistics, filled)
-        if sound is not None:
-            sound.replace(output_dir / CHECKPOINT)  # where ESPnet looks for it
+        if newest is not None:  # ESPnet continues from CHECKPOINT alone, whose latest save may be damaged
+            newest.replace(output_dir / CHECKPOINT)
         sign_lock()
         _sweep(output_dir, restart)
         tokens.save(output_dir)
@@ -181,7 +183,7 @@ def train(
             for said in doubts(TASKS[data.task], filled):
                 logging.warning("%s", said)
             if not processes.ngpu:
-                run_kernels.keep(output_dir, resumed=sound is not None)
+                run_kernels.keep(output_dir, resumed=newest is not None)
             run(data.task, filled, processes)
             draw_curves(output_dir)
 

@@ -56,6 +56,18 @@ def test_statistics_that_are_not_finite_are_refused(tiny_run, train_dir, tmp_pat
     assert [path.name for path in tmp_path.iterdir()] == ["train"]
 
 
+def test_features_without_variance_are_refused_only_where_they_normalise(tiny_run, train_dir, tmp_path, monkeypatch):
+    monkeypatch.setattr(run_data, "validate", lambda *_, **__: None)
+    for path in train_dir.glob("*.wav"):
+        samples, rate = soundfile.read(path, dtype="float32")
+        soundfile.write(path, np.zeros_like(samples), rate, subtype="FLOAT")
+    with pytest.raises(DataError, match=f"^{tmp_path}/stats/train/feats_stats.npz: the variance of feature 0 "):
+        collect(tiny_run, train_dir, tmp_path)
+    collect(tiny_run, train_dir, tmp_path, "normalize=null")
+    data = RunData(tiny_run.train_dir, train_dir, tiny_run.tokens_dir)  # silence to validate on
+    stages.collect_stats(merge(["model/tiny"], ["num_workers=0"]), data, tmp_path / "more")
+
+
 def test_keys_that_the_command_fills_in_are_refused(tiny_run, tmp_path):
     with pytest.raises(ConfigError, match="--set token_type=char: key 'token_type' is filled in by the command line"):
         collect(tiny_run, tiny_run.train_dir, tmp_path, "token_type=char")

@@ -98,13 +98,19 @@ def read_statistics(path: Path) -> Mapping[str, NDArray]:
     return found
 
 
-def check_statistics(path: Path) -> None:
-    """Check that features can be normalised with statistics.
+def check_statistics(path: Path, normalised: bool = True, shown_path: Path | None = None) -> None:
+    """Check that sums of features are finite, and that features can be normalised with them.
+
+    Args:
+        path: File of the statistics.
+        normalised: Whether features are normalised with them.
+        shown_path: Its path in messages, if it is moved later.
 
     Raises:
-        DataError: The file is missing or damaged, a sum is not finite, or the variance of a feature is not positive.
+        DataError: The file is missing or damaged, a sum is not finite, or the variance of a feature that is normalised
+            is not positive.
     """
-    arrays = read_statistics(path)
+    arrays, path = read_statistics(path), shown_path or path
     bad = [name for name in NAMES if not np.isfinite(arrays[name]).all()]
     if bad:
         raise DataError(f"{path}: {' and '.join(bad)} of the features are not finite; check the audio for NaN samples")
@@ -114,7 +120,7 @@ def check_statistics(path: Path) -> None:
     mean = total / count
     variance = square / count - mean**2
     constant = np.flatnonzero(variance <= _ROUNDING * mean**2)
-    if constant.size:
+    if normalised and constant.size:
         shown = abridged(f"{index} ({variance.flat[index]:.3g})" for index in constant)
         raise DataError(
             f"{path}: the variance of feature {shown} is zero or negative, so it cannot be normalised; check "

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from itertools import zip_longest
 from pathlib import Path
 
-import torch
 from espnet2.train.reporter import SubReporter
 from torch import nn
 
@@ -93,7 +92,7 @@ class NonFiniteBatches:
         listed = f"; {self.output_dir / NAME} lists all such batches" if self.output_dir else ""
         stats = self.reporter.stats.items()
         rates = [value[-1].value for name, value in stats if re.fullmatch(r"optim\d+_lr\d+", name)]
-        if self.finite and not _largest(self.model) <= _GROWTH * self._largest:
+        if self.finite and not _largest(self.model) <= _GROWTH * self._largest:  # also NaN
             rate = f" {rates[0]:g}" if rates else ""
             return f"training diverged: the learning rate{rate} is too high, lower optim_conf.lr; {self.first}{listed}"
         return f"{self.first}; check their audio and transcripts, or lower the learning rate{listed}"
@@ -101,6 +100,4 @@ class NonFiniteBatches:
 
 def _largest(model: nn.Module) -> float:
     """The largest magnitude of a parameter, or NaN."""
-    return max(
-        (float(torch.linalg.vector_norm(p.detach(), torch.inf)) for p in model.parameters() if p.numel()), default=0
-    )
+    return float(nn.utils.get_total_norm([p.detach() for p in model.parameters() if p.numel()], math.inf))

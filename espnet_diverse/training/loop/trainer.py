@@ -229,9 +229,9 @@ class Loop:
                     self._log(statistics, batches.total)
                 if group[0].number == first:
                     self.check_criteria(expected_statistics(results[0].names, statistics.stats))
-                bad.check(group, losses, update and update.norm, batches.total)
+                bad.check(group, losses, update.norm if update else None, batches.total)
                 if is_whole:
-                    self._save_within_epoch(batches, batch.number + 1, statistics)
+                    self._save_within_epoch(batches, group[-1].number + 1, statistics)
             self.updates.clear()  # gradients of batches after the last update
             if not any(math.isfinite(norm.value) for norm in statistics.stats.get("grad_norm", ())):
                 raise TrainingError(f"epoch {epoch}: no update was made; {_why_idle(batches, bad, options.accum_grad)}")
@@ -351,8 +351,9 @@ class Loop:
 
     def _is_asked_to_stop(self) -> bool:
         """Return whether one of the processes was asked to stop; all of them call this at the same place."""
-        self.stop.number = self.ranks.largest(self.stop.number)
-        return bool(self.stop.number)
+        if number := self.ranks.largest(self.stop.number):  # a signal during the call counts the next time
+            self.stop.number = number
+        return bool(number)
 
 
 def ended(options: Options, reporter: Reporter) -> str:

@@ -1,5 +1,7 @@
 """Statistics that cannot normalise features are refused before training."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import soundfile
@@ -53,6 +55,13 @@ def test_unusable_statistics_are_refused(path, changes, said):
     write(path, **changes)
     with pytest.raises(DataError, match=said):
         check_statistics(path)
+
+
+def test_features_that_are_not_normalised_may_be_constant(path):
+    write(path, sum_square=[900.0, 400.0, 900.0])
+    check_statistics(path, normalised=False)
+    with pytest.raises(DataError, match="^final.npz: the variance of feature 1 "):
+        check_statistics(path, shown_path=Path("final.npz"))
 
 
 def test_damaged_files_are_named(path):

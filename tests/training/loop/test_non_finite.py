@@ -85,6 +85,15 @@ def test_a_model_that_never_had_a_finite_batch_has_not_diverged(tmp_path):
         run.step(torch.nan, torch.nan)
 
 
+@pytest.mark.parametrize("name", ["weight", "bias"])
+def test_parameters_that_are_not_numbers_have_diverged(name):
+    run = Run(None)
+    run.step()
+    getattr(run.model, name).data.fill_(torch.nan)
+    run.step(torch.nan, torch.nan)
+    assert run.bad.explain().startswith("training diverged: the learning rate 0.5 is too high")
+
+
 def test_gradients_count_where_an_update_is_due():
     run = Run(None)
     run.step(norm=None)

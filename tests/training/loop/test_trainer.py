@@ -77,6 +77,15 @@ def test_a_run_whose_epochs_are_all_trained_says_so(max_epoch, patience, said):
     assert trainer.ended(options, reporter) == ""
 
 
+def test_a_signal_while_processes_exchange_theirs_is_kept():
+    stop = stopping.StopRequest()
+    ranks = SimpleNamespace(largest=lambda number: setattr(stop, "number", signal.SIGTERM) or number)
+    loop = SimpleNamespace(stop=stop, ranks=ranks)
+    assert [trainer.Loop._is_asked_to_stop(loop) for _ in range(2)] == [False, True]
+    ranks.largest = lambda number: signal.SIGINT  # of another process
+    assert trainer.Loop._is_asked_to_stop(loop) and stop.number == signal.SIGINT
+
+
 def test_the_console_shows_progress_and_a_table_and_the_log_the_rest(tiny_run, tmp_path, capfd):
     handlers = logging.getLogger().handlers[:]
     assert train(tiny_run, tmp_path / "exp", "max_epoch=1") == 0
