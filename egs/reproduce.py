@@ -9,8 +9,8 @@ reproduce.yaml lists the runs: for each experiment a recipe and shared settings,
 and the result that was expected before the run. Each finished run appends its scores to reproduce.tsv; if the baseline
 with the same seed was decoded before, they include the p-value of a paired bootstrap test. A run with scores for all
 its sets is done. `--minutes 10` limits the time. At the end of that time, and on SIGTERM, SIGINT and SIGHUP, the
-running programs are asked to stop, and killed after a minute. Another call continues training within the epoch; other
-stages restart.
+running programs are asked to stop, and killed after a minute. Another call continues training within the epoch and
+decoding after its last batch; other stages restart.
 
 The exit code is 0 when all runs are done, 75 if another call can continue (130 after SIGINT), and 1 when all remaining
 runs have failed. The engine is that of `espnet-diverse contest`.
@@ -30,8 +30,6 @@ from espnet_diverse.contest.walk import Walk
 from espnet_diverse.errors import UserError
 
 EGS = Path(__file__).resolve().parent
-GRACE = 60.0
-"""Seconds between asking programs to stop and killing them."""
 
 
 def arguments() -> argparse.Namespace:
@@ -65,7 +63,7 @@ def work(args: argparse.Namespace, waiting: Sequence[Run], given: dict[str, str]
     for run in waiting:
         if (name := run.shared["corpus"]) not in {SYNTHETIC, *given}:
             sys.exit(f"error: {run.label} needs a corpus; give --corpus {name}=DIR, or leave it out by --only")
-    programs = Programs(GRACE)
+    programs = Programs()
     with programs.stopping(args.minutes):
         return Walk(waiting, args.results, programs, args.jobs, compares=True).work()
 

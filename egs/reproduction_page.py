@@ -31,12 +31,13 @@ from scipy.stats import ttest_ind
 
 from espnet_diverse.contest.scores import read_results
 from espnet_diverse.data.files.atomic_files import write_text
+from espnet_diverse.scoring.metric import lower_is_better
 
 EGS = Path(__file__).resolve().parent
 
 VERDICTS = ("reproduced", "mostly", "not reproduced", "open", "not tried")
 METRICS = {"bleu": "BLEU", "cer": "CER", "wer": "WER", "word_perplexity": "perplexity", "accuracy": "accuracy"}
-BEST_HIGH = {"BLEU", "accuracy"}  # of the others less is better
+BEST_HIGH = {shown for metric, shown in METRICS.items() if not lower_is_better(metric)}
 RELATIVE = {"perplexity"}  # whose differences are in percent of the baseline
 MOST_WORDS = 12  # of a cell
 KEYS = {"claim": str, "paper": (str, list), "ours": (str, list), "verdict": str}
@@ -101,6 +102,9 @@ def _claim(given: Mapping[str, Any], results: Sequence[Mapping[str, str]], where
     if given["verdict"] not in VERDICTS or set(given) - set(KEYS):
         sys.exit(f"error: {where}: verdicts are {', '.join(VERDICTS)}, keys are {' '.join(KEYS)}; got {given}")
     paper, ours = (_results(given, key, where) for key in RESULT_KEYS)
+    for one in paper:
+        if one["metric"] not in METRICS.values():
+            sys.exit(f"error: {where}: metric {one['metric']!r} is not known; give {', '.join(METRICS.values())}")
     theirs = tuple(_published(one) for one in paper)
     measured = tuple(_measured(one, results, where) for one in ours)
     cells = (_figures(paper[0]) if paper else given["paper"], _cell(measured[0]) if measured else given["ours"])
@@ -142,6 +146,13 @@ def _measured(one: Mapping[str, str], results: Sequence[Mapping[str, str]], wher
         if not rows:
             sys.exit(f"error: {where}: there is no score of {experiment}/{name}; name runs of the file of scores")
     metric = METRICS[mine[0]["metric"]]
+    sets: dict[str, set[str]] = {}
+    for row in (*mine, *base):
+        sets.setdefault(f"{row['run']}/{row['seed']}", set()).add(row["set"])
+    every = set().union(*sets.values())
+    if lacking := next((label for label, found in sets.items() if found != every), None):
+        missing = " ".join(sorted(every - sets[lacking]))
+        sys.exit(f"error: {where}: {experiment}/{lacking} has no score of {missing}; decode and score it first")
     scores, baseline = _seeds(mine), _seeds(base)
     unit, gain = _gain(metric, scores, baseline)
     interval = None

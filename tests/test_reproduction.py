@@ -89,6 +89,20 @@ def test_a_score_that_changes_fails_until_the_page_is_written(reproduction_page,
         reproduction_page.main([*options, "--check"])
 
 
+@pytest.mark.parametrize(
+    ("file", "old", "new", "said"),
+    [
+        ("reproduce.tsv", "multi30k\tsoftmax\t0\tdev", "other\tsoftmax\t0\tdev", "softmax/0 has no score of dev;"),
+        ("claims.yaml", "metric: BLEU", "metric: chrF", "metric 'chrF' is not known; give BLEU, CER, WER"),
+    ],
+)
+def test_scores_that_cannot_be_compared_are_refused(reproduction_page, copied, file, old, new, said):
+    folder, options = copied
+    change(folder / file, old, new)
+    with pytest.raises(SystemExit, match=re.escape(said)):
+        reproduction_page.main(options)
+
+
 def test_the_interval_is_welchs_as_multi30k_has_it(reproduction_page):
     given = {"of": "Multi30k", "run": "multi30k/sdma", "baseline": "softmax"}
     results = reproduction_page.read_results(EGS / "reproduce.tsv")

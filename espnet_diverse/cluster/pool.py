@@ -6,7 +6,7 @@ its items. An item that still kills its worker gets an error as its result, like
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Sized
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from functools import partial
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from distributed import Client, Future
 
 _AHEAD = 3  # pieces per worker that are sent before they are needed
+_MOST_WAITING = 30  # pieces per worker that are sent and whose results were not taken, also if the first one is slow
 _MOST_ITEMS = 32  # in a piece of `map`
 _PIECES = 8  # per worker, at least, that `map` makes if there are enough items
 _LOOK_SECONDS = 5.0  # between two checks for workers while none finishes
@@ -97,7 +98,7 @@ class Pool:
         more = True
         try:
             while more or waiting:
-                while more and sum(not task.future.done() for task in waiting) < _AHEAD * self._options.workers:
+                while more and self._takes_more(waiting):
                     piece = next(left, None)
                     more = piece is not None
                     if more:
@@ -109,6 +110,10 @@ class Pool:
                         self._wait([task.future for task in waiting if not task.future.done()])
         finally:
             self._client.cancel([task.future for task in waiting])
+
+    def _takes_more(self, waiting: Collection["_Task"]) -> bool:
+        begun = sum(not task.future.done() for task in waiting)
+        return begun < _AHEAD * self._options.workers and len(waiting) < _MOST_WAITING * self._options.workers
 
     def _submit(self, function: Callable, items: Sequence, urgent: bool) -> "Future":
         return self._client.submit(Work(self._setup, function, items), pure=False, priority=int(urgent))

@@ -118,9 +118,12 @@ class LazyLoader(importlib.abc.Loader):
         module.__spec__.loader_state = {"lock": threading.RLock(), "is_executing": False}
 
 
+_PUBLIC = ("__version__", "__all__")  # which programs read, unlike the import system
+
+
 class _LazyModule(ModuleType):
     def __getattr__(self, name):
-        if name.startswith("__"):
+        if name.startswith("__") and name not in _PUBLIC:
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
         state = self.__spec__.loader_state
         with state["lock"]:  # other threads wait until the module is complete

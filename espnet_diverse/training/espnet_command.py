@@ -67,7 +67,7 @@ def run(
     args = arguments(task, config)
     args.version = __version__  # what `task.main` does, which would also print the command line of another program
     args.distributed = False  # also where the environment has a WORLD_SIZE for other programs
-    with _told():
+    with _as_user_errors():
         if group is not DistributedOption:
             resolve_distributed_mode(args)
         task.check_required_command_args(args)
@@ -82,7 +82,7 @@ def run(
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _as_user_errors() -> Iterator[None]:
     """Turn errors of other packages into one with advice, see `run`."""
     try:
         yield
@@ -201,7 +201,7 @@ def _save_config(args: Namespace) -> None:
 
 def build(task: type[AbsTask], config: Config) -> Built:
     """Build on the CPU what ESPnet's training command would train; it raises the errors of `run`."""
-    with _told():
+    with _as_user_errors():
         return _built(task, arguments(task, config), "cpu")
 
 

@@ -100,6 +100,14 @@ class Here:
         pass
 
 
+def test_a_slow_first_piece_does_not_let_all_others_wait_for_it(tmp_path, monkeypatch):
+    client, slow, sent = Here(), Future(), []
+    pool, submit = Pool(client, OPTIONS, Setup(partial(load, tmp_path))), client.submit
+    monkeypatch.setattr(client, "submit", lambda work, **how: sent.append(work) or (submit(work) if sent[1:] else slow))
+    monkeypatch.setattr(pool, "_wait", lambda futures: slow.set_result([len(sent)]))
+    assert next(pool.map(str, iter(range(1000)))) == 30 * OPTIONS.workers
+
+
 def test_ask_passes_the_loaded_object_and_map_the_items(tmp_path):
     pool = Pool(Here(), OPTIONS, Setup(partial(load, tmp_path)))
     assert pool.ask(str.upper) == "LOADED" and list(pool.map(str, range(3))) == ["0", "1", "2"]

@@ -209,7 +209,7 @@ def test_a_program_that_was_stopped_from_elsewhere_is_left_for_another_call(walk
 
 def test_a_program_that_does_not_stop_is_killed(walk):
     script = walk.folder / "reproduce.py"
-    script.write_text(script.read_text().replace("GRACE = 60.0", "GRACE = 1.0"))
+    script.write_text(script.read_text().replace("Programs()", "Programs(grace=1.0)"))
     (walk.recipe / "program").write_text(PROGRAM.replace("signal.SIGTERM, stop", "signal.SIGTERM, signal.SIG_IGN"))
     assert walk.run("--minutes", "0.05", takes={"prepare": 60}).returncode == 75
     assert walk.notes() == ["old prepare begins"]

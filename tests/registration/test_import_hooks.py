@@ -54,6 +54,12 @@ def test_a_lazy_module_is_executed_when_it_is_used(hooked):
         _ = module.G3p
 
 
+@pytest.mark.parametrize(("name", "value"), [("__version__", "3.9"), ("__all__", ["G2p"])])
+def test_a_lazy_module_has_its_version_and_the_list_of_its_names(hooked, name, value):
+    module = hooked("__version__ = '3.9'\n__all__ = ['G2p']\nclass G2p: pass\n", LazyLoader)
+    assert getattr(module, name) == value
+
+
 def test_threads_wait_for_a_lazy_module_that_one_of_them_executes(hooked):
     module = hooked("import time\ntime.sleep(0.1)\nclass G2p: pass\n", LazyLoader)
     together = Barrier(4)

@@ -213,12 +213,9 @@ def _by_condition(
             given[name] = given[name][[rows.index(label) for label in labels]]
     for name, module in part.named_modules():
         if isinstance(module, StaticSelection):
-            different = [
-                condition
-                for condition in module.names
-                if known.get(condition, module.names[condition]) != module.names[condition]
-            ]
-            faults |= {f"{name}": f"(families of {condition} {' '.join(known[condition])})" for condition in different}
+            for condition, families in module.names.items():
+                if (given_families := known.get(condition, families)) != families:
+                    faults[name] = f"(families of {condition} {' '.join(given_families)})"
     return given, faults
 
 

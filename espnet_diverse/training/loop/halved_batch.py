@@ -138,7 +138,9 @@ def _rows(batch: Mapping[str, Any], part: slice) -> dict[str, Any]:
 
 def _sum(old: Tensor | None, new: Tensor | None) -> Tensor | None:
     """Sum of two gradients, either of which may be missing; not in place: two parameters may share one tensor."""
-    return new if old is None else old if new is None else old + new
+    if old is None:
+        return new
+    return old if new is None else old + new
 
 
 def _means(stats: Sequence[Mapping[str, Tensor | None]], weights: Sequence[Tensor]) -> dict[str, Tensor | None]:

@@ -21,6 +21,11 @@ from espnet_diverse.training.distributed.ranks import Ranks
 from espnet_diverse.training.loop.epoch_batches import Batch
 
 
+def out_of_memory(error: torch.OutOfMemoryError) -> str:
+    """The beginning of a message, with the first line of an error."""
+    return f"the GPU is out of memory ({str(error).partition(chr(10))[0]})"
+
+
 class SecondTries:
     """Computes the batches of an update, again from the first one where memory was too small.
 
@@ -62,7 +67,7 @@ class SecondTries:
                 return results
             except torch.OutOfMemoryError as error:
                 elsewhere = isinstance(error, OutOfMemoryElsewhereError)
-                said = f"the GPU is out of memory ({str(error).partition(chr(10))[0]}) with {batch.described()}"
+                said = f"{out_of_memory(error)} with {batch.described()}"
             self._prepare("" if elsewhere else said, batch, number in halved)  # now that the error holds no frames
             halved.add(number)
 

@@ -20,7 +20,7 @@ from espnet_diverse.training.data.seeds import seed_noise, seed_update
 from espnet_diverse.training.distributed.ranks import Ranks, parallel
 from espnet_diverse.training.loop.epoch_batches import Batch
 from espnet_diverse.training.loop.halved_batch import Halvable
-from espnet_diverse.training.loop.out_of_memory import SecondTries
+from espnet_diverse.training.loop.out_of_memory import SecondTries, out_of_memory
 from espnet_diverse.training.repulsion import Repulsion
 
 
@@ -152,8 +152,8 @@ class Updates:
                 if isinstance(scheduler, AbsBatchStepScheduler):
                     scheduler.step()
         except torch.OutOfMemoryError as error:
-            said = f"the GPU is out of memory ({str(error).partition(chr(10))[0]}) while parameters were updated"
-            raise TrainingError(f"{said}; take a smaller model or batch_bins") from error
+            said = f"{out_of_memory(error)} while parameters were updated; take a smaller model or batch_bins"
+            raise TrainingError(said) from error
 
     def clear(self) -> None:
         """Clear the gradients."""
