@@ -31,7 +31,6 @@ from espnet_diverse.training.checkpoints import resumption, run_identity, run_ke
 from espnet_diverse.training.checkpoints.data_record import DataRecord
 from espnet_diverse.training.checkpoints.run_lock import one_run, run_lock
 from espnet_diverse.training.config.number_checks import check_numbers
-from espnet_diverse.training.data.batches import read_sampling
 from espnet_diverse.training.data.feature_sums import collect_sums
 from espnet_diverse.training.data.run_data import (
     FOLD_LENGTH,
@@ -41,6 +40,7 @@ from espnet_diverse.training.data.run_data import (
     check_inputs,
     existing,
 )
+from espnet_diverse.training.data.sampling import read_sampling
 from espnet_diverse.training.data.statistics import check_features, check_source, check_statistics, check_target
 from espnet_diverse.training.distributed.processes import Processes, run
 from espnet_diverse.training.learning_curves import draw_curves
