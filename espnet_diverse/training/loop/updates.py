@@ -83,6 +83,7 @@ class Updates:
 
         def begin() -> None:
             self.clear()
+            self._parallel.require_forward_param_sync = True  # also where a forward pass failed
             seed_update(self.options.seed, epoch, group[0].number, self.ranks.own)
 
         def compute(batch: Batch, halved: bool) -> Result:

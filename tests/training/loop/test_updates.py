@@ -55,6 +55,22 @@ def test_an_update_matches_the_mean_of_its_batches():
     ]
 
 
+def test_all_processes_send_their_buffers_in_a_second_try(monkeypatch):
+    """DistributedDataParallel changes its switch at the end of a forward pass, which some processes do not reach."""
+    updates, found = updates_of(Model()), []
+
+    def parallel(*given):
+        found.append(updates._parallel.require_forward_param_sync)
+        updates._parallel.require_forward_param_sync = False  # as after validation
+        if len(found) == 1:
+            raise torch.OutOfMemoryError("full")
+        return Model.forward(updates.model, given[0]["x"], given[0]["utt_id"])
+
+    monkeypatch.setattr(updates._parallel, "forward", parallel)
+    updates.accumulate([Batch(["u", "v"], {"x": torch.tensor([1.0, 2.0])}, 0, 0.0)], epoch=2)
+    assert found == [True, True]
+
+
 @pytest.mark.parametrize("fault", [torch.nan, torch.inf])
 def test_gradients_that_are_not_finite_make_no_update(fault, caplog):
     model = Model()
