@@ -29,7 +29,7 @@ RUN_KEYS = {"fragments", "expected", "set", "seeds", "init_param"}
 
 def stems(fragments: str) -> str:
     """Name of fragments joined by commas, as the function `stems` of egs/common/recipe.sh gives it."""
-    return "_".join(Path(each).name.removesuffix(".yaml") for each in fragments.split(","))  # a stem has no 5 of 0.5
+    return "_".join(Path(each).name.removesuffix(".yaml") for each in fragments.split(","))  # Path.stem cuts decode_0.5
 
 
 @dataclass(frozen=True, eq=False)
