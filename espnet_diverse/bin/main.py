@@ -72,10 +72,15 @@ class Parser(argparse.ArgumentParser):
 
     given: Sequence[str] = ()
 
-    def parse_known_args(self, args=None, namespace=None):
+    def parse_args(self, args=None, namespace=None):
         """Parse, and keep `args` for `advice`."""
         self.given = sys.argv[1:] if args is None else args
-        return super().parse_known_args(args, namespace)
+        return super().parse_args(args, namespace)
+
+    def parse_intermixed_args(self, args=None, namespace=None):
+        """Parse, and keep `args` for `advice`."""
+        self.given = sys.argv[1:] if args is None else args
+        return super().parse_intermixed_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:
         """Print the message and what to do, and exit."""
