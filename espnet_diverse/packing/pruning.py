@@ -134,15 +134,17 @@ def _espnets_options(section: Mapping, net: type) -> dict | None:
 
 
 def _rename_model(config: dict, model: nn.Module) -> None:
-    """Rename the model to ESPnet's where all nets are ESPnet's; else keep the conditions that are still used."""
+    """Rename our model to ESPnet's, if there is one and all nets are ESPnet's; else keep the conditions in use."""
     used = {condition for module in model.modules() if isinstance(module, ConditionRows) for condition in module.by}
+    used |= {getattr(model, "by", None)}  # the classes of a classifier
     options = dict(config.get("model_conf") or {})
     options.pop("conditions", None)
     names = {condition: values for condition, values in names_of_conditions(config).items() if condition in used}
-    if config["model"] in ("flow", "vae") or any(str(config.get(part)).startswith("diverse_") for part in NETS):
+    task = config.get("task", "asr")
+    has_other = task in _PLAIN_MODEL and config.get("model") == "diverse"
+    if not has_other or any(str(config.get(part)).startswith("diverse_") for part in NETS):
         config["model_conf"] = options | ({"conditions": names} if names else {})
         return
-    task = config.get("task", "asr")
     if task == "st" and "ctc_weight" in options:
         options["st_mtlalpha"] = options.pop("ctc_weight")  # ESPnet's name of the option
     config["model"], config["model_conf"] = _PLAIN_MODEL[task], options

@@ -11,7 +11,7 @@ from espnet2.tasks.asr import ASRTask as ESPnetASRTask
 from espnet_diverse.bin.main import main
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.packing.adoption import _log_probabilities
-from espnet_diverse.packing.pruning import prune, prune_model
+from espnet_diverse.packing.pruning import prune, prune_model, pruned_config
 from espnet_diverse.runs import checkpoint
 from espnet_diverse.runs.config import merge, save
 from espnet_diverse.runs.tasks import TASKS, load_model
@@ -228,8 +228,6 @@ def test_a_model_with_flows_stays_one(tmp_path):
 
 
 def test_a_model_of_translation_keeps_its_ctc_weight_under_espnets_name(tmp_path):
-    from espnet_diverse.packing.pruning import pruned_config
-
     config = {
         "task": "st",
         "model": "diverse",
@@ -239,6 +237,18 @@ def test_a_model_of_translation_keeps_its_ctc_weight_under_espnets_name(tmp_path
     written = pruned_config(config, torch.nn.Identity())
     assert written["model_conf"] == {"asr_weight": 0.1, "st_mtlalpha": 0.3}
     assert (written["encoder"], written["encoder_conf"]) == ("transformer", {"input_layer": None})
+
+
+@pytest.mark.parametrize(
+    ("task", "model"),
+    [("asr", "maskctc"), ("lm", "lm_multitask"), ("mt", "discrete_asr"), ("st", None), ("cls", "diverse")],
+)
+def test_only_our_models_are_renamed_and_a_classifier_keeps_its_classes(task, model):
+    config = {"task": task, "model_conf": {"a": 1, "conditions": NAMES}} | ({"model": model} if model else {})
+    net = torch.nn.Identity()
+    net.by = "lang"
+    written = pruned_config(config, net)
+    assert written == config | {"model_conf": {"a": 1, "conditions": {"lang": NAMES["lang"]}}}
 
 
 @pytest.mark.parametrize(
