@@ -74,7 +74,7 @@ def test_a_similar_option_is_named_where_argparse_parses_mixed_arguments_by_itse
     """Python 3.12.8 and 3.13.1 no longer call `parse_known_args` for them."""
     plain = argparse.ArgumentParser.parse_known_args
     monkeypatch.setattr(argparse.ArgumentParser, "parse_known_intermixed_args", lambda *given: plain(*given))
-    test_an_error_of_usage_is_no_skipped_item(capsys, ["average", "a", "--numbr=3"], "; --numbr: did you mean --number?")
+    test_an_error_of_usage_is_no_skipped_item(capsys, ["average", "a", "--numbr=3"], "--numbr: did you mean --number?")
 
 
 @pytest.mark.parametrize(

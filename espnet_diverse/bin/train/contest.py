@@ -26,6 +26,8 @@ _SET_HERE = {
     *("--test_sets", "--decode_config", "--metric", "--score_options"),
 }
 """Options of run.sh that this command sets."""
+_SCORED_HERE = ("reference", "hypothesis", "plain", "output_dir", "metric", "baseline")
+"""Options of `score` that this command sets."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -223,14 +225,16 @@ def _metric(contest: "Contest") -> "Metric | None":
         return None
     parser = argparse.ArgumentParser(prog="espnet-diverse contest --score_options", exit_on_error=False)
     score.add_arguments(parser)
-    words = ["--reference", "", "--hypothesis", "", "--output_dir", "", "--metric", name]
+    fixed = ["--reference", "", "--hypothesis", "", "--output_dir", "", "--metric", name]
     try:
-        words += _words(contest.shared.get("score_options", ""), "--score_options")
-        args, unknown = parser.parse_known_args(words)
+        words = fixed + _words(contest.shared.get("score_options", ""), "--score_options")
+        (args, unknown), fixed = parser.parse_known_args(words), parser.parse_args(fixed)
     except argparse.ArgumentError as error:
         raise ConfigError(f"--score_options: {error}; espnet-diverse score --help lists them") from error
     if unknown:
         raise ConfigError(f"--score_options: unknown {unknown[0]}; espnet-diverse score --help lists them")
+    if own := [option for option in _SCORED_HERE if getattr(args, option) != getattr(fixed, option)]:
+        raise ConfigError(f"--score_options: --{own[0]} is set by contest itself; give the options of contest")
     score.check(args, {})
     how = args.count_spaces, args.normalise, args.tokenize, score.embedder(args), args.spelling
     return build_metrics([name], *how)[name]

@@ -154,6 +154,8 @@ def test_there_is_no_report_of_nothing(here, capsys):
         ("--score_options '--tokenize 13a'", "--tokenize 13a is for bleu and compound_bleu, and the metrics are cer"),
         ("--recipe_options \\'", "--recipe_options ': No closing quotation; close what is opened"),
         ("--score_options \\'", "--score_options ': No closing quotation; close what is opened"),
+        ("--score_options '--metr wer'", "--score_options: --metric is set by contest itself; give the options of"),
+        ("--score_options=--plain", "--score_options: --plain is set by contest itself; give the options of contest"),
         ("--score_options '--samples x'", "--score_options: argument --samples: invalid int value: 'x'"),
     ],
 )
