@@ -10,7 +10,6 @@ trn   one line, "text (name)", for sclite
 
 import html
 import json
-import math
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from espnet_diverse.data.files.atomic_files import write_text
-from espnet_diverse.decoding.directory.results import rounded_probability, rounded_score
+from espnet_diverse.decoding.directory.results import json_score, rounded_probability
 from espnet_diverse.transcription.cjk import CJK_LETTER
 from espnet_diverse.transcription.result import Segment, Transcript
 
@@ -218,7 +217,7 @@ def _fields(segment: Segment) -> dict:
         "end": segment.end,
         "text": segment.text,
         **({"speaker": segment.speaker} if segment.speaker else {}),
-        "score": _score(segment.score),
+        "score": json_score(segment.score),
         "tokens": segment.tokens,
         "confidences": [rounded_probability(p) for p in segment.confidences],
         "words": [
@@ -231,10 +230,5 @@ def _fields(segment: Segment) -> dict:
             for word in segment.words
         ],
         **({"ctc_support": rounded_probability(segment.ctc_support)} if segment.ctc_support is not None else {}),
-        "alternatives": [{"text": one.text, "score": _score(one.score)} for one in segment.alternatives],
+        "alternatives": [{"text": one.text, "score": json_score(one.score)} for one in segment.alternatives],
     }
-
-
-def _score(score: float) -> float | None:
-    """The certain digits of a score; JSON has no infinity, which is the score of a segment without a hypothesis."""
-    return rounded_score(score) if math.isfinite(score) else None

@@ -166,31 +166,30 @@ def _translated(
     used = {condition: value for condition, value in options.conditions(args).items() if condition in known}
     translate, done = partial(translator.translate, **as_arguments(used)), 0
 
-    def one(number: int, source: str) -> "Translation":
+    def each(chunk: list[str], first: int) -> "list[Translation]":
         try:
-            return translate(source)
+            return translate(chunk)
         except DataError as error:
-            skip(number, error)
-            return translate("")
+            if len(chunk) == 1:
+                skip(first, error)
+                return [translate("")]
+            half = len(chunk) // 2
+            return each(chunk[:half], first) + each(chunk[half:], first + half)
 
     while chunk := list(islice(lines, window)):
-        try:
-            found = translate(chunk)
-        except DataError:
-            found = [one(number, source) for number, source in enumerate(chunk, done + 1)]
-        for source, translation in zip(chunk, found, strict=True):
+        for source, translation in zip(chunk, each(chunk, done + 1), strict=True):
             yield _written(source, translation, args.output_format)
         done += len(chunk)
 
 
 def _written(source: str, translation: "Translation", form: str) -> str:
-    from espnet_diverse.decoding.directory.results import rounded_score
+    from espnet_diverse.decoding.directory.results import json_score, rounded_score
 
     if form == "txt":
         return translation.text
     if form == "tsv":
         return f"{source}\t{translation.text}\t{rounded_score(translation.score):g}"
-    others = [{"text": each.text, "score": rounded_score(each.score)} for each in translation.alternatives]
-    score = rounded_score(translation.score)
+    others = [{"text": each.text, "score": json_score(each.score)} for each in translation.alternatives]
+    score = json_score(translation.score)
     line = {"source": source, "text": translation.text, "score": score, "alternatives": others}
-    return json.dumps(line, ensure_ascii=False)
+    return json.dumps(line, ensure_ascii=False, allow_nan=False)

@@ -92,6 +92,11 @@ def rounded_score(score: float) -> float:
     return round(float(f"{score:.{_DIGITS}g}"), _DECIMALS) + 0.0  # not -0.0
 
 
+def json_score(score: float) -> float | None:
+    """The certain digits of a score; JSON has no infinity, which is the score where there is no hypothesis."""
+    return rounded_score(score) if math.isfinite(score) else None
+
+
 def rounded_probability(probability: float) -> float:
     """A probability with the digits that do not depend on the batch or the CPU in float32."""
     return round(probability, _DECIMALS)

@@ -15,6 +15,7 @@ from espnet_diverse.decoding.directory.decode_dir import decode
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.decoding.predictor import Predictor, load_predictor
 from espnet_diverse.errors import DataError
+from espnet_diverse.inference import Translator
 from espnet_diverse.runs.tasks import TASKS
 
 BEAM = ["--beam_size", "3", "--batch_size", "8"]
@@ -105,6 +106,12 @@ def test_json_has_the_best_of_each_line(translate, decoded, capsys):
     assert line["score"] >= line["alternatives"][1]["score"]
 
 
+def test_json_has_no_infinity_where_no_translation_was_found(translate, monkeypatch, capsys):
+    monkeypatch.setattr(Predictor, "batch", lambda self, sources, *_: [[]] * len(sources))
+    assert translate("--text", "ab", "--output_format", "json") == 0
+    assert json.loads(capsys.readouterr().out) == {"source": "ab", "text": "", "score": None, "alternatives": []}
+
+
 def test_a_bad_file_costs_no_good_one(translate, decoded, tmp_path, capsys):
     for name, content in (("a", b"abc\ncd\n"), ("latin", b"ab\n\xe9t\xe9\n"), ("b", b"dcba\n")):
         (tmp_path / f"{name}.txt").write_bytes(content)
@@ -145,6 +152,13 @@ def test_a_line_that_cannot_be_translated_costs_no_other(translate, tmp_path, mo
     reason = "attention 'linformer' supports at most 5 positions; shorten the input"
     assert json.loads((tmp_path / "out" / "failures.json").read_text()) == {f"{tmp_path / 'a.txt'}:2": reason}
     assert f"espnet-diverse translate: {tmp_path / 'a.txt'}:2 was skipped: {reason}\n" in capsys.readouterr().err
+
+
+def test_the_lines_around_a_bad_one_are_translated_together(translate, monkeypatch):
+    calls, whole = [], Translator.translate
+    monkeypatch.setattr(Translator, "translate", lambda *given, **more: calls.append(given) or whole(*given, **more))
+    assert translate(stdin=b"a\n" * 50 + b"ab" * 4000 + b"\n" + b"a\n" * 77) == 2
+    assert len(calls) == 1 + 2 * 7 + 1 + 1  # first nothing, then halves of 128 lines, then nothing for the bad line
 
 
 class Screen(io.StringIO):
