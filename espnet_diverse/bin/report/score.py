@@ -233,10 +233,10 @@ def _write(args: argparse.Namespace, report: "Report", notes: list[str]) -> None
     summary = {"files": files, **report.to_dict()}
     args.output_dir.mkdir(parents=True, exist_ok=True)
     _remove_former(args)
-    if report.error_rates():
-        _write_alignments(args, report)
     write_text(args.output_dir / "score.md", "\n".join([markdown, *(f"{note}\n" for note in notes)]))
     write_text(args.output_dir / "score.json", json.dumps(summary, ensure_ascii=False, indent=2) + "\n")
+    if report.error_rates():
+        notes += _write_alignments(args, report)
     _write_pictures(args, report)
     print(markdown, end="")
     print(*notes, sep="\n", file=sys.stderr)
@@ -251,21 +251,24 @@ def _remove_former(args: argparse.Namespace) -> None:
         (args.output_dir / name).unlink(missing_ok=True)
 
 
-def _write_alignments(args: argparse.Namespace, report: "Report") -> None:
-    """Write all alignments as text, and for each error rate a page of the worst ones."""
+def _write_alignments(args: argparse.Namespace, report: "Report") -> list[str]:
+    """Write all alignments as text, and for each error rate a page of the worst ones; return notes on their audio."""
     from espnet_diverse.data.files.atomic_files import write_parts
     from espnet_diverse.scoring.figures.alignment_page import WorstAlignments, write_alignment_page
     from espnet_diverse.scoring.figures.audio_links import AudioLinks
 
     worst = {name: WorstAlignments(*filter(None, [args.worst])) for name in report.error_rates()}
     watch = {name: each.watch for name, each in worst.items()}  # aligning takes most of the time, so it is done once
-    write_parts(args.output_dir / "alignment.txt", report.alignments(watch))
+    text = args.output_dir / "alignment.txt"
+    write_parts(text, report.alignments(watch))
+    audio = AudioLinks(args.reference.parent, text, args.embed_audio)
     for name, metric in report.error_rates().items():
         path, row = args.output_dir / _PAGE.format(name), report.scores[name][""]
         numbers = "{:.1f} % ({:.1f} to {:.1f})".format(row.score, *row.interval)
-        audio = AudioLinks(args.reference.parent, path, args.embed_audio)
         title = f"{report.corpus.system.name}: {metric.name} {numbers}"
         write_alignment_page(worst[name], metric.unit, title, audio, path)
+    reasons = list(audio.unread.values())
+    return [f"the audio of {abridged(audio.unread)} is left out of the page: {reasons[0]}"] if reasons else []
 
 
 def _write_pictures(args: argparse.Namespace, report: "Report") -> None:

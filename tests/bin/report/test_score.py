@@ -158,8 +158,10 @@ def test_the_page_of_alignments_has_the_worst_utterances_and_links_to_their_audi
     assert re.search(r"<title>decode/test: CER 36\.4 % \([0-9.]+ to [0-9.]+\)</title>", page)
     assert "2 of 3 utterances have errors; the 1 with the most are here" in page
     assert page.count("<li") == 1 and 'data-audio="../b.wav"' in page
-    assert score(*texts, "--embed_audio", **{"wav.scp": wav_scp}) == 1
-    assert f"{tmp_path / 'b.wav'}: " in capfd.readouterr().err
+    assert score(*texts, "--embed_audio", **{"wav.scp": wav_scp}) == 0
+    assert f"the audio of b, a is left out of the page: {tmp_path / 'b.wav'}: " in capfd.readouterr().err
+    page = (tmp_path / "out/alignment.cer.html").read_text()
+    assert page.count("<li") == 2 and "data-audio=" not in page
     assert score(*texts, "--embed_audio", "--metric", "ter") == 1
     assert "--embed_audio is for cer and wer, not for ter; leave it out" in capfd.readouterr().err
     assert score(*texts, "--worst", "5", "--metric", "ter") == 1
