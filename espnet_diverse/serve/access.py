@@ -63,18 +63,17 @@ class Access:
         self.app, self.url, self.key = app, url, key
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        began, status = time.monotonic(), 101
-        answer = _Answer(scope, receive, send)
+        began, answer = time.monotonic(), _Answer(scope, receive, send)
         try:
             self._check(scope)
         except RefusedError as error:
             await error_response(error)(scope, answer.receive, answer.send)
         else:
             await self.app(scope, answer.receive, answer.send)
-        status = answer.status
-        client = (scope.get("client") or ("",))[0]
-        path = quote(scope["path"])  # where %0a was decoded to a line end
-        log.info("%s %s %s %s %.2f s", client, scope["type"], path, status, time.monotonic() - began)
+        finally:  # also after an error of the application, which has answered with status 500
+            client = (scope.get("client") or ("",))[0]
+            path = quote(scope["path"])  # where %0a was decoded to a line end
+            log.info("%s %s %s %s %.2f s", client, scope["type"], path, answer.status, time.monotonic() - began)
 
     def _check(self, scope: Scope) -> None:
         """Refuse a request that is not from this machine or its own page, or has no key where one is needed.

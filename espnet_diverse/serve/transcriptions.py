@@ -26,7 +26,7 @@ from espnet_diverse.serve.bodies import Bodies, Upload, samples_of
 from espnet_diverse.serve.limits import Limits
 from espnet_diverse.serve.live import close_with
 from espnet_diverse.serve.models import Model, Models
-from espnet_diverse.serve.refusals import RefusedError, as_refusal, error_body
+from espnet_diverse.serve.refusals import as_refusal, error_body
 from espnet_diverse.transcription import recordings
 from espnet_diverse.transcription.cjk import join_texts
 from espnet_diverse.transcription.formats import FORMATS
@@ -120,7 +120,7 @@ def api(models: Models, limits: Limits) -> Starlette:
         [
             Route("/health", endpoints.health),
             Route("/v1/models", endpoints.models),
-            Route("/v1/models/{name}", endpoints.model),
+            Route("/v1/models/{name:path}", endpoints.model),
             Route("/v1/audio/transcriptions", partial(endpoints.serve, translates=False), methods=["POST"]),
             Route("/v1/audio/translations", partial(endpoints.serve, translates=True), methods=["POST"]),
             WebSocketRoute("/v1/audio/stream", endpoints.listen),
@@ -152,7 +152,7 @@ class _Endpoints:
                 if model.live is None:
                     raise ConfigError("this model does not transcribe while somebody speaks; send a whole recording")
                 await model.live.serve(websocket, choices)
-        except (RefusedError, ConfigError) as error:
+        except Exception as error:  # of any kind, such as one while the model is loaded
             await close_with(websocket, error)
 
     def _describe(self, name: str) -> dict:

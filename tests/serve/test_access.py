@@ -65,6 +65,20 @@ def test_a_key_may_have_letters_outside_ascii(code):
         assert heard["status"] == status
 
 
+def test_the_log_has_answers_after_an_error_of_the_application(caplog):
+    async def send(message):
+        assert message["status"] == 500
+
+    async def app(scope, receive, send):
+        await send({"type": "http.response.start", "status": 500, "headers": []})
+        raise MemoryError  # as Starlette does after its answer
+
+    scope = {"type": "http", "path": "/v1/models", "headers": [(b"host", b"localhost")]}
+    with caplog.at_level(logging.INFO), pytest.raises(MemoryError):
+        asyncio.run(Access(app, "http://localhost/")(scope, None, send))
+    assert " http /v1/models 500 " in caplog.text
+
+
 def test_health_needs_no_key_and_tells_nothing(closed):
     assert get(closed, "health").json() == {"status": "ok"}
 

@@ -2,6 +2,7 @@
 
 import io
 import itertools
+import json
 import threading
 import zlib
 
@@ -10,9 +11,14 @@ import openai
 import pytest
 import soundfile
 from references.tones import RATE, tones
+from serve.conftest import client_of
+from serve.running import running
+from websockets.sync.client import connect
 
 from espnet_diverse.option_checks import OptionError
-from espnet_diverse.serve.transcriptions import Asked
+from espnet_diverse.serve.limits import Limits
+from espnet_diverse.serve.models import Models
+from espnet_diverse.serve.transcriptions import Asked, api
 
 
 def wav(seconds, seed=0, rate=RATE):
@@ -156,6 +162,17 @@ def test_a_model_refuses_the_endpoint_of_another_task(served, spoken, monkeypatc
     with pytest.raises(openai.BadRequestError, match="this model translates; POST the recording to"):
         served.client.audio.transcriptions.create(file=file_of(spoken), model="tones")
     assert served.client.audio.translations.create(file=file_of(spoken), model="tones").text
+
+
+def test_a_name_may_have_a_slash_and_a_stream_gets_an_error_of_loading():
+    def load(name):
+        raise OSError("no such disk")
+
+    with running(api(Models(["org/name"], load, 1), Limits())) as server, client_of(server) as client:
+        assert client.models.retrieve("org/name").id == "org/name"
+        with connect(f"ws://127.0.0.1:{server.port}/v1/audio/stream") as socket:
+            said = json.loads(socket.recv(60))
+    assert said["type"] == "error" and "the model failed (OSError)" in said["error"]["message"]
 
 
 def test_models_are_listed(served):
