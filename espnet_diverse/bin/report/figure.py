@@ -11,6 +11,7 @@ import logging
 from pathlib import Path
 
 from espnet_diverse.bin.options import options
+from espnet_diverse.conditions import CONDITIONS
 from espnet_diverse.errors import ConfigError, DataError
 
 
@@ -43,6 +44,10 @@ def run(args: argparse.Namespace) -> int:
     """Plot, and print the paths of the figures."""
     from espnet_diverse.runs.config import load
 
+    given = ["--utterance"] if args.utterance else []
+    given += [CONDITIONS[condition].option for condition in options.conditions(args)]
+    if given and args.data_dir is None:
+        raise ConfigError(f"{given[0]} is for --data_dir; give that too, or leave it out")
     classifier = args.data_dir is not None and load(args.model_dir / "config.yaml").get("task") == "cls"
     if args.out_of_domain_dir and not classifier:
         what = "is for a classifier with --data_dir; for other models use analyse --calibration"

@@ -70,5 +70,12 @@ def _check(args: argparse.Namespace) -> None:
         raise ConfigError("there is nothing to do; give --data_dir with --output_dir, --samples or --between")
     if bool(args.data_dir) != bool(args.output_dir):
         raise ConfigError("--data_dir and --output_dir need each other; give both")
+    for name, default, needed in (
+        ("results", None, "data_dir"),
+        ("importance_samples", 1, "data_dir"),
+        ("steps", 7, "between"),
+    ):
+        if (given := getattr(args, name)) != default and not getattr(args, needed):
+            raise ConfigError(f"--{name} {given} is for --{needed}; give that too, or leave it out")
     for name, least in (("importance_samples", 1), ("samples", 0), ("steps", 2), ("beam_size", 1), ("seed", 0)):
         Rule(int, least=least).check(f"--{name}", getattr(args, name))

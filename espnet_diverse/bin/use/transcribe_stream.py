@@ -41,7 +41,7 @@ def check_stream_options(args: argparse.Namespace) -> None:
         ConfigError: Such an option is given.
     """
     given = {"--pcm_rate": args.pcm_rate is not None, "--real_time": args.real_time}
-    for option in (name for name, is_given in given.items() if is_given and not args.stream):
+    if not args.stream and (option := next((name for name, is_given in given.items() if is_given), None)):
         raise ConfigError(f"{option} is for --stream; give that too, or leave it out")
 
 
@@ -89,13 +89,15 @@ def _check(args: argparse.Namespace) -> None:
     refused = {
         "--output_dir": args.output_dir is not None,
         "--word_timestamps": args.word_timestamps,
+        "--turns": args.turns is not None,
+        "--max_line_width": args.max_line_width is not None,
         "--no_segmentation": args.no_segmentation,
         "--compile": args.compile,
         "--cluster": bool(args.cluster),
         f"--precision {args.precision}": args.precision != "float32",
         f"--task {args.task}": args.task not in (None, "asr"),
     }
-    for option in (name for name, given in refused.items() if given):
+    if option := next((name for name, given in refused.items() if given), None):
         raise ConfigError(f"{option} is not possible with --stream; leave it out")
 
 

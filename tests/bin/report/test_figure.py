@@ -102,6 +102,9 @@ def test_without_data_it_draws_head_selection_in_training(translation, tiny_run,
     assert (tmp_path / "new" / "head_selection.png").stat().st_size > 5000
     module, args = parse("figure", arguments[1:])
     assert args.data_dir is None and None not in module.inputs(args)
+    for option in ("--utterance", "--language"):
+        assert main([*arguments, option, "x"]) == 1
+        assert f"{option} is for --data_dir; give that too, or leave it out" in capfd.readouterr().err
     assert main(["figure", str(tiny_run.model_dir), "--output_dir", str(tmp_path)]) == 1
     said = "no checkpoint.pth has statistics of head selection; for the heads on an utterance give --data_dir"
     assert said in capfd.readouterr().err

@@ -40,6 +40,9 @@ def test_texts_are_decoded_into_themselves(tiny_autoencoder, tmp_path, capsys):
     [
         ([], "there is nothing to do; give --data_dir with --output_dir, --samples or --between"),
         (["--data_dir", "x"], "--data_dir and --output_dir need each other; give both"),
+        (["--samples", "2", "--results", "R.md"], "--results R.md is for --data_dir; give that too, or leave it out"),
+        (["--samples", "2", "--importance_samples", "50"], "--importance_samples 50 is for --data_dir; give that too"),
+        (["--samples", "2", "--steps", "9"], "--steps 9 is for --between; give that too, or leave it out"),
         (["--samples", "-1"], "--samples must be at least 0, but is -1"),
         (["--between", "a", "b", "--steps", "1"], "--steps must be at least 2, but is 1"),
     ],

@@ -227,6 +227,8 @@ def test_a_model_that_does_not_stream_is_refused(streaming_run, recording, tmp_p
         (("-", "--output_format", "srt"), "--output_format srt needs the end; with --stream give txt or json"),
         (("-", "--output_dir", "out"), "--output_dir is not possible with --stream; leave it out"),
         (("-", "--word_timestamps"), "--word_timestamps is not possible with --stream"),
+        (("-", "--turns", "a.rttm"), "--turns is not possible with --stream"),
+        (("-", "--max_line_width", "40"), "--max_line_width is not possible with --stream"),
         (("-", "--no_segmentation"), "--no_segmentation is not possible with --stream"),
         (("-", "--precision", "int8"), "--precision int8 is not possible with --stream"),
         (("-", "--cluster", "local"), "--cluster is not possible with --stream"),
