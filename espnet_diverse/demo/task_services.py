@@ -1,5 +1,6 @@
 """Services of the page for speech and for text, each with one model, one request at a time."""
 
+import logging
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -21,7 +22,7 @@ from espnet_diverse.demo.results import DecodedSegment, Results
 from espnet_diverse.errors import DataError
 from espnet_diverse.inference import Recognizer, Translation, Translator
 from espnet_diverse.packing.archive import unpacked
-from espnet_diverse.packing.model_card import model_rows, run_scores
+from espnet_diverse.packing.model_card import WHAT, model_rows, run_scores
 from espnet_diverse.runs.tasks import read_config
 from espnet_diverse.serve.bodies import samples_of
 from espnet_diverse.serve.limits import Limits
@@ -31,7 +32,6 @@ from espnet_diverse.transcription.formats import written
 from espnet_diverse.transcription.result import Segment, Transcript
 from espnet_diverse.transcription.segmentation_options import SegmentationOptions
 
-_TASK_NAMES = {"asr": "Speech recognition", "st": "Speech translation", "mt": "Text translation"}
 _NBEST = 5
 _FILES = ("srt", "vtt", "txt", "json")
 
@@ -67,7 +67,7 @@ class ModelService(ABC):
             "task": self.search.task,
             "rate": self.search.rate,
             "live": self.live is not None,
-            "description": f"{_TASK_NAMES[self.search.task]}.",
+            "description": f"{WHAT[self.search.task][0]}.",
             "facts": self._facts(),
             "conditions": condition_controls(self.search.conditions, self.search.task),
             "beam_size": beam_size,
@@ -111,12 +111,13 @@ class ModelService(ABC):
         attentions, and its scores.
         """
         config = {**vars(self.search.args), "task": self.search.task}
-        scores = {
-            f"scores of {folder}": ", ".join(
-                f"{metric.upper()} {groups['overall']['score']:.1f}" for metric, groups in each.items()
-            )
-            for folder, each in run_scores(self.results.model_dir)
-        }
+        scores = {}
+        try:
+            for folder, each in run_scores(self.results.model_dir, Path(self.search.used["model_file"]).stem):
+                overall = (f"{metric.upper()} {groups['overall']['score']:.1f}" for metric, groups in each.items())
+                scores[f"scores of {folder}"] = ", ".join(overall)
+        except DataError as error:
+            logging.warning("%s", error)
         rows = model_rows(config, self.search.parameters)
         short = {name: value.partition(",")[0] if name.endswith("attention") else value for name, value in rows.items()}
         return [*short.items(), *scores.items()]

@@ -21,7 +21,7 @@ from espnet_diverse.scoring.score_file import read_metrics, rows_of
 from espnet_diverse.untrusted.hub import PREFIX
 from espnet_diverse.untrusted.whole_files import read_json, read_text
 
-_WHAT = {
+WHAT = {
     "asr": ("Speech recognition", "automatic-speech-recognition"),
     "st": ("Speech translation", "automatic-speech-recognition"),
     "mt": ("Text translation", "translation"),
@@ -29,6 +29,7 @@ _WHAT = {
     "cls": ("Text classification", "text-classification"),
     **dict.fromkeys(("s2t", "s2t_ctc"), ("Speech recognition and translation", "automatic-speech-recognition")),
 }
+"""Title of the task, and its name on the Hub."""
 _SPEECH = """\
 ```sh
 espnet-diverse transcribe {file} recording.wav
@@ -97,7 +98,7 @@ def card(model_dir: Path, config: Mapping, model: nn.Module, facts: Facts, file:
         DataError: A file with results is missing or damaged.
     """
     task = config.get("task", "asr")
-    scores = {folder: each for folder, each in run_scores(model_dir) if _is_of(model_dir / folder, weights)}
+    scores = dict(run_scores(model_dir, weights))
     use = _USE.get(task, _SPEECH).format(file=f"{PREFIX}{facts.repository}" if facts.repository else file)
     rows = model_rows(config, sum(parameter.numel() for parameter in model.parameters()))
     sections = {"Use": use, "Model": _table(rows), "Data": facts.data and f"{facts.data}\n"}
@@ -106,7 +107,7 @@ def card(model_dir: Path, config: Mapping, model: nn.Module, facts: Facts, file:
         "Commands": _commands(model_dir, scores),
         "More results": _text(facts.results),
     }
-    title = f"# {facts.name or model_dir.resolve().name}\n\n{_WHAT[task][0]} with espnet_diverse.\n"
+    title = f"# {facts.name or model_dir.resolve().name}\n\n{WHAT[task][0]} with espnet_diverse.\n"
     parts = [_front_matter(config, facts, scores), title]
     parts += [f"## {heading}\n\n{text}" for heading, text in sections.items() if text]
     return "\n".join(parts)
@@ -121,7 +122,7 @@ def _front_matter(config: Mapping, facts: Facts, scores: Mapping[str, Mapping]) 
         "datasets": list(facts.datasets),
         "metrics": sorted({metric for metrics in scores.values() for metric in metrics}),
         "library_name": "espnet",
-        "pipeline_tag": _WHAT[task][1],
+        "pipeline_tag": WHAT[task][1],
         "tags": ["espnet", "espnet_diverse", *sorted(cores)],
     }
     given = {key: value for key, value in matter.items() if value}
@@ -182,21 +183,24 @@ def _attentions(config: Mapping) -> Iterator[tuple[str, str, Mapping]]:
             yield f"{net} {kind}".replace("_", "-"), core, options | {k: v for k, v in names.items() if v is not None}
 
 
-def run_scores(model_dir: Path) -> Iterator[tuple[str, dict[str, dict]]]:
-    """Folder and metrics, see `read_metrics`, of each set of a run that was scored."""
+def run_scores(model_dir: Path, weights: str) -> Iterator[tuple[str, dict[str, dict]]]:
+    """Folder and metrics, see `read_metrics`, of each set of a run that was decoded with these weights and scored."""
     for path in sorted(model_dir.glob("decode*/*/score.json")):
-        yield path.parent.relative_to(model_dir).as_posix(), read_metrics(path)
+        if _is_of(path.parent, weights):
+            yield path.parent.relative_to(model_dir).as_posix(), read_metrics(path)
 
 
 def _is_of(folder: Path, weights: str) -> bool:
     """Return whether a set was decoded with these weights, as far as its decode.json states; warn if not."""
-    path = folder / "decode.json"
-    decoded = read_json(path) if path.is_file() else None
+    try:
+        decoded = read_json(folder / "decode.json")
+    except (OSError, ValueError):  # missing or damaged
+        return True
     used = decoded.get("model_file") if isinstance(decoded, Mapping) else None
     if not isinstance(used, str) or Path(used).stem == weights:
         return True
-    what = f"was decoded with {used}, so its scores are not of the packed weights, {weights}, and left out of the card"
-    logging.warning("%s: %s; give --model_file %s to pack those", folder, what, used)
+    what = f"was decoded with {used}, so its scores are not of the weights {weights}, and left out"
+    logging.warning("%s: %s; give --model_file %s to use those", folder, what, used)
     return False
 
 

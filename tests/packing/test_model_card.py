@@ -67,7 +67,12 @@ def test_scores_of_other_weights_are_left_out(run, name, is_shown, caplog):
     (run / "decode" / "test" / "decode.json").write_text(json.dumps({"model_file": name}))
     matter, _, sections = made(run)
     assert ("Results" in sections) is ("metrics" in matter) is is_shown
-    assert is_shown is not any(f"give --model_file {name} to pack those" in said for said in caplog.messages)
+    assert is_shown is not any(f"give --model_file {name} to use those" in said for said in caplog.messages)
+
+
+def test_weights_that_a_damaged_decode_json_does_not_state_do_not_matter(run):
+    (run / "decode" / "test" / "decode.json").write_text("{")
+    assert "Results" in made(run)[2]
 
 
 def test_the_card_has_the_facts_of_the_run(run):
