@@ -5,6 +5,7 @@ Modeling", Tables 1 to 4 and Fig. 2.
 """
 
 import re
+from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -13,9 +14,8 @@ from torch import nn
 
 from espnet_diverse.analysis.collect import attentions
 from espnet_diverse.analysis.differences import Differences
-from espnet_diverse.errors import ConfigError, DataError, ModelError
-from espnet_diverse.runs.config import load
-from espnet_diverse.runs.tasks import TASKS
+from espnet_diverse.errors import ConfigError, DataError, ModelError, prefixed
+from espnet_diverse.runs.tasks import TASKS, read_config
 from espnet_diverse.scoring.groups import OVERALL
 from espnet_diverse.scoring.score_file import read_metrics, rows_of
 from espnet_diverse.scoring.table import markdown_table
@@ -139,8 +139,9 @@ def count_parameters(run: Path) -> int:
 def _built(run: Path) -> nn.Module:
     """Build the model of a run, with initial weights."""
     config_file = run / "config.yaml"
-    task = load(config_file)["task"]
-    return TASKS[task].build_model_from_file(config_file)[0]
+    config = read_config(config_file)
+    with prefixed(config_file):
+        return TASKS[config["task"]].build_whole_model(Namespace(**config))
 
 
 def _count(model: nn.Module) -> int:

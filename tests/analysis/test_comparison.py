@@ -1,8 +1,9 @@
 import pytest
 import yaml
+from references.espnet_fixtures import Model
 
 from espnet_diverse.analysis import comparison
-from espnet_diverse.analysis.comparison import System, check_signatures, read_system, table, to_dict
+from espnet_diverse.analysis.comparison import System, check_signatures, count_parameters, read_system, table, to_dict
 from espnet_diverse.errors import ConfigError, DataError, ModelError
 from espnet_diverse.runs.tasks import load_model
 
@@ -77,6 +78,11 @@ def test_missing_or_damaged_results_are_refused(scored_run):
     (scored_run / "decode" / "test" / "score.json").write_text("{")
     with pytest.raises(DataError, match=r"score\.json: is damaged or not a file of scores"):
         read_system(scored_run, "decode/test", "wer")
+
+
+def test_a_model_of_a_task_that_is_not_supported_is_refused():
+    with pytest.raises(ModelError, match=r"config\.yaml: a model of task asr_transducer is not possible here; use"):
+        count_parameters(Model("202511", "transducer").folder)
 
 
 def test_an_encoder_without_attention_is_refused(scored_run, monkeypatch):
