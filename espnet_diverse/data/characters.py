@@ -119,6 +119,14 @@ def text_fault(text: str) -> str | None:
     return None
 
 
+def columns(text: str) -> int:
+    """Columns of `text` on a terminal: East Asian wide characters take two, marks without a width of their own none."""
+    return sum(
+        0 if unicodedata.category(character) in ("Mn", "Me") else 1 + (unicodedata.east_asian_width(character) in "WF")
+        for character in text
+    )
+
+
 def guess_encoding(raw: bytes) -> str | None:
     """Guess the encoding of `raw`, which is not utf-8: UTF-16, GBK if it decodes as GBK, or None."""
     if raw.startswith((b"\xff\xfe", b"\xfe\xff")) or raw.count(0) > len(raw) // 4:

@@ -1,8 +1,9 @@
 """Alignment of a reference and a hypothesis, printed like sclite's `pra` report."""
 
-import unicodedata
 from collections import Counter
 from dataclasses import dataclass
+
+from espnet_diverse.data.characters import columns
 
 # Pairs of reference unit (None for an insertion) and hypothesis unit (None for a deletion).
 Pairs = tuple[tuple[str | None, str | None], ...]
@@ -31,9 +32,9 @@ class Alignment:
         marks = self.marks
         for pair, mark in zip(self.pairs, marks, strict=True):
             cells = [*({None: "*", " ": "<space>"}.get(unit, unit) for unit in pair), mark]
-            width = max(map(_width, cells))
+            width = max(map(columns, cells))
             for row, cell in zip(rows, cells, strict=True):
-                row.append(cell + " " * (width - _width(cell)))
+                row.append(cell + " " * (width - columns(cell)))
         counts = " ".join(str(Counter(marks)[mark]) for mark in " SDI")
         lines = [f"id: {self.utterance}", f"Scores: (#C #S #D #I) {counts}", *(" ".join(row).rstrip() for row in rows)]
         return "\n".join(lines) + "\n"
@@ -45,11 +46,3 @@ def _mark(reference: str | None, hypothesis: str | None) -> str:
     if hypothesis is None:
         return "D"
     return " " if reference == hypothesis else "S"
-
-
-def _width(text: str) -> int:
-    """Columns of `text` on a terminal: East Asian wide characters take two, combining marks none."""
-    return sum(
-        0 if unicodedata.combining(character) else 1 + (unicodedata.east_asian_width(character) in "WF")
-        for character in text
-    )

@@ -11,12 +11,12 @@ trn   one line, "text (name)", for sclite
 import html
 import json
 import re
-import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+from espnet_diverse.data.characters import columns
 from espnet_diverse.data.files.atomic_files import write_text
 from espnet_diverse.decoding.directory.results import json_score, rounded_probability
 from espnet_diverse.transcription.cjk import CJK_LETTER
@@ -186,11 +186,6 @@ def _pieces(text: str) -> list[str]:
         else:
             pieces[-1] += character
     return pieces
-
-
-def columns(text: str) -> int:
-    """Width of a text; East Asian wide characters take two columns."""
-    return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text)
 
 
 def _one_line(text: str) -> str:

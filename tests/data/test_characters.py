@@ -3,7 +3,14 @@ import unicodedata
 
 import pytest
 
-from espnet_diverse.data.characters import clean_text, guess_encoding, id_fault, safe_name, text_fault
+from espnet_diverse.data.characters import clean_text, columns, guess_encoding, id_fault, safe_name, text_fault
+
+
+@pytest.mark.parametrize(
+    ("text", "width"), [("", 0), ("ab c", 4), ("今日", 4), ("e\u0301", 1), ("हिन्दी", 5), ("ที่", 1), ("ｱ", 1)]
+)
+def test_columns_of_a_terminal(text, width):
+    assert columns(text) == width
 
 
 @pytest.mark.parametrize(

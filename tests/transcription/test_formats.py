@@ -145,6 +145,11 @@ def test_a_cue_has_two_lines_of_42_columns(last, cues):
     assert len(read_cues(made("srt", worded(" ".join(words), words)), ",")) == cues
 
 
+def test_marks_on_letters_take_no_columns_of_a_cue():
+    words = ["e\u0301" * 42, "b" * 41]
+    assert len(read_cues(made("srt", worded(" ".join(words), words)), ",")) == 1
+
+
 @pytest.mark.parametrize("pause", [1.0, 1.5])
 def test_pauses_part_cues_too(pause):
     early, late = Word("one", 0.0, 0.5, 1.0), Word("two", 0.5 + pause, 2.5, 1.0)

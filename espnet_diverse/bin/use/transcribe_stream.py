@@ -126,7 +126,7 @@ class _Printer:
 
 def _end(text: str, width: int) -> str:
     """The end of a text that fits into `width` columns: a longer line could not be erased."""
-    from espnet_diverse.transcription.formats import columns
+    from espnet_diverse.data.characters import columns
 
     start = len(text)
     while start and (width := width - columns(text[start - 1])) >= 0:
