@@ -84,9 +84,12 @@ def measure_differences(
         scores: Scores of the systems in their score.json.
 
     Raises:
-        ConfigError: A score differs from the one in score.json, for example because `score` had other options.
+        ConfigError: The metric is bertscore, or a score differs from the one in score.json, for example because
+            `score` had other options.
         DataError: A file is missing or damaged, or a hypothesis has no reference.
     """
+    if metric == "bertscore":
+        raise ConfigError(f"--reference {reference}: bertscore is not compared by utterance; give another --metric")
     references = dict(pack_texts(reference, "reference").items())
     languages = languages_beside(reference)
     scorer, bootstrap, counts, texts = build_metrics([metric])[metric], Bootstrap(), [], {}

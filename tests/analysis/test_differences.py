@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from espnet_diverse.analysis.differences import measure_differences
+from espnet_diverse.errors import ConfigError
 
 
 def test_one_utterance_is_not_tested(tmp_path):
@@ -10,6 +11,11 @@ def test_one_utterance_is_not_tested(tmp_path):
     hypotheses = {name: tmp_path / name for name in ("old", "new")}
     (each,) = measure_differences(tmp_path / "text", hypotheses, "wer", [50, 0]).found
     assert (each.difference, each.p_value) == (-50, None)
+
+
+def test_a_metric_that_needs_an_encoder_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match="bertscore is not compared by utterance; give another --metric"):
+        measure_differences(tmp_path / "text", {}, "bertscore", [])
 
 
 def test_an_empty_reference_has_no_difference_of_its_own(tmp_path):

@@ -48,6 +48,8 @@ def embed(queries: NDArray) -> NDArray:
     from sklearn.manifold import TSNE
 
     heads, count, width = queries.shape
+    if heads * count == 1:  # t-SNE needs two
+        return np.zeros((heads, count, 2))
     # Perplexity is about the number of neighbours of a point, and must be well below the number of points.
     perplexity = min(PERPLEXITY, (heads * count - 1) / 3)
     points = TSNE(perplexity=perplexity, random_state=SEED, n_jobs=1).fit_transform(queries.reshape(-1, width))

@@ -60,13 +60,20 @@ def outputs(args: argparse.Namespace) -> list[Path]:
 
 
 def check(args: argparse.Namespace, before: Mapping[str, argparse.Namespace]) -> None:
-    """Check the type, the size and the directory to write; see `bin/train/plan_steps.py`."""
+    """Check the options and the directory to write; see `bin/train/plan_steps.py`."""
     from espnet_diverse.text.sentencepiece_training import checked_size
     from espnet_diverse.text.vocabulary import check_target, check_type
 
     check_type(args.type)
     if args.type in ("bpe", "unigram"):
         checked_size(args.type, args.vocab_size)
+    elif args.input_sentence_size is not None:
+        what = f"--input_sentence_size {args.input_sentence_size}"
+        raise ConfigError(f"{what} is for the types bpe and unigram; leave it out")
+    if args.bert if args.type != "bert" else not args.bert or args.vocab_size is not None:
+        raise ConfigError(
+            "--type bert needs --bert PATH and no --vocab_size, and other types do not have --bert; correct the options"
+        )
     check_target(args.output_dir)
 
 
@@ -74,23 +81,17 @@ def run(args: argparse.Namespace) -> int:
     """Build and save the vocabulary; print its size and the characters of the `--coverage` texts that it lacks."""
     from espnet_diverse.data.tables import pack_texts
     from espnet_diverse.text.sentencepiece_training import INPUT_SENTENCE_SIZE
-    from espnet_diverse.text.vocabulary import Vocabulary, check_target
+    from espnet_diverse.text.vocabulary import Vocabulary
 
-    check_target(args.output_dir)
+    check(args, {})
     tables = [pack_texts(path) for path in args.text]
     others = {path: pack_texts(path).values() for path in args.coverage}
-    size = INPUT_SENTENCE_SIZE if args.input_sentence_size is None else args.input_sentence_size
-    if args.input_sentence_size is not None and args.type not in ("bpe", "unigram"):
-        raise ConfigError(f"--input_sentence_size {size} is for the types bpe and unigram; leave it out")
-    if args.type == "bert" and args.bert and args.vocab_size is None:
+    if args.type == "bert":
         vocabulary = Vocabulary.of_bert(args.bert)
-    elif args.bert or args.type == "bert":
-        raise ConfigError(
-            "--type bert needs --bert PATH and no --vocab_size, and other types do not have --bert; correct the options"
-        )
     else:
         count = sum(map(len, tables))
         print(f"building a vocabulary of type {args.type} from {count} transcripts", file=sys.stderr)
+        size = INPUT_SENTENCE_SIZE if args.input_sentence_size is None else args.input_sentence_size
         transcripts = (transcript for table in tables for transcript in table.values())
         vocabulary = Vocabulary.train(transcripts, args.type, args.vocab_size, size)
     vocabulary.save(args.output_dir)

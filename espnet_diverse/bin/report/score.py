@@ -95,7 +95,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def check(args: argparse.Namespace, before: "Mapping[str, argparse.Namespace]") -> None:
     """Check the metrics and their options; see `bin/train/plan_steps.py`."""
     from espnet_diverse.scoring.build import check_metrics
+    from espnet_diverse.scoring.table import line
 
+    if args.name is not None:
+        line(args.name, [])
     if (args.zero_shot or args.sizes) and not args.by:
         raise ConfigError("--zero_shot and --sizes need rows; give the tables of the rows, such as --by utt2lang")
     if args.by and args.plain:

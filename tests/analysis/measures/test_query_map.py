@@ -43,6 +43,10 @@ def test_heads_apart_stay_apart_and_points_repeat():
     assert np.linalg.norm(centres[0] - centres[1]) > spread
 
 
+def test_one_point_has_a_map():
+    assert embed(np.ones((1, 1, 8), np.float32)).tolist() == [[[0.0, 0.0]]]
+
+
 def silhouette(queries):
     """The definition, query by query."""
     heads, count, _ = queries.shape

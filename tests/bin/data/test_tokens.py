@@ -3,7 +3,7 @@
 import pytest
 
 from espnet_diverse.bin.main import main
-from espnet_diverse.errors import DataError
+from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.text.vocabulary import Vocabulary
 
 
@@ -88,6 +88,15 @@ def test_mistakes_get_one_line_and_leave_no_files(content, options, message, tex
     assert len(error) == 1
     assert message in error[0]
     assert not (tmp_path / "tokens").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"), [(["--bert", "x"], "--type bert needs --bert"), (["--input_sentence_size", "5"], "--input")]
+)
+def test_a_plan_checks_all_options_before_its_first_step(options, said, text, tmp_path, parse):
+    module, args = parse("tokens", ["--text", str(text), "--output_dir", str(tmp_path / "tokens"), *options])
+    with pytest.raises(ConfigError, match=said):
+        module.check(args, {})
 
 
 @pytest.mark.parametrize(

@@ -276,6 +276,11 @@ def test_mistakes_get_one_line_and_leave_no_reports(reference, hypothesis, optio
     assert not (tmp_path / "out").exists()
 
 
+def test_a_name_is_checked_before_texts_are_read(score, tmp_path, capsys):
+    assert score("", "a x\n", "--name", "a|b") == 1
+    assert "data set name 'a|b' does not fit a table cell" in capsys.readouterr().err
+
+
 def test_a_directory_is_no_file_of_results(score, tmp_path, capsys):
     with pytest.raises(SystemExit):
         score("a x\n", "a x\n", "--results", str(tmp_path))
