@@ -14,7 +14,6 @@ from torch import Tensor
 from espnet_diverse.analysis.collect import KINDS
 from espnet_diverse.analysis.html_page import Page
 from espnet_diverse.analysis.measures import calibration
-from espnet_diverse.analysis.measures.ablation_metrics import LOWER_IS_BETTER
 from espnet_diverse.analysis.measures.calibration import BINS, Calibration
 from espnet_diverse.analysis.measures.head_ablation import HeadAblation
 from espnet_diverse.analysis.measures.text_support import TextSupport
@@ -27,6 +26,7 @@ from espnet_diverse.functional.calibration import (
     overconfidence_error,
     reliability_bins,
 )
+from espnet_diverse.scoring.metric import lower_is_better
 
 CALIBRATION_TERMS = (
     (
@@ -216,7 +216,7 @@ def draw_entropy_cdf(entropies: Mapping[str, Tensor], path: Path, of: str = "tok
 
 def axis_label(metric: str) -> str:
     """Return the meaning of a performance drop, with its unit, for example "rise of loss (nats a token)"."""
-    return f"{'rise' if metric in LOWER_IS_BETTER else 'fall'} of {_NAMES[metric]}"
+    return f"{'rise' if lower_is_better(metric) else 'fall'} of {_NAMES[metric]}"
 
 
 def draw_drop_histogram(ablation: HeadAblation, path: Path) -> None:

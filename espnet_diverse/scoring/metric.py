@@ -10,7 +10,7 @@ import numpy as np
 
 from espnet_diverse.scoring.significance import Bootstrap
 
-_LOWER = {"cer", "wer", "ter", "word_perplexity", "perplexity"}
+_LOWER = {"cer", "wer", "ter", "word_perplexity", "perplexity", "loss"}
 
 
 def lower_is_better(metric: str) -> bool:

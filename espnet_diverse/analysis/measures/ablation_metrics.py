@@ -19,7 +19,6 @@ from espnet_diverse.scoring.build import build_metrics
 TEACHER_FORCED = ("loss", "accuracy")
 DECODED = ("cer", "wer", "bleu", "chrf")
 METRICS = (*TEACHER_FORCED, *DECODED)
-LOWER_IS_BETTER = ("loss", "cer", "wer")
 
 
 class AblationMetric(Protocol):

@@ -18,13 +18,14 @@ from numpy.typing import NDArray
 from torch import nn
 
 from espnet_diverse.analysis.collect import ATTRIBUTES, KINDS, attentions
-from espnet_diverse.analysis.measures.ablation_metrics import LOWER_IS_BETTER, AblationMetric, build_metric
+from espnet_diverse.analysis.measures.ablation_metrics import AblationMetric, build_metric
 from espnet_diverse.analysis.samples import Sample, batches
 from espnet_diverse.attention import MultiHeadAttention
 from espnet_diverse.decoding.predictor import Predictor
 from espnet_diverse.errors import ModelError
 from espnet_diverse.nets.replace_attention import replace_attention
 from espnet_diverse.progress import progress
+from espnet_diverse.scoring.metric import lower_is_better
 from espnet_diverse.scoring.significance import Bootstrap, interval
 from espnet_diverse.upstream.layers import MultiHeadedAttention
 
@@ -71,7 +72,7 @@ class HeadAblation:
 
     def drops(self) -> dict[str, NDArray]:
         """Return how much worse the score is without each head, (N, P) by kind; negative if it is better."""
-        sign = 1 if self.metric in LOWER_IS_BETTER else -1
+        sign = 1 if lower_is_better(self.metric) else -1
         return {kind: sign * (scores - self.score) for kind, scores in self.scores.items()}
 
     def rows(self) -> list[tuple[str, ...]]:
@@ -132,7 +133,7 @@ def ablate_heads(predictor: Predictor, samples: Sequence[Sample], metric: str) -
     whole, *drawn = (Bootstrap().scores(each, measure.score) for each in of_utterances)
     scores = {kind: np.empty(shape) for kind, shape in shapes.items()}
     intervals = {kind: np.empty((*shape, 2)) for kind, shape in shapes.items()}
-    sign = 1 if metric in LOWER_IS_BETTER else -1
+    sign = 1 if lower_is_better(metric) else -1
     for (kind, layer, head), value, resamples in zip(heads, others, drawn, strict=True):
         scores[kind][layer, head] = value
         intervals[kind][layer, head] = interval(sign * (resamples - whole))

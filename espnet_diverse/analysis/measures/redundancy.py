@@ -19,6 +19,7 @@ from torch import Tensor
 from espnet_diverse.analysis.collect import KINDS
 from espnet_diverse.analysis.rounding import certain
 from espnet_diverse.functional.redundancy import head_redundancy_matrix, layer_redundancy, pairwise_distance
+from espnet_diverse.scoring.table import markdown_table
 
 HEADER = ("attention", "layers", "heads", "LR (bits)", "LR / log2 H", "HR", "distance", "entropy (nats)")
 TERMS = (
@@ -116,8 +117,7 @@ def rows(kinds: Mapping[str, Redundancy]) -> list[tuple[str, ...]]:
 
 def markdown(kinds: Mapping[str, Redundancy]) -> str:
     """Return `rows` as a Markdown table that ends with a newline."""
-    lines = [HEADER, ("---",) * len(HEADER), *rows(kinds)]
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+    return markdown_table(HEADER, rows(kinds))
 
 
 def summary(kinds: Mapping[str, Redundancy]) -> dict[str, dict]:

@@ -98,6 +98,11 @@ def add_results(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--results", type=_file, metavar="FILE", help=text)
 
 
+def row_name(folder: Path) -> str:
+    """Name of a row of results: the last two parts of a folder."""
+    return "/".join(folder.resolve().parts[-2:])
+
+
 def _file(text: str) -> Path:
     """The path of a file to write; a directory is refused before any work is done."""
     if Path(text).is_dir():

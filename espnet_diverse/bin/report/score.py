@@ -193,16 +193,16 @@ def _corpus(args: argparse.Namespace, tables: dict[str, "PackedTable"]) -> "Corp
 
     kinds = [LINES, LINES] if args.plain else ["reference", "hypothesis"]
     references = pack_texts(args.reference, kinds[0])
-    system = system_of(args.name or _name(args.hypothesis), references, pack_texts(args.hypothesis, kinds[1]))
-    baseline = args.baseline and system_of(_name(args.baseline), references, pack_texts(args.baseline, kinds[1]))
+    name = args.name or options.row_name(args.hypothesis.resolve().parent)
+    system = system_of(name, references, pack_texts(args.hypothesis, kinds[1]))
+    baseline = None
+    if args.baseline:
+        name = options.row_name(args.baseline.resolve().parent)
+        baseline = system_of(name, references, pack_texts(args.baseline, kinds[1]))
     if args.plain:  # tables beside the texts have ids
         return Corpus(references, system, baseline)
     given = {Path(path).name: table for path, table in tables.items()}
     return Corpus(references, system, baseline, languages_beside(args.reference, given))
-
-
-def _name(hypothesis: Path) -> str:
-    return "/".join(hypothesis.resolve().parent.parts[-2:])
 
 
 def _undefined(path: Path, metric: "Metric", parts: "Mapping[str, Sequence[int]]", rows: dict) -> list[str]:

@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
         classifier = Classifier(args.model_dir, args.model_file, args.device)
         numbers = classify(classifier, args.data_dir, args.output_dir, args.out_of_domain_dir)
     if args.results:
-        name = "/".join(args.output_dir.resolve().parts[-2:])
+        name = options.row_name(args.output_dir)
         update_results(args.results, "### Classification", ["Texts", *MEASURES.values()], {name: cells(numbers)})
     print(line(numbers))
     return 0

@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     if args.data_dir:
         numbers = measure(model, args.data_dir, args.output_dir, args.importance_samples, seed)
         if args.results:
-            name = "/".join(args.output_dir.resolve().parts[-2:])
+            name = options.row_name(args.output_dir)
             update_results(args.results, "### Latent codes", _COLUMNS, {name: cells(numbers)})
         print(line(numbers))
     for text in model.samples(args.samples, seed) if args.samples else ():

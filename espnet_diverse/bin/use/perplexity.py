@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
         scorer = Scorer(args.model_dir, args.model_file, args.device)
         numbers = perplexity(scorer, args.data_dir, args.output_dir, options.conditions(args))
     if args.results:
-        name = "/".join(args.output_dir.resolve().parts[-2:])
+        name = options.row_name(args.output_dir)
         cells = [f"{numbers['texts']}", *(f"{numbers[key]:.2f}" for key in ("perplexity", "word_perplexity"))]
         update_results(args.results, "### Perplexity", ["Texts", "By token", "By word"], {name: cells})
     print(line(numbers))
