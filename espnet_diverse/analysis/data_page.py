@@ -21,7 +21,7 @@ _WORST = 10
 _BINS = 50
 
 
-def write_survey(surveys: Iterable[tuple[Path, Survey]], folder: Path) -> None:
+def write_survey(surveys: Sequence[tuple[Path, Survey]], folder: Path) -> None:
     """Write the page and its pictures.
 
     Args:

@@ -87,8 +87,9 @@ class AblationSection:
         """See `Section`."""
         found, digits = self.ablation, 3 if self.ablation.metric == "loss" else 1
         low, high = found.interval
-        certain = np.concatenate([each.ravel() for each in found.certain().values()])
-        needed, harmful, heads = (certain > 0).sum(), (certain < 0).sum(), len(certain)
+        signs = found.certain()
+        every = np.concatenate([each.ravel() for each in signs.values()])
+        needed, harmful, heads = (every > 0).sum(), (every < 0).sum(), len(every)
         page.heading("Head ablation")
         page.paragraph(
             f"The score of {found.utterances} utterances with each head masked in turn: its context is 0 before the "
@@ -103,7 +104,7 @@ class AblationSection:
         rows = [
             [
                 *(KINDS[kind], str(layer + 1)),
-                *(f"{drop:.{digits}f}{'*' * abs(found.certain()[kind][layer, head])}" for head, drop in enumerate(row)),
+                *(f"{drop:.{digits}f}{'*' * abs(signs[kind][layer, head])}" for head, drop in enumerate(row)),
                 *[""] * (columns - len(row)),
             ]
             for kind, each in drops.items()

@@ -17,7 +17,7 @@ from espnet_diverse.corpora.shared.release import unzip
 from espnet_diverse.cpu.machine import cache_folder
 from espnet_diverse.data.files.atomic_files import scratch_directory, write_text
 from espnet_diverse.errors import DataError, ModelError
-from espnet_diverse.packing.run_files import copy_file, make_vocabularies
+from espnet_diverse.packing.run_files import VOCABULARY, copy_file, make_vocabularies
 from espnet_diverse.runs.config import save
 from espnet_diverse.runs.model_files import INSIDE, NGRAM, check_exists, weights_name
 from espnet_diverse.stage_cache import digest
@@ -30,7 +30,6 @@ from espnet_diverse.untrusted.whole_files import read_text
 META = "meta.yaml"
 SAFETENSORS = "model.safetensors"
 CARD = "README.md"
-VOCABULARY = ("tokens.txt", "tokens.yaml")
 NAMES = {
     **{task: (f"{task}_train_config", f"{task}_model_file") for task in ("asr", "st", "mt", "s2t", "cls")},
     "lm": ("lm_train_config", "lm_file"),

@@ -21,9 +21,10 @@ import espnet_diverse
 from espnet_diverse.data.files.atomic_files import staged_file
 from espnet_diverse.errors import ConfigError, ModelError
 from espnet_diverse.nets.adapters.low_rank import adapted, merge_low_rank
-from espnet_diverse.packing.archive import CARD, META, NAMES, NGRAM_FILE, SAFETENSORS, VOCABULARY, place
+from espnet_diverse.packing.archive import CARD, META, NAMES, NGRAM_FILE, SAFETENSORS, place
 from espnet_diverse.packing.model_card import Facts, card
 from espnet_diverse.packing.pruning import prune_model, pruned_config
+from espnet_diverse.packing.run_files import VOCABULARY
 from espnet_diverse.runs import checkpoint
 from espnet_diverse.runs.lora import without_adapter
 from espnet_diverse.runs.model_files import INSIDE, NGRAM, find_weights

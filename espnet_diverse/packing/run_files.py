@@ -12,11 +12,12 @@ from espnet_diverse.data.files.targets import mark_prepared
 from espnet_diverse.errors import UserError
 from espnet_diverse.runs import checkpoint
 from espnet_diverse.runs.config import save
-from espnet_diverse.text.vocabulary import Vocabulary
+from espnet_diverse.text.vocabulary import MODEL_FILES, Vocabulary
 from espnet_diverse.untrusted.foreign_config import named_files
 from espnet_diverse.untrusted.whole_files import read_bytes
 
-_VOCABULARY = ("tokens.txt", "tokens.yaml", "bpe.model", "tokenizer.json")
+VOCABULARY = ("tokens.txt", "tokens.yaml")
+"""Files of a vocabulary, without that of its model."""
 
 
 def write_model(
@@ -61,7 +62,7 @@ def copy_files(config: dict, model_dir: Path, folder: Path) -> None:
         folder: Directory of the copy.
     """
     for place in (Path(), Path("src_tokens")):
-        for name in _VOCABULARY:
+        for name in (*VOCABULARY, *sorted({*MODEL_FILES.values()})):
             if (model_dir / place / name).is_file():
                 copy_file(model_dir / place / name, folder / place / name)
     for section, key in named_files(config):

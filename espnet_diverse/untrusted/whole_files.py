@@ -1,4 +1,4 @@
-"""Reading of whole files, with a maximum size; this package reads whole files in no other way.
+"""Reading of whole files, with a maximum size.
 
 A path may lead to a device or pipe without an end, and a sparse file of kilobytes may have terabytes. Tables are read
 line by line, in `data/lines.py`.

@@ -70,7 +70,8 @@ def check(args: argparse.Namespace, before: Mapping[str, argparse.Namespace]) ->
     elif args.input_sentence_size is not None:
         what = f"--input_sentence_size {args.input_sentence_size}"
         raise ConfigError(f"{what} is for the types bpe and unigram; leave it out")
-    if args.bert if args.type != "bert" else not args.bert or args.vocab_size is not None:
+    is_bert = args.type == "bert"
+    if is_bert != bool(args.bert) or is_bert and args.vocab_size is not None:
         raise ConfigError(
             "--type bert needs --bert PATH and no --vocab_size, and other types do not have --bert; correct the options"
         )

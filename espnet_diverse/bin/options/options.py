@@ -261,6 +261,11 @@ def model_inputs(args: argparse.Namespace) -> list[Path]:
     return model_files(args.model_dir, args.model_file)
 
 
+def model_outputs(args: argparse.Namespace) -> list[Path]:
+    """Configuration and weights of a model that is written to --output_dir."""
+    return [args.output_dir / name for name in ("config.yaml", model_inputs(args)[1].name)]
+
+
 def decoding_inputs(args: argparse.Namespace) -> list[Path]:
     """Files of the search options and the model, and --data_dir."""
     from espnet_diverse.runs.config import find

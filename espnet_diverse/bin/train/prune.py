@@ -25,7 +25,7 @@ def inputs(args: argparse.Namespace) -> list[Path]:
 
 def outputs(args: argparse.Namespace) -> list[Path]:
     """Files that are written."""
-    return [args.output_dir / name for name in ("config.yaml", options.model_inputs(args)[1].name)]
+    return options.model_outputs(args)
 
 
 def run(args: argparse.Namespace) -> int:

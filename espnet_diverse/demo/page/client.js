@@ -22,15 +22,22 @@ export function onLook(canvas, draw) {
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
 }
 
+/** What is wrong where no answer comes. */
+export const UNREACHABLE = "The server does not answer. Check that espnet-diverse demo is still running.";
+
+/** Send a request, and return the answer. */
+export async function reach(path, options) {
+  try {
+    return await fetch(path, options);
+  } catch {
+    throw new Error(UNREACHABLE);
+  }
+}
+
 /** Get an answer of the server in JSON. With a body, the request is a POST. */
 export async function ask(path, choices, body) {
   const options = body === undefined ? {} : {method: "POST", headers: {"Content-Type": "application/octet-stream"}, body};
-  let answer;
-  try {
-    answer = await fetch(`${path}?${new URLSearchParams(choices)}`, options);
-  } catch {
-    throw new Error("The server does not answer. Check that espnet-diverse demo is still running.");
-  }
+  const answer = await reach(`${path}?${new URLSearchParams(choices)}`, options);
   const content = await answer.json();
   if (!answer.ok) throw new Error(content.error.message);
   return content;

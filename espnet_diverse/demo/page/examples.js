@@ -1,6 +1,6 @@
 // Buttons for the server's examples.
 
-import {at, element} from "/client.js";
+import {at, element, reach} from "/client.js";
 
 /** Show examples; `take` is called with the clicked one and a function that gets its content, a Blob. */
 export function offerExamples(examples, take) {
@@ -13,11 +13,5 @@ export function offerExamples(examples, take) {
 }
 
 async function content(index) {
-  let answer;
-  try {
-    answer = await fetch(`/examples/${index}`);
-  } catch {
-    throw new Error("The server does not answer. Check that espnet-diverse demo is still running.");
-  }
-  return answer.blob();
+  return (await reach(`/examples/${index}`)).blob();
 }

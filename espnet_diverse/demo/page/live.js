@@ -1,5 +1,6 @@
 // Recording from the microphone; if the model supports it, the server transcribes meanwhile.
 
+import {UNREACHABLE} from "/client.js";
 import {resampled, to16Bits} from "/recording.js";
 
 const PART_SECONDS = 0.25;  // minimum length of a part that is sent
@@ -54,7 +55,7 @@ async function sendAll(pieces, recorded, choices, show) {
   let ended;  // "", or why there is no text
   let text = "";
   socket.onopen = () => { opened = true; };
-  socket.onclose = () => { ended ??= "The server does not answer. Check that espnet-diverse demo is still running."; };
+  socket.onclose = () => { ended ??= UNREACHABLE; };
   socket.onmessage = ({data}) => {
     const message = JSON.parse(data);
     if (message.error) ended = message.error.message;
