@@ -81,18 +81,18 @@ def condition_indices(
     _warn(known, given, {source for condition in known.names for source in _sources(condition, data_dir)})
     indices = _Indices(utterances)
     for condition, names in known.names.items():
-        origin, named = _named(condition, data_dir, given)
-        default = None if origin == CONDITIONS[condition].option else known.defaults.get(condition)
-        numbers, defaulted = {name: names.index(name) for name in names}, 0
-        for utterance in utterances:
-            name = named(utterance)
-            if name not in numbers:
-                if default is None:
-                    raise DataError(_refusal(condition, origin, utterance, name, names))
-                defaulted += 1
-        if defaulted:
+        if source := next(filter(given.get, _sources(condition, data_dir)), None):
+            index = _index(condition, source, given[source], names)
+            indices.lookups[condition] = lambda _, index=index: index
+            continue
+        table, default = condition_table(data_dir, condition), known.defaults.get(condition)
+        named = pack_table(table).get if table.exists() else {}.get
+        numbers = {name: index for index, name in enumerate(names)}
+        if unknown := [utterance for utterance in utterances if named(utterance) not in numbers]:
+            if default is None:
+                raise DataError(_refusal(condition, table, unknown[0], named(unknown[0]), names))
             what = f"{CONDITIONS[condition].label} that the model knows; the default {default} is used"
-            logging.warning("%d of %d utterances have no %s", defaulted, len(indices), what)
+            logging.warning("%d of %d utterances have no %s", len(unknown), len(indices), what)
         indices.lookups[condition] = partial(_number, named, numbers, default)
     return indices
 
@@ -101,6 +101,14 @@ def _number(named: Callable[[str], str | None], numbers: Mapping[str, int], defa
     """Index of the value of an utterance, or of the default where the value is unknown; the caller has checked it."""
     name = named(utterance)
     return numbers[default if name not in numbers else name]
+
+
+def _index(condition: str, source: str, name: str, names: Sequence[str]) -> int:
+    """Index among `names` of the value `name` of a condition, which the option of the condition `source` gave."""
+    if name not in names:
+        what = f"unknown {CONDITIONS[condition].label}; this model knows: {' '.join(names)}"
+        raise DataError(f"{CONDITIONS[source].option} {name}: {what}")
+    return names.index(name)
 
 
 def completed(known: KnownConditions, given: Mapping[str, str], same_language: bool) -> dict[str, str]:
@@ -121,17 +129,9 @@ def completed(known: KnownConditions, given: Mapping[str, str], same_language: b
     names = {}
     for condition, values in known.names.items():
         twin = {"lang": "tgtlang", "tgtlang": "lang"}.get(condition) if same_language else None
-        name = (
-            given.get(condition)
-            or given.get(twin)
-            or known.defaults.get(condition)
-            or (values[0] if len(values) == 1 else None)
-        )
-        if name is None:
-            continue
-        if name not in values:
-            raise DataError(_refusal(condition, CONDITIONS[condition].option, "", name, values))
-        names[condition] = name
+        source = twin if given.get(twin) and not given.get(condition) else condition
+        if name := given.get(source) or known.defaults.get(condition) or (values[0] if len(values) == 1 else None):
+            names[condition] = values[_index(condition, source, name, values)]
     return names
 
 
@@ -193,22 +193,12 @@ def _sources(condition: str, data_dir: Path) -> tuple[str, str]:
     return condition, condition_table(data_dir, condition).name.removeprefix("utt2")
 
 
-def _named(condition: str, data_dir: Path, given: Mapping[str, str]) -> tuple[str | None, Callable[[str], str | None]]:
-    """The origin of the values of a condition, None where there is none, and a function from utterance to value."""
-    for source in _sources(condition, data_dir):
-        if source in given:
-            return CONDITIONS[source].option, lambda _, value=given[source]: value
-    table = condition_table(data_dir, condition)
-    return (str(table), pack_table(table).get) if table.exists() else (None, lambda _: None)
-
-
-def _refusal(condition: str, origin: str | None, utterance: str, name: str | None, names: Sequence[str]) -> str:
+def _refusal(condition: str, table: Path, utterance: str, name: str | None, names: Sequence[str]) -> str:
+    """Message for an utterance of which a table has no known value of a condition."""
     what, option = CONDITIONS[condition].label, CONDITIONS[condition].option
     known = f"this model knows: {' '.join(names)}"
-    if origin == option:
-        return f"{option} {name}: unknown {what}; {known}"
     if name is not None:
-        return f"{origin}: utterance {utterance!r} has the unknown {what} {name!r}; {known}"
+        return f"{table}: utterance {utterance!r} has the unknown {what} {name!r}; {known}"
     return (
         f"utterance {utterance!r} has no {what}; add it to utt2{condition} of the data directory, "
         f"or give {option}; {known}"

@@ -60,12 +60,21 @@ def test_the_target_language_is_the_language_where_none_is_named(data_dir):
     [
         (KNOWN, {"lang": "xx"}, "--language xx: unknown language; this model knows: ar de"),
         (KNOWN, {"tgtlang": "xx"}, "--target_language xx: unknown target language; this model knows: de en es"),
+        (
+            KnownConditions({"tgtlang": ["de"]}, {"tgtlang": "de"}),  # the data directory of speech recognition
+            {"lang": "xx"},
+            "^--language xx: unknown target language; this model knows: de$",
+        ),
         ({"lang": ["ar", "fr"]}, {}, "utt2lang: utterance 'b' has the unknown language 'de'; this model knows: ar fr"),
     ],
 )
 def test_unknown_names_are_refused(data_dir, known, given, said):
+    if isinstance(known, KnownConditions):
+        (data_dir / "utt2tgtlang").unlink()
+    else:
+        known = KnownConditions(known)
     with pytest.raises(DataError, match=said):
-        indices(known, data_dir, UTTERANCES, given)
+        condition_indices(known, data_dir, UTTERANCES, given)
 
 
 def test_an_utterance_without_a_name_is_refused(data_dir):
@@ -142,6 +151,8 @@ def test_indices_of_one_recording():
         indices_of(KnownConditions(KNOWN), {"lang": "de"})
     with pytest.raises(DataError, match="--language xx: unknown language; this model knows: ar de"):
         completed(KnownConditions(KNOWN), {"lang": "xx"}, False)
+    with pytest.raises(DataError, match="^--target_language xx: unknown language; this model knows: de fr$"):
+        completed(KnownConditions(TASKS), {"tgtlang": "xx"}, True)  # the option that was given
 
 
 def test_names_of_one_recording_that_change_nothing_are_said(caplog):
