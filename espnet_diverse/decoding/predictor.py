@@ -14,7 +14,7 @@ from espnet_diverse.audio.reading import read_at
 from espnet_diverse.audio.segments import Segment
 from espnet_diverse.decoding.condition_ids import known_conditions
 from espnet_diverse.decoding.directory.results import Prediction, Text
-from espnet_diverse.decoding.encoder.encoding import Encoded, check_parts
+from espnet_diverse.decoding.encoder.encoding import Encoded, check_finite, check_parts
 from espnet_diverse.decoding.encoder.long_audio import check_long_audio, features_of_blocks
 from espnet_diverse.decoding.encoder.precision import check_device, check_precision, set_precision
 from espnet_diverse.decoding.espnet.espnet_beam import ESPnetBeamSearch, TransducerSearch
@@ -30,8 +30,7 @@ from espnet_diverse.decoding.search.hotwords import Hotwords, HotwordScorer, loa
 from espnet_diverse.decoding.search.ngram import NgramScorer
 from espnet_diverse.decoding.search.sampling import SamplingSearch
 from espnet_diverse.decoding.token_text import TokenText
-from espnet_diverse.errors import ConfigError, DataError, ModelError
-from espnet_diverse.functional.masks import lengths_to_mask
+from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.nets.adapters.low_rank import merge_low_rank
 from espnet_diverse.runs.audio_rate import audio_rate, required_rate
 from espnet_diverse.runs.compilation import compile_layers
@@ -205,11 +204,15 @@ class Predictor:
 
     @torch.inference_mode()
     def encode(self, sources: Sequence[NDArray], conditions: Sequence[Mapping[str, int]]) -> Encoded:
-        """Run the encoder over a batch, with the arguments of `find`; no utterance depends on the others."""
+        """Run the encoder over a batch, with the arguments of `find`; no utterance depends on the others.
+
+        Raises:
+            ModelError: The output is not finite.
+        """
         ids = self._ids(conditions)
         with self._lock:
             features = sources if self.preprocess is None else [self.encoding.features(each) for each in sources]
-            return Encoded(*self.encoding.encode(features, ids), ids)
+            return Encoded(*check_finite(*self.encoding.encode(features, ids)), ids)
 
     def batch(
         self, sources: Sequence[NDArray], conditions: Sequence[Mapping[str, int]], options: Options | None = None
@@ -241,7 +244,6 @@ class Predictor:
         options = self.resolve(options)
         with self._lock, torch.inference_mode():
             source, lengths, ids = self.encode(sources, conditions)
-            _check_finite(source, lengths)
             with scope(ids, collect=False):
                 found = self._search(source, lengths, options, sources, hotwords)
             log_probs = self.ctc.log_softmax(source).cpu() if posteriors else [None] * len(found)
@@ -262,19 +264,20 @@ class Predictor:
 
         Raises:
             ConfigError: The model was trained without CTC.
+            ModelError: The output of the encoder is not finite.
         """
         if self.ctc is None:
             raise ConfigError("long audio is decoded by CTC, and the model was trained without it; use segmentation")
         ids = self._ids([conditions])
         with self._lock, torch.inference_mode():
-            source, lengths = self.encoding.encode_long(features, ids, self.batch_size)
+            source, lengths = check_finite(*self.encoding.encode_long(features, ids, self.batch_size))
             (best,) = GreedySearch(self.ctc)(source, lengths, self.options)
         return Prediction([self.tokens.decode(*hypothesis) for hypothesis in best], None)
 
     def languages(self, features: NDArray) -> dict[str, float]:
         """Probabilities of the spoken language of features (T, F) by a multitask model, highest first."""
         with self._lock, torch.inference_mode():
-            source, _ = self.encoding.encode([features], {})
+            source, _ = check_finite(*self.encoding.encode([features], {}))
             return self.search.languages(source[0])
 
     def _ids(self, conditions: Sequence[Mapping[str, int]]) -> dict[str, Tensor]:
@@ -297,14 +300,6 @@ class Predictor:
         if isinstance(self.search, BeamSearch | TransducerSearch):
             return self.search(source, lengths, options, hotwords)
         return self.search(source, lengths, options)
-
-
-def _check_finite(source: Tensor, lengths: Tensor) -> None:
-    """Refuse encoder output (B, T, M) that has a frame that is not finite before the end of an utterance."""
-    finite = source.isfinite().all(-1) | ~lengths_to_mask(lengths, source.size(1))
-    if not bool(finite.all()):  # or the texts would be empty, as for silence
-        what = "the weights are damaged, or training diverged"
-        raise ModelError(f"the encoder's output is not finite: {what}; use another checkpoint")
 
 
 def load_predictor(

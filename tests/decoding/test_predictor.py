@@ -138,15 +138,24 @@ def test_options_of_a_call_that_are_not_possible(tiny_run, tiny_translation, pre
         load_predictor(tiny_translation.model_dir).resolve(Options(ctc_weight=0.3))
 
 
-@pytest.mark.parametrize("count", [1, 2])
-def test_weights_that_are_not_finite_are_said(tiny_run, tmp_path, count):
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda search, features: search.batch([features], [{}]),
+        lambda search, features: search.batch([features] * 2, [{}] * 2),
+        lambda search, features: search.posteriors(features, {}),
+        lambda search, features: search.find_long(features, {}),
+    ],
+    ids=["one", "two", "posteriors", "long"],
+)
+def test_weights_that_are_not_finite_are_said(tiny_run, tmp_path, use):
     state = checkpoint.load(tiny_run.model_dir / "valid.acc.ave.pth")
     state["encoder.after_norm.bias"][0] = torch.inf
     torch.save(state, tmp_path / "bad.pth")
     search = load_predictor(tiny_run.model_dir, tmp_path / "bad.pth")
-    features = [search.read(str(tiny_run.test_dir / "test-00.wav"))[0]] * count
+    features, _ = search.read(str(tiny_run.test_dir / "test-00.wav"))
     with pytest.raises(ModelError, match="the encoder's output is not finite: .* use another checkpoint"):
-        search.batch(features, [{}] * count)
+        use(search, features)
 
 
 def test_weights_are_checked(tiny_run, tmp_path):

@@ -22,7 +22,7 @@ from torch.nn.utils.rnn import pad_sequence
 from espnet_diverse.attention import MultiHeadAttention
 from espnet_diverse.decoding.encoder.long_audio import features_in_parts, is_long
 from espnet_diverse.decoding.espnet.quiet import quiet
-from espnet_diverse.errors import NoBatchedSearchError
+from espnet_diverse.errors import ModelError, NoBatchedSearchError
 from espnet_diverse.functional.masks import lengths_to_mask
 from espnet_diverse.nets.frontends.speech_frontend import check_samples
 from espnet_diverse.scope import scope
@@ -182,6 +182,19 @@ def check_parts(parts: Mapping) -> None:
     for part in _UNKNOWN_PARTS:
         if parts.get(part) is not None:
             raise NoBatchedSearchError(f"a model with a {part} has no batched search; use decode --search espnet")
+
+
+def check_finite(output: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    """Return encoder output (B, T, M) and the number of frames of each utterance (B,) as given.
+
+    Raises:
+        ModelError: A frame before the end of an utterance is not finite.
+    """
+    finite = output.isfinite().all(-1) | ~lengths_to_mask(lengths, output.size(1))
+    if not bool(finite.all()):  # or the texts would be empty, as for silence
+        what = "the weights are damaged, or training diverged"
+        raise ModelError(f"the encoder's output is not finite: {what}; use another checkpoint")
+    return output, lengths
 
 
 def _check_frames(embed: nn.Module | None, frames: int) -> tuple[bool, int]:

@@ -29,7 +29,7 @@ from torch import Tensor, nn
 
 from espnet_diverse.decoding.condition_ids import known_conditions
 from espnet_diverse.decoding.directory.results import Text
-from espnet_diverse.decoding.encoder.encoding import Encoding, check_parts
+from espnet_diverse.decoding.encoder.encoding import Encoding, check_finite, check_parts
 from espnet_diverse.decoding.encoder.precision import check_device
 from espnet_diverse.decoding.options import Options, has_ctc, text_task, usual_ctc_weight
 from espnet_diverse.decoding.search.build_search import Search, build_search
@@ -149,6 +149,7 @@ class BlockSearch:
     def _step(self, features: Tensor, last: bool) -> Text:
         s2t = self.speech2text
         out = self.encoder.add(features, last)
+        check_finite(out, torch.tensor([out.size(1)], device=out.device))
         if last and self._whole is not None:
             before = s2t.beam_search.encbuffer
             source = out if before is None else torch.cat([before.unsqueeze(0), out], 1)

@@ -3,6 +3,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 import yaml
 from references.language_models import write_lm
 from references.streaming import TOKENS, heard, of_espnet, tones, write_run
@@ -12,6 +13,7 @@ from espnet_diverse.decoding.predictor import load_predictor
 from espnet_diverse.decoding.search.fusion import Fusion
 from espnet_diverse.decoding.streaming.block_search import load_block_search
 from espnet_diverse.errors import ConfigError, ModelError
+from espnet_diverse.runs import checkpoint
 
 OPTIONS = Options(beam_size=3, ctc_weight=0.3)
 ESPNET = replace(OPTIONS, search="espnet")
@@ -71,6 +73,16 @@ def test_the_final_text_of_an_encoder_with_a_memory_matches_the_recording(memory
         assert any(each.text for each in before) == (part < len(samples))
         texts.add(final.text)
     assert len(texts) == 3 and "" not in texts
+
+
+@pytest.mark.parametrize("options", [OPTIONS, ESPNET], ids=["batched", "espnet"])
+def test_weights_that_are_not_finite_are_said(streaming_run, tmp_path, options):
+    state = checkpoint.load(streaming_run / "valid.acc.ave.pth")
+    state["encoder.after_norm.bias"][0] = torch.inf
+    torch.save(state, tmp_path / "bad.pth")
+    search = load_block_search(streaming_run, tmp_path / "bad.pth", options)
+    with pytest.raises(ModelError, match="the encoder's output is not finite"):
+        heard(search, tones(1.0, 1), 1600)
 
 
 def test_a_language_model_is_used(streaming_run, blockwise, tmp_path):
