@@ -342,7 +342,7 @@ def load_predictor(
     if task != "mt" and (not features or task in PROMPTS):  # multitask models read audio of one length
         required_rate(config)
     check_search(config, options)
-    folder = language_model_of(Path(model_dir), fusion := fusion or Fusion(), options.search)
+    folder = language_model_of(Path(model_dir), fusion := fusion or Fusion(), options.search, config.get("decoder"))
     has = has_ctc(config, task), folder is not None, usual_ctc_weight(config, task)
     options = options.resolved(*has)  # before loading, which takes seconds
     model, args = TASKS[task].build_model_from_file(config_file, weights, device)

@@ -156,7 +156,7 @@ def load_search(
     fusion = fusion or Fusion()
     if fusion.hotwords is not None:
         raise ConfigError("search=espnet has no hotwords; set search=batched, or leave them out")
-    folder, lm = language_model_of(Path(model_dir), fusion, "espnet"), {}
+    folder, lm = language_model_of(Path(model_dir), fusion, "espnet", config.get("decoder")), {}
     if folder is not None and is_ngram(folder):
         NgramScorer(folder, [])  # refuses a file that cannot be read
         lm = {"ngram_file": str(folder)}

@@ -31,13 +31,18 @@ class Fusion:
     hotwords: Hotwords | None = None
 
 
-def language_model_of(model_dir: Path, fusion: Fusion, search: str) -> Path | None:
+def language_model_of(
+    model_dir: Path, fusion: Fusion, search: str, decoder: str | None = None, streams: bool = False
+) -> Path | None:
     """The language model to use: the one that the user names, else the model's own if the search supports one.
 
     Args:
         model_dir: Directory of the run of the model.
         fusion: What the user names.
         search: The option `search`.
+        decoder: Decoder of the model, from its config.yaml.
+        streams: Whether the search is for streaming. As with a transducer, the model's own n-gram model is then not
+            used, and a warning says so.
 
     Returns:
         The directory of a run, a file of KenLM, or None.
@@ -47,7 +52,13 @@ def language_model_of(model_dir: Path, fusion: Fusion, search: str) -> Path | No
         return None if fusion.language_model is None else Path(fusion.language_model)
     if (own / "config.yaml").is_file():
         return own
-    return own / NGRAM if (own / NGRAM).is_file() and is_usable(own / NGRAM) else None
+    if not (own / NGRAM).is_file():
+        return None
+    if streams or decoder == "transducer":
+        how = "while streaming" if streams else "with a transducer"
+        logging.warning("%s: its n-gram model is not used %s; scores and texts are as without it", model_dir, how)
+        return None
+    return own / NGRAM if is_usable(own / NGRAM) else None
 
 
 def used_language_model(folder: Path | None, fusion: Fusion, weight: float) -> dict[str, str | float]:

@@ -15,7 +15,6 @@ ESPnet's classes do the work of the frontend and of the blockwise search (`espne
   part, or drops two frames after it.
 """
 
-import logging
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -200,12 +199,7 @@ def load_block_search(
     check_streaming(config, config_file)
     weights = find_weights(Path(model_dir), model_file, config)
     check_stream_options(options, fusion)
-    folder = language_model_of(Path(model_dir), fusion, options.search)
-    if folder is not None and is_ngram(folder):
-        logging.warning(
-            "%s: its n-gram model is not used while streaming; scores and texts are as without it", model_dir
-        )
-        folder = None
+    folder = language_model_of(Path(model_dir), fusion, options.search, streams=True)
     options = options.resolved(has_ctc(config, "asr"), folder is not None, usual_ctc_weight(config, "asr"))
     model, args = TASKS["asr"].build_model_from_file(config_file, weights, device)
     used_language_model(folder, fusion, options.lm_weight)

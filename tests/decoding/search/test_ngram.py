@@ -13,6 +13,7 @@ from references.espnet_models import write_model
 from references.tones import tones
 
 from espnet_diverse.bin.main import main
+from espnet_diverse.decoding.espnet.espnet_search import load_search
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.decoding.predictor import load_predictor
 from espnet_diverse.decoding.search.fusion import Fusion, language_model_of
@@ -79,7 +80,7 @@ def test_scores_follow_the_hypotheses(arpa):
 
 
 @pytest.mark.usefixtures("kenlm")
-def test_a_recurrent_decoder_takes_one_and_a_transducer_does_not(arpa, tmp_path):
+def test_a_recurrent_decoder_takes_one_and_a_transducer_does_not(arpa, tmp_path, caplog):
     fusion, options = Fusion(arpa), Options(beam_size=2, maxlenratio=-4)
     folder = write_model(tmp_path / "rnn", "rnn")
     rnn, alone = (load_predictor(folder, options=options, fusion=each) for each in (fusion, None))
@@ -87,6 +88,12 @@ def test_a_recurrent_decoder_takes_one_and_a_transducer_does_not(arpa, tmp_path)
     assert found.score != without.score
     with pytest.raises(ConfigError, match="ESPnet's search of a transducer takes no n-gram model; leave --lm out"):
         load_predictor(write_model(tmp_path / "transducer", "transducer"), fusion=fusion)
+    inside(SimpleNamespace(model_dir=tmp_path / "transducer"), arpa, tmp_path / "exp")
+    for load in (load_predictor, load_search):
+        caplog.clear()
+        assert load(tmp_path / "exp").used == {"model_file": "valid.acc.ave.pth"}
+        said = f"{tmp_path / 'exp'}: its n-gram model is not used with a transducer; scores and texts are as without it"
+        assert said in warnings(caplog)
 
 
 @pytest.mark.usefixtures("kenlm")
