@@ -50,7 +50,7 @@ class ESPnetBeamSearch:
         language_model: nn.Module | NgramScorer | None = None,
         of_text: bool = False,
     ):
-        self.model, self.of_text = model, of_text
+        self.model, self.of_text, self.named = model, of_text, type(model.decoder).__name__
         self.parts = {
             "decoder": model.decoder,
             "ctc": None if ctc is None else CTCPrefixScorer(ctc=ctc, eos=model.eos),
@@ -66,7 +66,7 @@ class ESPnetBeamSearch:
         """
         for name in self.lacks:
             if getattr(options, name):
-                what = f"{name} {getattr(options, name)} is not possible with {type(self.model.decoder).__name__}"
+                what = f"{name} {getattr(options, name)} is not possible with {self.named}"
                 raise ConfigError(f"{what}, which ESPnet's search decodes; leave it out")
 
     @torch.inference_mode()

@@ -144,7 +144,7 @@ class MultitaskSearch(ESPnetBeamSearch):
         from espnet2.bin.s2t_inference import ScoreFilter  # takes a second
 
         super().__init__(model, model.ctc, language_model)
-        self.prompt = prompt
+        self.prompt, self.named = prompt, "a multitask model"
         self.parts["scorefilter"] = ScoreFilter(
             notimestamps=prompt.notime,
             first_time=prompt.first_time,

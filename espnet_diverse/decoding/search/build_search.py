@@ -40,37 +40,44 @@ def build_search(
         prompt: Prompts of a multitask model with a decoder; None for another model.
 
     Raises:
-        ConfigError: The model translates in one pass, and there is a language model or a hotword; the model needs
+        ConfigError: The model translates in one pass, and there is a language model or a hotword; the model is
+            multitask, and another search than the batched one is named, or a hotword; the model needs
             ESPnet's search, and an option is given that this search lacks, or a hotword for a model other than a
             transducer; or the decoder cannot be sampled from.
         ModelError: The decoder is of a class that ESPnet's search does not support either.
     """
+    if prompt is not None:
+        if options.search != "batched":
+            raise ConfigError(f"search={options.search} is not possible with a multitask model; set search=batched")
+        if hotwords is not None:
+            raise ConfigError("hotwords are not possible with a multitask model; leave them out")
+        reason = "a multitask model has no batched search"
+        return _of_espnet(MultitaskSearch(model, prompt, language_model), options, reason)
     if isinstance(model.decoder, FlowDecoder):
         if language_model is not None or hotwords is not None:
             raise ConfigError("a non-autoregressive model has neither language model nor hotwords; leave them out")
         return OnePassSearch(model.decoder, model.eos)
-    if options.search == "greedy" and prompt is None:
+    if options.search == "greedy":
         return GreedySearch(ctc)
-    if options.search == "sampling" and prompt is None:
+    if options.search == "sampling":
         return _sampling(model, of_text)
-    reason, is_transducer = "a multitask model has no batched search", False
-    if prompt is None:
-        decoder = None if options.ctc_weight == 1 else model.decoder  # its class may have no batched search
-        try:
-            return BeamSearch(decoder, ctc, model.eos, language_model, hotwords, of_text, model.sos)
-        except NoBatchedSearchError as error:
-            reason = str(error).partition(";")[0]
-        is_transducer = getattr(model, "use_transducer_decoder", False)
+    decoder = None if options.ctc_weight == 1 else model.decoder  # its class may have no batched search
+    try:
+        return BeamSearch(decoder, ctc, model.eos, language_model, hotwords, of_text, model.sos)
+    except NoBatchedSearchError as error:
+        reason = str(error).partition(";")[0]
+    is_transducer = getattr(model, "use_transducer_decoder", False)
     if options.search != "batched" or (hotwords is not None and not is_transducer):
         what = "hotwords are" if hotwords is not None else f"search={options.search} is"
         raise ConfigError(f"{what} not possible: {reason}; leave it out")
     if is_transducer:
-        search: ESPnetBeamSearch = TransducerSearch(model, language_model, hotwords)
-    elif prompt is not None:
-        search = MultitaskSearch(model, prompt, language_model)
-    else:
-        check_decoder(model.decoder)
-        search = ESPnetBeamSearch(model, ctc, language_model, of_text)
+        return _of_espnet(TransducerSearch(model, language_model, hotwords), options, reason)
+    check_decoder(model.decoder)
+    return _of_espnet(ESPnetBeamSearch(model, ctc, language_model, of_text), options, reason)
+
+
+def _of_espnet(search: ESPnetBeamSearch, options: Options, reason: str) -> ESPnetBeamSearch:
+    """The search, with a warning, after its check of the options."""
     search.check(options)
     logging.warning("%s: ESPnet's is used, one utterance at a time", reason)
     return search

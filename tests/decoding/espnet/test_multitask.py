@@ -11,7 +11,7 @@ from references.tones import tones
 from espnet_diverse.decoding.espnet.multitask import DecoderPrompt
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.errors import ConfigError, DataError, ModelError
-from espnet_diverse.inference import Recognizer, SegmentationOptions
+from espnet_diverse.inference import Fusion, Recognizer, SegmentationOptions
 
 NAMES = [symbol[1:-1] for symbol in LANGUAGES]
 UNCUT = SegmentationOptions(vad="none")
@@ -114,8 +114,12 @@ def test_unknown_language_and_unsupported_options_are_refused(folder, recognizer
         recognizer(tones(1, 0), RATE, language="xyz")
     with pytest.raises(ConfigError, match="times of words need CTC that was trained on the output text"):
         recognizer(tones(1, 0), RATE, language="eng", word_timestamps=True)
-    with pytest.raises(ConfigError, match="no_segmentation is not possible: it decodes by CTC, which the model lacks"):
+    with pytest.raises(ConfigError, match=r"whole \(--no_segmentation\) is not possible: it decodes by CTC, which"):
         Recognizer(folder, segmentation=SegmentationOptions(whole=True))(tones(1, 0), RATE, language="eng")
     for search in ("greedy", "sampling"):
-        with pytest.raises(ConfigError, match=f"search={search} is not possible: a multitask model"):
+        with pytest.raises(ConfigError, match=f"search={search} is not possible with a multitask model; set search=ba"):
             Recognizer(folder, options=Options(search=search))
+    with pytest.raises(ConfigError, match="hotwords are not possible with a multitask model; leave them out"):
+        Recognizer(folder, fusion=Fusion(hotwords=["abc"]))
+    with pytest.raises(ConfigError, match=r"length_penalty 1\.0 is not possible with a multitask model, which"):
+        Recognizer(folder, options=Options(length_penalty=1.0))

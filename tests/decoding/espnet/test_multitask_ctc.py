@@ -170,7 +170,7 @@ def test_words_have_times_in_segments(folder):
 
 def test_segments_and_words_turn_the_windows_off(folder, caplog):
     samples = tones(9, 6)
-    whole._warn_of_windows.cache_clear()
+    whole._warn.cache_clear()
     recognizer = Recognizer(folder, options=Options(beam_size=2))
     assert len(recognizer(samples, RATE).segments) == len(recognizer(samples, RATE).segments) == 1
     said = "recordings longer than 6 s are read in windows and decoded by greedy CTC alone; --vad energy"
