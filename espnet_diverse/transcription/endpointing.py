@@ -50,7 +50,7 @@ def utterances(blocks: Iterable[NDArray], options: SegmentationOptions, rate: in
     Raises:
         ConfigError: The detector is not installed.
     """
-    endpointer = _Endpointer(FrameLimits.of(options))
+    endpointer = _Endpointer(FrameLimits.of(options), rate)
     for frame, probability in frames_of_speech((block for block in blocks if len(block)), options, rate):
         yield from endpointer.add(frame, probability)
     yield from endpointer.finish()
@@ -59,10 +59,10 @@ def utterances(blocks: Iterable[NDArray], options: SegmentationOptions, rate: in
 class _Endpointer:
     """Receives the frames of a stream one by one, and holds frames that may not belong to an utterance."""
 
-    def __init__(self, limits: FrameLimits):
-        self.limits = limits
+    def __init__(self, limits: FrameLimits, rate: int):
+        self.limits, self.rate = limits, rate
         self.held: list[NDArray] = []
-        self.heard = 0  # frames of the stream
+        self.heard = self.samples = 0  # frames and samples of the stream
         self.continues = False
         self._begin()
 
@@ -76,6 +76,7 @@ class _Endpointer:
         is_speech = bool(probability >= (limits.end_threshold if self.speech else limits.start_threshold))
         self.held.append(frame)
         self.heard += 1
+        self.samples += len(frame)
         if is_speech and not self.speech:
             self.start = self.heard - 1
         if not is_speech and not self.speech:
@@ -119,8 +120,9 @@ class _Endpointer:
         samples = np.concatenate([np.zeros(0, np.float32), *self.held[:count]])
         del self.held[:count]
         self.given += count
-        start, end = self.start * FRAME_SECONDS, (self.heard - self.silent) * FRAME_SECONDS
-        return UtterancePart(samples, start, end, self.heard * FRAME_SECONDS, last)
+        heard = self.samples / self.rate  # the last frame may be shorter
+        start, end = self.start * FRAME_SECONDS, min((self.heard - self.silent) * FRAME_SECONDS, heard)
+        return UtterancePart(samples, start, end, heard, last)
 
     def _keep(self, count: int) -> None:
         del self.held[: max(0, len(self.held) - count)]

@@ -58,6 +58,13 @@ def test_times_match_speech():
     assert {part.start for part in first} == {first[0].start}
 
 
+@pytest.mark.parametrize("rate", [16_000, 8000])
+def test_times_do_not_exceed_the_stream(rate):
+    samples = np.concatenate([voice(1.0), voice(0.017)])  # the last frame is shorter
+    ((*_, last),) = found(samples, rate=rate)
+    assert last.end == last.heard == len(samples) / rate
+
+
 def test_parts_come_while_speech_continues():
     (parts, _) = found(SPOKEN)
     assert parts[0].heard == pytest.approx(1.3 + 0.1, abs=1.1 * FRAME_SECONDS)  # once it is no click
