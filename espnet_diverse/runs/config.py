@@ -209,13 +209,13 @@ def named_file(name: str, key: str, config_file: Path) -> Path:
     raise ModelError(f"{config_file}: {key} {name} is not found, nor a copy of it in {config_file.resolve().parent}")
 
 
-def find_named(name: str, config_file: Path, is_there: Callable[[Path], bool] = Path.is_file) -> Path | None:
+def find_named(name: str, config_file: Path, is_there: Callable[[Path], bool] = os.path.isfile) -> Path | None:
     """Path of a file or folder that the config.yaml of a run names, see `named_file`; None if there is none.
 
     Args:
         name: The name.
         config_file: Path of config.yaml.
-        is_there: `Path.is_file`, or `Path.is_dir` for a folder.
+        is_there: `os.path.isfile`, or `os.path.isdir` for a folder; they return False for a name that is too long.
     """
     folder = config_file.resolve().parent
     beside = [folder.joinpath(*Path(name).parts[-2:]), folder / Path(name).name]  # with its folder, or without

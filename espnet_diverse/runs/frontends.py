@@ -115,7 +115,7 @@ def _standalone(options: Mapping[str, Any], config_file: Path) -> dict[str, Any]
         if not isinstance(model, str):
             raise ModelError(f"{config_file}: frontend_conf has neither architecture nor model; restore config.yaml")
         try:
-            folder = find_named(model, config_file, Path.is_dir)
+            folder = find_named(model, config_file, os.path.isdir)
             architecture = read_architecture(folder or model, options.get("download_dir"), offline=True)
         except ConfigError as error:
             raise ModelError(

@@ -203,6 +203,21 @@ def test_a_tokenizer_of_espnets_that_needs_transformers_says_how_to_get_it(copie
         ASRTask.build_preprocess_fn(args, train=False)
 
 
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"token_list": ["a"]}, "token_type is missing; use the file that training wrote"),
+        ({"src_token_type": "bpe"}, "src_token_type bpe needs src_bpemodel, which is missing; use the file that"),
+        ({"token_type": "bpe", "bpemodel": "x" * 256}, "bpemodel x* is not found, nor a copy of it in"),
+    ],
+    ids=["type", "model", "long"],
+)
+def test_a_vocabulary_that_is_not_complete_is_refused(config, said, tmp_path):
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(config))
+    with pytest.raises(ModelError, match=f"^{tmp_path / 'config.yaml'}: {said}"):
+        read_config(tmp_path / "config.yaml")
+
+
 @pytest.mark.parametrize("prefix", ["", "src_"])
 def test_a_tokenizer_that_may_crash_the_library_is_refused(prefix, tmp_path):
     Vocabulary.train(["ab ba"] * 9, "bpe", 7).save(tmp_path)
