@@ -93,7 +93,7 @@ def find_recordings(sources: Sequence[str], listed: Path | None = None) -> list[
     once: dict[tuple, Recording] = {}
     for one in found:
         once.setdefault((_real(one.path), *sorted(one.conditions.items())), one)
-    return _named([*once.values(), *with_ids])
+    return _named(list(once.values()), with_ids)
 
 
 def files_of(recordings: Sequence[Recording]) -> Iterator[Path]:
@@ -145,11 +145,10 @@ def _of_scp(table: Path) -> list[Recording]:
         )
     paths = {condition: condition_table(folder, condition) for condition in CONDITIONS}
     names = {condition: read_table(path) for condition, path in paths.items() if path.exists()}
-    # Ids have no suffix; this one is removed again by `_named`.
     return [
         Recording(
             path,
-            f"{utterance}.wav",
+            utterance,
             {condition: table[utterance] for condition, table in names.items() if utterance in table},
         )
         for utterance, path in read_table(table, "wav.scp").items()
@@ -199,8 +198,10 @@ def _real(path: str) -> str:
     return path if path == STDIN or "\0" in path else os.path.realpath(path)
 
 
-def _named(found: Sequence[Recording]) -> list[Recording]:
-    stems = [_short(Path(one.name).stem) for one in found]
+def _named(files: Sequence[Recording], with_ids: Sequence[Recording]) -> list[Recording]:
+    """Recordings with unique names; the names of files have a suffix, and ids have none."""
+    found = [*files, *with_ids]
+    stems = [_short(name) for name in [*(Path(one.name).stem for one in files), *(one.name for one in with_ids)]]
     shared = Counter(stem.casefold() for stem in stems)
     taken, recordings = {_RESERVED_NAME}, []
     for one, stem, whole in zip(found, stems, _with_folders(found), strict=True):

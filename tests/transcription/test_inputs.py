@@ -190,6 +190,11 @@ def test_ids_of_a_kaldi_directory_may_share_a_file(here):
     assert [(one.path, one.name) for one in found] == [("a.wav", "a"), ("a.wav", "u1"), ("a.wav", "u2")]
 
 
+def test_ids_that_are_alike_have_no_suffix(here):
+    Path("wav.scp").write_text("Utt a/x.wav\nfailures c.wav\nutt b/x.wav\n")
+    assert [one.name for one in find_recordings([], Path("wav.scp"))] == ["a-Utt", "failures-2", "b-utt"]
+
+
 def test_commands_and_segments_of_a_kaldi_directory_are_refused(here):
     Path("wav.scp").write_text("u1 sox a.wav |\n")
     with pytest.raises(DataError, match=r"wav\.scp:1: .* contains a pipe; commands are not run"):
