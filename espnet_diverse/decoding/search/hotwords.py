@@ -183,6 +183,8 @@ def read_hotwords(hotwords: Hotwords, encode: Callable[[str], list[int]], unknow
     Raises:
         DataError: The file cannot be read, there is no phrase, or a phrase has characters that the model does not know.
     """
+    if isinstance(hotwords, str) and not hotwords:
+        raise DataError("hotwords are an empty text; give phrases, or the path of a file of them")
     if isinstance(hotwords, str | Path):
         path, (lines, faults) = str(hotwords), scan_lines(Path(hotwords))
     elif not isinstance(hotwords, Iterable):

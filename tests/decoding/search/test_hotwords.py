@@ -152,6 +152,11 @@ def test_phrases_are_read_from_a_file(tmp_path):
     ]
 
 
+def test_an_empty_text_is_no_file():
+    with pytest.raises(DataError, match="^hotwords are an empty text; give phrases, or the path of a file of them$"):
+        read_hotwords("", list, 1)
+
+
 @pytest.mark.parametrize(
     ("content", "text"),
     [
