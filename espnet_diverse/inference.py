@@ -14,7 +14,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-import numpy as np
 from numpy.typing import NDArray
 
 from espnet_diverse.registration import fast_start
@@ -55,7 +54,7 @@ __all__ = [
     "Translator",
 ]
 
-_SINGLE = (str, Path, bytes, bytearray, memoryview, np.ndarray)  # single recordings that can be iterated over
+_SINGLE = (str, Path, bytes, bytearray, memoryview)  # single recordings that can be iterated over
 _Loaded = TypeVar("_Loaded", bound="_Pretrained")
 SearchOptions = Options | Mapping[str, Any] | None
 """Search options as arguments: all of them, some by name, or the defaults."""
@@ -209,7 +208,8 @@ class Recognizer(_Pretrained):
             ConfigError: Word timestamps are asked for and the model has no CTC, or a search option is not possible.
             DataError: `requests` is a single recording, or nothing that can be iterated over.
         """
-        if isinstance(requests, _SINGLE) or hasattr(requests, "read") or not isinstance(requests, Iterable):
+        is_one = isinstance(requests, _SINGLE) or any(hasattr(requests, name) for name in ("read", "__array__"))
+        if is_one or not isinstance(requests, Iterable):
             given = requests if isinstance(requests, str | Path) else f"a {type(requests).__name__}"
             raise DataError(f"{given}: transcribe_all takes several recordings; give a list, or use transcribe")
         transcription = self._transcription(word_timestamps, options, hotwords)
@@ -258,6 +258,8 @@ class StreamRecognizer(_Pretrained):
         )
 
         self.model, self.segmentation = str(model), _segmentation(segmentation)
+        if self.segmentation.whole:
+            raise ConfigError("whole is not possible while streaming; leave it out")
         self.search = load_block_search(unpacked(Path(model)), model_file, _options(options), device, fusion)
         known, given = self.search.conditions, conditions or {}
         warn_of_unused(known, given, same_language=True)
@@ -362,7 +364,7 @@ class Translator(_Pretrained):
 
     def _translate(self, texts: Sequence[str], given: dict[str, str], options: SearchOptions) -> list[Translation]:
         search, options = self.search, self.search.resolve(_options(options, self.search.options))
-        warn_of_unused(search.conditions, given, same_language=False)
+        warn_of_unused(search.conditions, given, same_language=False, told=search.warned)
         indices = indices_of(search.conditions, completed(search.conditions, given, same_language=False))
         found = [Translation("", 0.0)] * len(texts)
         cleaned = [clean_text(text)[0] for text in texts]  # as the tables of training data are

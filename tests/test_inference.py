@@ -236,6 +236,8 @@ def test_a_stream_depends_on_its_language(tmp_path):
     assert texts["en"] != texts["de"]
     with pytest.raises(DataError, match="the language is missing; give --language; this model knows: en de"):
         StreamRecognizer(run)
+    with pytest.raises(ConfigError, match="whole is not possible while streaming; leave it out"):
+        StreamRecognizer(run, segmentation={"whole": True})
 
 
 def test_a_stream_is_heard_at_the_rate_of_the_model(tmp_path):
@@ -274,12 +276,11 @@ def test_blocks_that_are_no_samples_are_refused(streaming_run, block, rate, said
 
 def test_several_recordings_are_a_list_of_paths(tiny_run, recognizer):
     files = [tiny_run.test_dir / f"test-{index:02d}.wav" for index in range(2)]
-    assert list(recognizer.transcribe_all([str(files[0]), files[1]])) == list(
-        recognizer.transcribe_all(map(Request, files))
-    )
+    found = [list(recognizer.transcribe_all(each)) for each in ([str(files[0]), files[1]], map(Request, files))]
+    assert found[0] == found[1]
     with pytest.raises(DataError, match="a.wav: transcribe_all takes several recordings; give a list"):
         recognizer.transcribe_all("a.wav")
-    for single in (None, 3, b"RIFF", np.zeros(9), Request("a.wav"), io.BytesIO()):
+    for single in (None, 3, b"RIFF", np.zeros(9), torch.zeros(9), Request("a.wav"), io.BytesIO()):
         with pytest.raises(DataError, match=f"a {type(single).__name__}: transcribe_all takes several recordings"):
             recognizer.transcribe_all(single)
     with pytest.raises(DataError, match="audio is a list; .* for several recordings call transcribe_all"):

@@ -73,6 +73,7 @@ class Predictor:
         batch_size, nbest: Default numbers of utterances in a batch, and of hypotheses that are requested.
         batch_frames: Maximum number of frames in a batch, padding included.
         used: Entries of decode.json: the name of the weights, and the entries from `used_language_model`.
+        warned: Conditions that a warning said to have no effect, which is not repeated.
 
     Raises:
         ConfigError: The options ask for CTC, and the model was trained without it.
@@ -118,6 +119,7 @@ class Predictor:
         self.preprocess = TASKS[task].build_preprocess_fn(args, train=False) if task == "mt" else None
         self.batch_size, self.batch_frames, self.nbest = options.batch_size, _BATCH_FRAMES, options.nbest
         self.used: dict[str, str | float] = {}
+        self.warned: set[str] = set()
         self._lock = RLock()  # scorers cache keys of the current batch, and some modules their last output
 
     def resolve(self, options: Options | None) -> Options:

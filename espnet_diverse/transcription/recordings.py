@@ -168,7 +168,6 @@ class Transcription:
             longest = min(segmentation.max_seconds, search.prompt.seconds)
             self.segmentation = replace(segmentation, max_seconds=longest)
         self.whole = stays_whole(search, segmentation, word_timestamps)
-        self.warned: set[str] = set()
         self.frames = None
         check_whole(search, self.segmentation, word_timestamps, self.options)
         if word_timestamps:
@@ -286,7 +285,7 @@ class Transcription:
         beginning = list(islice(chunks, window))
         known, given = self.search.conditions, recording.request.conditions
         same = self._has_same_language(given)
-        warn_of_unused(known, given, same, self.warned)
+        warn_of_unused(known, given, same, self.search.warned)
         recording.conditions = completed(known, given, same)
         recording.language = self._spoken(recording.conditions, same) or self._spoken(given, same)
         if not beginning:

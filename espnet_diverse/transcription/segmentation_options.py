@@ -43,7 +43,7 @@ class SegmentationOptions(Options):
     def __post_init__(self):
         super().__post_init__()
         if self.whole and self.vad != "auto":
-            raise conflict(self, "vad", "no_segmentation, for it splits recordings")
+            raise conflict(self, "vad", "whole (--no_segmentation), for it splits recordings")
         most = min(self.min_silence_seconds, self.max_seconds / 2)
         if self.padding_seconds > most:
             raise must_be("padding_seconds", f"at most {most}", self.padding_seconds)

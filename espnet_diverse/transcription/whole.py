@@ -44,14 +44,13 @@ def check_whole(search: Predictor, segmentation: SegmentationOptions, word_times
     if not segmentation.whole:
         return
     if search.ctc is None:
-        raise ConfigError("no_segmentation is not possible: it decodes by CTC, which the model lacks")
+        raise ConfigError("whole (--no_segmentation) is not possible: it decodes by CTC, which the model lacks")
     if word_timestamps:
-        raise ConfigError("word_timestamps is not possible with no_segmentation; leave out one of them")
+        raise ConfigError("word_timestamps is not possible with whole (--no_segmentation); leave out one of them")
     if not search.encoding.reads_windows:
         check_long_audio(search.encoding.model)
     if options.search != "greedy":
-        seconds = segmentation.max_seconds
-        logging.warning("no segmentation: recordings longer than %g s are decoded by greedy CTC alone", seconds)
+        _warn("no segmentation: recordings longer than %g s are decoded by greedy CTC alone", segmentation.max_seconds)
 
 
 def input_of_whole(search: Predictor, audio: Audio, segmentation: SegmentationOptions, options: Options) -> NDArray:
@@ -62,21 +61,20 @@ def input_of_whole(search: Predictor, audio: Audio, segmentation: SegmentationOp
     """
     if search.encoding.reads_windows:
         if not segmentation.whole and options.search != "greedy":
-            _warn_of_windows(segmentation.max_seconds)
+            todo = "--vad energy, or vad of SegmentationOptions, splits them for the search"
+            said = f"recordings longer than %g s are read in windows and decoded by greedy CTC alone; {todo}"
+            _warn(said, segmentation.max_seconds)
         return audio.samples()
     if audio.duration > _QUADRATIC_SECONDS and not search.encoding.is_linear:
         raise DataError(
             f"{audio.name}: {audio.duration:.0f} s are too long without segmentation: at most {_QUADRATIC_SECONDS} s "
-            "with an encoder whose cost grows with the square of the length; leave out no_segmentation, or use a model "
-            "with attention of linear cost (a conformer with rel_pos_type latest) or a memory"
+            "with an encoder whose cost grows with the square of the length; leave out whole (--no_segmentation), or "
+            "use a model with attention of linear cost (a conformer with rel_pos_type latest) or a memory"
         )
     return search.features_of_blocks(audio.blocks())
 
 
 @cache
-def _warn_of_windows(seconds: float) -> None:
-    """Warn once how long recordings are decoded, because the user did not ask to leave them whole."""
-    todo = "--vad energy, or vad of SegmentationOptions, splits them for the search"
-    logging.warning(
-        "recordings longer than %g s are read in windows and decoded by greedy CTC alone; %s", seconds, todo
-    )
+def _warn(said: str, seconds: float) -> None:
+    """Warn once how recordings of more than `seconds` are decoded; programs may transcribe one after the other."""
+    logging.warning(said, seconds)

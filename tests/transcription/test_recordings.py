@@ -215,6 +215,7 @@ def test_the_language_that_is_spoken(recognizer, asked, monkeypatch, task, names
 
 
 def test_a_name_without_effect_is_said_once(recognizer, caplog):
+    recognizer.search.warned.clear()
     requests = [Request(tones(1, seed=0), RATE, {"lang": "de"})] * 2
     assert all(found.segments for found in recognizer.transcribe_all(requests))
     assert caplog.text.count("--language de has no effect") == 1

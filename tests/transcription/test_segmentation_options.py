@@ -19,7 +19,7 @@ from espnet_diverse.transcription.vad import EnergyDetector, NoDetector, SileroD
             {"padding_seconds": 2, "min_silence_seconds": 3, "max_seconds": 3},  # no room for speech between the two
             "padding_seconds must be at most 1.5, but is 2",
         ),
-        ({"vad": "none", "whole": True}, "vad none cannot be combined with no_segmentation"),
+        ({"vad": "none", "whole": True}, r"vad none cannot be combined with whole \(--no_segmentation\), for"),
         ({"threshold": 2}, "threshold must be at least 0.05 and at most 1, but is 2"),
     ],
 )

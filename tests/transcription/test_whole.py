@@ -67,14 +67,14 @@ def test_recordings_too_long_for_the_encoder_are_named(recognizer, monkeypatch):
 
 def test_a_model_without_ctc_is_refused(recognizer, monkeypatch):
     monkeypatch.setattr(recognizer.search, "ctc", None)
-    with pytest.raises(ConfigError, match="no_segmentation is not possible: it decodes by CTC, which the model lacks"):
+    with pytest.raises(ConfigError, match=r"whole \(--no_segmentation\) is not possible: it decodes by CTC, which"):
         recognizer(tones(1, seed=0), RATE)
     with pytest.raises(ConfigError, match="long audio is decoded by CTC, and the model was trained without it; use"):
         recognizer.search.find_long(np.zeros((9, 20), np.float32), {})
 
 
 def test_words_without_segments_have_no_times(recognizer):
-    with pytest.raises(ConfigError, match="word_timestamps is not possible with no_segmentation; leave out one"):
+    with pytest.raises(ConfigError, match=r"word_timestamps is not possible with whole \(--no_segm.*; leave out one"):
         recognizer(tones(1, seed=0), RATE, word_timestamps=True)
 
 
@@ -95,10 +95,20 @@ def test_the_beginning_tells_the_language(recognizer, linear, monkeypatch):
     assert found.conditions["lang"] == "de" and heard == [3001]
 
 
+def test_how_long_recordings_are_decoded_is_said_once(recognizer, caplog):
+    whole._warn.cache_clear()
+    for seed in range(2):
+        recognizer(tones(1, seed), RATE, domain="news")
+    said = "no segmentation: recordings longer than 20 s are decoded by greedy CTC alone"
+    effect = "--domain news has no effect: no part of this model depends on the domain"
+    assert sorted(caplog.messages) == [effect, said]
+
+
 def test_the_command_says_how_it_decodes(tiny_run, recognizer, tmp_path, caplog, capsys):
     samples = tones(25, seed=0)
     soundfile.write(tmp_path / "long.wav", samples, RATE, subtype="FLOAT")
     call = ["transcribe", "--no_segmentation", str(tiny_run.model_dir), str(tmp_path / "long.wav")]
+    whole._warn.cache_clear()
     assert main(call) == 0
     said = "no segmentation: recordings longer than 20 s are decoded by greedy CTC alone"
     assert [record.getMessage() for record in caplog.records].count(said) == 1
@@ -106,4 +116,4 @@ def test_the_command_says_how_it_decodes(tiny_run, recognizer, tmp_path, caplog,
     caplog.clear()
     assert main([*call, "--search", "greedy"]) == 0 and said not in caplog.text
     assert main([*call, "--vad", "energy"]) == 1
-    assert "vad energy cannot be combined with no_segmentation" in capsys.readouterr().err
+    assert "vad energy cannot be combined with whole (--no_segmentation)" in capsys.readouterr().err
