@@ -253,9 +253,7 @@ class StreamRecognizer(_Pretrained):
         fusion: Fusion | None = None,
         conditions: Mapping[str, str] | None = None,
     ):
-        from espnet_diverse.decoding.streaming.block_search import (
-            load_block_search,  # imports what only streaming needs
-        )
+        from espnet_diverse.decoding.streaming.block_search import load_block_search  # imports what streaming needs
 
         self.model, self.segmentation = str(model), _segmentation(segmentation)
         if self.segmentation.whole:
