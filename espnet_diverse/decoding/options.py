@@ -109,14 +109,9 @@ class Options(option_checks.Options):
         if alike and self.least(1000) > self.greatest(1000, of_text=False):
             raise conflict(self, "minlenratio", f"maxlenratio={self.maxlenratio}, which allows fewer tokens")
 
-    def least(self, frames: int, ratio: float | None = None) -> int:
-        """Minimum number of tokens for an utterance.
-
-        Args:
-            frames: Number of encoder frames of the utterance.
-            ratio: Replaces `minlenratio` if given.
-        """
-        return _bound(self.minlenratio if ratio is None else ratio, frames)
+    def least(self, frames: int) -> int:
+        """Minimum number of tokens for an utterance of `frames` encoder frames."""
+        return _bound(self.minlenratio, frames)
 
     def greatest(self, frames: int, of_text: bool) -> int:
         """Maximum number of tokens for an utterance.

@@ -246,9 +246,10 @@ class Predictor:
         options = self.resolve(options)
         with self._lock, torch.inference_mode():
             source, lengths, ids = self.encode(sources, conditions)
+            log_probs = self.ctc.log_softmax(source) if posteriors else None
             with scope(ids, collect=False):
-                found = self._search(source, lengths, options, sources, hotwords)
-            log_probs = self.ctc.log_softmax(source).cpu() if posteriors else [None] * len(found)
+                found = self._search(source, lengths, options, sources, hotwords, log_probs)
+            log_probs = [None] * len(found) if log_probs is None else log_probs.cpu()
         texts = [[self.tokens.decode(*hypothesis) for hypothesis in best] for best in found]
         rows, first = zip(texts, log_probs, lengths.tolist(), strict=True), self.encoding.prompt_frames
         return [Prediction(best, None if x is None else x[first:length]) for best, x, length in rows]
@@ -296,10 +297,13 @@ class Predictor:
         options: Options,
         utterances: Sequence[NDArray],
         hotwords: HotwordScorer | None,
+        log_probs: Tensor | None,
     ) -> list[list[Hypothesis]]:
         if isinstance(self.search, SamplingSearch):
             return self.search(source, lengths, options, utterances)
-        if isinstance(self.search, BeamSearch | TransducerSearch):
+        if isinstance(self.search, BeamSearch):
+            return self.search(source, lengths, options, hotwords, log_probs)
+        if isinstance(self.search, TransducerSearch):
             return self.search(source, lengths, options, hotwords)
         return self.search(source, lengths, options)
 

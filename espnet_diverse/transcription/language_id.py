@@ -60,7 +60,9 @@ def identify_language(
         {**conditions, **{condition: names[condition].index(name) for condition in unknown}} for name in languages
     ]
     # The length penalty would divide scores by n again, and the penalty would add to each token.
-    plain = replace(options or search.options, length_penalty=0.0, penalty=0.0)
+    options = options or search.options
+    nbest = options.nbest if options.search == "sampling" else 1  # of samples, the best of all is taken
+    plain = replace(options, length_penalty=0.0, penalty=0.0, nbest=nbest)
     scores, tokens = sum(_scores(search, segment, candidates, plain) for segment in features).unbind()
     found = (scores / (_TEMPERATURE * tokens)).softmax(0).tolist()
     return dict(sorted(zip(languages, found, strict=True), key=lambda one: -one[1]))

@@ -138,6 +138,16 @@ def test_options_of_a_call_that_are_not_possible(tiny_run, tiny_translation, pre
         load_predictor(tiny_translation.model_dir).resolve(Options(ctc_weight=0.3))
 
 
+def test_ctc_is_computed_once_for_a_batch(tiny_run, monkeypatch):
+    search = load_predictor(tiny_run.model_dir, options=Options(beam_size=2, ctc_weight=0.3))
+    features, calls, compute = search.read(str(tiny_run.test_dir / "test-00.wav"))[0], [], search.ctc.log_softmax
+    (expected,) = search.find([features], [{}])
+    monkeypatch.setattr(search.ctc, "log_softmax", lambda source: calls.append(len(source)) or compute(source))
+    (found,) = search.find([features], [{}], posteriors=True)
+    assert calls == [1] and found.texts == expected.texts
+    torch.testing.assert_close(found.log_probs, search.posteriors(features, {}))
+
+
 @pytest.mark.parametrize(
     "use",
     [

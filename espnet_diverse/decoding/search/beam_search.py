@@ -21,6 +21,7 @@ No step loops over utterances, hypotheses or frames. Completed utterances leave 
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -81,7 +82,12 @@ class BeamSearch:
 
     @torch.inference_mode()
     def __call__(
-        self, source: Tensor, lengths: Tensor, options: Options, hotwords: HotwordScorer | None = None
+        self,
+        source: Tensor,
+        lengths: Tensor,
+        options: Options,
+        hotwords: HotwordScorer | None = None,
+        log_probs: Tensor | None = None,
     ) -> list[list[Hypothesis]]:
         """Search for the best hypotheses of each utterance.
 
@@ -90,6 +96,7 @@ class BeamSearch:
             lengths: Number of frames of each utterance (B,), T for at least one.
             options: Search options; `ctc_weight` and, with a language model, `lm_weight` are numbers.
             hotwords: Scorer of hotwords for this call, instead of the search's own.
+            log_probs: CTC log probabilities (B, T, V) of `source`; by default they are computed if CTC counts.
 
         The open scope holds the condition ids of the utterances, (B,) or (1,).
 
@@ -100,14 +107,16 @@ class BeamSearch:
             ConfigError: `options.ctc_weight` needs a decoder or a CTC module that is missing.
         """
         self.check(options)
-        ratio = options.minlenratio
         hotwords = self.hotwords if hotwords is None else hotwords
-        found = self._search(source, lengths, options, ratio, hotwords)
-        while ratio >= 0.1 and not all(found):  # ESPnet tries again with shorter hypotheses
-            ratio -= 0.1
+        if options.ctc_weight and log_probs is None:
+            log_probs = self.ctc.log_softmax(source)
+        found = self._search(source, lengths, options, hotwords, log_probs)
+        while options.minlenratio >= 0.1 and not all(found):  # ESPnet tries again with shorter hypotheses
+            options = replace(options, minlenratio=options.minlenratio - 0.1)
             rows = torch.tensor([row for row, best in enumerate(found) if not best], device=lengths.device)
             with scope(conditions=of_rows(current().conditions, rows), collect=False):
-                again = self._search(source[rows], lengths[rows], options, ratio, hotwords)
+                part = log_probs[rows] if log_probs is not None else None
+                again = self._search(source[rows], lengths[rows], options, hotwords, part)
             for row, best in zip(rows.tolist(), again, strict=True):
                 found[row] = best
         return found
@@ -138,17 +147,16 @@ class BeamSearch:
         source: Tensor,
         lengths: Tensor,
         options: Options,
-        minlenratio: float,
         hotwords: HotwordScorer | None,
+        log_probs: Tensor | None,
     ) -> list[list[Hypothesis]]:
         bonus = 0.0 if hotwords is None else options.hotword_weight * hotwords.greatest
         rows = 0 if self.decoder is None else self.decoder.state_rows
-        bounds = token_bounds(options, lengths - rows, self.of_text, minlenratio)
-        beam = Beam(*bounds, self.eos, options, bonus, self.sos)
+        beam = Beam(*token_bounds(options, lengths - rows, self.of_text), self.eos, options, bonus, self.sos)
         scorers, mask = self._weighted_scorers(options, hotwords), source_mask(source, lengths)
         for _, scorer in scorers:
             scorer.begin(source, mask)
-        ctc = CTCPrefixScorer(self.ctc.log_softmax(source), lengths, self.eos) if options.ctc_weight else None
+        ctc = CTCPrefixScorer(log_probs, lengths, self.eos) if options.ctc_weight else None
         conditions = current().conditions
         while True:
             with scope(conditions=of_rows(conditions, beam.rows), collect=False):
@@ -229,19 +237,16 @@ def _best(
     return Choice(scores, parents, tokens, ctc)
 
 
-def token_bounds(
-    options: Options, lengths: Tensor, of_text: bool, minlenratio: float | None = None
-) -> tuple[Tensor, Tensor]:
+def token_bounds(options: Options, lengths: Tensor, of_text: bool) -> tuple[Tensor, Tensor]:
     """Minimum and maximum number of tokens of a hypothesis, (B,) each.
 
     Args:
         options: Search options.
         lengths: Number of encoder frames of each utterance (B,).
         of_text: Whether the source is text, see `Options.greatest`.
-        minlenratio: Replaces `options.minlenratio` where it is given.
     """
     frames = lengths.tolist()
-    least = lengths.new_tensor([options.least(count, minlenratio) for count in frames])
+    least = lengths.new_tensor([options.least(count) for count in frames])
     return least, lengths.new_tensor([options.greatest(count, of_text) for count in frames])
 
 
