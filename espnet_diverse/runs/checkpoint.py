@@ -8,7 +8,6 @@ A run keeps two generations of its state, `CHECKPOINT` and the one saved before 
 
 import datetime
 import logging
-import os
 import pickle
 import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -66,11 +65,6 @@ def save(state: object, path: str | Path, former: str | Path | None = None) -> N
         if error.errno not in NO_ROOM:
             raise
         raise ModelError(_without_room(path, content.getbuffer().nbytes, error.strerror)) from error
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 def _keep(path: Path, former: Path) -> None:

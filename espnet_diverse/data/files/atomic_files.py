@@ -77,6 +77,8 @@ def staged_file(target: Path, durable: bool = False) -> Iterator[Path]:
         if durable:
             _sync(partial)
         partial.replace(target)
+        if durable:
+            _sync(target.parent)
 
 
 def _sync(path: Path) -> None:

@@ -58,7 +58,7 @@ def test_a_durable_file_is_on_the_disk_before_it_takes_its_place(tmp_path, monke
     monkeypatch.setattr(Path, "replace", lambda path, target: steps.append("replace") or replace(path, target))
     write_text(tmp_path / "record", "all", durable=True)
     write_text(tmp_path / "output", "all")
-    assert steps == ["sync", "replace", "replace"] and (tmp_path / "record").read_text() == "all"
+    assert steps == ["sync", "replace", "sync", "replace"] and (tmp_path / "record").read_text() == "all"
 
 
 def names(folder):
