@@ -194,7 +194,7 @@ def _declared(default: Any, rule: Rule) -> Any:
     return field(default=default, metadata={"rule": rule})
 
 
-def read[Options](kind: type[Options], given: Mapping[str, Any], owner: str) -> Options:
+def read[Kind](kind: type[Kind], given: Mapping[str, Any], owner: str) -> Kind:
     """Build the dataclass `kind` from options by name.
 
     Args:

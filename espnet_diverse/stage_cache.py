@@ -130,8 +130,7 @@ def digest(path: Path) -> str | None:
 
 def _add_content(hasher: "hashlib._Hash", path: Path) -> None:
     with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            hasher.update(block)
+        hashlib.file_digest(file, lambda: hasher)
 
 
 def _lines(path: Path) -> Iterator[str]:

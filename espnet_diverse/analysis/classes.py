@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from espnet_diverse.analysis.figures.positions import Positions
 from espnet_diverse.analysis.sections import draw_entropy_cdf, draw_reliability
 from espnet_diverse.data.files.atomic_files import save_figure
-from espnet_diverse.decoding.directory.classification import Classifier, Encoded, Prediction, true_classes
+from espnet_diverse.decoding.directory.classification import Classifier, ClassPrediction, Encoded, true_classes
 from espnet_diverse.errors import DataError
 
 _LONGEST = 80  # tokens of a text that are drawn
@@ -117,7 +117,7 @@ def draw_classes(
     return list(paths.values())
 
 
-def _title(name: str, found: Prediction, references: Mapping[str, str]) -> str:
+def _title(name: str, found: ClassPrediction, references: Mapping[str, str]) -> str:
     true = f", truly {references[name]}" if name in references else ""
     return f"{name}: {found.label} ({found.confidence:.2f}){true}"
 

@@ -232,14 +232,14 @@ def leaves(mapping: dict, *keys: str) -> Iterator[tuple[str, object]]:
             yield ".".join((*keys, str(key))), value
 
 
-def listed(value: object) -> object:
+def as_lists(value: object) -> object:
     """A value with lists instead of tuples, as in YAML."""
-    return [listed(each) for each in value] if isinstance(value, list | tuple) else value
+    return [as_lists(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def in_one_line(value: object) -> str:
     """A value as one line of YAML, which --set reads back."""
-    text = yaml.safe_dump(listed(value), default_flow_style=True, allow_unicode=True, width=inf)
+    text = yaml.safe_dump(as_lists(value), default_flow_style=True, allow_unicode=True, width=inf)
     return text.strip().removesuffix("...").strip()
 
 

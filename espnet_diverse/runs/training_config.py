@@ -4,11 +4,11 @@ config.yaml has every key of ESPnet with its value, paths of the machine, and va
 them, the rest is what a user would write: a fragment for `espnet-diverse train`.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from espnet_diverse.errors import ConfigError
-from espnet_diverse.runs.config import listed
+from espnet_diverse.runs.config import as_lists
 from espnet_diverse.runs.tasks import TASKS, TRAINED
 from espnet_diverse.untrusted.foreign_config import OF_THE_MACHINE
 
@@ -65,10 +65,11 @@ def training_config(config: Mapping[str, Any]) -> dict[str, Any]:
     for key, value in config.items():
         if key not in defaults or key in left or key.startswith(_OF_PLACE):
             continue
-        if key in parts or listed(value) != listed(defaults[key]):
+        if key in parts or as_lists(value) != as_lists(defaults[key]):
             kept[key] = _without_conditions(value) if key in _NETS else value
     if config.get("normalize") == "global_mvn":
-        options = {key: value for key, value in _items(config.get("normalize_conf")) if key != "stats_file"}
+        given = config.get("normalize_conf")
+        options = {key: given[key] for key in (given if isinstance(given, Mapping) else ()) if key != "stats_file"}
         kept = {key: value for key, value in kept.items() if key != "normalize_conf"}
         kept |= {"normalize_conf": options} if options else {}
     return kept
@@ -79,7 +80,3 @@ def _without_conditions(value: Any) -> Any:
     if not isinstance(value, Mapping):
         return value
     return {key: _without_conditions(each) for key, each in value.items() if key != "conditions"}
-
-
-def _items(section: object) -> Iterator[tuple[str, Any]]:
-    yield from (section if isinstance(section, Mapping) else {}).items()

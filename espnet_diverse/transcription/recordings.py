@@ -235,15 +235,10 @@ class Transcription:
                 recording.report()
                 chunks = self._chunks(recording, audio)
                 read = self._begin(recording, chunks, window, detect)
-                if any(map(self._is_long, read)):
-                    decode(read)
-                    read = []
-                while len(read) >= window:
-                    decode(read)
-                    read = list(islice(chunks, window if recording.failure is None else 0))
-                    if len(read) < window:
+                if len(read) >= window or any(map(self._is_long, read)):
+                    while read:
                         decode(read)
-                        read = []
+                        read = list(islice(chunks, window if recording.failure is None else 0))
                 recording.is_read = True
                 recording.report()
         except Exception as error:  # of any kind: it must not stop the other recordings

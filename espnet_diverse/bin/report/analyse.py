@@ -90,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
     from espnet_diverse.decoding.condition_ids import condition_indices, known_conditions
     from espnet_diverse.decoding.encoder.precision import check_device
     from espnet_diverse.decoding.frame_times import known_frame_times
-    from espnet_diverse.decoding.search.teacher_forcing import check_decoder
+    from espnet_diverse.decoding.search.teacher_forcing import check_predicts_tokens
     from espnet_diverse.runs.logs import logged
 
     chosen = choose_utterances(data, args.utterances)
@@ -100,7 +100,7 @@ def run(args: argparse.Namespace) -> int:
     with logged(args.output_dir / "analyse.log"):
         model, rate = load(args.model_dir, args.model_file, device)
         if args.calibration or args.ablate_heads in TEACHER_FORCED:
-            check_decoder(model)
+            check_predicts_tokens(model)
         predictor = _predictor(args, device)
         vocabulary, source = target_vocabulary(args.model_dir), source_vocabulary(args.model_dir)
         conditions = condition_indices(

@@ -44,7 +44,7 @@ Encoded = tuple[Sequence[int], ...]
 """Token indices of a text; for a pair, of its second text, `text`, and of its first, `src_text`, in this order."""
 
 
-class Prediction(NamedTuple):
+class ClassPrediction(NamedTuple):
     """Class of one text.
 
     Attributes:
@@ -86,7 +86,7 @@ class Classifier:
         self.vocabulary, self.device = Vocabulary.load(model_dir), device
 
     @torch.inference_mode()
-    def __call__(self, texts: Sequence[Encoded]) -> list[Prediction]:
+    def __call__(self, texts: Sequence[Encoded]) -> list[ClassPrediction]:
         """Classify texts, or pairs of texts."""
         columns = zip(*texts, strict=True)
         scores, heads = self.net(*(each for column in columns for each in self._pad(column)))
@@ -95,7 +95,7 @@ class Classifier:
         distances = [sum(map(_distance, vectors)) / len(vectors) for vectors in heads.double()]
         labels = [self.net.labels[each] for each in index.tolist()]
         rows = zip(labels, confidence.tolist(), distances, probabilities.tolist(), strict=True)
-        return [Prediction(*each) for each in rows]
+        return [ClassPrediction(*each) for each in rows]
 
     @torch.inference_mode()
     def head_maps(self, texts: Encoded) -> list[Tensor]:
@@ -121,9 +121,9 @@ class Classifier:
             raise DataError(f"{data_dir / names[-1]}: lacks {min(lacking)}; add its text")
         return {key: tuple(self.vocabulary.encode(table[key]) for table in tables) for key in tables[0]}
 
-    def predict(self, encoded: Mapping[str, Encoded]) -> dict[str, Prediction]:
+    def predict(self, encoded: Mapping[str, Encoded]) -> dict[str, ClassPrediction]:
         """Classify texts by name, as `read` returns them."""
-        found: dict[str, Prediction] = {}
+        found: dict[str, ClassPrediction] = {}
         batches = grouped(encoded, lambda name: max(map(len, encoded[name])), BATCH_SIZE, BATCH_TOKENS)
         for batch in progress(batches, "classify", unit="step"):
             found |= dict(zip(batch, self([encoded[name] for name in batch]), strict=True))
@@ -199,7 +199,7 @@ def cells(numbers: Mapping[str, Any]) -> list[str]:
 
 
 def _measures(
-    found: Mapping[str, Prediction], references: Mapping[str, str] | None, labels: Sequence[str]
+    found: Mapping[str, ClassPrediction], references: Mapping[str, str] | None, labels: Sequence[str]
 ) -> dict[str, Any]:
     count = len(found)
     numbers: dict[str, Any] = {"texts": count, "dist": sum(each.distance for each in found.values()) / count}
@@ -221,7 +221,7 @@ def _measures(
     return {name: rounded_score(value) if isinstance(value, float) else value for name, value in numbers.items()}
 
 
-def _compared(inside: Iterable[Prediction], outside: Iterable[Prediction]) -> dict[str, float]:
+def _compared(inside: Iterable[ClassPrediction], outside: Iterable[ClassPrediction]) -> dict[str, float]:
     """Entropies of texts of another domain, compared with the entropies of the texts that are classified."""
     other = [each.entropy() for each in outside]
     own = np.sort([each.entropy() for each in inside])
@@ -230,7 +230,7 @@ def _compared(inside: Iterable[Prediction], outside: Iterable[Prediction]) -> di
     return {"texts": len(other), "entropy": rounded_score(float(np.mean(other))), "auc": rounded_score(share)}
 
 
-def _mean_entropy(predictions: Iterable[Prediction]) -> float:
+def _mean_entropy(predictions: Iterable[ClassPrediction]) -> float:
     return float(np.mean([each.entropy() for each in predictions]))
 
 

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from espnet_diverse.attention import MultiHeadAttention
-from espnet_diverse.decoding.encoder.long_audio import features_in_parts, is_long
+from espnet_diverse.decoding.encoder.long_audio import batch_of_one, features_in_parts, is_long
 from espnet_diverse.decoding.espnet.quiet import quiet
 from espnet_diverse.errors import ModelError, NoBatchedSearchError
 from espnet_diverse.functional.masks import lengths_to_mask
@@ -89,7 +89,7 @@ class Encoding:
         check_samples(getattr(self.model, "frontend", None), len(data))
         if is_long(self.model, data):
             return features_in_parts(self.model, data, self.device)
-        data, lengths = self._one(torch.tensor(data))
+        data, lengths = batch_of_one(torch.tensor(data, device=self.device))
         features, lengths = self.model._extract_feats(data, lengths)
         for part in (getattr(self.model, "normalize", None), self.model.preencoder):
             if part is not None:
@@ -143,7 +143,7 @@ class Encoding:
     def _alone(self, features: Tensor, conditions: Mapping[str, Tensor], row: int) -> Tensor:
         ids = {condition: ids[row : row + 1] for condition, ids in conditions.items()}
         with scope(ids, collect=False), quiet():
-            output = self.encoder(*self._one(features), **self._conditioning)[0]
+            output = self.encoder(*batch_of_one(features), **self._conditioning)[0]
         return (output[0] if isinstance(output, tuple) else output)[0]  # without the outputs of intermediate layers
 
     def _embed(self, x: Tensor) -> Tensor:
@@ -151,10 +151,6 @@ class Encoding:
         if embed is None:
             return x
         return embed(x) if isinstance(embed, nn.Sequential) else embed(x, None)[0]
-
-    def _one(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """A batch of one: x (T, ...) -> (1, T, ...), and its length (1,)."""
-        return x.unsqueeze(0).to(self.device), torch.tensor([len(x)], device=self.device)
 
     @property
     def is_linear(self) -> bool:

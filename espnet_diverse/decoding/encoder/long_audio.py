@@ -68,7 +68,7 @@ def features_of_blocks(model: nn.Module, blocks: Iterable[NDArray], device: str)
     normalize = model.normalize
     parts: list[Tensor] = []
     for part in _frames(model.frontend, blocks, device):
-        parts.append((normalize(*_one(part))[0][0] if isinstance(normalize, GlobalMVN) else part).cpu())
+        parts.append((normalize(*batch_of_one(part))[0][0] if isinstance(normalize, GlobalMVN) else part).cpu())
     parts.reverse()
     features, start = parts[-1].new_empty(sum(map(len, parts)), parts[-1].size(1)), 0
     while parts:  # each is freed once it is copied
@@ -96,10 +96,10 @@ def _frames(frontend: DefaultFrontend, blocks: Iterable[NDArray], device: str) -
 
 
 def _features(frontend: DefaultFrontend, samples: NDArray, device: str) -> Tensor:
-    return frontend(*_one(torch.tensor(samples, device=device)))[0][0]
+    return frontend(*batch_of_one(torch.tensor(samples, device=device)))[0][0]
 
 
-def _one(x: Tensor) -> tuple[Tensor, Tensor]:
+def batch_of_one(x: Tensor) -> tuple[Tensor, Tensor]:
     """A batch of one: x (T, ...) -> (1, T, ...), and its length (1,)."""
     return x.unsqueeze(0), torch.tensor([len(x)], device=x.device)
 

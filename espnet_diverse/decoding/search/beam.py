@@ -156,15 +156,17 @@ class Beam:
             self.rows[done].tolist(), self.ended[done].tolist(), self.ended_prefixes[done].tolist(), strict=True
         ):
             ended = zip(prefix, score, strict=True)
-            self.found[row] = [Hypothesis(self._tokens(p), s) for p, s in ended if s > -torch.inf]
+            self.found[row] = [Hypothesis(before_end(p, self.eos), s) for p, s in ended if s > -torch.inf]
         kept = torch.tensor([row for row, count in enumerate(counts) if count], device=self.rows.device).long()
         for name in ("least", "greatest", "rows", "tokens", "prefixes", "scores", "ended", "ended_prefixes"):
             setattr(self, name, getattr(self, name)[kept])
         self.best_ended_at = self.best_ended_at[kept]
         return kept, Choice(*(x[kept] for x in choice))
 
-    def _tokens(self, prefix: list[int]) -> list[int]:
-        return prefix[: prefix.index(self.eos)] if self.eos in prefix else prefix
+
+def before_end(tokens: list[int], eos: int) -> list[int]:
+    """The tokens before the first <sos/eos>; all of them where there is none."""
+    return tokens[: tokens.index(eos)] if eos in tokens else tokens
 
 
 def _gather(prefixes: Tensor, index: Tensor) -> Tensor:

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from espnet_diverse.decoding.options import Options
-from espnet_diverse.decoding.search.beam import Hypothesis
+from espnet_diverse.decoding.search.beam import Hypothesis, before_end
 from espnet_diverse.decoding.search.beam_search import of_rows, source_mask, token_bounds
 from espnet_diverse.decoding.search.scorers import DecoderScorer
 from espnet_diverse.scope import current, scope
@@ -103,9 +103,9 @@ class SamplingSearch:
         found = torch.searchsorted(sums, numbers.unsqueeze(-1) * sums[..., -1:], right=True).squeeze(-1)
         return found.clamp_(max=logits.size(-1) - 1)
 
-    def _sorted(self, texts: Sequence[Sequence[int]], scores: Sequence[float]) -> list[Hypothesis]:
-        cut = [text[: text.index(self.eos)] if self.eos in text else text for text in texts]
-        return sorted(map(Hypothesis, cut, scores), key=lambda one: -one.score)
+    def _sorted(self, texts: Sequence[list[int]], scores: Sequence[float]) -> list[Hypothesis]:
+        found = (Hypothesis(before_end(text, self.eos), score) for text, score in zip(texts, scores, strict=True))
+        return sorted(found, key=lambda one: -one.score)
 
 
 def _uniform_numbers(utterances: Sequence[NDArray], steps: int, options: Options) -> Tensor:

@@ -13,7 +13,7 @@ from espnet_diverse.functional.sentence_ends import add_sos_eos
 from espnet_diverse.scope import scope
 
 
-def check_decoder(model: nn.Module) -> None:
+def check_predicts_tokens(model: nn.Module) -> None:
     """Refuse a model that predicts no tokens.
 
     Raises:
@@ -40,7 +40,7 @@ def token_log_probs(predictor: Predictor, encoded: Encoded, texts: Sequence[Sequ
         tokens (n,).
     """
     model, device = predictor.encoding.model, predictor.device
-    check_decoder(model)
+    check_predicts_tokens(model)
     tokens = [torch.tensor(text, dtype=torch.long, device=device) for text in texts]
     lengths = torch.tensor([len(text) + 1 for text in texts], device=device)
     padded = pad_sequence(tokens, batch_first=True, padding_value=model.ignore_id)

@@ -16,7 +16,7 @@ ESPnet's classes do the work of the frontend and of the blockwise search (`espne
 """
 
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +67,7 @@ class BlockSearch:
         task, device: Task of the model, and its device.
         indices: Condition indices of the speech, for models that depend on conditions.
         stream: Identity of the stream that is recognised.
+        tokens: The vocabulary of the text.
     """
 
     def __init__(
@@ -80,11 +81,11 @@ class BlockSearch:
     ):
         self.conditions, self.rate, self.options = known_conditions(model), required_rate(vars(args)), options
         self.indices: Mapping[str, int] = {}
-        self.task, self.device, self.stream = "asr", device, object()
+        self.task, self.device, self.stream, self.tokens = "asr", device, object(), TokenText(args)
         self.encoder, self._encoding = stream_encoder(model.encoder), Encoding(model, device)
         sizes = {name: getattr(self.encoder, name) for name in SIZES}
         self.speech2text = speech2text(model, args, sizes, options, device, language_model)
-        phrases = None if hotwords is None else load_hotwords(hotwords, options.search, TokenText(args), device)
+        phrases = None if hotwords is None else load_hotwords(hotwords, options.search, self.tokens, device)
         self._whole: Search | None = None
         if options.search != "espnet":
             self._whole = build_search(model, model.ctc, options, False, language_model, phrases)
@@ -154,9 +155,11 @@ class BlockSearch:
             source = out if before is None else torch.cat([before.unsqueeze(0), out], 1)
             lengths = torch.tensor([source.size(1)], device=source.device)
             (found,) = self._whole(source, lengths, self.options)
-            return self._text(*found[0]) if found else self._best()
+            return self.tokens.decode(*found[0]) if found else self._best()
         ended = s2t.beam_search(out[0], is_final=last) if len(out[0]) or last else []
-        return self._text(ended[0].yseq[1:-1].tolist(), ended[0].score) if ended and last else self._best()
+        if not ended or not last:
+            return self._best()
+        return self.tokens.decode(ended[0].yseq[1:-1].tolist(), float(ended[0].score))
 
     def _best(self) -> Text:
         """The best hypothesis that has not ended."""
@@ -164,11 +167,8 @@ class BlockSearch:
         if running is None or not len(running):
             return Text("", [], 0.0)
         best = int(running.score.argmax())
-        return self._text(running.yseq[best, 1 : int(running.length[best])].tolist(), running.score[best])
-
-    def _text(self, indices: Sequence[int], score: Any) -> Text:
-        names = self.speech2text.converter.ids2tokens([index for index in indices if index])  # without blank
-        return Text(self.speech2text.tokenizer.tokens2text(names), names, float(score))
+        indices = running.yseq[best, 1 : int(running.length[best])].tolist()
+        return self.tokens.decode(indices, float(running.score[best]))
 
 
 def load_block_search(
