@@ -12,8 +12,9 @@ can be shared by threads: search options are arguments of a call.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
+import numpy as np
 from numpy.typing import NDArray
 
 from espnet_diverse.registration import fast_start
@@ -54,8 +55,6 @@ __all__ = [
     "Translator",
 ]
 
-_SINGLE = (str, Path, bytes, bytearray, memoryview)  # single recordings that can be iterated over
-_Loaded = TypeVar("_Loaded", bound="_Pretrained")
 SearchOptions = Options | Mapping[str, Any] | None
 """Search options as arguments: all of them, some by name, or the defaults."""
 OnProgress = Callable[[float, float], None]
@@ -73,7 +72,7 @@ class _Pretrained:
         return f"<{type(self).__name__} {self.model}: {search.task}{rate}, {search.device}{''.join(values)}>"
 
     @classmethod
-    def from_pretrained(cls: type[_Loaded], name: str, **options) -> _Loaded:
+    def from_pretrained(cls, name: str, **options) -> Self:
         """Load a model by its name on the Hugging Face Hub, hf:owner/name; the extra `hub` fetches it.
 
         Args:
@@ -208,8 +207,9 @@ class Recognizer(_Pretrained):
             ConfigError: Word timestamps are asked for and the model has no CTC, or a search option is not possible.
             DataError: `requests` is a single recording, or nothing that can be iterated over.
         """
-        is_one = isinstance(requests, _SINGLE) or any(hasattr(requests, name) for name in ("read", "__array__"))
-        if is_one or not isinstance(requests, Iterable):
+        is_file = isinstance(requests, str | Path | bytes | bytearray | memoryview) or hasattr(requests, "read")
+        is_samples = hasattr(requests, "__array__") and np.asarray(requests).dtype.kind in "fiu"  # paths are objects
+        if is_file or is_samples or not isinstance(requests, Iterable):
             given = requests if isinstance(requests, str | Path) else f"a {type(requests).__name__}"
             raise DataError(f"{given}: transcribe_all takes several recordings; give a list, or use transcribe")
         transcription = self._transcription(word_timestamps, options, hotwords)
