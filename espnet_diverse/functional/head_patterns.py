@@ -135,7 +135,7 @@ def ends_attention(
         Context (B, H, T, D), without meaning at padding.
     """
     time, scale = q.size(2), q.size(-1) ** -0.5
-    ends = torch.arange(size - 1, time, size, device=q.device)
+    ends = torch.arange(time, device=q.device)[size - 1 :: size]
     logits = torch.cat([q @ k[:, :, ends].transpose(-2, -1), (q * k).sum(-1, keepdim=True)], dim=-1) * scale
     allowed = torch.ones(time, len(ends) + 1, dtype=torch.bool, device=q.device)
     allowed[ends, -1] = False  # which are there already

@@ -54,8 +54,10 @@ def test_allowed_pairs_match_loops(name):
 
 
 @pytest.mark.parametrize("masked", ["none", "padding", "pairs"])
-@pytest.mark.parametrize("name", [*ONE_KEY, "forward", "backward", "ends"])
-def test_attention_of_a_pattern_is_softmax_over_its_pairs(name, masked, monkeypatch):
+@pytest.mark.parametrize(
+    ("name", "size"), [*((name, 2) for name in [*ONE_KEY, "forward", "backward", "ends"]), ("ends", TIME + 3)]
+)
+def test_attention_of_a_pattern_is_softmax_over_its_pairs(name, size, masked, monkeypatch):
     monkeypatch.setattr("espnet_diverse.functional.head_patterns._BLOCK", 4)
     q, k, v = heads()
     lengths = [TIME, TIME] if masked == "none" else LENGTHS
@@ -64,12 +66,12 @@ def test_attention_of_a_pattern_is_softmax_over_its_pairs(name, masked, monkeypa
         "padding": torch.arange(TIME) < torch.tensor(LENGTHS).view(2, 1, 1, 1),
         "pairs": torch.rand(2, 1, TIME, TIME, generator=torch.Generator().manual_seed(1)) < 0.7,
     }[masked]
-    pairs = allowed(name, lengths=lengths).unsqueeze(1)
+    pairs = allowed(name, lengths=lengths, width=size).unsqueeze(1)
     expected = F.scaled_dot_product_attention(q, k, v, pairs if mask is None else pairs & mask)
     if name in ONE_KEY:
         found = one_key_attention(name, v, torch.tensor(lengths), mask)
     elif name == "ends":
-        found = ends_attention(q, k, v, 2, mask)
+        found = ends_attention(q, k, v, size, mask)
         if masked == "pairs":  # without any key a query has no meaning here, and 0 there
             some = (pairs & mask).any(-1)[:, 0]
             found = torch.where(some[:, None, :, None], found, expected)
