@@ -7,7 +7,12 @@ from torch import Tensor, nn
 from espnet_diverse.attention import MultiHeadAttention
 from espnet_diverse.attention.modifiers.position import POSITIONS
 from espnet_diverse.errors import ConfigError
-from espnet_diverse.upstream.layers import PositionalEncoding, StreamPositionalEncoding
+from espnet_diverse.upstream.layers import (
+    ConvolutionalPositionalEmbedding,
+    PositionalEncoding,
+    ScaledPositionalEncoding,
+    StreamPositionalEncoding,
+)
 
 
 class NoPosition(PositionalEncoding):
@@ -33,12 +38,15 @@ def remove_absolute_position(net: nn.Module, attention: dict[str, Any] | None) -
         attention: Options of the attention, with or without `position`.
 
     Raises:
-        ConfigError: The net needs the positions of its blocks.
+        ConfigError: The net needs the positions of its blocks, or its positions are scaled or a convolution.
     """
     if not isinstance(attention, dict) or (position := attention.get("position")) is None:
         return
-    if any(isinstance(module, StreamPositionalEncoding) for module in net.modules()):
-        raise ConfigError(f"position {position} does not fit the blocks of {type(net).__name__}; leave it out")
+    for module in net.modules():
+        if isinstance(module, StreamPositionalEncoding):
+            raise ConfigError(f"position {position} does not fit the blocks of {type(net).__name__}; leave it out")
+        if isinstance(module, ScaledPositionalEncoding | ConvolutionalPositionalEmbedding):
+            raise ConfigError(f"position {position} of {type(net).__name__} needs pos_enc_layer_type: abs_pos")
     _remove(net)
 
 

@@ -14,8 +14,10 @@ from espnet2.legacy.nets.pytorch_backend.transformer.attention import (
 from espnet2.legacy.nets.pytorch_backend.transformer.contextual_block_encoder_layer import ContextualBlockEncoderLayer
 from espnet2.legacy.nets.pytorch_backend.transformer.decoder_layer import DecoderLayer
 from espnet2.legacy.nets.pytorch_backend.transformer.embedding import (
+    ConvolutionalPositionalEmbedding,
     LegacyRelPositionalEncoding,
     PositionalEncoding,
+    ScaledPositionalEncoding,
     StreamPositionalEncoding,
 )
 from espnet2.legacy.nets.pytorch_backend.transformer.encoder_layer import EncoderLayer
@@ -35,6 +37,7 @@ __all__ = [
     "ContextualBlockEncoderLayer",
     "Conv2dSubsampling",
     "Conv2dSubsamplingWOPosEnc",
+    "ConvolutionalPositionalEmbedding",
     "DecoderLayer",
     "EncoderLayer",
     "LabelSmoothingLoss",
@@ -45,6 +48,7 @@ __all__ = [
     "PositionalEncoding",
     "PositionwiseFeedForward",
     "RelPositionMultiHeadedAttention",
+    "ScaledPositionalEncoding",
     "StreamPositionalEncoding",
     "TooShortUttError",
     "add_sos_eos",

@@ -48,18 +48,25 @@ def test_decoders_and_language_models_have_none_either():
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "options", "said"),
     [
-        (
-            "diverse_conformer",
-            "replaces relative position; set pos_enc_layer_type: abs_pos",
-        ),
+        ("diverse_conformer", {}, "replaces relative position; set pos_enc_layer_type: abs_pos"),
         (
             "diverse_contextual_block_transformer",
+            {},
             "does not fit the blocks of DiverseContextualBlockTransformerEncoder",
+        ),
+        *(
+            (name, options | {"pos_enc_layer_type": positions}, "^position rotary of Div.* needs pos_enc_layer_type: ")
+            for name, options, positions in [
+                ("diverse_transformer", {"input_layer": "linear"}, "conv"),
+                ("diverse_conformer", {"selfattention_layer_type": "selfattn"}, "conv"),
+                ("diverse_conformer", {"selfattention_layer_type": "selfattn"}, "scaled_abs_pos"),
+                ("diverse_e_branchformer", {"attention_layer_type": "selfattn"}, "conv"),
+            ]
         ),
     ],
 )
-def test_other_positions_are_refused(name, said):
+def test_other_positions_are_refused(name, options, said):
     with pytest.raises(ConfigError, match=said):
-        ENCODERS[name](20, **SMALL, attention={"position": "rotary"})
+        ENCODERS[name](20, **SMALL, **options, attention={"position": "rotary"})
