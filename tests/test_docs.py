@@ -261,13 +261,13 @@ def test_the_configuration_of_the_attentions_builds():
 
 
 def test_the_head_selection_of_the_page_is_possible():
-    from espnet_diverse.attention.selection.selection_options import selection_options
+    from espnet_diverse.attention.build import PARTS
 
     (block,) = blocks(PAGES["conditions"], "yaml")
     for section in yaml.safe_load(block).values():
         selection = section["attention"]["selection"]
         names = {condition: ["a", "b"] for condition in selection["by"]}
-        assert selection_options(selection | {"conditions": names}).strategy in ("group", "subset")
+        assert PARTS["selection"](selection | {"conditions": names}).strategy in ("group", "subset")
 
 
 def load(source, path):

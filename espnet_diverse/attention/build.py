@@ -17,7 +17,7 @@ from espnet_diverse.attention.modifiers.differential_extension import (
     DifferentialExtension,
     DifferentialExtensionOptions,
 )
-from espnet_diverse.attention.modifiers.disagreement import build_disagreement, disagreement_options
+from espnet_diverse.attention.modifiers.disagreement import DisagreementOptions, build_disagreement
 from espnet_diverse.attention.modifiers.head_patterns import build_head_patterns, head_patterns
 from espnet_diverse.attention.modifiers.head_routing import HeadRouting, HeadRoutingOptions
 from espnet_diverse.attention.modifiers.position import check_position, position_option
@@ -26,12 +26,12 @@ from espnet_diverse.attention.modifiers.regularisers import DropHeads, DropHeads
 from espnet_diverse.attention.multi_head import MultiHeadAttention
 from espnet_diverse.attention.registry import check_uses, core_class
 from espnet_diverse.attention.selection.learned_selection import build_selection
-from espnet_diverse.attention.selection.selection_options import selection_options
+from espnet_diverse.attention.selection.selection_options import SelectionOptions
 from espnet_diverse.option_checks import OptionError, UnknownOptionError, read
 
 PARTS: Mapping[str, Callable[[Any], Any]] = {
-    "selection": selection_options,
-    "disagreement": disagreement_options,
+    "selection": partial(read, SelectionOptions, owner="head selection"),
+    "disagreement": partial(read, DisagreementOptions, owner="disagreement"),
     "qk_norm": partial(read, QueryKeyNormOptions, owner="qk_norm"),
     "head_patterns": head_patterns,
     "position": position_option,
@@ -133,7 +133,7 @@ def attention_parts(
     cross: bool = False,
     causal: bool = False,
     uses: Sequence[str] = (),
-    needed_by: Mapping[str, str] = MappingProxyType({}),
+    memory: bool = False,
 ) -> tuple[Core, dict[str, Any]]:
     """Build the core of an attention and the parts around it.
 
@@ -144,7 +144,7 @@ def attention_parts(
         cross: Whether it is cross-attention.
         causal: Whether it is causal self-attention.
         uses: Other uses that the core must support, keys of `supports.USES`.
-        needed_by: What needs each use, see `check_uses`.
+        memory: Whether `cross` is because keys include those of a memory, which lie before the queries.
 
     Returns:
         The core, and arguments of `MultiHeadAttention` by name.
@@ -152,21 +152,18 @@ def attention_parts(
     Raises:
         ValueError: A name or an option is unknown, or the core does not support a use or a part.
     """
-    options = dict(given)
+    options = {option: value for option, value in given.items() if option not in PARTS}
     name = options.pop("core", "softmax")
-    raw = {part: options.pop(part, None) for part in PARTS}
-    part = {each: None if value is None else PARTS[each](value) for each, value in raw.items() if each != "selection"}
-    selection = build_selection(raw["selection"], heads)
+    part = {each: None if given.get(each) is None else reader(given[each]) for each, reader in PARTS.items()}
+    selection = build_selection(part["selection"], heads)
     pool = selection.pool if selection else heads
     core = build_core(name, size, heads, options, cross, causal)
     own = {"causal": causal, "cross_attention": cross, "head_selection": selection is not None}
-    check_uses(name, core.supports, [*(use for use, needed in own.items() if needed), *uses], needed_by)
-    for each, needs in _NEEDS.items():
-        if part[each] is not None:
-            check_uses(name, core.supports, needs, dict.fromkeys(needs, each))
-    of_another = cross and not needed_by  # the keys of a memory lie before the queries
+    needed_by = {use: each for each, needs in _NEEDS.items() if part[each] is not None for use in needs}
+    needed_by |= {"cross_attention": "a memory"} if memory else {}
+    check_uses(name, core.supports, [*(use for use, needed in own.items() if needed), *uses, *needed_by], needed_by)
     relative = "relative_position" in uses
-    check_position(part["position"], core, size // heads, of_another, relative, selection is not None)
+    check_position(part["position"], core, size // heads, cross and not memory, relative, selection is not None)
     changes: dict[str, Callable[..., nn.Module]] = {  # in this order: of the weights, then of whole heads
         "relaxed": Relaxed,
         "routing": partial(HeadRouting, size=size, heads=heads),
@@ -175,7 +172,7 @@ def attention_parts(
     }
     return core, {
         "selection": selection,
-        "disagreement": build_disagreement(raw["disagreement"], core),
+        "disagreement": build_disagreement(part["disagreement"], core),
         "qk_norm": part["qk_norm"],
         "position": part["position"] or ("relative" if relative else "absolute"),
         "patterns": part["head_patterns"] and build_head_patterns(part["head_patterns"], pool, cross, causal),

@@ -134,13 +134,13 @@ def check_uses(
         needed_by: What needs each use, where the attention itself does not show it, for the message.
 
     Raises:
-        ValueError: One of them is not supported; the message lists the cores that support it.
+        ValueError: One of them is not supported; the message lists the cores that support all of them.
     """
     missing = supports.missing(uses)
     if missing is None:
         return
     others = {known: core for known, core in known_cores().items() if known != name}  # options may limit a core
-    able = [known for known, core in others.items() if getattr(core.supports, missing)]
+    able = [known for known, core in others.items() if core.supports.missing(uses) is None]
     what = USES[missing] + (f", which {needed_by[missing]} needs" if missing in needed_by else "")
     raise ValueError(f"attention {name!r} does not support {what}; choose one that does: {' '.join(able)}")
 

@@ -11,7 +11,7 @@ USES = {
     "cross_attention": "cross-attention",
     "head_selection": "head selection",
     "head_patterns": "patterns of heads",
-    "dot_products": "normalised queries and keys",
+    "dot_products": "dot products of whole queries and keys",
     "weighted_values": "relaxed weights",
 }
 """Uses that a net may make of a core, fields of `Supports`, with their names in messages."""

@@ -149,10 +149,10 @@ def _counterpart(
     relative = isinstance(theirs, RELATIVE)
     size = theirs.h * theirs.d_k
     try:
-        needed_by = {} if with_memory is None or of_source else {"cross_attention": "a memory"}
+        memory = with_memory is not None and not of_source
         cached = kind["causal"] or of_source  # decoders decode with a cache
         uses = ["padding", *["relative_position"] * relative, *["cached_decoding"] * cached]
-        core, parts = attention_parts(attention, size, theirs.h, **kind, uses=uses, needed_by=needed_by)
+        core, parts = attention_parts(attention, size, theirs.h, **kind, uses=uses, memory=memory)
         core.supports.check_length(core.name, length or 0)
         if with_memory is not None and core.state_rows:
             raise ValueError(f"attention {core.name!r} with handed_over has no memory; leave out either")

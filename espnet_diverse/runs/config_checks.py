@@ -24,7 +24,7 @@ from espnet_diverse.nets import DECODERS, ENCODERS, LANGUAGE_MODELS, PROMPTED_EN
 from espnet_diverse.nets.adapters.bottleneck import AdapterOptions
 from espnet_diverse.nets.classification.transformer_classifier import TransformerClassifier
 from espnet_diverse.nets.condition_rows import read_options
-from espnet_diverse.nets.losses.consistency import consistency_options
+from espnet_diverse.nets.losses.consistency import ConsistencyOptions
 from espnet_diverse.nets.memory import MEMORIES, memory_options, source_memory_options
 from espnet_diverse.nets.replace_attention import read_layers
 from espnet_diverse.nets.start_tag import StartTagOptions
@@ -228,11 +228,11 @@ _PARTS = {
     **dict.fromkeys(_ATTENTIONS, _read_attention),
     "adapter": partial(read_options, AdapterOptions, "adapter"),
     "start_tag": partial(read_options, StartTagOptions, "start_tag"),
-    "flow": lambda options: read_dataclass(FlowOptions, options, "flow"),
-    "latent": lambda options: read_dataclass(LatentOptions, options, "latent"),
-    "bound": lambda options: read_dataclass(BoundOptions, options, "bound"),
+    "flow": partial(read_dataclass, FlowOptions, owner="flow"),
+    "latent": partial(read_dataclass, LatentOptions, owner="latent"),
+    "bound": partial(read_dataclass, BoundOptions, owner="bound"),
     "memory": memory_options,
     "cross_memory": source_memory_options,
-    "consistency": consistency_options,
+    "consistency": partial(read_dataclass, ConsistencyOptions, owner="consistency"),
 }
 """Parts of our nets and models that have options, and the functions that read them."""

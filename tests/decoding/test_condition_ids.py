@@ -4,6 +4,7 @@ import pytest
 from torch import nn
 
 from espnet_diverse.attention import build_selection
+from espnet_diverse.attention.selection.selection_options import SelectionOptions
 from espnet_diverse.decoding.condition_ids import (
     KnownConditions,
     completed,
@@ -119,9 +120,8 @@ def test_a_model_with_a_default_takes_it(data_dir, caplog):
 
 
 def test_known_conditions_of_a_model():
-    model = nn.Sequential(
-        build_selection({"strategy": "group", "conditions": TASKS, "default_condition": {"lang": "fr"}}, 4)
-    )
+    options = SelectionOptions("group", conditions=TASKS, default_condition={"lang": "fr"})
+    model = nn.Sequential(build_selection(options, 4))
     assert known_conditions(model) == KnownConditions({}, {"lang": "fr"})
     model.conditions = TASKS
     assert known_conditions(model) == KnownConditions(TASKS, {"lang": "fr"})

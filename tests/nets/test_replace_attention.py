@@ -111,9 +111,9 @@ WORDS = {
 
 @pytest.mark.parametrize(("name", "use"), CASES, ids=[f"{name}-{use}" for name, use in CASES])
 def test_an_undeclared_use_is_refused_when_the_net_is_built(supporting, name, use):
-    _, build, where = REFUSED[name]
+    uses, build, where = REFUSED[name]
     supporting(replace(EVERYTHING, **{use: False}))
-    able = " ".join(name for name, core in CORES.items() if getattr(core.supports, use))
+    able = " ".join(name for name, core in CORES.items() if core.supports.missing(uses) is None)
     text = f"^{where}: attention 'mean' does not support {WORDS[use]}; choose one that does: {able}$"
     with pytest.raises(ConfigError, match=text):
         build()

@@ -12,9 +12,8 @@ Cost: O(B H T D) for output and subspace, O(B H Tq Tk) with the explicit weights
 Frobenius.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -25,7 +24,7 @@ from espnet_diverse.attention.token_masks import key_side_mask, query_side_mask
 from espnet_diverse.functional.disagreement import disagreement, frobenius_of_queries, position_disagreement
 from espnet_diverse.functional.masks import masked_mean
 from espnet_diverse.functional.precision import in_full_precision
-from espnet_diverse.option_checks import OptionError, Options, choice, number, read
+from espnet_diverse.option_checks import OptionError, Options, choice, number
 from espnet_diverse.scope import current
 
 _OF_WEIGHTS = ("position", "frobenius")
@@ -47,27 +46,16 @@ class DisagreementOptions(Options):
     per: str = choice("sequence", "position")
 
 
-def disagreement_options(given: Mapping[str, Any]) -> DisagreementOptions:
-    """Return `DisagreementOptions` from a section of a configuration.
-
-    Raises:
-        ValueError: An option is unknown or has a value that is not allowed.
-    """
-    return read(DisagreementOptions, given, "disagreement")
-
-
-def build_disagreement(given: Mapping[str, Any] | None, core: Core) -> "Disagreement | None":
+def build_disagreement(options: DisagreementOptions | None, core: Core) -> "Disagreement | None":
     """Build the disagreement of an attention with a core.
 
     Args:
-        given: `DisagreementOptions` by name; None is no disagreement.
+        options: Options of the loss; None is no disagreement.
         core: The core.
 
     Raises:
-        ValueError: An option is unknown or has a value that is not allowed, or the core does not give the attention
-            weights that should differ.
+        ValueError: The core does not give the attention weights that should differ.
     """
-    options = None if given is None else disagreement_options(given)
     if options is None or options.weight == 0:
         return None
     if options.of in _OF_WEIGHTS and not core.supports.explicit_weights:

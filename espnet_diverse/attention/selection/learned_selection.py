@@ -14,9 +14,8 @@ heads. In evaluation there is none. The factor n_t (ours; 1 in the paper) and th
 of optimizer updates, see `SelectionOptions`.
 """
 
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import MutableMapping, Sequence
 from functools import reduce
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -24,7 +23,7 @@ from torch import Tensor, nn
 from espnet_diverse.attention.inspection import AuxiliaryLoss
 from espnet_diverse.attention.selection.head_gather import SelectedHeads
 from espnet_diverse.attention.selection.head_selection import HeadSelection, StaticSelection
-from espnet_diverse.attention.selection.selection_options import SelectionOptions, selection_options
+from espnet_diverse.attention.selection.selection_options import SelectionOptions
 from espnet_diverse.attention.update_counter import UpdateCounter
 from espnet_diverse.functional.selection import (
     bernoulli_kl,
@@ -44,23 +43,22 @@ from espnet_diverse.scope import current
 _FIRST, _LAST = -4.605170185988091, 0.0  # log 0.01 and log 1: where logits start, as released
 
 
-def build_selection(options: Mapping[str, Any] | None, heads: int) -> HeadSelection | None:
+def build_selection(options: SelectionOptions | None, heads: int) -> HeadSelection | None:
     """Build the head selection of an attention.
 
     Args:
-        options: `SelectionOptions` by name; None for the defaults.
+        options: Options of the selection, or None.
         heads: Number of heads H that each sample selects.
 
     Returns:
-        A `HeadSelection`, or None for strategy "none".
+        A `HeadSelection`, or None without options and for strategy "none".
 
     Raises:
-        ValueError: An option is unknown, has a value that is not allowed, or does not fit the number of heads.
+        ValueError: An option does not fit the number of heads.
     """
-    chosen = selection_options(options or {})
-    if chosen.strategy == "none":
+    if options is None or options.strategy == "none":
         return None
-    return StaticSelection(heads, chosen) if chosen.strategy == "static" else LearnedSelection(heads, chosen)
+    return StaticSelection(heads, options) if options.strategy == "static" else LearnedSelection(heads, options)
 
 
 class LearnedSelection(HeadSelection):

@@ -10,10 +10,9 @@ last fifth without noise.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from espnet_diverse.conditions import CONDITIONS
-from espnet_diverse.option_checks import OptionError, Options, choice, conflict, flag, must_be, needs, number, read
+from espnet_diverse.option_checks import OptionError, Options, choice, conflict, flag, must_be, needs, number
 
 _QUOTES = "'no', 'on' and 'off' in quotes"  # which YAML reads as true and false
 
@@ -174,12 +173,3 @@ def check_lists_of_names(option: str, given: object) -> None:
 
 def _texts(names: Iterable) -> bool:
     return all(isinstance(name, str) for name in names)
-
-
-def selection_options(given: Mapping[str, Any]) -> SelectionOptions:
-    """Return `SelectionOptions` from a section of a configuration.
-
-    Raises:
-        ValueError: An option is unknown or has a value that is not allowed.
-    """
-    return read(SelectionOptions, given, "head selection")

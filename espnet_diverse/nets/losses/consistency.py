@@ -58,15 +58,6 @@ class Branches(NamedTuple):
     ctcs: Mapping[str, float]
 
 
-def consistency_options(given: Mapping[str, Any]) -> ConsistencyOptions:
-    """Return `ConsistencyOptions` from a section of a configuration.
-
-    Raises:
-        ConfigError: An option is unknown or has a value that is not allowed.
-    """
-    return read(ConsistencyOptions, given, "consistency")
-
-
 def add_consistency(
     model: nn.Module, given: Mapping[str, Any] | None, branches: Branches | None
 ) -> "Consistency | None":
@@ -78,12 +69,12 @@ def add_consistency(
         branches: The losses that it may apply to, or None where the model supports none.
 
     Returns:
-        What doubles the batches and weighs the losses, or None with weights of 0.
+        What weighs these losses, or None with weights of 0.
 
     Raises:
         ConfigError: An option is unknown or has a value that is not allowed, or the model has no such loss.
     """
-    options = None if given is None else consistency_options(given)
+    options = None if given is None else read(ConsistencyOptions, given, "consistency")
     if options is None or not (options.r_drop or options.cr_ctc):
         return None
     if branches is None:
@@ -109,7 +100,7 @@ def add_consistency(
 
 
 class Consistency:
-    """Doubles batches, and weighs the losses that parts of a model find between the halves.
+    """Weighs the losses that parts of a model find between the halves of a batch.
 
     Args:
         weights: Weights of the terms by name, by name of the loss ("r_drop", "cr_ctc").

@@ -146,5 +146,5 @@ def test_invalid_options_are_refused(options, text):
 
 def test_features_of_normalised_inputs_are_not_normalised_again():
     build_attention("random_features", 8, 2, qk_norm={})
-    with pytest.raises(ValueError, match="'random_features' does not support normalised queries and keys"):
+    with pytest.raises(ValueError, match="'random_features' does not support dot products of whole queries and keys"):
         build_attention("random_features", 8, 2, feature="trigonometric", qk_norm={})

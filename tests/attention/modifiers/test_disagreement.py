@@ -7,7 +7,7 @@ import pytest
 import torch
 from references import repulsion as oracle
 
-from espnet_diverse.attention import Core, Supports, build_attention, build_disagreement
+from espnet_diverse.attention import PARTS, Core, Supports, build_attention, build_disagreement
 from espnet_diverse.attention.cores.softmax import Softmax
 from espnet_diverse.attention.modifiers.disagreement import Disagreement, DisagreementOptions
 from espnet_diverse.functional.disagreement import disagreement, frobenius_of_queries
@@ -158,7 +158,7 @@ def test_invalid_options_and_a_core_without_weights_are_refused(given, said):
     core = Softmax(SIZE, HEADS)
     core.supports = replace(Supports(), explicit_weights=False)
     with pytest.raises(ValueError, match=said):
-        build_disagreement(given, core)
+        build_disagreement(PARTS["disagreement"](given), core)
 
 
 def test_without_the_section_there_is_none():

@@ -91,6 +91,11 @@ def test_hypotheses_side_by_side_have_the_positions_of_their_own(position):
             {"position": "rotary", "core": "luna"},
             "does not support patterns of heads, which position needs",
         ),
+        (
+            {"position": "rotary", "core": "differential"},
+            "'differential' does not support dot products of whole queries and keys, which position needs; choose one "
+            "that does: softmax sma sdma gated sanm talking_heads value_residual window bigbird$",
+        ),
     ],
 )
 def test_unknown_or_incompatible_position_is_refused(options, said):

@@ -91,5 +91,5 @@ def test_wrong_options_and_cores_are_refused():
         attention(qk_norm={"length": 1})
     with pytest.raises(OptionError, match="unknown option 'lenght' of qk_norm; did you mean 'length'"):
         attention(qk_norm={"lenght": 9})
-    with pytest.raises(ValueError, match="'lambda_attention' does not support normalised queries and keys"):
+    with pytest.raises(ValueError, match="'lambda_attention' does not support dot products of whole queries and keys"):
         attention("lambda_attention")

@@ -225,7 +225,8 @@ def test_logits_start_as_released():
 def test_learning_prefers_the_head_that_helps():
     """The gradient through the straight-through weight is that of the sample: a better head gains."""
     torch.manual_seed(0)
-    selection = build_selection({"strategy": "group", "pool": 2, "tau": 1.0, "conditions": {"lang": ["ar"]}}, 1)
+    options = SelectionOptions(strategy="group", pool=2, tau=1.0, conditions={"lang": ["ar"]})
+    selection = build_selection(options, 1)
     values = torch.tensor([0.0, 1.0])
     optimizer = torch.optim.Adam(selection.parameters(), lr=0.1)
     for _ in range(200):

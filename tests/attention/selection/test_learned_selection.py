@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from espnet_diverse.attention import build_selection, set_updates_of_run
+from espnet_diverse.attention.selection.selection_options import SelectionOptions
 from espnet_diverse.scope import scope
 
 HEADS, POOL = 2, 6
@@ -14,7 +15,7 @@ each_strategy = pytest.mark.parametrize("strategy", ["group", "subset"])
 def build(strategy="group", seed=3, **options):
     torch.manual_seed(seed)
     given = {"strategy": strategy, "pool": POOL, "conditions": {"lang": LANGUAGES}} | options
-    return build_selection(given, HEADS).double()
+    return build_selection(SelectionOptions(**given), HEADS).double()
 
 
 def select(module, *ids):

@@ -3,9 +3,8 @@
 import pytest
 import torch
 
-from espnet_diverse.attention import build_attention
+from espnet_diverse.attention import PARTS, build_attention
 from espnet_diverse.attention.selection import learned_selection
-from espnet_diverse.attention.selection.selection_options import selection_options
 from espnet_diverse.functional.selection import bernoulli_kl, official_kl, soft_sample
 from espnet_diverse.option_checks import OptionError
 from espnet_diverse.scope import scope
@@ -168,7 +167,7 @@ def test_options_that_are_not_allowed_are_named(options, text):
 def test_an_error_has_the_name_of_the_option_so_that_its_line_is_found(name, options):
     given = {"strategy": "group", "conditions": {"lang": LANGUAGES, "domain": DOMAINS}} | options
     with pytest.raises(OptionError) as caught:
-        selection_options(given)
+        PARTS["selection"](given)
     assert caught.value.name == name
 
 

@@ -4,6 +4,7 @@ import yaml
 from torch import nn
 
 from espnet_diverse.attention import build_selection
+from espnet_diverse.attention.selection.selection_options import SelectionOptions
 from espnet_diverse.errors import ModelError
 from espnet_diverse.nets.adapters import low_rank
 from espnet_diverse.nets.adapters.bottleneck import Adapters
@@ -27,7 +28,7 @@ class Model(nn.Module):
         if languages:
             conditions = {"lang": list(languages)}
             pool = {} if strategy == "static" else {"pool": 4}
-            self.encoder.selection = build_selection({"strategy": strategy, "conditions": conditions, **pool}, 2)
+            self.encoder.selection = build_selection(SelectionOptions(strategy, conditions=conditions, **pool), 2)
             self.encoder.adapter = Adapters(size, ConditionRows("adapter", "lang", conditions), 2)
             for drawn in (self.encoder.adapter.up_weight, self.encoder.adapter.norm_bias):  # which begin with zeros
                 nn.init.normal_(drawn)
