@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.functional.masks import lengths_to_mask
+from espnet_diverse.option_checks import Rule
 from espnet_diverse.upstream.layers import Conv2dSubsampling
 
 GATED = "conv1d4_glu"
@@ -85,13 +86,14 @@ class GatedConvSubsampling(Conv2dSubsampling):
         position: Module that adds positional encodings.
 
     Raises:
-        ConfigError: `channels` is not a positive even number.
+        ConfigError: `channels` is no positive even number.
     """
 
     def __init__(self, features: int, size: int, channels: int, position: nn.Module):
         nn.Module.__init__(self)  # without the convolutions of the base class
-        if channels < 2 or channels % 2:
-            raise ConfigError(f"conv_channels is {channels}; a gated linear unit needs a positive even number")
+        Rule(int, least=2).check("conv_channels", channels)
+        if channels % 2:
+            raise ConfigError(f"conv_channels is {channels}; a gated linear unit needs an even number")
         self.conv = nn.ModuleList(
             [
                 nn.Conv1d(features, channels, kernel_size=5, stride=2, padding=2),

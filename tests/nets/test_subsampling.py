@@ -63,12 +63,18 @@ def test_every_offline_encoder_takes_it(name):
         net(torch.randn(1, 6, 20), torch.tensor([6]))
 
 
-def test_unsupported_encoder_and_odd_channels_are_refused():
+def test_unsupported_encoder_and_invalid_channels_are_refused():
     options = SMALL | {"linear_units": 24, "block_size": 8, "hop_size": 4, "look_ahead": 2}
     with pytest.raises(ConfigError, match="conv1d4_glu does not fit DiverseContextualBlock.*; choose conv2d"):
         ENCODERS["diverse_contextual_block_transformer"](20, **options)
-    with pytest.raises(ConfigError, match="conv_channels is 7; a gated linear unit needs a positive even number"):
-        ENCODERS["diverse_transformer"](20, **SMALL | {"conv_channels": 7})
+    for channels, said in [
+        (7, "conv_channels is 7; a gated linear unit needs an even number"),
+        (0, "conv_channels must be at least 2, but is 0"),
+        (2.0, "conv_channels must be a whole number, but is 2.0"),
+        ("a", "conv_channels must be a whole number, but is 'a'"),
+    ]:
+        with pytest.raises(ConfigError, match=said):
+            ENCODERS["diverse_transformer"](20, **SMALL | {"conv_channels": channels})
 
 
 @pytest.mark.parametrize("length", [7, 22, 23, 24, 26, 27, 28, 45, 90])
