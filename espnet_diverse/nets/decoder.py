@@ -100,7 +100,7 @@ class DiverseTransformerDecoder(TransformerDecoder):
 
     def shorten_masked(self, source: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """Shorten as `shorten` does, with a mask instead of lengths: (B, T, M), (B, 1, T) -> (B, K, M), (B, 1, K)."""
-        if self.source_memory is None:
+        if not self.reads_vectors:
             return source, mask
         whole = torch.full((len(source),), source.size(1), device=source.device)
         source, lengths = self.shorten(source, whole if mask is None else mask.sum(-1).squeeze(1))
@@ -131,6 +131,6 @@ class DiverseTransformerDecoder(TransformerDecoder):
             "adapters": any(hasattr(layer, "adapter") for layer in self.decoders),
             "patterns of heads": any(layer.src_attn.patterns for layer in self.decoders),
         }
-        for part in (name for name, is_used in used.items() if is_used):
+        if (part := next((name for name, is_used in used.items() if is_used), None)) is not None:
             raise ConfigError(f"partially autoregressive decoding does not apply {part}; set partial_ar to false")
         return super().forward_partially_AR(*args, **options)

@@ -95,8 +95,3 @@ class LatentDecoder(DiverseTransformerDecoder):
         z = source[:, 0] if self.reads_codes else self.posterior(source, lengths).mean
         vectors = self.to_vectors(z).unflatten(-1, (self.latent.vectors, -1))
         return vectors, lengths.new_full((len(z),), self.latent.vectors)
-
-    def shorten_masked(self, source: Tensor, mask: Tensor | None) -> tuple[Tensor, None]:
-        """Shorten as `shorten` does, with a mask (B, 1, T) instead of lengths; no vector is padding."""
-        whole = source.new_full((len(source),), source.size(1)).long()
-        return self.shorten(source, whole if mask is None else mask.sum(-1).squeeze(1))[0], None

@@ -40,6 +40,15 @@ def test_padding_changes_nothing(encoded):
     torch.testing.assert_close(decoder.shorten(source, lengths), decoder.shorten(other, lengths))
 
 
+def test_without_a_mask_every_position_counts_in_half_precision(encoded):
+    decoder, source, _ = encoded()
+    source = torch.zeros(1, 301, source.size(-1), dtype=torch.bfloat16)  # which has no number 301
+    source[:, -1] = 300.0
+    expected, _ = decoder.bfloat16().shorten(source, torch.tensor([301]))
+    found, mask = decoder.shorten_masked(source, None)
+    assert torch.equal(found, expected) and mask.all()
+
+
 def test_the_source_is_the_mean_of_the_posterior(encoded):
     """Scores given the encoder's output and given the code are equal; another code gives others."""
     decoder, source, lengths = encoded()
