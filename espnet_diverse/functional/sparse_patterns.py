@@ -70,7 +70,7 @@ class Sliding:
 
     def blocks(self, time: int, lengths: Tensor) -> Blocks:
         """See `Pattern.blocks`. Positions equal modulo r form a sequence of their own, in blocks of w or more."""
-        stride, device = self.dilation, lengths.device
+        stride, device = min(self.dilation, time), lengths.device
         steps = -(-time // stride)
         window = min(self.window, steps)
         size = min(max(window, _LEAST), steps)
@@ -104,10 +104,10 @@ class Grouped:
 
     def blocks(self, time: int, lengths: Tensor) -> Blocks:
         """See `Pattern.blocks`."""
-        count = -(-time // self.size)
-        position = torch.arange(count * self.size, device=lengths.device).view(count, self.size)
+        size = min(self.size, time)
+        position = torch.arange(-(-time // size) * size, device=lengths.device).view(-1, size)
         position = position.T if self.strided else position
-        return Blocks(position, position[None, :, None], self.size if self.strided else 1)
+        return Blocks(position, position[None, :, None], size if self.strided else 1)
 
 
 @dataclass(frozen=True)
@@ -143,13 +143,14 @@ class BigBirdBlocks:
 
     def blocks(self, time: int, lengths: Tensor) -> Blocks:
         """See `Pattern.blocks`."""
-        block = torch.arange(-(-time // self.size), device=lengths.device)
-        inside = torch.arange(self.size, device=lengths.device)
+        size = min(self.size, time)
+        block = torch.arange(-(-time // size), device=lengths.device)
+        inside = torch.arange(size, device=lengths.device)
         near = torch.arange(-self.window, 1 if self.causal else self.window + 1, device=lengths.device)
-        drawn = self.drawn(block, -(-lengths // self.size).unsqueeze(-1))  # (B or 1, N, random)
+        drawn = self.drawn(block, -(-lengths // size).unsqueeze(-1))  # (B or 1, N, random)
         seen = torch.cat([(block.unsqueeze(-1) + near).expand(len(drawn), -1, -1), drawn], dim=-1)
-        queries, keys = (x.unsqueeze(-1) * self.size + inside for x in (block, seen))
-        first = min(self.first * self.size, time)
+        queries, keys = (x.unsqueeze(-1) * size + inside for x in (block, seen))
+        first = min(self.first * size, time)
         return Blocks(queries, keys, first=first, open_rows=not self.causal)
 
     def drawn(self, block: Tensor, count: Tensor) -> Tensor:

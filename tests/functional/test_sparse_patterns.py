@@ -1,5 +1,7 @@
 """Patterns equal loops, blocks hold every allowed pair once, and padding changes nothing."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from references import efficient as oracle
@@ -17,6 +19,9 @@ PATTERNS = [
     Sliding(3, causal=True),
     Sliding(2, dilation=2, first=2, causal=True),
     Sliding(100, dilation=2),
+    Sliding(1, dilation=100),
+    Grouped(100),
+    Grouped(100, strided=True),
     BigBirdBlocks(2),
     BigBirdBlocks(1, window=0, first=0, random=2, seed=5),
     BigBirdBlocks(3, window=1, first=0, random=0),
@@ -123,3 +128,14 @@ def test_scores_grow_linearly(pattern):
 def test_strided_groups_have_an_equal_share_of_all_pairs():
     for time in (512, 2048):
         assert Grouped(16, strided=True).blocks(time, torch.tensor([time])).scores() == time * time // 16
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [Sliding(1, dilation=2**20), Grouped(2**20), Grouped(2**20, strided=True), BigBirdBlocks(2**20)],
+    ids=str,
+)
+def test_blocks_longer_than_the_sequence_cost_as_much_as_the_sequence(pattern):
+    same = replace(pattern, **{"dilation" if isinstance(pattern, Sliding) else "size": 20})
+    lengths = torch.tensor([20])
+    assert pattern.blocks(20, lengths).scores() == same.blocks(20, lengths).scores()
