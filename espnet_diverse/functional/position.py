@@ -47,19 +47,21 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
 
 
-def distance_bias(query: Tensor, key: Tensor, heads: int) -> Tensor:
-    """Compute ALiBi's biases of the logits.
+def distance_bias(query: Tensor, key: Tensor, q: Tensor) -> Tensor:
+    """Compute ALiBi's biases of the logits before scaling, times sqrt(D).
 
     Args:
         query: Positions of queries (..., Tq, 1).
         key: Positions of keys, broadcastable to (..., Tq, Tk).
-        heads: Number of heads H.
+        q: Queries (B, H, Tq, D), for the numbers H and D and the type of the result.
 
     Returns:
-        (..., H, Tq, Tk) in double precision.
+        (..., H, Tq, Tk).
     """
+    heads, kind = q.size(1), torch.promote_types(q.dtype, torch.float32)  # half precision has no long distances
     slope = 2.0 ** (-8.0 * torch.arange(1, heads + 1, device=key.device, dtype=torch.float64) / heads)
-    return -slope.view(-1, 1, 1) * (query - key).abs().unsqueeze(-3)
+    factor = (-slope * q.size(-1) ** 0.5).to(kind).view(-1, 1, 1)
+    return (factor * (query - key).abs().unsqueeze(-3)).to(q.dtype)
 
 
 def sinusoids(position: Tensor, size: int) -> Tensor:

@@ -80,9 +80,8 @@ def with_position(heads: Heads, position: str, causal: bool) -> Heads:
         of_key = turns(_of_keys(key, heads.mask), heads.k)
         of_query = of_key if heads.same_positions() else turns(query.reshape(-1, query.size(-2)), heads.q)
         return replace(heads, q=rotate(heads.q, *of_query), k=rotate(heads.k, *of_key))
-    bias = distance_bias(query, key, heads.q.size(1))
-    bias = bias.squeeze(1) if bias.dim() == 5 else bias  # positions of a cache are (B, 1, Tq, Tk)
-    term = (bias * heads.q.size(-1) ** 0.5).to(heads.q.dtype)
+    term = distance_bias(query, key, heads.q)
+    term = term.squeeze(1) if term.dim() == 5 else term  # positions of a cache are (B, 1, Tq, Tk)
     return replace(heads, position=term.expand(len(heads.q), -1, heads.q.size(2), heads.k.size(2)))
 
 
