@@ -13,7 +13,7 @@ and, with G the gradient of the context, T = (G V^T) o A, X = T R, delta = T 1, 
 
 The forward pass keeps the log-sum-exp of the scores and U, O(T (D + C)) numbers; the backward pass computes each block
 of scores again. Blocks hold the scores times log2(e), for 2 ** x: on some CPUs PyTorch's exp2 takes a third of the time
-of its exp. `mixed_attention.dense` computes the same with differentiable operations, and returns the weights; short
+of its exp. `mixed_attention.dense` computes the same with differentiable operations; short
 sequences take it without gradients, and `whole_attention` with them.
 """
 
@@ -77,7 +77,7 @@ def sdma_attention(
     scores_shape = q.size(-2), k.size(-2)
     small = math.prod(lead) * math.prod(scores_shape) <= block_size(q.device) // 4
     if small and not torch.is_grad_enabled():
-        return dense(q, k, v, p_query, p_key, gamma, mask, bias)[0]
+        return dense(q, k, v, p_query, p_key, gamma, mask, bias)
     p_query, p_key = soften(p_query).transpose(-2, -1), p_key.transpose(-2, -1)
     inputs = [four_dimensional(x, *x.shape[-2:]) for x in (q, k, v, p_query, p_key)]
     bias = None if bias is None else four_dimensional(bias, *scores_shape)

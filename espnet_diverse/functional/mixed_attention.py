@@ -48,13 +48,12 @@ def dense(
     gamma: float | Tensor,
     mask: Tensor | None = None,
     bias: Tensor | None = None,
-) -> tuple[Tensor, Tensor]:
-    """Compute context (..., H, Tq, D) and weights Ahat (..., H, Tq, Tk).
+) -> Tensor:
+    """Compute the context (..., H, Tq, D).
 
     Takes the same arguments as `blockwise.sdma_attention`.
     """
-    weights = mixed_weights(q, k, p_query, p_key, gamma, mask, bias)
-    return torch.matmul(weights, v), weights
+    return torch.matmul(mixed_weights(q, k, p_query, p_key, gamma, mask, bias), v)
 
 
 def excluded(mask: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from espnet_diverse.functional import blockwise
 from espnet_diverse.functional.blockwise import sdma_attention
 from espnet_diverse.functional.masks import causal, lengths_to_mask
-from espnet_diverse.functional.mixed_attention import dense
+from espnet_diverse.functional.mixed_attention import dense, mixed_weights
 
 B, H, TQ, TK, D, E, C = 2, 3, 5, 6, 4, 2, 3
 
@@ -57,7 +57,8 @@ def test_equals_loops(draw, blocks, mask, gamma):
     q, k, v, p_query, p_key = inputs(draw)
     bias = draw.normal(H, TQ, TK)
     context = sdma_attention(q, k, v, p_query, p_key, gamma, mask, bias=bias)
-    twin, weights = dense(q, k, v, p_query, p_key, gamma, mask, bias=bias)
+    twin = dense(q, k, v, p_query, p_key, gamma, mask, bias=bias)
+    weights = mixed_weights(q, k, p_query, p_key, gamma, mask, bias=bias)
     seen = torch.ones(B, H, TQ, TK, dtype=torch.bool) if mask is None else mask.expand(B, H, TQ, TK)
     for b in range(B):
         for h in range(H):
@@ -74,11 +75,11 @@ def test_equals_loops(draw, blocks, mask, gamma):
 def test_gradients_match_the_dense_twin(draw, blocks, mask):
     tensors = *inputs(draw), draw.normal(B, 1, TQ, TK)
     arguments = *tensors[:5], torch.tensor(0.6, dtype=torch.float64), mask, tensors[5]
-    compare(sdma_attention(*arguments), dense(*arguments)[0], tensors, draw)
+    compare(sdma_attention(*arguments), dense(*arguments), tensors, draw)
 
 
 @pytest.mark.parametrize("mask", [MASKS["none"], MASKS["each query"]], ids=["none", "each query"])
-@pytest.mark.parametrize("function", [sdma_attention, lambda *a: dense(*a)[0]], ids=["blocks", "dense"])
+@pytest.mark.parametrize("function", [sdma_attention, dense], ids=["blocks", "dense"])
 def test_gradcheck(draw, monkeypatch, function, mask):
     monkeypatch.setattr(blockwise, "block_size", lambda device: 2 * TK)
     tensors = *inputs(draw, (1, 2)), draw.normal(1, 2, TQ, TK)
@@ -88,14 +89,14 @@ def test_gradcheck(draw, monkeypatch, function, mask):
 @pytest.mark.parametrize("batch", [(H,), (2, 2, H)], ids=str)
 def test_any_leading_dimensions(draw, blocks, batch):
     tensors = inputs(draw, batch)
-    compare(sdma_attention(*tensors, 0.6, MASKS["causal"]), dense(*tensors, 0.6, MASKS["causal"])[0], tensors, draw)
+    compare(sdma_attention(*tensors, 0.6, MASKS["causal"]), dense(*tensors, 0.6, MASKS["causal"]), tensors, draw)
 
 
 def test_leading_dimensions_broadcast(draw, blocks):
     q, p_query = draw.normal(B, H, TQ, D), draw.posterior(B, 1, TQ, C)
     k, v, p_key = draw.normal(1, H, TK, D), draw.normal(H, TK, E), draw.posterior(TK, C)
     tensors = q, k, v, p_query, p_key
-    compare(sdma_attention(*tensors, 0.6), dense(*tensors, 0.6)[0], tensors, draw)
+    compare(sdma_attention(*tensors, 0.6), dense(*tensors, 0.6), tensors, draw)
 
 
 def test_heads_sliced_from_a_wider_tensor_and_inputs_left_alone(draw, blocks):
@@ -104,7 +105,7 @@ def test_heads_sliced_from_a_wider_tensor_and_inputs_left_alone(draw, blocks):
     copies = [x.clone() for x in (*wide, p)]
     tensors = *(x.transpose(1, 2) for x in wide), p.transpose(1, 2)
     whole = *(x.contiguous() for x in tensors[:3]), *[tensors[3].contiguous()] * 2
-    compare(sdma_attention(*tensors, tensors[3], 0.6), dense(*whole, 0.6)[0], (*wide, p), draw)
+    compare(sdma_attention(*tensors, tensors[3], 0.6), dense(*whole, 0.6), (*wide, p), draw)
     assert all(torch.equal(x, copy) for x, copy in zip((*wide, p), copies, strict=True))
 
 

@@ -11,7 +11,7 @@ from espnet_diverse.functional import blockwise
 from espnet_diverse.functional.blockwise import sdma_attention
 from espnet_diverse.functional.information import diversity, query_mi_lower
 from espnet_diverse.functional.masks import causal
-from espnet_diverse.functional.mixed_attention import dense
+from espnet_diverse.functional.mixed_attention import dense, mixed_weights
 from espnet_diverse.functional.mixture import log_density
 from espnet_diverse.functional.redundancy import head_redundancy_matrix, layer_redundancy
 from espnet_diverse.functional.semantic import gamma_schedule, semantic_mask
@@ -67,14 +67,14 @@ def test_paper_attention(paper, masked):
     names = ("causal_A", "causal_M", "causal_Abar") if masked else ("eq1_A", "eq10_M", "eq2_Abar")
     p = responsibility(paper.z, *paper.mixture_z)
     exact(p, g["eq9_P_z"])
-    weights = dense(paper.raw_q, paper.k, paper.v, p, p, 0.0, mask)[1]
-    attended = dense(paper.raw_q, paper.k, paper.v, p, p, 1.0, mask)[1]
+    weights, attended = (mixed_weights(paper.raw_q, paper.k, p, p, gamma, mask) for gamma in (0.0, 1.0))
     for name, value in zip(names, (weights, semantic_mask(p, p, mask), attended), strict=True):
         exact(value, g[name])
     for gamma in (0.0, 0.5, 0.9):
-        context, mixed = dense(paper.raw_q, paper.k, paper.v, p, p, gamma, mask)
+        mixed = mixed_weights(paper.raw_q, paper.k, p, p, gamma, mask)
         exact(mixed, g[f"{'causal' if masked else 'eq11'}_Ahat_g{gamma}"])
-        for value in (context, sdma_attention(paper.raw_q, paper.k, paper.v, p, p, gamma, mask)):
+        for function in (dense, sdma_attention):
+            value = function(paper.raw_q, paper.k, paper.v, p, p, gamma, mask)
             exact(value.transpose(-3, -2).flatten(-2), g[f"{'causal_' if masked else ''}context_g{gamma}"])
 
 
