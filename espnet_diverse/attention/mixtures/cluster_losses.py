@@ -40,8 +40,8 @@ class Side(NamedTuple):
     variance: float | Tensor
 
 
-#: A function of options, of the mixture's log prior, mean and log variance, and of the sides.
-LossesOf = Callable[[Any, tuple[Tensor, Tensor, Tensor], Sequence[Side]], dict[str, Tensor]]
+#: A function of options, of the mixture's log prior and log variance, and of the sides.
+LossesOf = Callable[[Any, tuple[Tensor, Tensor], Sequence[Side]], dict[str, Tensor]]
 
 
 def collect_losses(losses: LossesOf, options: SMAOptions, mixture: Mixture, sides: Sequence[Side]) -> None:
@@ -53,7 +53,7 @@ def collect_losses(losses: LossesOf, options: SMAOptions, mixture: Mixture, side
         mixture: The mixture that clusters all sides.
         sides: Queries and keys, or one of them.
     """
-    log_prior, mean, log_var = mixture.components()
+    log_prior, _, log_var = mixture.components()
     tensors = [log_prior.unsqueeze(0), log_var.unsqueeze(0)]
     for (_, joint, p), _, variance in sides:
         tensors += [joint.transpose(-2, -1), p.transpose(-2, -1)]  # narrow rows are slow
@@ -61,15 +61,13 @@ def collect_losses(losses: LossesOf, options: SMAOptions, mixture: Mixture, side
 
     def compute(log_prior: Tensor, log_var: Tensor, *of_sides: Tensor) -> Mapping[str, Tensor]:
         with torch.autocast(log_var.device.type, enabled=False):
-            return losses(options, (log_prior, mean, log_var), list(_unpacked(sides, iter(of_sides))))
+            return losses(options, (log_prior, log_var), list(_unpacked(sides, iter(of_sides))))
 
     key = losses, options, *(id(side.mask) for side in sides), *(type(side.variance) for side in sides)
     current().add_losses(key, compute, *tensors)
 
 
-def token_losses(
-    options: SMAOptions, components: tuple[Tensor, Tensor, Tensor], sides: Sequence[Side]
-) -> dict[str, Tensor]:
+def token_losses(options: SMAOptions, components: tuple[Tensor, Tensor], sides: Sequence[Side]) -> dict[str, Tensor]:
     """Compute the weighted losses (20) and (23) of tokens, (), which sum over the sides."""
     both = [_kl_and_diversity(options, components, side) for side in sides]
     return dict(
@@ -77,9 +75,7 @@ def token_losses(
     )
 
 
-def query_losses(
-    options: SDMAOptions, components: tuple[Tensor, Tensor, Tensor], sides: Sequence[Side]
-) -> dict[str, Tensor]:
+def query_losses(options: SDMAOptions, components: tuple[Tensor, Tensor], sides: Sequence[Side]) -> dict[str, Tensor]:
     """Compute the weighted losses (20)-(23) of queries, ()."""
     (side,) = sides
     x, joint, p = side.clustering
@@ -89,11 +85,9 @@ def query_losses(
     return {"kl_q": kl, "diversity_q": spread, "head_mi": options.lambda_q * head_mi, "query_mi": query_mi}
 
 
-def _kl_and_diversity(
-    options: SMAOptions, components: tuple[Tensor, Tensor, Tensor], side: Side
-) -> tuple[Tensor, Tensor]:
+def _kl_and_diversity(options: SMAOptions, components: tuple[Tensor, Tensor], side: Side) -> tuple[Tensor, Tensor]:
     x, joint, p = side.clustering
-    log_prior, _, log_var = components
+    log_prior, log_var = components
     kl = cluster_kl(joint, p, x.size(-1), log_prior, log_var, side.variance, side.mask, options.kl_direction)
     spread = diversity(p, options.alpha, options.beta, options.dv_form, side.mask)
     return options.lambda_k * kl, options.lambda_d * spread
