@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from espnet_diverse.attention.self_attentive_pooling import SelfAttentivePooling
+from espnet_diverse.functional.masks import lengths_to_mask
 from espnet_diverse.scope import current
 
 
@@ -129,8 +130,7 @@ class SelfAttentiveClassifier(PooledClassifier):
         x = self.dropout(self.embed(text))
         packed = pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
         x, _ = pad_packed_sequence(self.lstm(packed)[0], batch_first=True, total_length=text.size(1))
-        valid = torch.arange(text.size(1), device=text.device) < lengths[:, None]
-        return x, valid.unsqueeze(1)
+        return x, lengths_to_mask(lengths, text.size(1)).unsqueeze(1)
 
     def scores(self, vectors: Tensor) -> Tensor:
         """Vectors of sentences, or of pairs of them, (B, D) -> scores of the classes (B, C)."""

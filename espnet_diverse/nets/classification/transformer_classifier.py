@@ -3,10 +3,10 @@
 import inspect
 from collections.abc import Mapping, Sequence
 
-import torch
 from torch import Tensor, nn
 
 from espnet_diverse.attention.self_attentive_pooling import SelfAttentivePooling
+from espnet_diverse.functional.masks import lengths_to_mask
 from espnet_diverse.nets.classification.sentence_classifier import Classified, PooledClassifier
 from espnet_diverse.nets.encoder import DiverseTransformerEncoder
 
@@ -56,7 +56,7 @@ class TransformerClassifier(PooledClassifier):
 
     def _states(self, text: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         x = self.encoder(text, lengths)[0]
-        return x, (torch.arange(x.size(1), device=x.device) < lengths[:, None]).unsqueeze(1)
+        return x, lengths_to_mask(lengths, x.size(1)).unsqueeze(1)
 
 
 def _signature() -> inspect.Signature:
