@@ -32,7 +32,7 @@ class KVCache(NamedTuple):
     Attributes:
         k: Keys (B, H, T, D), or what the core needs instead of them.
         v: Values (B, H, T, D).
-        features: What `Core.key_features` computed of the keys, (B, H, T, R), or None.
+        features: What else the core keeps of each key, (B, H, T, R), or None.
         sums: Sums over keys that are not among `k`, see `Core.sum_up`; None if there are none.
     """
 

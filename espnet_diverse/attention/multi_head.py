@@ -165,7 +165,8 @@ class MultiHeadAttention(Uncompiled):
         selected = self._select(len(query))
         once = expand_kv and selected.alike
         projected = Inputs(inputs.query, inputs.key[:1], inputs.value[:1]) if once else inputs
-        heads = Heads(query, key, value, query, key, query, inputs, allowed, stream=stream)
+        # `_project` sets q, k, v and raw_q, which are the inputs until then.
+        heads = Heads(query, key, value, query, key, raw_q=query, perturbed=inputs, mask=allowed, stream=stream)
         unselected = [self._unselected(other, copy.copy(heads), inputs, pos_emb) for other in selected.rest]
         self._project(heads, selected, projected, pos_emb)
         heads.dropout = self.dropout_rate if self.training else 0.0
@@ -226,10 +227,9 @@ class MultiHeadAttention(Uncompiled):
         self.check_length(*((q.size(2), cache.k.size(2)) if length is None else (length,)))
         stream = mask if isinstance(mask, Stream) else Stream(mask)
         allowed = None if stream.mask is None else _bool_mask(stream.mask)
-        heads = Heads(q, cache.k, cache.v, query, query, q, None, allowed, key_features=cache.features, stream=stream)
-        heads.sums = cache.sums
-        if self.patterns is not None:
-            heads.patterns = self._select(len(query)).patterns(self.patterns)
+        kept: dict[str, Any] = {"key_features": cache.features, "sums": cache.sums}
+        heads = Heads(q, cache.k, cache.v, query, key=query, raw_q=q, mask=allowed, stream=stream, **kept)
+        heads.patterns = None if self.patterns is None else self._select(len(query)).patterns(self.patterns)
         context, self.attn = self._attend(heads)
         return self._merge(self._changed(heads, context))
 

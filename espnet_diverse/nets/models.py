@@ -43,6 +43,7 @@ class Diverse:
             speech; its released code for text adds up three kinds of attention, which is a factor of 3.
         balance_interval: Number of updates from one measurement of gradient norms to the next, 0 for none. Only a
             training loop that gives the step (see `scope.Step`), as ours does, has them measured.
+        consistency: `ConsistencyOptions` by name, see `nets/losses/consistency.py`; None is no consistency.
         options: Options of ESPnet's model, and `conditions`: the values of each condition that the model depends on, in
             the order of their indices; by default none.
 

@@ -82,8 +82,8 @@ def replace_attention(
                 f"{where}: head selection does not fit the contextual block encoder; choose another encoder"
             )
         kind = {"cross": attribute == "src_attn" or with_memory is not None, "causal": causal}
-        own, of_source = given if number in chosen else _SOFTMAX, attribute == "src_attn"
-        setattr(layer, attribute, _counterpart(theirs, own, kind, of_source, where, length, with_memory))
+        own = given if number in chosen else _SOFTMAX
+        setattr(layer, attribute, _counterpart(theirs, own, kind, attribute == "src_attn", where, length, with_memory))
 
 
 def _in_layers(attention: dict, count: int, net: str) -> tuple[dict, Sequence[int]]:

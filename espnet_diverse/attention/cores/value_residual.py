@@ -49,7 +49,7 @@ class ValueResidual(Core):
     """Softmax attention over values to which the values of the first layer are added.
 
     Attributes:
-        shares: a and b of (1), (2,), in all layers but the first if they are learned, else None.
+        shares: a and b of (1), a parameter of shape (2,), in all layers but the first if they are learned, else None.
     """
 
     Options = ValueResidualOptions

@@ -91,7 +91,7 @@ class HeadPatterns:
         return pairs if mask is None else pairs & mask
 
     def shared(self, mask: Tensor) -> Tensor:
-        """Return `self(mask)`, in training the same object for all layers."""
+        """Return `self(mask)`, while losses are collected the same object for all layers."""
         return current().once(self, mask)
 
     def of(self, heads: Tensor) -> "HeadPatterns":

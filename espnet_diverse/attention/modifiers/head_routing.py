@@ -3,7 +3,7 @@
 Jin et al. 2024, "MoH: Multi-Head Attention as Mixture-of-Head Attention"; equations in `functional/head_routing.py`.
 The first heads are shared, used by every token, and the others are routed:
 
-    context_h <- g_h context_h,    g = [2 a_1 g_shared, 2 a_2 g_routed],    [a_1, a_2] = softmax(W_h x)
+    context_h <- g_h context_h,    g = [2 a_1 g_shared, 2 a_2 g_routed],    [a_1, a_2] = softmax(W_a x)
 
 where x is the input of the queries; without shared heads g is g_routed. A loss keeps the heads equally used. All heads
 are computed: on dense hardware the method saves nothing, and acts as a gate for each token.
