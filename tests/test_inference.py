@@ -277,8 +277,7 @@ def test_blocks_that_are_no_samples_are_refused(streaming_run, block, rate, said
 def test_several_recordings_are_a_list_of_paths(tiny_run, recognizer):
     files = [tiny_run.test_dir / f"test-{index:02d}.wav" for index in range(2)]
     several = [str(files[0]), files[1]], map(Request, files), np.array(files)
-    found = [list(recognizer.transcribe_all(each)) for each in several]
-    assert found[0] == found[1] == found[2]
+    assert len({repr(list(recognizer.transcribe_all(each))) for each in several}) == 1
     with pytest.raises(DataError, match="a.wav: transcribe_all takes several recordings; give a list"):
         recognizer.transcribe_all("a.wav")
     for single in (None, 3, b"RIFF", np.zeros(9), torch.zeros(9), Request("a.wav"), io.BytesIO()):

@@ -22,7 +22,7 @@ KNOWN = {
         *("format_audio.AudioFormat._format: DataError", "format_audio.AudioFormat._format_recording: DataError"),
         *("grouping.each_result: Exception", "inputs.files_of: ValueError", "measurements.survey: DataError"),
         *("recordings._Recording.keeping_faults: Exception", "recordings.Transcription._read: Exception"),
-        *("samples.read_samples: DataError", "translate._translated.one: DataError", "utterances.readable: Exception"),
+        *("samples.read_samples: DataError", "translate._translated.each: DataError", "utterances.readable: Exception"),
         *("validate._feature_size: DataError", "validate._hear: DataError", "walk.Walk._make: ValueError"),
     ],
     "it becomes a row of the list of faults, which is refused as a whole": [
@@ -33,7 +33,8 @@ KNOWN = {
     ],
     "something else is taken instead, and a line says so": [
         *("build_search.build_search: NoBatchedSearchError", "checkpoint.load_run: ModelError"),
-        *("decode._load: NoBatchedSearchError", "translate._translated: DataError"),
+        *("decode._load: NoBatchedSearchError", "audio_links.AudioLinks._embedded: DataError"),
+        "task_services.ModelService._facts: DataError",
     ],
     "it is the answer to a question: whether something is possible, or a file is what it should be": [
         *("ark.file_status: ValueError", "data_record._Audio.compare: ValueError"),
@@ -44,6 +45,7 @@ KNOWN = {
             "pack._is_ours: ValueError",
             "frame_times.known_frame_times: ModelError",
             "run_files.make_vocabularies: UserError",
+            "model_card._is_of: ValueError",
             "scores._is_row: ValueError",
             "stage_cache.StageRecord._stored: ValueError",
         ),
@@ -63,7 +65,7 @@ KNOWN = {
     ],
     "the user is told in one line: the end of a command, of a request, of a process": [
         *("main.run_command: UserError", "plan._show: UserError", "live.LiveRecognition.serve: Exception"),
-        *("transcriptions._Endpoints.listen: ConfigError", "transcriptions._Work.events: Exception"),
+        *("transcriptions._Endpoints.listen: Exception", "transcriptions._Work.events: Exception"),
         *("worker.work: Exception", "worker.work: UserError"),
     ],
     "a check that comes later reads the same file and raises it": [
@@ -81,7 +83,7 @@ KNOWN = {
             "backends.started: Exception",
             "checkpoint.load: Exception",
             "checkpoint_schema._Layouts._layout: Exception",
-            "espnet_command._told: Exception",
+            "espnet_command._as_user_errors: Exception",
         ),
         *(
             "hub.fetched: Exception",
