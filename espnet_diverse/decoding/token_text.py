@@ -7,6 +7,7 @@ from espnet2.text.build_tokenizer import build_tokenizer
 from espnet2.text.token_id_converter import TokenIDConverter
 
 from espnet_diverse.decoding.directory.results import Text
+from espnet_diverse.errors import ModelError
 
 UNKNOWN = 1
 """Index of <unk>."""
@@ -18,13 +19,19 @@ class TokenText:
     Args:
         args: Arguments that the model was trained with.
         left_out: Indices of tokens that are not part of a text, including blank.
+
+    Raises:
+        ModelError: The arguments do not name the type of the tokens, or for bpe not the model.
     """
 
     def __init__(self, args: Namespace, left_out: Collection[int] = (0,)):
+        given = {key: getattr(args, key, None) for key in ("token_type", "bpemodel")}
+        needed = ("token_type", "bpemodel") if given["token_type"] == "bpe" else ("token_type",)
+        if lacking := [key for key in needed if not given[key]]:
+            raise ModelError(f"config.yaml has no {lacking[0]}; use the file that training wrote")
         self._left_out = left_out
         self._converter = TokenIDConverter(token_list=args.token_list)
-        model_of_pieces = {"bpemodel": args.bpemodel} if args.token_type == "bpe" else {}
-        self._tokenizer = build_tokenizer(token_type=args.token_type, **model_of_pieces)
+        self._tokenizer = build_tokenizer(**{key: given[key] for key in needed})
 
     def __len__(self) -> int:
         return self._converter.get_num_vocabulary_size()

@@ -328,12 +328,7 @@ def read_config(config_file: Path) -> dict:
     if statistics := (config.get("normalize_conf") or {}).get("stats_file"):
         _check_statistics(statistics)
     for prefix in ("", "src_"):  # ESPnet opens these files itself
-        if config.get(f"{prefix}token_list") and not config.get(f"{prefix}token_type"):
-            raise ModelError(f"{config_file}: {prefix}token_type is missing; use the file that training wrote")
-        if config.get(f"{prefix}token_type") == "bpe":
-            if not config.get(f"{prefix}bpemodel"):
-                what = f"{prefix}token_type bpe needs {prefix}bpemodel, which is missing"
-                raise ModelError(f"{config_file}: {what}; use the file that training wrote")
+        if config.get(f"{prefix}token_type") == "bpe" and config.get(f"{prefix}bpemodel"):
             check_model_file(Path(config[f"{prefix}bpemodel"]))
     if config.get("frontend_conf"):
         config["frontend_conf"] = standalone(config, config_file)

@@ -203,18 +203,9 @@ def test_a_tokenizer_of_espnets_that_needs_transformers_says_how_to_get_it(copie
         ASRTask.build_preprocess_fn(args, train=False)
 
 
-@pytest.mark.parametrize(
-    ("config", "said"),
-    [
-        ({"token_list": ["a"]}, "token_type is missing; use the file that training wrote"),
-        ({"src_token_type": "bpe"}, "src_token_type bpe needs src_bpemodel, which is missing; use the file that"),
-        ({"token_type": "bpe", "bpemodel": "x" * 256}, "bpemodel x* is not found, nor a copy of it in"),
-    ],
-    ids=["type", "model", "long"],
-)
-def test_a_vocabulary_that_is_not_complete_is_refused(config, said, tmp_path):
-    (tmp_path / "config.yaml").write_text(yaml.safe_dump(config))
-    with pytest.raises(ModelError, match=f"^{tmp_path / 'config.yaml'}: {said}"):
+def test_a_file_whose_name_is_too_long_is_not_found(tmp_path):
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump({"token_type": "bpe", "bpemodel": "x" * 256}))
+    with pytest.raises(ModelError, match=f"^{tmp_path / 'config.yaml'}: bpemodel x* is not found, nor a copy of it in"):
         read_config(tmp_path / "config.yaml")
 
 

@@ -54,7 +54,7 @@ RUINOUS = {  # found where the model is built or first used, or by what an epoch
     "optim_conf.lr=1e10": DIVERGED.format(10),
     **dict.fromkeys(("optim_conf.lr=1e-30", "optim_conf.lr=1e-300", "optim_conf.eps=1e30"), UNCHANGED),
     **dict.fromkeys(("grad_clip=1e-300", "grad_clip=1e-30"), UNCHANGED),
-    "optim_conf.eps=0": "epoch 1, step 2: the loss is not finite, first of utterances train-",
+    "optim_conf.eps=0": "epoch 1, step 2: training diverged: the learning rate 0.001 is too high, lower optim_conf.lr;",
     "optim_conf.betas=[0, 0]": "training failed with ValueError: betas must be either both floats or both Tensors;",
     "accum_grad=1000": "epoch 1: no update was made; it has 2 batches, fewer than accum_grad 1000; lower accum_grad or",
     "max_epoch=1e9": "--set max_epoch=1e9: max_epoch must be a whole number, but is 1000000000.0$",
