@@ -41,7 +41,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="continue with another value of these keys, such as max_epoch, see `train`",
     )
     parser.add_argument("--restart", action="store_true", help="delete the checkpoints and weights and start again")
-    parser.add_argument("--dry_run", action="store_true", help="only print the commands that would run")
+    parser.add_argument(
+        "--dry_run",
+        action="store_true",
+        help="write start.yaml and the vocabulary, and print the commands that would run",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
