@@ -14,7 +14,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-import numpy as np
 from numpy.typing import NDArray
 
 from espnet_diverse.registration import fast_start
@@ -208,7 +207,8 @@ class Recognizer(_Pretrained):
             DataError: `requests` is a single recording, or nothing that can be iterated over.
         """
         is_file = isinstance(requests, str | Path | bytes | bytearray | memoryview) or hasattr(requests, "read")
-        is_samples = hasattr(requests, "__array__") and np.asarray(requests).dtype.kind in "fiu"  # paths are objects
+        kind = getattr(getattr(requests, "dtype", None), "kind", None)
+        is_samples = hasattr(requests, "__array__") and kind not in ("O", "U")  # kinds of arrays of paths
         if is_file or is_samples or not isinstance(requests, Iterable):
             given = requests if isinstance(requests, str | Path) else f"a {type(requests).__name__}"
             raise DataError(f"{given}: transcribe_all takes several recordings; give a list, or use transcribe")

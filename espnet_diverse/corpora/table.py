@@ -64,7 +64,8 @@ def read_sets(table: Table, selection: Selection) -> dict[str, DataDir]:
     """The sets of a table whose rows are in memory; raises the same errors as `prepare`."""
     refuse([] if table.rows else table.faults)
     columns, faults = find_columns(table, selection)
-    refuse(faults and table.faults + faults)
+    if faults:
+        refuse(table.faults + faults)
     reader = RowReader(table, columns, selection)
     entries = reader.read()
     faults = table.faults + reader.faults

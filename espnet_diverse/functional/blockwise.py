@@ -13,8 +13,8 @@ and, with G the gradient of the context, T = (G V^T) o A, X = T R, delta = T 1, 
 
 The forward pass keeps the log-sum-exp of the scores and U, O(T (D + C)) numbers; the backward pass computes each block
 of scores again. Blocks hold the scores times log2(e), for 2 ** x: on some CPUs PyTorch's exp2 takes a third of the time
-of its exp. `mixed_attention.dense` computes the same with differentiable operations; short
-sequences take it without gradients, and `whole_attention` with them.
+of its exp. `mixed_attention.dense` computes the same with differentiable operations; short sequences take it without
+gradients, and `whole_attention` with them.
 """
 
 import math

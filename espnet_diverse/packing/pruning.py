@@ -141,8 +141,8 @@ def _rename_model(config: dict, model: nn.Module) -> None:
     options.pop("conditions", None)
     names = {condition: values for condition, values in names_of_conditions(config).items() if condition in used}
     task = config.get("task", "asr")
-    has_other = task in _PLAIN_MODEL and config.get("model") == "diverse"
-    if not has_other or any(str(config.get(part)).startswith("diverse_") for part in NETS):
+    is_ours = task in _PLAIN_MODEL and config.get("model") == "diverse"
+    if not is_ours or any(str(config.get(part)).startswith("diverse_") for part in NETS):
         config["model_conf"] = options | ({"conditions": names} if names else {})
         return
     if task == "st" and "ctc_weight" in options:

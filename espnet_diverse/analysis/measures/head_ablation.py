@@ -130,10 +130,9 @@ def ablate_heads(predictor: Predictor, samples: Sequence[Sample], metric: str) -
     ]
     of_utterances = np.concatenate(counts, axis=1)  # (1 + heads, utterances, counts)
     score, *others = measure.score(of_utterances.sum(1)).tolist()
-    shape = of_utterances.shape
-    drawn = Bootstrap().scores(  # the same resamples for all heads
-        of_utterances.swapaxes(0, 1).reshape(shape[1], -1), lambda sums: measure.score(sums.reshape(-1, *shape[::2]))
-    )
+    models, utterances, _ = of_utterances.shape
+    rows = of_utterances.swapaxes(0, 1).reshape(utterances, -1)  # so that all have the same resamples
+    drawn = Bootstrap().scores(rows, lambda sums: measure.score(sums.reshape(len(sums), models, -1)))
     whole, *drawn = drawn.T
     scores = {kind: np.empty(shape) for kind, shape in shapes.items()}
     intervals = {kind: np.empty((*shape, 2)) for kind, shape in shapes.items()}

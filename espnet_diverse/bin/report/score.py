@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from espnet_diverse.scoring.bertscore import Embedder
     from espnet_diverse.scoring.metric import Metric
     from espnet_diverse.scoring.report import Report
-    from espnet_diverse.scoring.texts import Corpus
+    from espnet_diverse.scoring.texts import Corpus, System
 
 _PICTURE, _PAGE = "score.{}.png", "alignment.{}.html"
 
@@ -193,12 +193,12 @@ def _corpus(args: argparse.Namespace, tables: dict[str, "PackedTable"]) -> "Corp
 
     kinds = [LINES, LINES] if args.plain else ["reference", "hypothesis"]
     references = pack_texts(args.reference, kinds[0])
-    name = args.name or options.row_name(args.hypothesis.resolve().parent)
-    system = system_of(name, references, pack_texts(args.hypothesis, kinds[1]))
-    baseline = None
-    if args.baseline:
-        name = options.row_name(args.baseline.resolve().parent)
-        baseline = system_of(name, references, pack_texts(args.baseline, kinds[1]))
+
+    def read(path: Path, name: str | None = None) -> "System":
+        name = name or options.row_name(path.resolve().parent)
+        return system_of(name, references, pack_texts(path, kinds[1]))
+
+    system, baseline = read(args.hypothesis, args.name), args.baseline and read(args.baseline)
     if args.plain:  # tables beside the texts have ids
         return Corpus(references, system, baseline)
     given = {Path(path).name: table for path, table in tables.items()}

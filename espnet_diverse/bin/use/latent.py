@@ -22,12 +22,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     data = parser.add_argument_group("encoding")
     data.add_argument("--data_dir", type=Path, help="data directory; its text is encoded")
     data.add_argument("--output_dir", type=Path, help="directory for codes.npz and latent.json")
-    data.add_argument("--importance_samples", type=int, default=1, metavar="K", help="samples per text (default: 1)")
+    data.add_argument("--importance_samples", type=int, metavar="K", help="samples per text (default: 1)")
     options.add_results(data)
     texts = parser.add_argument_group("generation")
     texts.add_argument("--samples", type=int, default=0, metavar="N", help="number of samples from the prior")
     texts.add_argument("--between", nargs=2, metavar="TEXT", help="two texts to interpolate between")
-    texts.add_argument("--steps", type=int, default=7, metavar="N", help="number of texts of --between (default: 7)")
+    texts.add_argument("--steps", type=int, metavar="N", help="number of texts of --between (default: 7)")
     texts.add_argument("--beam_size", type=int, default=1, metavar="N", help="beam of the generation (default: 1)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="random seed of the samples (default: 0)")
     options.add_device_options(parser, precision=False)
@@ -53,14 +53,14 @@ def run(args: argparse.Namespace) -> int:
     search_options, seed = Options(beam_size=args.beam_size, batch_size=32), args.seed
     model = Autoencoder(args.model_dir, args.model_file, search_options, args.device)
     if args.data_dir:
-        numbers = measure(model, args.data_dir, args.output_dir, args.importance_samples, seed)
+        numbers = measure(model, args.data_dir, args.output_dir, args.importance_samples or 1, seed)
         if args.results:
             name = options.row_name(args.output_dir)
             update_results(args.results, "### Latent codes", _COLUMNS, {name: cells(numbers)})
         print(line(numbers))
     for text in model.samples(args.samples, seed) if args.samples else ():
         print(text)
-    for text in model.between(*args.between, args.steps) if args.between else ():
+    for text in model.between(*args.between, args.steps or 7) if args.between else ():
         print(text)
     return 0
 
@@ -70,12 +70,8 @@ def _check(args: argparse.Namespace) -> None:
         raise ConfigError("there is nothing to do; give --data_dir with --output_dir, --samples or --between")
     if bool(args.data_dir) != bool(args.output_dir):
         raise ConfigError("--data_dir and --output_dir need each other; give both")
-    for name, default, needed in (
-        ("results", None, "data_dir"),
-        ("importance_samples", 1, "data_dir"),
-        ("steps", 7, "between"),
-    ):
-        if (given := getattr(args, name)) != default and not getattr(args, needed):
+    for name, needed in (("results", "data_dir"), ("importance_samples", "data_dir"), ("steps", "between")):
+        if (given := getattr(args, name)) is not None and not getattr(args, needed):
             raise ConfigError(f"--{name} {given} is for --{needed}; give that too, or leave it out")
     for name, least in (("importance_samples", 1), ("samples", 0), ("steps", 2), ("beam_size", 1), ("seed", 0)):
-        Rule(int, least=least).check(f"--{name}", getattr(args, name))
+        Rule(int, least=least, none=True).check(f"--{name}", getattr(args, name))

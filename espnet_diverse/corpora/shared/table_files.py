@@ -85,7 +85,8 @@ def _csv_records(table: Table, lines: Iterable[str], delimiter: str) -> Iterator
             table.faults.append(Fault(str(table.path), line, what))
             read = f"was read as a part of line {line}, which is no csv"
             table.faults += [Fault(str(table.path), other, read) for other in range(line + 1, reader.line_num + 1)]
-            refuse([] if table.columns else table.faults)  # the header
+            if not table.columns:  # it is the header
+                refuse(table.faults)
             continue
         yield line, fields
 

@@ -83,7 +83,8 @@ class Updates:
 
         def begin() -> None:
             self.clear()
-            self._parallel.require_forward_param_sync = True  # also where a forward pass failed
+            # DistributedDataParallel leaves it False if the first forward pass after validation fails in one process.
+            self._parallel.require_forward_param_sync = True
             seed_update(self.options.seed, epoch, group[0].number, self.ranks.own)
 
         def compute(batch: Batch, halved: bool) -> Result:
