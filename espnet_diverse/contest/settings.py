@@ -43,7 +43,8 @@ class Budget:
 
     Attributes:
         epochs: Number of epochs; None for max_epoch of the configuration.
-        updates: Number of updates; None for as many as the epochs have.
+        updates: Number of updates; None for as many as the epochs have. Methods with losses of consistency, whose
+            updates take two passes, get half of either.
         patience: Epochs without an improvement after which a run ends; None trains all runs to their end.
     """
 
@@ -60,8 +61,8 @@ class Budget:
         """Changes of the configuration of a method.
 
         Raises:
-            ConfigError: The number of epochs is not known or does not divide the number of updates, or the
-                configuration ends runs early.
+            ConfigError: The number of epochs is not known or does not divide the number of updates, the configuration
+                ends runs early, or a method of two passes has no number of updates to halve.
         """
         epochs = self.epochs or config.get("max_epoch")
         if epochs is None:
@@ -70,12 +71,19 @@ class Budget:
             said = f"{config.origin('patience')}: patience {config['patience']} would end some methods before others"
             raise ConfigError(f"{said}; remove it, or give --patience {config['patience']} for all methods")
         changes = [f"max_epoch={epochs}"]
+        batches = config.get("num_iters_per_epoch")
         if self.updates:
             if self.updates % epochs:
                 said = f"--updates {self.updates} cannot be shared by {epochs} epochs of equal length"
                 raise ConfigError(f"{said}; give a multiple of it, or --epochs too")
             batches = self.updates // epochs * (config.get("accum_grad") or 1)
-            changes.append(f"num_iters_per_epoch={batches}")
+        twice = bool((config.get("model_conf") or {}).get("consistency"))
+        if twice and not batches:
+            where = config.origin("model_conf", "consistency")
+            said = f"{where}: each batch passes twice, which takes half of the updates"
+            raise ConfigError(f"{said}; give --updates, the number of the other methods")
+        if twice or self.updates:
+            changes.append(f"num_iters_per_epoch={max(1, batches // (1 + twice))}")
         if self.patience:
             changes.append(f"patience={self.patience}")
         return changes

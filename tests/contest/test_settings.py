@@ -84,12 +84,26 @@ def test_all_runs_of_a_seed_come_before_the_next_and_have_one_budget(contest):
     assert contest().runs()[0].settings["set"] == ["max_epoch=4"]
 
 
+@pytest.mark.parametrize(("base", "updates"), [({}, 40), ({"num_iters_per_epoch": 20}, None)])
+def test_a_method_of_two_passes_gets_half_of_the_updates(contest, base, updates):
+    made = contest(
+        base={**BASE, **base}, method="model_conf: {consistency: {r_drop: 1}}", budget=Budget(updates=updates)
+    )
+    old, new = made.runs()[:2]
+    assert new.settings["set"] == ["max_epoch=4", "num_iters_per_epoch=10"]
+    assert old.settings["set"] == ["max_epoch=4", *(["num_iters_per_epoch=20"] if updates else [])]
+
+
 @pytest.mark.parametrize(
     ("given", "text"),
     [
         ({"budget": Budget(updates=30)}, "--updates 30 cannot be shared by 4 epochs of equal length; give a multiple"),
         ({"base": {"accum_grad": 1}}, "no budget: the configuration has no max_epoch; give --epochs or --updates"),
         ({"base": {**BASE, "patience": 3}}, "base.yaml:7: patience 3 would end some methods before others; remove it"),
+        (
+            {"method": "model_conf: {consistency: {r_drop: 1}}"},
+            "new.yaml:1: each batch passes twice, which takes half of the updates; give --updates, the number of the",
+        ),
         ({"method": "max_epoch: 9"}, "new.yaml:1: method new has max_epoch 9, and old 4; all methods need one budget"),
         ({"method": "batch_bins: 9"}, "new.yaml:1: method new has batch_bins 9, and old None"),
     ],
