@@ -48,8 +48,8 @@ RESULT_KEYS = {
 WIDTH, ROW, AXIS = 5.6, 0.2, 0.58  # inches: letters are read at the width of a phone and of a page
 STYLES = {  # of a difference of ours or not, with or without an interval
     (False, False): ("the paper", {"marker": "D", "color": "none", "markeredgecolor": "black", "markersize": 6}),
-    (True, True): ("ours, 95 % interval over seeds", {"marker": "o", "color": "C0", "markersize": 6}),
-    (True, False): ("ours, one seed, no interval", {"marker": "s", "color": "C1", "linestyle": "", "markersize": 6}),
+    (True, True): ("ours (seeds), 95 % interval", {"marker": "o", "color": "C0", "markersize": 6}),
+    (True, False): ("ours (1), no interval", {"marker": "s", "color": "C1", "linestyle": "", "markersize": 6}),
 }
 
 
@@ -305,7 +305,8 @@ def _panel(figure: Figure, axes: Axes, claims: Sequence[Claim]) -> None:
         axes.text(0.01, y + 0.5, claim.name, **text | {"fontsize": 9, "fontweight": "bold"})
         axes.text(0.99, y + 0.5, claim.verdict, ha="right", **text)
         for place, one in enumerate((*claim.paper, *claim.ours), 1):
-            axes.text(0.02, y + place + 0.5, f"{one.data}, {one.unit.removeprefix('% ')}", **text)
+            count = f" ({min(one.seeds)})" if one.seeds else ""
+            axes.text(0.02, y + place + 0.5, f"{one.data}, {one.unit.removeprefix('% ')}{count}", **text)
             _mark(axes, one, y + place + 0.5)
         y += _rows(claim)
     for side in ("left", "right", "top"):
