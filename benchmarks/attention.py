@@ -21,7 +21,9 @@ from espnet_diverse.progress import progress
 from espnet_diverse.registration import fast_start
 
 CONTESTANTS = ["espnet", "espnet_default", *modules.CORES]
-MORE = list(modules.MORE)
+LOSSES = [name for name in training_step.STEPS if name not in modules.MORE]  # of steps alone
+STEPLESS = ["strided", "fixed"]  # attention modules alone
+MORE = [*modules.MORE, *LOSSES]
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -82,6 +84,9 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     results.add_arguments(parser, devices=True)
     args = results.parsed(parser, argv)
     args.steps = [] if args.steps is None else args.steps or list(training_step.STANDARD)
+    for given, alone, other in ((args.times, LOSSES, "--steps"), (args.steps, STEPLESS, "--times")):
+        if given and (wrong := [name for name in args.contestants if name in alone]):
+            parser.error(f"--contestants {' '.join(wrong)}: measured by {other} alone")
     return args
 
 

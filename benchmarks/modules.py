@@ -23,10 +23,19 @@ MODIFIERS: dict[str, dict] = {
     "rotary": {"position": "rotary"},
     "alibi": {"position": "alibi"},
     "dropped": {"drop_heads": {}},
+    "relaxed": {"relaxed": {"gamma": 0.1}},
+    "dex": {"dex": {"steps": 10_000}},
+    "transformer_xl": {"position": "transformer_xl"},
 }
 """Softmax with the fragments of conf/modifiers of these names."""
 MORE: dict[str, dict] = {"gated": {}, "sanm": {}, "talking_heads": {}, "differential": {}, "value_residual": {}}
-MORE |= {name: {"core": "softmax", **options} for name, options in MODIFIERS.items()}
+PARTS: dict[str, dict] = MODIFIERS | {
+    "best_speech": {"head_patterns": ["global", {"window": 2}, {"window": 4}, {"window": 8}]},
+    "strided": {"head_patterns": [{"window": 16}, {"strided": 16}]},
+    "fixed": {"head_patterns": [{"block": 16}, {"ends": 16}]},
+    "token": {"routing": {"shared": 1, "active": 2, "balance": 0.01}},
+}
+MORE |= {name: {"core": "softmax", **options} for name, options in PARTS.items()}
 """What is measured where it is asked for. A module of value residual on its own is a first layer, softmax."""
 EVALUATION, FORWARD, FULL = "evaluation forward", "training forward", "training forward + backward"
 MODES = (EVALUATION, FORWARD, FULL)

@@ -32,6 +32,12 @@ ESPNET = ["encoder=transformer", "decoder=transformer"]
 """The nets of ESPnet in place of ours."""
 SDPA = ["encoder_conf.use_sdpa=true", "decoder_conf.use_sdpa=true"]
 """PyTorch's fused attention in them, which is quicker and not the default."""
+STEPS = {
+    **{name: ["attention/softmax", f"modifiers/{name}"] for name in MODIFIERS},
+    **{name: ["attention/softmax", f"losses/{name}"] for name in ("r_drop", "cr_ctc")},
+    "token": ["attention/softmax", "heads/token"],
+}
+"""Fragments of what is no core; two passes of r_drop and cr_ctc are a step."""
 _ESPNET = {"espnet": [*ESPNET, *SDPA, "model=espnet"], "espnet_default": [*ESPNET, "model=espnet"]}
 
 
@@ -41,7 +47,7 @@ def contestants(
     """Training steps of models of one of `SIZES`.
 
     Args:
-        names: "espnet" with `use_sdpa`, "espnet_default" without it, cores, or fragments of `MODIFIERS`.
+        names: "espnet" with `use_sdpa`, "espnet_default" without it, names of `STEPS`, or fragments of conf/attention.
         size: Size of the models.
         shape: Number of utterances, and the longest one's frames after subsampling.
         device: Device of models and data.
@@ -52,8 +58,7 @@ def contestants(
     def step(name: str) -> Callable[[], None]:
         if name in _ESPNET:
             return step_of(*build([], SIZES[size] + _ESPNET[name]), data, device, dtype, ours=False)
-        fragments = ["attention/softmax", f"modifiers/{name}"] if name in MODIFIERS else [f"attention/{name}"]
-        return step_of(*build(fragments, SIZES[size]), data, device, dtype)
+        return step_of(*build(STEPS.get(name, [f"attention/{name}"]), SIZES[size]), data, device, dtype)
 
     return {name: step(name) for name in names}
 
