@@ -13,6 +13,7 @@ from espnet_diverse.runs.config import merge
 
 PAGES = sorted((ROOT / "egs").glob("*/*/RESULTS.md"))
 CALL = re.compile(r"(?:\./run\.sh|espnet-diverse) [^#>&;|]+")
+MOST_LINES = 150  # of prose: not headings, rows of tables, code in fences or blank
 OF_TRAINING = "--config model/tiny --train_dir train --valid_dir dev --tokens_dir tokens --stats_dir stats"
 # What stands for a choice of the reader, and one of the choices.
 CHOICES = {"NAME": "softmax", "SEED": "0", "B": "1", "N": "1", "CONFIG": "model/tiny,attention/softmax"}
@@ -45,6 +46,18 @@ def test_a_command_behind_a_result_can_be_given(folder, call, monkeypatch):
     given = list(zip(words, words[1:], strict=False))
     for config in (value for option, value in given if option == "--config"):
         merge(config.split(","), [value for option, value in given if option == "--set"])
+
+
+def prose(page):
+    """The lines of a file that are neither headings, rows of tables, code in fences nor blank."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    return [line for line in text.splitlines() if line.strip() and not line.startswith(("|", "#"))]
+
+
+def test_a_page_has_little_prose():
+    counts = {str(page.relative_to(ROOT)): len(prose(page)) for page in PAGES}
+    long = {name: count for name, count in counts.items() if count > MOST_LINES}
+    assert not long, f"more than {MOST_LINES} lines of prose: {long}"
 
 
 def test_every_call_is_found():
