@@ -6,6 +6,7 @@ import importlib.util
 import re
 import shlex
 import sys
+from functools import cache
 
 import pytest
 import test_layers
@@ -106,19 +107,20 @@ def test_the_glossary_is_sorted_and_has_no_term_twice():
     assert [term.casefold() for term in terms] == sorted({term.casefold() for term in terms})
 
 
+@cache
+def files():
+    folders = ("espnet_diverse", "tests", "benchmarks", "examples", "docs", "conf", "egs")
+    paths = [path.relative_to(ROOT) for folder in folders for path in (ROOT / folder).rglob("*.*")]
+    return [f"/{path}" for path in (*paths, *(path.name for path in ROOT.iterdir()))]
+
+
 @each_page
 def test_files_that_are_named_exist(page):
-    there = [
-        f"/{path.relative_to(ROOT)}"
-        for folder in ("espnet_diverse", "tests", "benchmarks", "examples", "docs", "conf", "egs")
-        for path in (ROOT / folder).rglob("*.*")
-    ]
-    there += [f"/{path.name}" for path in ROOT.iterdir()]
     kept = "\n".join(line for line in page.read_text(encoding="utf-8").splitlines() if " new: " not in line)
     named = re.findall(r"`([\w./]+\.(?:py|md|txt|sh))(?:::\w+)?`", re.sub(r"```.*?```", "", kept, flags=re.DOTALL))
     written = {"README.md", "RESULTS.md", "score.md", "alignment.txt", "run.sh", "nonfinite_batches.txt"}
     for name in set(named) - written:
-        assert any(path.endswith(f"/{name}") for path in there), name
+        assert any(path.endswith(f"/{name}") for path in files()), name
 
 
 @pytest.mark.parametrize("page", [*ALL, *PROSE], ids=lambda page: str(page.relative_to(ROOT)))

@@ -253,6 +253,7 @@ def test_no_path_of_the_machine_is_in_a_fixture():
     assert all(path.startswith("/home/user/recipe") for path in named), named
 
 
+@pytest.mark.recipes
 @pytest.mark.parametrize(("model", "use"), CELLS, ids=lambda each: each if isinstance(each, str) else "-".join(each))
 def test_the_outputs_match_espnet(model, use, data_dir, tmp_path, capfd, monkeypatch):
     if int(model.age) > int(version("espnet")):

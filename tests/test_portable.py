@@ -5,6 +5,7 @@ import subprocess
 import sys
 import tempfile
 
+import pytest
 from references.converted_audio import run_ffmpeg
 
 from espnet_diverse import portable
@@ -36,6 +37,7 @@ TEXTS = ["decoded/text", "decoded/score", "translated/lines.txt"]
 TEXTS += ["transcripts/recording.json", "transcripts/test-01.json"]
 
 
+@pytest.mark.recipes
 def test_texts_are_the_same_without_linux_features(tiny_run, tiny_translation, ffmpeg, tmp_path):
     source, recording, lines = tiny_run.test_dir / "test-01.wav", tmp_path / "recording.m4a", tmp_path / "lines.txt"
     run_ffmpeg("-i", source, recording)

@@ -93,6 +93,7 @@ class TestEveryRecipe:
         files = {path.name for path in folder.glob("conf/*.yaml")}
         assert set(re.findall(r"conf/(\w+\.yaml)", readme)) == files
 
+    @pytest.mark.recipes
     def test_commands_of_the_readme_make_a_plan(self, folder, tmp_path):
         readme = (folder / "README.md").read_text()
         lines = [shlex.split(line, comments=True) for line in re.findall(r"^\./run\.sh.*$", readme, flags=re.MULTILINE)]
