@@ -53,12 +53,11 @@ def draw_pooling(texts: Sequence[PooledText], path: Path) -> None:
         axes.axhline(rows - 1.5, color="white", linewidth=1)
         axes.set_xlim(-0.5, columns - 0.5)  # a token is as wide in all panels
         tokens = ["␣" if token == "<space>" else token for token in text.tokens]
-        Positions(len(tokens), tokens).describe(axes.xaxis, most=8)
+        Positions(len(tokens), tokens, counted="token").describe(axes.xaxis, most=8)
         axes.tick_params(axis="x", rotation=90)
         axes.set_yticks(range(rows), [*range(1, rows), "mean"], fontsize=7)
         axes.set_ylabel("head of the pooling", fontsize="small")
         axes.set_title(text.title, fontsize="small", loc="left")
-    panels[-1].set_xlabel("token")
     figure.colorbar(
         image,
         ax=list(panels),

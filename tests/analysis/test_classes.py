@@ -61,7 +61,7 @@ def test_every_head_and_token_has_a_cell(drawn, tmp_path):
         np.testing.assert_array_equal(cells[:5], text.weights[:, :80])
         np.testing.assert_allclose(cells[5], text.weights[:, :80].mean(0))
         assert [label.get_text() for label in axes.get_xticklabels()][:3] == ["▁a", "␣", "b"]
-        assert axes.get_ylabel() == "head of the pooling"
+        assert axes.get_ylabel() == "head of the pooling" and axes.get_xlabel() == "token"
     assert {axes.images[0].get_clim() for axes in panels} == {(0.0, max(text.weights.max() for text in texts))}
     assert len({axes.get_xlim() for axes in panels}) == 1
     assert_readable(drawn[-1])

@@ -17,13 +17,13 @@ class Positions:
         count: Number of positions.
         tokens: Their tokens: predicted ones, or from <sos> on the ones read. None: they are encoder frames.
         times: Times of the frames. None: they are counted.
-        counted: Name of the counted items.
+        counted: Name of a position. By default tokens are predicted or read, and other positions are encoder frames.
     """
 
     count: int
     tokens: Sequence[str] | None = None
     times: FrameTimes | None = None
-    counted: str = "encoder frame"
+    counted: str = ""
 
     @property
     def bounds(self) -> tuple[float, float]:
@@ -35,9 +35,11 @@ class Positions:
     @property
     def name(self) -> str:
         """Name of a position, with its unit."""
+        if self.counted:
+            return self.counted
         if self.tokens is not None:
             return "token read" if self.tokens[0] == "<sos>" else "token predicted"
-        return self.counted if self.times is None else "time (s)"
+        return "encoder frame" if self.times is None else "time (s)"
 
     def describe(self, axis: Axis, role: str = "", most: float = 9.0) -> None:
         """Label an axis: its name with the role of the positions, and tokens in at most `most` points."""
