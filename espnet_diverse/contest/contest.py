@@ -165,7 +165,7 @@ def _dropped(contest: Contest, conduct: Conduct, runs: Sequence[Run]) -> list[st
 
 def _analysed(contest: Contest, conduct: Conduct, runs: Sequence[Run], programs: Programs) -> list[str]:
     """Analyse the heads of the first finished run of each method; return a note if that failed."""
-    if contest.shared["task"] == "lm":  # `analyse` is for encoders and decoders
+    if contest.shared["task"] in ("lm", "cls"):  # `analyse` is for encoders and decoders
         return []
     waiting = missing(runs, read_results(contest.results))
     firsts = {run.name: run for run in reversed(runs) if run not in waiting}

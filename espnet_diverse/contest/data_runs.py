@@ -15,7 +15,8 @@ class DataRun(Run):
     """A run on data directories.
 
     `shared` has, besides what all runs have: `task`, `train` and `valid`, names of sets, `tokens` with `token_type` and
-    `vocab_size`, or `tokens_dir`, `average` (criterion and number of epochs), `nj`, `ngpu` and `cluster`.
+    `vocab_size`, or `tokens_dir`, `average` (criterion and number of epochs), `pairs` if pairs of texts are classified,
+    `nj`, `ngpu` and `cluster`.
 
     Attributes:
         data_dir: Folder of the data directories.
@@ -71,10 +72,11 @@ class DataRun(Run):
         return [sys.executable, "-m", "espnet_diverse", "plan", str(path), "--cache_dir", stamps]
 
     def _tokens(self) -> Iterator[tuple[str, list[str]]]:
-        """The vocabulary, of source and target in translation of text."""
+        """The vocabulary, of both texts in translation of text and for pairs."""
         if self.shared["tokens_dir"]:
             return
-        names = ("text", "src_text") if self.shared["task"] == "mt" else ("text",)
+        both = self.shared["task"] == "mt" or self.shared.get("pairs")
+        names = ("text", "src_text") if both else ("text",)
         texts = [str(self.data(self.shared["train"]) / name) for name in names]
         others = [str(self.data(name) / "text") for name in self.sets]
         size = self.shared["vocab_size"]
@@ -115,7 +117,7 @@ class DataRun(Run):
             data, folder = self.data(name), self.decoded(self.name, name)
             place = ["--data_dir", str(data), "--output_dir", str(folder), *device]
             if self.metric in MEASURED_BY_DECODING:
-                yield "decode", ["perplexity", *model, *place]
+                yield "decode", ["classify" if self.shared["task"] == "cls" else "perplexity", *model, *place]
                 continue
             yield "decode", ["decode", *model, *place, *self._search()]
             texts = ["--reference", str(data / "text"), "--hypothesis", str(folder / "text")]

@@ -26,7 +26,7 @@ from espnet_diverse.untrusted.foreign_yaml import read_yaml
 
 RECORD = "contest.yaml"
 """File of the settings in the folder of a contest."""
-METRICS = {"asr": "cer", "st": "bleu", "mt": "bleu", "nar": "bleu", "lm": "word_perplexity"}
+METRICS = {"asr": "cer", "st": "bleu", "mt": "bleu", "nar": "bleu", "lm": "word_perplexity", "cls": "accuracy"}
 """Metric of each task, unless another one is asked for."""
 _BUDGET = (
     *("max_epoch", "num_iters_per_epoch", "accum_grad", "patience"),
@@ -227,6 +227,7 @@ class Contest:
         if self.recipe is None:
             criterion = preferred_metrics({**configs[first], "task": shared["task"]})[0]
             shared["average"] = (criterion, shared["average_number"])
+            shared["pairs"] = configs[first].get("classifier") == "self_attentive_pair"
         runs = []
         for name, each in self.methods.items():
             settings = {**each, "set": [*each["set"], *self.budget.changes(configs[name])]}

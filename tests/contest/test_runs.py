@@ -76,6 +76,14 @@ def test_language_models_have_their_perplexity_computed(tmp_path):
     assert [words[0] for _, words in steps] == ["train", "average", "perplexity", "perplexity"]
 
 
+@pytest.mark.parametrize(("pairs", "texts"), [(False, ["text"]), (True, ["text", "src_text"])])
+def test_classifiers_classify_and_their_vocabulary_has_both_texts_of_pairs(tmp_path, pairs, texts):
+    run = data_run(tmp_path, task="cls", metric="accuracy", pairs=pairs)
+    assert [words[0] for _, words in plan(run.command())] == ["train", "average", "classify", "classify"]
+    tokens = plan(run.preparation())[0][1]
+    assert tokens[2 : tokens.index("--output_dir")] == [f"my data/train/{name}" for name in texts]
+
+
 def test_a_trial_trains_two_short_epochs_in_a_folder_of_its_own(tmp_path):
     command, folder = data_run(tmp_path).trial(7)
     step = make_step("train", ["espnet-diverse", *command[3:]])

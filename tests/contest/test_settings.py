@@ -82,6 +82,8 @@ def test_all_runs_of_a_seed_come_before_the_next_and_have_one_budget(contest):
     assert made[0].shared["average"] == ("valid.loss", 3)
     assert contest(config="{},base.yaml").runs()[0].config == "old.yaml,base.yaml"
     assert contest().runs()[0].settings["set"] == ["max_epoch=4"]
+    pair = contest(base={**BASE, "classifier": "self_attentive_pair"}).runs()[0]
+    assert pair.shared["pairs"] and not made[0].shared["pairs"]
 
 
 @pytest.mark.parametrize(("base", "updates"), [({}, 40), ({"num_iters_per_epoch": 20}, None)])

@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_data(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("data", "of a folder of data directories, or of a recipe")
     group.add_argument("--data_dir", type=Path, metavar="DIR", help="folder of the data directories of all sets")
-    group.add_argument("--task", choices=("asr", "st", "mt", "lm"), help="task of the models (default: asr)")
+    group.add_argument("--task", choices=options.TASKS, help="task of the models (default: asr)")
     group.add_argument("--train_set", default="train", help="set to train on (default: train)")
     group.add_argument("--valid_set", default="dev", help="set to validate on (default: dev)")
     group.add_argument("--tokens_dir", type=Path, help="vocabulary (default: made from the training texts)")
@@ -87,7 +87,8 @@ def _add_scores(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--decode_config", metavar="A,B", help="fragments of the search (default: its defaults)")
     group.add_argument("--average_number", type=int, help="number of epochs to average (default: 3, or the recipe's)")
     group.add_argument(
-        "--metric", help="metric (default: cer; for translation bleu; for language models word_perplexity)"
+        "--metric",
+        help="metric (default: cer; for translation bleu; for language models word_perplexity; for classes accuracy)",
     )
     group.add_argument(
         "--score_options", default="", metavar="WORDS", help="further options of `espnet-diverse score`, in quotes"
@@ -145,8 +146,11 @@ def _contest(args: argparse.Namespace) -> "Contest":
         if task not in METRICS:
             raise ConfigError(f"--recipe {args.recipe}: its task {task!r} has no contest; known: {' '.join(METRICS)}")
         words = _of_recipe(args, words)
-        if not score_options and (args.metric or METRICS[task]) not in MEASURED_BY_DECODING:
-            score_options = recipe_default(args.recipe, "score_options", synthetic)
+    metric = args.metric or METRICS[task]
+    if MEASURED_BY_DECODING.get(metric) != MEASURED_BY_DECODING.get(METRICS[task]):
+        raise ConfigError(f"--metric {metric}: is not measured for task {task}; leave it out for {METRICS[task]}")
+    if args.recipe is not None and not score_options and metric not in MEASURED_BY_DECODING:
+        score_options = recipe_default(args.recipe, "score_options", synthetic)
     return Contest(
         output_dir=args.output_dir,
         methods=methods(args.methods, args.runs, args.set),
@@ -154,7 +158,7 @@ def _contest(args: argparse.Namespace) -> "Contest":
         shared=_shared(args, task)
         | {
             "config": args.config or recipe_config(args.recipe, synthetic),
-            "metric": args.metric or METRICS[task],
+            "metric": metric,
             **({"score_options": score_options} if score_options else {}),
         },
         budget=Budget(args.epochs, args.updates, args.patience),

@@ -149,6 +149,8 @@ def test_there_is_no_report_of_nothing(here, capsys):
         ("--nj 0", "--nj 0: must be 1 or more"),
         ("--minutes 0", "minutes must be above 0, but is 0.0"),
         ("--epochs 0", "--epochs 0: must be 1 or more"),
+        ("--task cls --metric cer", "--metric cer: is not measured for task cls; leave it out for accuracy"),
+        ("--metric accuracy", "--metric accuracy: is not measured for task asr; leave it out for cer"),
         ("--metric blue", "unknown metric 'blue'; choose from cer, wer"),
         ("--score_options '--tokenise 13a'", "--score_options: unknown --tokenise; espnet-diverse score --help lists"),
         ("--score_options '--tokenize 13a'", "--tokenize 13a is for bleu and compound_bleu, and the metrics are cer"),
@@ -169,7 +171,7 @@ def test_invalid_options_are_refused_in_one_line(here, capsys, options, text):
     ("words", "text"),
     [
         ("--data_dir data", "give the configuration that all methods share, --config model/small,mine.yaml"),
-        ("--recipe egs/a/cls1", "its task 'cls' has no contest; known: asr st mt nar lm"),
+        ("--recipe egs/a/vae1", "its task 'vae' has no contest; known: asr st mt nar lm cls"),
         ("--recipe egs/a/asr1 --vocab_size 3", "--vocab_size is for --data_dir; with --recipe give --recipe_options"),
         ("--recipe egs/a/asr1 --recipe_options=--dry_run", "--recipe_options: --dry_run is set by contest itself"),
         ("--recipe egs/a/asr1", "has no run.sh; give the folder of a recipe, such as egs/aishell/asr1"),
