@@ -2,11 +2,12 @@
 
     python benchmarks/search_cores.py                            # 17 tokens, the length of Multi30k
     python benchmarks/search_cores.py --times 17 60 --sentences 4
+    python benchmarks/search_cores.py --cores softmax softmax+decoder_xl softmax+decoder_xl+cross_xl --times 17 60 300
 
 Prints a Markdown table of ratios to `softmax`. The decoder is that of `model/mt_mini` with random weights, larger than
 initial ones so that hypotheses differ; sources are random encoder outputs of 0.85 T to T positions, and every
 hypothesis has about T tokens, because random inputs do not say where to end. measuring.py describes how time is
-measured.
+measured. CORE+NAME adds a memory, conf/memory/NAME.yaml, in segments of `--segment` tokens.
 """
 
 import argparse
@@ -30,7 +31,7 @@ def main(argv: list[str] | None = None) -> None:
     measuring.keep_memory(args)
     conditions = measuring.conditions(f"ratios of medians of {args.repeats} rounds", CPU)
     print(*conditions, sep="\n", flush=True)
-    decoders = {core: decoder_of(core, args.vocabulary) for core in args.cores}
+    decoders = {core: decoder_of(core, args.vocabulary, args.segment) for core in args.cores}
     rows = []
     for time in args.times:
         calls = {core: search_of(decoder, time, args) for core, decoder in decoders.items()}
@@ -39,12 +40,15 @@ def main(argv: list[str] | None = None) -> None:
     results.finish(args, conditions, results.show(rows, "B, T", memory=False))
 
 
-def decoder_of(core: str, vocabulary: int) -> nn.Module:
-    """A decoder with one core in self-attention and cross-attention."""
+def decoder_of(name: str, vocabulary: int, segment: int) -> nn.Module:
+    """A decoder with one core in self-attention and cross-attention, and the memories that follow it in `name`."""
     from espnet_diverse.nets.decoder import DiverseTransformerDecoder
     from espnet_diverse.runs.config import merge
 
-    options = merge(["model/mt_mini", f"attention/{core}"])
+    core, *memories = name.split("+")
+    options = merge(["model/mt_mini", f"attention/{core}", *(f"memory/{each}" for each in memories)])
+    for part in {"memory", "cross_memory"} & options["decoder_conf"].keys():
+        options["decoder_conf"][part]["segment"] = segment
     torch.manual_seed(0)
     decoder = DiverseTransformerDecoder(vocabulary, options["encoder_conf"]["output_size"], **options["decoder_conf"])
     for parameter in decoder.parameters():
@@ -74,6 +78,7 @@ def search_of(decoder: nn.Module, time: int, args: argparse.Namespace) -> Callab
 def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cores", nargs="+", default=CORES, help=f"attentions; the first is 1 ({' '.join(CORES)})")
+    parser.add_argument("--segment", type=int, default=8, help="tokens of a segment of memories (8)")
     parser.add_argument("--sentences", type=int, default=16, help="sentences of a batch (16)")
     parser.add_argument("--times", type=int, nargs="+", default=[17], help="tokens of the longest sentence (17)")
     parser.add_argument("--vocabulary", type=int, default=6000, help="number of tokens (6000)")
