@@ -10,11 +10,11 @@ WIDTH = 32
 
 
 def sharpened(net):
-    """`net` in evaluation mode with larger weights, so that its scores are far from uniform, and a mixing rate that is
-    not 0."""
+    """`net` in evaluation mode with larger weights, so that its scores are far from uniform; neither a mixing rate nor
+    a matrix is 0."""
     for parameter in net.parameters():
         if parameter.dim() > 1:
-            parameter.data *= 2
+            parameter.data = 2 * parameter.data if parameter.any() else torch.randn_like(parameter)
     for name, buffer in net.named_buffers():
         if name.endswith("updates.count"):
             buffer.fill_(2000)

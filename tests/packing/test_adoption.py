@@ -94,6 +94,7 @@ def of_espnet(request, tmp_path_factory):
         (["attention/sdma", "heads/group"], with_pool(4)),
         ([], [f"{net}_conf.attention={{core: gated, start: zero, scale: 2.0}}" for net in ("encoder", "decoder")]),
         (["modifiers/dex"], []),
+        (["attention/talking_heads"], []),
         ([], ["encoder_conf.attention={core: sanm, start: zero, residual: false}"]),
         ([], ["encoder_conf.attention={core: value_residual, first: 0.0, own: 1.0, learned: true}"]),
     ],
@@ -107,8 +108,9 @@ def test_an_adopted_model_equals_its_espnet_model(tmp_path, of_espnet, fragments
     assert type(adopted.encoder).__name__.startswith("Diverse")
     conditions = adopted.conditions
     languages = ["ar", "de", "el"]
-    assert conditions == ({"lang": languages, "tgtlang": languages} if "heads" in str(fragments) else {})
-    assert largest_difference(softmax, adopted, "asr", conditions) == 0.0
+    assert conditions == ({"lang": languages, "tgtlang": languages} if "heads/" in str(fragments) else {})
+    rounding = 1e-6 if "attention/talking_heads" in fragments else 0.0  # it cannot use the fused kernel
+    assert largest_difference(softmax, adopted, "asr", conditions) <= rounding
     with torch.no_grad():
         for parameter in adopted.parameters():
             parameter.mul_(1.1)

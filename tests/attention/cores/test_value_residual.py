@@ -1,4 +1,4 @@
-"""Value residual: two layers against loops, encoders against their layers by hand, padding, and its softmax start."""
+"""Value residual: layers against loops, encoders against layers by hand, gradients, padding, and its softmax start."""
 
 import pytest
 import torch
@@ -73,6 +73,13 @@ def test_an_encoder_equals_its_layers_with_the_values_handed_on_by_hand(learned)
     y = net.after_norm(y)
     for b, length in enumerate(LENGTHS):
         torch.testing.assert_close(out[b, :length], y[b, :length])
+
+
+def test_gradcheck():
+    """The values of the first layer have gradients from the second."""
+    size = {"num_blocks": 2, "output_size": 4, "attention_heads": 2, "linear_units": 4}
+    net, x = encoder(attention={"learned": True}, **size), draw(1, 4, 8).requires_grad_()
+    assert torch.autograd.gradcheck(lambda x, _: run(net, x), (x, cores(net)[1].shares))
 
 
 @pytest.mark.parametrize("case", WHOLE)  # not the older encoder, whose positions depend on the length of the batch

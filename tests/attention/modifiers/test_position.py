@@ -3,6 +3,7 @@
 import pytest
 import torch
 from espnet2.legacy.nets.pytorch_backend.transformer.embedding import RelPositionalEncoding
+from references import core_inputs
 from references.modified import SIZE, TIME, attention, projected, tokens
 
 from espnet_diverse.attention import KVCache, build_attention
@@ -46,6 +47,12 @@ def test_transformer_xl_has_the_weights_of_espnets_relative_attention():
     found = attention(position="transformer_xl", causal=True)(x, x, x, torch.ones(1, TIME, TIME).tril())
     expected = theirs(x, x, x, embeddings, torch.ones(1, TIME, TIME).tril())
     torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("position", POSITIONS)
+def test_gradcheck(position):
+    module = build_attention("softmax", core_inputs.SIZE, 3, position=position)
+    assert core_inputs.attention_gradcheck(module, torch.arange(5).view(1, 1, 5) < 4)
 
 
 @pytest.mark.parametrize("position", POSITIONS)

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from references.core_inputs import SIZE, H, attention_gradcheck
 from references.modified import HEADS, MASK, TIME, attention, tokens
 from torch import nn
 
@@ -29,9 +30,16 @@ def test_heads_are_removed_from_samples_and_the_rest_scaled():
     torch.testing.assert_close(trained, torch.where(removed[..., None, None], 0.0, factors * full))
 
 
-def test_nothing_is_removed_at_rate_0():
-    trained, full = outputs_of_heads(attention(drop_heads={"rate": 0}), tokens())
-    torch.testing.assert_close(trained, full)
+@pytest.mark.parametrize("options", [{"drop_heads": {"rate": 0}}, {"relaxed": {"gamma": 0}}], ids=str)
+def test_the_softmax_equivalent_settings_are_softmax(options):
+    (trained, _), (softmax, _) = (outputs_of_heads(attention(**each), tokens()) for each in (options, {}))
+    torch.testing.assert_close(trained, softmax)
+
+
+@pytest.mark.parametrize("options", [{"drop_heads": {"rate": 0.5}}, {"relaxed": {"gamma": 0.25}}], ids=str)
+def test_gradcheck(options):
+    module = build_attention("softmax", SIZE, H, **options).train()
+    assert attention_gradcheck(module, torch.ones(1, 5, 5, dtype=torch.bool).tril())
 
 
 @pytest.mark.parametrize(

@@ -118,6 +118,9 @@ def test_a_limited_core_counts_positions_and_not_hypotheses(build, sources, chan
         {"attention": {"head_patterns": ["previous", {"window": 1}], "position": "alibi"}},
         {"cross_attention": {"head_patterns": ["next", {"window": 1}]}},
         {"attention": {"position": "rotary", "qk_norm": {}}, "cross_attention": {"qk_norm": {}}},
+        {"attention": {"position": "transformer_xl"}},
+        {"attention": {"routing": {}}, "cross_attention": {"routing": {"shared": 0}}},
+        {"attention": {"dex": {"steps": 4000}}, "cross_attention": {"dex": {"steps": 4000}}},
         {
             "attention": {"core": "window", "window": 1, "layers": [2]},
             "cross_attention": {"core": "sdma", "layers": [1]},
