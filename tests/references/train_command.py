@@ -25,6 +25,19 @@ def train(run, model_dir, *changes, allow=(), nproc=1, **data):
     )
 
 
+def assert_packed_decodes_the_same(model_dir, data_dir, folder):
+    """Decode in batches; where ESPnet's search would take over, its lack of a length penalty is an error."""
+    packed, search = folder / "packed.zip", ("beam_size=2", "batch_size=3", "minlenratio=-4", "length_penalty=1")
+    options = ["--data_dir", str(data_dir), *(f"--set={option}" for option in search)]
+    assert main(["pack", str(model_dir), "--output", str(packed)]) == 0
+    for model in (model_dir, packed):
+        assert main(["decode", str(model), *options, "--output_dir", str(folder / f"by {model.name}")]) == 0
+        assert "one by one" not in (folder / f"by {model.name}" / "decode.log").read_text()
+    for name in ("text", "score"):
+        ours, theirs = ((folder / f"by {model.name}" / name).read_text() for model in (model_dir, packed))
+        assert ours == theirs and all(len(line.split()) == 2 for line in ours.splitlines())
+
+
 class Killed(BaseException):
     """What nothing expects, so that training ends as after a kill."""
 

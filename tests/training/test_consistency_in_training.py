@@ -1,10 +1,10 @@
-"""Training with consistency: two passes in training alone, and resumption bit for bit."""
+"""Training with consistency: two passes in training alone, decoding, and resumption bit for bit."""
 
 import math
 
 import pytest
 import torch
-from references.train_command import train, train_until_killed
+from references.train_command import assert_packed_decodes_the_same, train, train_until_killed
 
 from espnet_diverse.runs import checkpoint
 
@@ -29,6 +29,10 @@ def test_the_terms_match_training_alone(straight):
         assert all(
             math.isfinite(phases["train"][name]) and phases["train"][name] > 0 for name in ("aux_r_drop", "loss")
         )
+
+
+def test_it_decodes_and_packs(straight, tiny_run, tmp_path):
+    assert_packed_decodes_the_same(straight, tiny_run.test_dir, tmp_path)
 
 
 def test_a_run_that_was_killed_continues_bit_for_bit(straight, tiny_run, tmp_path):

@@ -1,5 +1,6 @@
 """Text translation and language models, by the commands that a user gives: data, vocabularies, batches, models."""
 
+import re
 import shutil
 
 import pytest
@@ -7,6 +8,7 @@ import torch
 import yaml
 from espnet2.tasks.mt import MTTask
 from references.language_models import TRAINED as LM
+from references.train_command import assert_packed_decodes_the_same
 
 from espnet_diverse.bin.main import main
 from espnet_diverse.data.tables import read_table
@@ -181,21 +183,46 @@ def test_a_language_model_trains_and_its_last_epochs_are_averaged(tiny_translati
     assert 1 < numbers["perplexity"] < 30 and numbers["unknown_tokens"] == 0
 
 
-def test_every_modifier_trains_decodes_and_packs(tiny_translation, tmp_path):
-    """Patterns, routed heads, scaled cosines, rotary position, removed heads, relaxed weights and DEX in one model."""
-    run = tiny_translation
-    both = "qk_norm: {}, position: rotary, drop_heads: {schedule: v}, relaxed: {}, routing: {active: 1}, dex: {}"
-    options = [
-        f"--set=encoder_conf.attention={{head_patterns: [forward, next], {both}}}",
-        f"--set=decoder_conf.attention={{core: sma, head_patterns: [global, previous], {both}}}",
-    ]
-    config = train(run, tmp_path, *options)
-    assert config["encoder_conf"]["attention"]["head_patterns"] == ["forward", "next"]
-    model, _ = load_model(tmp_path / "exp", task="mt")
-    assert isinstance(model.frontend.embed[-1], NoPosition) and isinstance(model.decoder.embed[-1], NoPosition)
-    decode = ["--data_dir", str(run.test_dir), "--set=beam_size=2"]
-    assert main(["decode", str(tmp_path / "exp"), *decode, "--output_dir", str(tmp_path / "ours")]) == 0
-    assert main(["pack", str(tmp_path / "exp"), "--output", str(tmp_path / "packed.zip")]) == 0
-    packed = ["decode", str(tmp_path / "packed.zip"), *decode, "--output_dir", str(tmp_path / "packed")]
-    assert main(packed) == 0
-    assert (tmp_path / "ours" / "text").read_text() == (tmp_path / "packed" / "text").read_text()
+MODIFIERS = "qk_norm: {}, position: rotary, drop_heads: {schedule: v}, relaxed: {}, routing: {active: 1}, dex: {}"
+
+
+@pytest.mark.parametrize(
+    ("changes", "parts"),
+    [
+        (
+            [
+                f"encoder_conf.attention={{head_patterns: [forward, next], {MODIFIERS}}}",
+                f"decoder_conf.attention={{core: sma, head_patterns: [global, previous], {MODIFIERS}}}",
+            ],
+            {"HeadPatterns", "UnitKeys", "DropHeads", "Relaxed", "HeadRouting", "DifferentialExtension", "SMA"},
+        ),
+        (
+            [
+                "encoder_conf.num_blocks=2",
+                "encoder_conf.attention={core: value_residual, learned: true, position: alibi}",
+                "decoder_conf.attention={core: talking_heads, position: alibi}",
+                "decoder_conf.cross_attention={core: talking_heads}",
+            ],
+            {"ValueResidual", "TalkingHeads"},
+        ),
+        (
+            [
+                "encoder_conf.attention={core: sanm}",
+                "decoder_conf.attention={core: differential}",
+                "decoder_conf.cross_attention={core: gated}",
+                "model_conf.consistency={r_drop: 2.5}",
+            ],
+            {"SANM", "Differential", "Gated", "aux_r_drop"},
+        ),
+    ],
+    ids=["modifiers", "alibi", "other cores"],
+)
+def test_every_part_trains_decodes_and_packs(tiny_translation, tmp_path, changes, parts):
+    exp = tmp_path / "exp"
+    train(tiny_translation, tmp_path, *(f"--set={change}" for change in changes))
+    model, _ = load_model(exp, task="mt")
+    found = {type(part).__name__ for module in model.modules() for part in (module, *vars(module).values())}
+    assert parts <= found | set(re.findall(r"aux_\w+", (exp / "train.log").read_text()))
+    for embed in (model.frontend.embed, model.decoder.embed):
+        assert isinstance(embed[-1], NoPosition) == any("position" in change for change in changes)
+    assert_packed_decodes_the_same(exp, tiny_translation.test_dir, tmp_path)
