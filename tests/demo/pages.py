@@ -66,6 +66,19 @@ def launched(microphone):
         chromium.close()
 
 
+def page_width(path, window):
+    """The width of the page of a file in a window of some width."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as driver:
+        chromium = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        page = chromium.new_page(viewport={"width": window, "height": 800})
+        page.goto(path.as_uri())
+        found = page.evaluate("document.documentElement.scrollWidth")
+        chromium.close()
+    return found
+
+
 class Socket:
     """A websocket of a page: its address, and the messages that the page has sent."""
 

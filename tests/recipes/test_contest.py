@@ -7,8 +7,10 @@ import signal
 import subprocess
 import sys
 import time
+from importlib.util import find_spec
 
 import pytest
+from demo.pages import CHROMIUM, page_width
 
 from espnet_diverse.contest.scores import read_results
 
@@ -60,3 +62,5 @@ def test_a_contest_that_is_killed_continues_and_ends_with_its_report(recipes, tm
     for named in ("forest_test.png", "costs.png", "curves.png", "redundancy.png", "| window | attention/window |"):
         assert named in markdown
     assert (out / "contest.html").read_text().count("<img ") == 4
+    if CHROMIUM is not None and find_spec("playwright"):
+        assert page_width(out / "contest.html", 390) == 390
