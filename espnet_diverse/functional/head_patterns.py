@@ -4,7 +4,7 @@
     window w     |i - j| <= w
     block s      floor(i / s) = floor(j / s)
     strided s    i - j divisible by s
-    ends s       j + 1 divisible by s, the last positions of blocks, or j = i
+    ends s, c    j mod s >= s - c, the last c positions of blocks, or j = i
     forward      j <= i
     backward     j >= i
     previous     j = max(i - 1, 0)
@@ -58,7 +58,7 @@ WITH_WIDTH = (*IN_BLOCKS, "ends")
 """Names of the patterns with a width w or size s."""
 
 
-def allowed_pairs(name: str, query: Tensor, key: Tensor, length: Tensor, width: int = 0) -> Tensor:
+def allowed_pairs(name: str, query: Tensor, key: Tensor, length: Tensor, width: int = 0, last: int = 1) -> Tensor:
     """Compute which pairs of positions attend.
 
     Args:
@@ -67,6 +67,7 @@ def allowed_pairs(name: str, query: Tensor, key: Tensor, length: Tensor, width: 
         key: Positions of keys, integer, broadcastable with `query`.
         length: Lengths n of the sequences, integer, broadcastable with both.
         width: Width w or size s of a pattern of `WITH_WIDTH`.
+        last: Number c of last positions of a block, for ends.
 
     Returns:
         Bool, of the shape that all broadcast to.
@@ -74,7 +75,7 @@ def allowed_pairs(name: str, query: Tensor, key: Tensor, length: Tensor, width: 
     if name in IN_BLOCKS:
         allowed = IN_BLOCKS[name](width).allows(query, key, length)
     elif name == "ends":
-        allowed = (key % width == width - 1) | (key == query)
+        allowed = (key % width >= width - last) | (key == query)
     elif name in ONE_KEY:
         query = query + torch.zeros_like(length)
         allowed = key == ONE_KEY[name](query, length - 1)
@@ -119,15 +120,16 @@ def _value_of_key(name: str, v: Tensor, length: Tensor) -> Tensor:
 
 
 def ends_attention(
-    q: Tensor, k: Tensor, v: Tensor, size: int, mask: Tensor | None = None, dropout: float = 0.0
+    q: Tensor, k: Tensor, v: Tensor, size: int, last: int = 1, mask: Tensor | None = None, dropout: float = 0.0
 ) -> Tensor:
-    """Compute softmax attention of the pattern ends with T / s + 1 scores for each query.
+    """Compute softmax attention of the pattern ends with c T / s + 1 scores for each query.
 
     Args:
         q: Queries (B, H, T, D).
         k: Keys (B, H, T, D).
         v: Values (B, H, T, D).
         size: Size s of the blocks.
+        last: Number c of their last positions.
         mask: Bool, True = may attend besides the pattern, broadcastable to (B, 1, T, T), or None.
         dropout: Dropout rate of the weights.
 
@@ -135,7 +137,9 @@ def ends_attention(
         Context (B, H, T, D), without meaning at padding.
     """
     time, scale = q.size(2), q.size(-1) ** -0.5
-    ends = torch.arange(time, device=q.device)[size - 1 :: size]
+    starts = torch.arange(size - last, size - last + time, size, device=q.device)
+    ends = (starts.unsqueeze(-1) + torch.arange(last, device=q.device)).flatten()
+    ends = ends[: time // size * last + max(time % size + last - size, 0)]  # without those after the end
     logits = torch.cat([q @ k[:, :, ends].transpose(-2, -1), (q * k).sum(-1, keepdim=True)], dim=-1) * scale
     allowed = torch.ones(time, len(ends) + 1, dtype=torch.bool, device=q.device)
     allowed[ends, -1] = False  # which are there already

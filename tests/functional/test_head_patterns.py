@@ -3,6 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from references.golden import golden
 
 from espnet_diverse.functional.head_patterns import (
     ONE_KEY,
@@ -29,12 +30,10 @@ LOOPS = {
 }
 
 
-def allowed(name, time=TIME, lengths=LENGTHS, width=2):
+def allowed(name, time=TIME, lengths=LENGTHS, width=2, last=1):
     """(B, T, T)."""
-    position = torch.arange(time)
-    return allowed_pairs(name, position.unsqueeze(-1), position, torch.tensor(lengths).view(-1, 1, 1), width).expand(
-        len(lengths), time, time
-    )
+    i, n = torch.arange(time), torch.tensor(lengths).view(-1, 1, 1)
+    return allowed_pairs(name, i.unsqueeze(-1), i, n, width, last).expand(len(lengths), time, time)
 
 
 def heads(time=TIME, width=3):
@@ -53,11 +52,34 @@ def test_allowed_pairs_match_loops(name):
             assert found[b, i, :n].any()
 
 
+@pytest.mark.parametrize(("size", "last"), [(3, 2), (4, 3), (4, 4), (9, 5)])
+def test_ends_have_several_positions_of_a_block(size, last):
+    found = allowed("ends", 8, [8], size, last)[0]
+    ends = [j for start in range(0, 8, size) for j in range(start, start + size)[size - last :]]
+    assert found.tolist() == [[j in ends or j == i for j in range(8)] for i in range(8)]
+
+
+@pytest.mark.parametrize("bidirectional", [1, 0])
+def test_the_fixed_pattern_is_that_of_fairseq_but_at_the_starts_of_blocks(bidirectional):
+    """Child et al. 2019, section 4.3, with l = 4, c = 2 and both heads merged; fairseq's blocks share a position."""
+    expected = golden("sparse_masks")[f"fairseq_sparse_stride4_expr2_bidir{bidirectional}"]
+    found = (allowed("block", 20, [20], 4) | allowed("ends", 20, [20], 4, 2))[0]
+    found = found if bidirectional else found.tril()
+    i = torch.arange(20)
+    starts = (i % 4 == 0) & (i > 0)
+    elsewhere = ~starts & ~starts.unsqueeze(1)
+    assert torch.equal(found[elsewhere], expected[elsewhere])
+    after = (i.unsqueeze(1) - i >= 4) & starts  # keys that are also the last of the block before
+    assert expected[after].all() and not found[after & ~starts.unsqueeze(1)].any()
+
+
 @pytest.mark.parametrize("masked", ["none", "padding", "pairs"])
 @pytest.mark.parametrize(
-    ("name", "size"), [*((name, 2) for name in [*ONE_KEY, "forward", "backward", "ends"]), ("ends", TIME + 3)]
+    ("name", "size", "last"),
+    [*((name, 2, 1) for name in [*ONE_KEY, "forward", "backward", "ends"])]
+    + [("ends", *pair) for pair in ((TIME + 3, 1), (3, 2), (4, 3), (4, 4), (TIME + 3, 5))],
 )
-def test_attention_of_a_pattern_is_softmax_over_its_pairs(name, size, masked, monkeypatch):
+def test_attention_of_a_pattern_is_softmax_over_its_pairs(name, size, last, masked, monkeypatch):
     monkeypatch.setattr("espnet_diverse.functional.head_patterns._BLOCK", 4)
     q, k, v = heads()
     lengths = [TIME, TIME] if masked == "none" else LENGTHS
@@ -66,12 +88,12 @@ def test_attention_of_a_pattern_is_softmax_over_its_pairs(name, size, masked, mo
         "padding": torch.arange(TIME) < torch.tensor(LENGTHS).view(2, 1, 1, 1),
         "pairs": torch.rand(2, 1, TIME, TIME, generator=torch.Generator().manual_seed(1)) < 0.7,
     }[masked]
-    pairs = allowed(name, lengths=lengths, width=size).unsqueeze(1)
+    pairs = allowed(name, lengths=lengths, width=size, last=last).unsqueeze(1)
     expected = F.scaled_dot_product_attention(q, k, v, pairs if mask is None else pairs & mask)
     if name in ONE_KEY:
         found = one_key_attention(name, v, torch.tensor(lengths), mask)
     elif name == "ends":
-        found = ends_attention(q, k, v, size, mask)
+        found = ends_attention(q, k, v, size, last, mask)
         if masked == "pairs":  # without any key a query has no meaning here, and 0 there
             some = (pairs & mask).any(-1)[:, 0]
             found = torch.where(some[:, None, :, None], found, expected)
@@ -86,7 +108,7 @@ def test_gradients():
     q, k, v = heads(5, 2)
     mask = torch.arange(5) < torch.tensor([5, 3]).view(2, 1, 1, 1)
     assert torch.autograd.gradcheck(lambda *x: triangular_attention(*x, True, mask), (q, k, v))
-    assert torch.autograd.gradcheck(lambda *x: ends_attention(*x, 2, mask), (q, k, v))
+    assert torch.autograd.gradcheck(lambda *x: ends_attention(*x, 3, 2, mask), (q, k, v))
     for name in ONE_KEY:
         assert torch.autograd.gradcheck(lambda x, name=name: one_key_attention(name, x, torch.tensor([5, 3]), mask), v)
 

@@ -89,7 +89,7 @@ def _by_pattern(heads: Heads, patterns: HeadPatterns) -> Tensor:
             blocks = IN_BLOCKS[pattern.name](pattern.width).blocks(k.size(2), lengths)
             some = block_sparse_attention(q, k, v, blocks, heads.mask, dropout=heads.dropout)
         elif pattern.name == "ends":
-            some = ends_attention(q, k, v, pattern.width, heads.mask, heads.dropout)
+            some = ends_attention(q, k, v, pattern.width, pattern.last, heads.mask, heads.dropout)
         elif pattern.name == "global":
             some = F.scaled_dot_product_attention(q, k, v, heads.mask, heads.dropout)
         else:

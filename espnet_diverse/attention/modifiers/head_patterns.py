@@ -38,14 +38,18 @@ class HeadPattern:
     Attributes:
         name: One of `NAMES`.
         width: Number of positions of a window on each side, or of a block.
+        last: Number of last positions of a block, for ends.
     """
 
     name: str
     width: int = 0
+    last: int = 1
 
     @property
-    def option(self) -> str | dict[str, int]:
+    def option(self) -> str | dict[str, int | list[int]]:
         """The pattern as it is written in a configuration."""
+        if self.last > 1:
+            return {self.name: [self.width, self.last]}
         return {self.name: self.width} if self.name in WITH_WIDTH else self.name
 
 
@@ -86,7 +90,9 @@ class HeadPatterns:
         length = length.view(-1, 1, 1, 1)
         if query.dim() < 4:
             query, key = (x.expand(1, 1, -1, -1) if x.dim() == 2 else x.view(1, 1, 1, -1) for x in (query, key))
-        different = {each: allowed_pairs(each.name, query, key, length, each.width) for each in self.groups()}
+        different = {
+            each: allowed_pairs(each.name, query, key, length, each.width, each.last) for each in self.groups()
+        }
         pairs = torch.cat(torch.broadcast_tensors(*(different[each] for each in self.patterns)), dim=1)
         return pairs if mask is None else pairs & mask
 
@@ -189,9 +195,16 @@ def _pattern(given: Any) -> HeadPattern:
         )
     if name in WITH_WIDTH:
         least, what = (0, "width") if name == "window" else (1, "size")
-        if not isinstance(width, int) or isinstance(width, bool) or width < least:
-            raise must_be(f"{name} of head_patterns", f"a {what} of at least {least}, as in `{name}: 2`", width)
-        return HeadPattern(name, width)
+        pair: Any = width if name == "ends" and isinstance(width, list | tuple) and len(width) == 2 else (width, 1)
+        size, last = pair
+        if not _is_whole(size, least) or not _is_whole(last, 1) or last > size > 0:
+            also = ", or a size and a number up to it, as in `ends: [8, 2]`" if name == "ends" else ""
+            raise must_be(f"{name} of head_patterns", f"a {what} of at least {least}, as in `{name}: 2`{also}", width)
+        return HeadPattern(name, size, last)
     if width is not None:
         raise OptionError("head_patterns", f"pattern {name} has no width; give the name alone")
     return HeadPattern(name)
+
+
+def _is_whole(value: Any, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least

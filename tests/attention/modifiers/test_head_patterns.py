@@ -117,9 +117,10 @@ def test_a_window_core_intersects_its_window_with_the_patterns():
 
 
 STRIDED, FIXED = [{"window": 3}, {"strided": 3}], [{"block": 3}, {"ends": 3}]
+WIDER = [{"block": 3}, {"ends": [3, 2]}]
 
 
-@pytest.mark.parametrize("pair", [STRIDED, FIXED], ids=["strided", "fixed"])
+@pytest.mark.parametrize("pair", [STRIDED, FIXED, WIDER], ids=["strided", "fixed", "wider"])
 @pytest.mark.parametrize("causal", [False, True])
 def test_sparse_transformer_patterns_match_their_masks(pair, causal, monkeypatch):
     """Child et al. 2019, section 4.3: of two heads one sees the keys near by, and the other every third."""
@@ -137,7 +138,7 @@ def test_sparse_transformer_patterns_match_their_masks(pair, causal, monkeypatch
         module(x, x, x, mask)
     i, j = torch.arange(TIME).unsqueeze(-1), torch.arange(TIME)
     near = (i - j).abs() <= 3 if "window" in pair[0] else i // 3 == j // 3
-    far = (i - j) % 3 == 0 if "window" in pair[0] else (j % 3 == 2) | (i == j)
+    far = (i - j) % 3 == 0 if "window" in pair[0] else (j % 3 >= (1 if pair is WIDER else 2)) | (i == j)
     for h, seen in enumerate((near, far)):
         assert torch.equal(module.attn[0, h] > 0, seen & mask[0])
 
@@ -174,12 +175,22 @@ def test_a_list_is_repeated_over_the_heads():
         (["window"], "must be a width of at least 0, as in `window: 2`, but is None"),
         ([{"window": -1}], "must be a width of at least 0"),
         ([{"strided": 0}], "strided of head_patterns must be a size of at least 1, as in `strided: 2`, but is 0"),
+        ([{"ends": 0}], "as in `ends: 2`, or a size and a number up to it, as in `ends: .8, 2.`, but is 0"),
+        ([{"ends": [3, 4]}], "ends of head_patterns must be a size of at least 1, .*, but is .3, 4."),
+        ([{"ends": [3, 0]}], "but is .3, 0."),
+        ([{"ends": [3]}], "but is .3."),
+        ([{"block": [3, 2]}], "block of head_patterns must be a size of at least 1, as in `block: 2`, but is .3, 2."),
         ([{"forward": 2}], "pattern forward has no width; give the name alone"),
     ],
 )
 def test_wrong_patterns_are_refused(given, said):
     with pytest.raises(OptionError, match=said):
         head_patterns(given)
+
+
+def test_options_are_those_of_the_configuration():
+    given = ["global", {"window": 2}, {"ends": 8}, {"ends": [8, 2]}]
+    assert [each.option for each in head_patterns(given)] == given
 
 
 def test_patterns_that_do_not_fit_are_refused():
