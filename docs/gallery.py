@@ -18,7 +18,10 @@ PATTERNS = {
     **dict.fromkeys(("global", "forward", "backward", "previous", "next", "start", "end"), 0),
     **{"window: 2": 2, "block: 4": 4, "strided: 4": 4, "ends: 4": 4},
 }
-CORES = {"core: window, 2, global 1": Sliding(2, first=1), "core: bigbird, blocks of 2": BigBirdBlocks(2, random=1)}
+CORES = {
+    "core: window, 2, global 1": Sliding(2, global_runs=(range(1),)),
+    "core: bigbird, blocks of 2": BigBirdBlocks(2, random=1),
+}
 
 
 def on_files(files, config, **_):

@@ -89,7 +89,7 @@ class Rule:
         words: Names that are allowed; for a number, in addition to numbers.
         least, most, above, below: Bounds of a number; for a list, `least` is its minimum length. Infinity is allowed if
             `most` is infinite.
-        of: Rule of the elements of a list.
+        of: Rule of the elements of a list; a number that has it may also be a list.
         help: Description in the help of commands; `shown` is the default in words, if it is not the value itself.
         key: Name for messages, if users give the option by another name than the field's.
     """
@@ -114,7 +114,7 @@ class Rule:
         """
         if (value is None and self.none) or (isinstance(value, str) and value in self.words):
             return
-        if self.kind is list:
+        if self.kind is list or (self.of and isinstance(value, list | tuple)):
             self._check_list(name, value)
         elif self.kind is str:
             raise must_be(name, f"one of {' '.join(self.words)}", value)
@@ -125,7 +125,7 @@ class Rule:
             self._check_number(name, value)
 
     def _check_number(self, name: str, value: Any) -> None:
-        others = "".join(f" or {word}" for word in self.words)
+        others = "".join(f" or {word}" for word in (*self.words, *["a list"] * bool(self.of)))
         kinds = (int,) if self.kind is int else (int, float)
         if not isinstance(value, kinds) or isinstance(value, bool) or value != value:  # NaN is no number
             error = must_be(name, f"a {'whole ' if self.kind is int else ''}number{others}", value)
@@ -156,7 +156,7 @@ def number(default: float | str | None, *, words: Sequence[str] = (), **rule: An
     Args:
         default: The default; with None, None is allowed.
         words: Names that are allowed instead of a number.
-        **rule: `least`, `most`, `above`, `below`, `help`, `shown`, `key` of `Rule`.
+        **rule: `least`, `most`, `above`, `below`, `of`, `help`, `shown`, `key` of `Rule`.
     """
     kind = int if isinstance(default, int) else float
     return _declared(default, Rule(kind, none=default is None, words=tuple(words), **rule))

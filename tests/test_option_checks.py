@@ -33,16 +33,25 @@ class Search(Options):
     scale: float | str = number(1.0, above=0, words=["learned"])
     tied: bool = flag(True)
     parts: tuple[str, ...] = listed("qk", of=choice("q", "k", "v"))
+    chosen: int | list[int] = number(0, least=0, of=number(0, least=0).metadata["rule"])
     length: float = number(1.0, above=0, key="max_length")
     conditions: dict = field(default_factory=dict)
     seconds: float = number(1.0, above=0, most=math.inf)
 
 
 def test_options_are_read():
-    given: dict[str, Any] = {"pool": 3, "rate": 0, "steps": 9, "scale": "learned", "tied": False, "parts": ["v"]}
+    given: dict[str, Any] = {
+        "pool": 3,
+        "rate": 0,
+        "steps": 9,
+        "scale": "learned",
+        "tied": False,
+        "parts": ["v"],
+        "chosen": [0, 7],
+    }
     options = read(Search, given | {"mode": "some", "length": 2}, "search")
-    assert options == Search("some", 3, 0, 9, "learned", False, ["v"], 2)
-    assert Search() == Search("all", 8, 0.5, None, 1.0, True, ("q", "k"), 1.0, {}, 1.0)
+    assert options == Search("some", 3, 0, 9, "learned", False, ["v"], [0, 7], 2)
+    assert Search() == Search("all", 8, 0.5, None, 1.0, True, ("q", "k"), 0, 1.0, {}, 1.0)
     assert Search(seconds=math.inf).seconds == math.inf
 
 
@@ -68,6 +77,9 @@ def test_options_are_read():
         ("parts", "q", "parts must be a list of at least 1, but is 'q'"),
         ("parts", [], "parts must be a list of at least 1, but is []"),
         ("parts", ["q", "o"], "parts must be one of q k v, but is 'o'"),
+        ("chosen", -1, "chosen must be at least 0 or a list, but is -1"),
+        ("chosen", "all", "chosen must be a whole number or a list, but is 'all'"),
+        ("chosen", [0, 1.5], "chosen must be a whole number, but is 1.5"),
         ("length", math.inf, "max_length must be a finite number, but is inf"),
         ("length", -math.inf, "max_length must be a finite number, but is -inf"),
         ("seconds", 0, "seconds must be above 0, but is 0"),

@@ -9,7 +9,10 @@ gradients, blocks are computed in portions of bounded size, so that the memory b
 """
 
 import math
+import operator
 from collections.abc import Callable
+from functools import reduce
+from itertools import batched, starmap
 from typing import NamedTuple
 
 import torch
@@ -30,25 +33,35 @@ class Blocks(NamedTuple):
             in two runs of a block.
         stride: Distance between neighbouring queries of a block, and between neighbouring keys of a run.
         reach: The greatest distance of a query and a key of `keys`, or None if there is no such limit.
-        first: Number of positions from the start of the sequence that every query may attend to; in `keys` they are
+        global_runs: Runs of consecutive positions of the sequence that every query may attend to; in `keys` they are
             ignored.
-        open_rows: Whether these first positions attend to all.
+        open_rows: Those of these runs whose positions attend to all.
     """
 
     queries: Tensor
     keys: Tensor
     stride: int = 1
     reach: int | None = None
-    first: int = 0
-    open_rows: bool = False
+    global_runs: tuple[range, ...] = ()
+    open_rows: tuple[range, ...] = ()
 
     def width(self) -> int:
         """Return the number of keys K of a block."""
-        return self.keys[0, 0].numel() + self.first
+        return self.keys[0, 0].numel() + sum(map(len, self.global_runs))
 
     def scores(self) -> int:
         """Return the number of scores that the blocks have in a sequence."""
         return self.queries.numel() * self.width()
+
+
+def among(position: Tensor, runs: tuple[range, ...]) -> Tensor:
+    """Return which positions (...) are in any of some runs, at least one: bool (...)."""
+    return reduce(operator.or_, ((position >= run.start) & (position < run.stop) for run in runs))
+
+
+def before(runs: tuple[range, ...], time: int) -> tuple[range, ...]:
+    """Return the parts of some runs that are before position T, without empty ones."""
+    return tuple(range(run.start, min(run.stop, time)) for run in runs if run.start < min(run.stop, time))
 
 
 def block_sparse_attention(
@@ -82,10 +95,12 @@ def block_sparse_attention(
         some = blocks._replace(queries=blocks.queries[n : n + step], keys=blocks.keys[:, n : n + step])
         parts.append(_attend(q, k, v, some, mask, position, dropout))
     context = torch.cat(parts, dim=1)[:, blocks.queries.flatten().argsort()[: q.size(2)]]
-    if blocks.open_rows and blocks.first:
-        time = torch.arange(q.size(2), device=q.device)
-        rows = Blocks(time[: blocks.first].unsqueeze(0), time.view(1, 1, 1, -1))
-        context = torch.cat([_attend(q, k, v, rows, mask, position, dropout), context[:, blocks.first :]], dim=1)
+    if blocks.open_rows:
+        runs = _positions(blocks.open_rows, q.device)
+        chosen = torch.cat(runs)
+        rows = Blocks(chosen.unsqueeze(0), torch.arange(q.size(2), device=q.device).view(1, 1, 1, -1))
+        term = None if position is None else _of_rows(position, runs)
+        context.index_copy_(1, chosen, _attend(q, k, v, rows, mask, term, dropout))
     return context.transpose(1, 2)
 
 
@@ -100,25 +115,41 @@ def _attend(
 ) -> Tensor:
     """Attend in some of the blocks -> (B, N * S, H, D), in the order of `blocks.queries`."""
     batch, heads, time, width = q.shape
-    queries, listed, first = blocks.queries, blocks.keys.flatten(2), min(blocks.first, time)
-    allowed = ((listed >= first) & (listed < time)).unsqueeze(2)  # (B or 1, N, 1, K)
+    queries, listed = blocks.queries, blocks.keys.flatten(2)
+    allowed = among(listed, _between(blocks.global_runs, time)).unsqueeze(2)  # (B or 1, N, 1, K)
     if blocks.reach is not None:
         allowed = allowed & ((queries.unsqueeze(-1) - listed.unsqueeze(2)).abs() <= blocks.reach)
-    start = torch.arange(first, device=q.device)
-    allowed = F.pad(allowed.expand(-1, -1, queries.size(1), -1), (first, 0), value=True)
-    keys = torch.cat([start.expand(*listed.shape[:2], -1), listed.clamp(0, time - 1)], dim=-1)
+    runs = _positions(blocks.global_runs, q.device)
+    keys = torch.cat([*(run.expand(*listed.shape[:2], -1) for run in runs), listed.clamp(0, time - 1)], dim=-1)
+    allowed = F.pad(allowed.expand(-1, -1, queries.size(1), -1), (keys.size(-1) - listed.size(-1), 0), value=True)
     queries = queries.clamp(max=time - 1)
     if mask is not None:
         allowed = allowed & _of_pairs(mask.expand(-1, -1, -1, time), queries, keys)
     bias = allowed.expand(batch, -1, -1, -1).flatten(0, 1).unsqueeze(1)  # (B * N, 1, S, K)
     if position is not None:
-        shared = start.view(1, -1) if blocks.stride == 1 else start.view(-1, 1)  # runs have the stride of the queries
-        runs = [shared.expand(1, len(queries), -1, -1), blocks.keys] if first else [blocks.keys]
-        term = torch.cat([position(blocks.queries, run, blocks.stride) for run in runs], dim=-1)
+        shape = (1, -1) if blocks.stride == 1 else (-1, 1)  # runs have the stride of the queries
+        listed_runs = [*(run.view(shape).expand(1, len(queries), -1, -1) for run in runs), blocks.keys]
+        term = torch.cat([position(blocks.queries, run, blocks.stride) for run in listed_runs], dim=-1)
         bias = (term.transpose(1, 2).flatten(0, 1) / math.sqrt(width)).masked_fill(~bias, -torch.inf)
     some = _gather(q, queries.unsqueeze(0)), _gather(k, keys), _gather(v, keys)  # (B * N, H, S or K, D)
     context = F.scaled_dot_product_attention(*some, bias, dropout)
     return context.transpose(1, 2).reshape(batch, -1, heads, v.size(-1))
+
+
+def _between(runs: tuple[range, ...], time: int) -> tuple[range, ...]:
+    """Return the runs of the other positions of a sequence of T positions; if there are none, an empty one."""
+    edges = [0, *(edge for run in runs for edge in (run.start, run.stop)), time]
+    return tuple(filter(len, starmap(range, batched(edges, 2)))) or (range(0),)
+
+
+def _positions(runs: tuple[range, ...], device: torch.device) -> list[Tensor]:
+    """Return the positions of each run; made on the device, for which it need not wait."""
+    return [torch.arange(run.start, run.stop, device=device) for run in runs]
+
+
+def _of_rows(position: PositionOfRuns, runs: list[Tensor]) -> PositionOfRuns:
+    """Return the position term of a block whose queries are several runs of consecutive positions."""
+    return lambda _, keys, stride: torch.cat([position(run.unsqueeze(0), keys, stride) for run in runs], dim=3)
 
 
 def _gather(x: Tensor, index: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
 """Sparse patterns of self-attention: which positions a query may attend to, and the blocks that they are computed in.
 
-    sliding: |i - j| <= w r and i - j divisible by r, or j or i among the first g positions
+    sliding: |i - j| <= w r and i - j divisible by r, or j or i among the global positions
         Beltagy et al. 2020, "Longformer: The Long-Document Transformer", section 3.1
     own blocks: i and j in one block of s
     strided: i - j divisible by s
@@ -9,8 +9,8 @@
         g blocks
         Zaheer et al. 2020, "Big Bird: Transformers for Longer Sequences", section 2
 
-A causal pattern has no opened rows: the mask excludes later keys. The keys of a position do not depend on other
-sequences of the batch, nor on padding.
+Where a pattern is causal, the mask excludes later keys. The keys of a position do not depend on other sequences of the
+batch, nor on padding.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from espnet_diverse.functional.block_sparse import Blocks
+from espnet_diverse.functional.block_sparse import Blocks, among, before
 
 _LEAST = 32
 """Least size of a block of queries: for smaller ones, gathering keys takes longer than computing more scores."""
@@ -52,21 +52,27 @@ class Sliding:
     Attributes:
         window: Number of positions w on each side.
         dilation: Distance r of the positions of the window.
-        first: Number g of global positions, the first of the sequence.
+        global_runs: Runs of consecutive global positions, `(range(g),)` for the first g. Positions after the end of a
+            sequence are ignored.
         causal: Whether keys after a query are excluded by a mask.
     """
 
     window: int
     dilation: int = 1
-    first: int = 0
+    global_runs: tuple[range, ...] = ()
     causal: bool = False
+
+    def open_rows(self) -> tuple[range, ...]:
+        """Return the runs of positions that attend to more keys than `global_runs` and the window."""
+        return tuple(run for run in self.global_runs if run.start or not self.causal)
 
     def allows(self, query: Tensor, key: Tensor, lengths: Tensor) -> Tensor:
         """See `Pattern.allows`."""
         distance = query - key
-        near = (distance.abs() <= self.window * self.dilation) & (distance % self.dilation == 0)
-        seen = near | (key < self.first)
-        return seen if self.causal else seen | (query < self.first)
+        seen = (distance.abs() <= self.window * self.dilation) & (distance % self.dilation == 0)
+        if self.global_runs:
+            seen = seen | among(key, self.global_runs)
+        return seen | among(query, rows) if (rows := self.open_rows()) else seen
 
     def blocks(self, time: int, lengths: Tensor) -> Blocks:
         """See `Pattern.blocks`. Positions equal modulo r form a sequence of their own, in blocks of w or more."""
@@ -80,7 +86,8 @@ class Sliding:
         keys = starts.unsqueeze(-1) - window + torch.arange(span, device=device)
         phase = torch.arange(stride, device=device).view(-1, 1, 1)
         queries, keys = ((x * stride + phase).flatten(0, 1) for x in (queries, keys))
-        return Blocks(queries, keys[None, :, None], stride, window * stride, min(self.first, time), not self.causal)
+        shared, rows = before(self.global_runs, time), before(self.open_rows(), time)
+        return Blocks(queries, keys[None, :, None], stride, window * stride, shared, rows)
 
 
 @dataclass(frozen=True)
@@ -150,8 +157,8 @@ class BigBirdBlocks:
         drawn = self.drawn(block, -(-lengths // size).unsqueeze(-1))  # (B or 1, N, random)
         seen = torch.cat([(block.unsqueeze(-1) + near).expand(len(drawn), -1, -1), drawn], dim=-1)
         queries, keys = (x.unsqueeze(-1) * size + inside for x in (block, seen))
-        first = min(self.first * size, time)
-        return Blocks(queries, keys, first=first, open_rows=not self.causal)
+        first = before((range(self.first * size),), time)
+        return Blocks(queries, keys, global_runs=first, open_rows=() if self.causal else first)
 
     def drawn(self, block: Tensor, count: Tensor) -> Tensor:
         """Return the random blocks of each block in a sequence of `count`, (...) -> (..., random); -1 means none."""

@@ -13,6 +13,7 @@ VARIANTS = {
     "luna:untied": {"length": 4, "tied": False},
     "window": {"window": 2},
     "window:dilated-global": {"window": 2, "dilation": 2, "global_tokens": 2},
+    "window:chosen": {"window": 2, "global_tokens": [0, 7]},
     "bigbird": {"block_size": 4},
     "random_features": {"n_features": 8},
     "random_features:trigonometric": {"n_features": 8, "feature": "trigonometric"},

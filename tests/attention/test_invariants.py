@@ -73,6 +73,7 @@ VARIANTS = {
     "window:narrow": {"window": 1},
     "window:dilated": {"window": 1, "dilation": 2},
     "window:global": {"window": 1, "global_tokens": 2},
+    "window:chosen": {"window": 1, "global_tokens": [0, 4]},
     "window:dilated-global": {"window": 1, "dilation": 2, "global_tokens": 1},
     "window:group": {"window": 1, "selection": GROUP},
     "bigbird:small": {"block_size": 1, "window_blocks": 1, "global_blocks": 1, "random_blocks": 1},

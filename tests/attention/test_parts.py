@@ -12,6 +12,7 @@ CASES = {
     "window": {"window": 3},
     "window:dilated": {"window": 2, "dilation": 3},
     "window:global": {"window": 2, "global_tokens": 1},
+    "window:chosen": {"window": 2, "global_tokens": [5, 40]},
     "window:wide": {"window": 2**20},
     "luna": {"length": 5},
     "luna:untied": {"length": 4, "tied": False, "pack_heads": 4},

@@ -14,7 +14,9 @@ GOLDEN = golden("sparse_masks")
 B, H, T, D = 2, 2, 13, 3
 LENGTHS = torch.tensor([13, 6])
 PADDED = (torch.arange(T) < LENGTHS.unsqueeze(1)).view(B, 1, 1, T)
-PATTERNS = [Sliding(2), Sliding(1, 3, 2), Sliding(2, 2, 1, causal=True), BigBirdBlocks(2, random=1)]
+PATTERNS = [Sliding(2), Sliding(1, 3, (range(2),)), Sliding(2, 2, (range(1),), causal=True)]
+PATTERNS += [Sliding(1, 3, (range(1), range(4, 6))), Sliding(2, 1, (range(5, 6),), causal=True)]
+PATTERNS += [BigBirdBlocks(2, random=1)]
 PATTERNS += [BigBirdBlocks(1, 0, 0, 2, causal=True)]
 each_pattern = pytest.mark.parametrize("pattern", PATTERNS, ids=str)
 
@@ -47,6 +49,7 @@ def test_portions_change_nothing(draw, pattern, monkeypatch):
         ("window_w2_dil3", Sliding(2, 3)),
         ("window_w3_causal", Sliding(3, causal=True)),
         ("window_w2_dil2_causal", Sliding(2, 2, causal=True)),
+        ("global_window_w2_g0_7", Sliding(2, global_runs=(range(1), range(7, 8)))),
         ("full_when_w_ge_n", Sliding(25)),
     ],
 )
@@ -62,7 +65,7 @@ def test_golden(name, pattern):
 
 @pytest.mark.parametrize("shape", [(1, 1, 1, T), (B, 1, T, T), (1, 1, T, 1), (B, 1, T, 1)])
 def test_masks_broadcast(draw, shape):
-    pattern = Sliding(2, first=1)
+    pattern = Sliding(2, global_runs=(range(1), range(6, 8)))
     q, k, v, blocks, _ = given(draw, pattern)
     mask = torch.rand(shape, generator=draw.generator) < 0.6
     seen = torch.tensor(efficient.window_mask(T, **vars(pattern))) & mask

@@ -13,11 +13,14 @@ PATTERNS = [
     Grouped(4, strided=True),
     Sliding(0),
     Sliding(2),
-    Sliding(2, first=3),
+    Sliding(2, global_runs=(range(3),)),
+    Sliding(2, global_runs=(range(1), range(5, 7), range(12, 13))),
+    Sliding(1, dilation=3, global_runs=(range(4, 6),)),
+    Sliding(2, global_runs=(range(2), range(9, 10)), causal=True),
     Sliding(1, dilation=3),
-    Sliding(2, dilation=2, first=1),
+    Sliding(2, dilation=2, global_runs=(range(1),)),
     Sliding(3, causal=True),
-    Sliding(2, dilation=2, first=2, causal=True),
+    Sliding(2, dilation=2, global_runs=(range(2),), causal=True),
     Sliding(100, dilation=2),
     Sliding(1, dilation=100),
     Grouped(100),
@@ -55,13 +58,14 @@ def listed(pattern, time, lengths):
     for b in range(len(lengths)):
         for queries, keys in zip(blocks.queries, blocks.keys[min(b, len(blocks.keys) - 1)].flatten(1), strict=True):
             for i in queries[queries < time]:
-                near = keys[(keys >= blocks.first) & (keys < time)]
+                near = keys[(keys >= 0) & (keys < time)]
                 if blocks.reach is not None:
                     near = near[(near - i).abs() <= blocks.reach]
                 count[b, i] += torch.bincount(near, minlength=time)
-    count[:, :, : blocks.first] += 1
-    if blocks.open_rows:
-        count[:, : blocks.first] = 1
+    for run in blocks.global_runs:
+        count[:, :, run.start : run.stop] = 1
+    for run in blocks.open_rows:
+        count[:, run.start : run.stop] = 1
     return count
 
 
@@ -118,7 +122,9 @@ def test_random_blocks_are_spread_evenly():
 
 
 @pytest.mark.parametrize(
-    "pattern", [Sliding(8, first=2), Sliding(8, dilation=4), Grouped(8), BigBirdBlocks(8)], ids=str
+    "pattern",
+    [Sliding(8, global_runs=(range(2), range(9, 10))), Sliding(8, dilation=4), Grouped(8), BigBirdBlocks(8)],
+    ids=str,
 )
 def test_scores_grow_linearly(pattern):
     scores = [pattern.blocks(time, torch.tensor([time])).scores() for time in (1024, 2048, 4096)]

@@ -83,7 +83,8 @@ def differences(model, path, ids=None):
     ],
 )
 def test_the_graph_equals_the_model(tmp_path, kind, core):
-    model = Model(kind, attention={"core": core})
+    chosen = {"window": 4, "global_tokens": [0, 7]} if core == "window" else {}
+    model = Model(kind, attention={"core": core, **chosen})
     path = export(model, arguments(), tmp_path / "new" / "model.onnx", {})
     assert not any(module.training for module in model.modules())
     assert max(differences(model, path)) < 1e-4

@@ -9,13 +9,14 @@ import math
 import numpy as np
 
 
-def window_mask(time, window, dilation=1, first=0, causal=False):
+def window_mask(time, window, dilation=1, global_runs=(), causal=False):
     """Which pairs (T, T) a window with global positions allows."""
     mask = np.zeros((time, time), dtype=bool)
     for i in range(time):
         for j in range(time):
             near = any(i - j in (step * dilation, -step * dilation) for step in range(window + 1))
-            mask[i, j] = (near or min(i, j) < first) and not (causal and j > i)
+            is_global = any(i in run or j in run for run in global_runs)
+            mask[i, j] = (near or is_global) and not (causal and j > i)
     return mask
 
 

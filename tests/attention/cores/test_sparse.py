@@ -6,11 +6,12 @@ import torch
 from espnet_diverse.attention import Heads, Inputs
 from espnet_diverse.attention.cores import sparse
 from espnet_diverse.attention.cores.sparse import sparse_attention
+from espnet_diverse.attention.relative_position import PositionTerm
 from espnet_diverse.functional.masks import causal
 from espnet_diverse.functional.sparse_patterns import BigBirdBlocks, Sliding
 
 B, H, T, D = 2, 2, 12, 3
-PATTERNS = [Sliding(1, 2, 1), BigBirdBlocks(1, 0, 1, 1)]
+PATTERNS = [Sliding(1, 2, (range(1),)), Sliding(1, 2, (range(1), range(7, 9))), BigBirdBlocks(1, 0, 1, 1)]
 
 
 def heads(time=T, **options):
@@ -34,11 +35,14 @@ def counted(monkeypatch):
 
 
 @pytest.mark.parametrize("pattern", PATTERNS, ids=str)
-def test_blocks_equal_a_mask(pattern, counted):
+@pytest.mark.parametrize("relative", [False, True], ids=["absolute", "relative"])
+def test_blocks_equal_a_mask(pattern, relative, counted):
     mask = torch.arange(T) < torch.tensor([12, 7]).view(B, 1, 1, 1)
-    context, weights = sparse_attention(heads(mask=mask), pattern)
+    rows = torch.randn(1, H, 2 * T - 1, D, generator=torch.Generator().manual_seed(1), dtype=torch.double)
+    term = PositionTerm(heads().k, rows) if relative else None
+    context, weights = sparse_attention(heads(mask=mask, position_term=term), pattern)
     assert weights is None and len(counted) == 1
-    with_weights, weights = sparse_attention(heads(mask=mask, need_weights=True), pattern)
+    with_weights, weights = sparse_attention(heads(mask=mask, position_term=term, need_weights=True), pattern)
     assert len(counted) == 1
     torch.testing.assert_close(context, with_weights)
     i = torch.arange(T)

@@ -4,9 +4,10 @@ import pytest
 import torch
 from references import efficient as oracle
 from references.core_inputs import SIZE, H, assert_equals_loops, gradcheck, heads, padding
+from references.golden import golden
 from torch.profiler import ProfilerActivity, profile
 
-from espnet_diverse.attention import build_attention, build_core
+from espnet_diverse.attention import Heads, build_attention, build_core
 from espnet_diverse.option_checks import OptionError
 
 LENGTHS = (11, 6)
@@ -16,6 +17,8 @@ OPTIONS = [
     {"window": 1, "dilation": 2},
     {"window": 1, "global_tokens": 1},
     {"window": 1, "dilation": 3, "global_tokens": 1},
+    {"window": 1, "global_tokens": [7, 0, 6, 50]},
+    {"window": 1, "dilation": 2, "global_tokens": [5]},
 ]
 each_option = pytest.mark.parametrize("options", OPTIONS, ids=str)
 
@@ -25,7 +28,9 @@ def inputs(mask=PADDED, **given):
 
 
 def pattern(options):
-    return options["window"], options.get("dilation", 1), options.get("global_tokens", 0)
+    chosen = options.get("global_tokens", 0)
+    runs = [range(chosen)] if isinstance(chosen, int) else [range(p, p + 1) for p in chosen]
+    return options["window"], options.get("dilation", 1), runs
 
 
 @each_option
@@ -37,20 +42,21 @@ def test_equals_loops(options, relative, need_weights):
     assert_equals_loops(core, given, LENGTHS, lambda time: oracle.window_mask(time, *pattern(options)))
 
 
-def test_causal_equals_loops():
-    options = {"window": 2, "global_tokens": 1}
+@pytest.mark.parametrize("chosen", [1, [0, 3], [4, 5]], ids=str)
+def test_causal_equals_loops(chosen):
+    options = {"window": 2, "global_tokens": chosen}
     core = build_core("window", SIZE, H, options, causal=True)
     given = inputs(PADDED & torch.ones(11, 11, dtype=torch.bool).tril())
     assert_equals_loops(core, given, LENGTHS, lambda time: oracle.window_mask(time, *pattern(options), True))
 
 
-@pytest.mark.parametrize("options", [OPTIONS[0], OPTIONS[3]], ids=str)
+@pytest.mark.parametrize("options", [OPTIONS[0], *OPTIONS[3:]], ids=str)
 def test_gradcheck(options):
     assert gradcheck(build_core("window", SIZE, H, options), inputs(relative=True))
 
 
 @pytest.mark.parametrize("relative", [False, True], ids=["absolute", "relative"])
-@pytest.mark.parametrize("options", [{}, {"global_tokens": 2}, {"dilation": 2}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"global_tokens": 2}, {"global_tokens": [0, 99]}, {"dilation": 2}], ids=str)
 def test_memory_grows_linearly(options, relative):
     """No allocation of a pass with gradients has the size of the scores of all pairs, and none grows faster than T."""
     module = build_attention("window", 8, 2, relative=relative, **{"window": 4} | options)
@@ -77,6 +83,10 @@ def test_weights_are_zero_outside_the_window():
         ({"window": -1}, "window must be at least 0, but is -1"),
         ({"window": 2.5}, "window must be a whole number, but is 2.5"),
         ({"dilation": 0}, "dilation must be at least 1, but is 0"),
+        ({"global_tokens": -1}, "global_tokens must be at least 0 or a list, but is -1"),
+        ({"global_tokens": 1.5}, "global_tokens must be a whole number or a list, but is 1.5"),
+        ({"global_tokens": [0, -1]}, "global_tokens must be at least 0, but is -1"),
+        ({"global_tokens": [7, 0, 7]}, r"global_tokens must be a list of different positions, but is \[7, 0, 7\]"),
         ({"cross": True}, "attention 'window' does not support cross-attention; choose one that does: softmax"),
     ],
 )
@@ -88,3 +98,22 @@ def test_invalid_options_and_unsupported_uses_are_refused(options, text):
 def test_the_reach_matches_the_window():
     assert build_core("window", 4, 2, {"window": 5, "dilation": 3}).reach == 15
     assert build_core("window", 4, 2, {"global_tokens": 1}).reach is None
+    assert build_core("window", 4, 2, {"global_tokens": [0]}).reach is None
+
+
+def test_a_list_of_the_first_positions_is_their_number():
+    for given in (3, [2, 0, 1]):
+        assert build_core("window", 4, 2, {"global_tokens": given}).pattern.global_runs == (range(3),)
+    runs = (range(1), range(7, 9))
+    assert build_core("window", 4, 2, {"global_tokens": [8, 0, 7]}).pattern.global_runs == runs
+    assert build_core("window", 4, 2).pattern.global_runs == ()
+
+
+def test_golden_attention_with_chosen_positions():
+    arrays = golden("sparse_masks")
+    q, k, v = (arrays[x][None, None] for x in "qkv")
+    core = build_core("window", 8, 1, {"window": 2, "global_tokens": [0, 7]})
+    given = Heads(q, k, v, q[0], q[0], q, need_weights=True)
+    context, weights = core(given)
+    assert torch.equal(weights[0, 0] > 0, arrays["global_window_w2_g0_7"])
+    torch.testing.assert_close(context[0, 0], arrays["out_global_window_w2_g0_7"], atol=1e-10, rtol=1e-10)

@@ -111,7 +111,7 @@ def test_a_limited_core_counts_positions_and_not_hypotheses(build, sources, chan
             "cross_attention": {"core": "talking_heads", "start": "drawn"},
         },
         {"attention": {"core": "differential"}, "cross_attention": {"core": "differential"}},
-        {"attention": {"core": "window", "window": 1, "global_tokens": 1}},
+        {"attention": {"core": "window", "window": 1, "global_tokens": [0, 2]}},
         {"attention": {"core": "bigbird", "block_size": 1, "window_blocks": 0, "random_blocks": 1}},
         {"attention": {"core": "lambda_attention"}, "cross_attention": {"core": "lambda_attention"}},
         {"attention": {"core": "random_features"}, "cross_attention": {"core": "random_features"}},
