@@ -18,7 +18,7 @@ demo: $(VENV)/.ready  ## Train and score an SDMA transformer on a synthetic corp
 	@echo "See it: $(BIN)/espnet-diverse demo $(DEMO)/exp/synthetic_small_sdma_demo --examples $(DEMO)/data/synthetic/test"
 
 # Files in the order of their names: by default those with few tests, which are long ones, come last, and one core waits.
-test: $(VENV)/.ready lint  ## All tests but those of `make recipes`, 9 minutes on two idle cores.
+test: $(VENV)/.ready lint  ## All tests but those of `make recipes`, 9 to 15 minutes on two idle cores.
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not trust and not recipes" --ignore tests/trust
 	$(BIN)/python -m pytest -m "not trust" tests/trust  # alone: they fork, which is safe in a process without threads
 
