@@ -43,10 +43,10 @@ def first_column(markdown):
 def site(tmp_path_factory):
     """The site, built with --strict in 20 seconds: a link, an anchor or a name that leads nowhere is an error.
 
-    The extra test includes what this needs, so that it is never skipped.
+    The extra test includes what this needs, so that it is never skipped. With --quiet no warning would be counted.
     """
     folder = tmp_path_factory.mktemp("site")
-    done = run([sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", folder])
+    done = run([sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", folder])
     assert done.returncode == 0, done.stderr
     return folder
 
