@@ -12,7 +12,6 @@ import math
 import operator
 from collections.abc import Callable
 from functools import reduce
-from itertools import batched, starmap
 from typing import NamedTuple
 
 import torch
@@ -116,7 +115,10 @@ def _attend(
     """Attend in some of the blocks -> (B, N * S, H, D), in the order of `blocks.queries`."""
     batch, heads, time, width = q.shape
     queries, listed = blocks.queries, blocks.keys.flatten(2)
-    allowed = among(listed, _between(blocks.global_runs, time)).unsqueeze(2)  # (B or 1, N, 1, K)
+    allowed = (listed >= 0) & (listed < time)
+    if blocks.global_runs:
+        allowed = allowed & ~among(listed, blocks.global_runs)
+    allowed = allowed.unsqueeze(2)  # (B or 1, N, 1, K)
     if blocks.reach is not None:
         allowed = allowed & ((queries.unsqueeze(-1) - listed.unsqueeze(2)).abs() <= blocks.reach)
     runs = _positions(blocks.global_runs, q.device)
@@ -134,12 +136,6 @@ def _attend(
     some = _gather(q, queries.unsqueeze(0)), _gather(k, keys), _gather(v, keys)  # (B * N, H, S or K, D)
     context = F.scaled_dot_product_attention(*some, bias, dropout)
     return context.transpose(1, 2).reshape(batch, -1, heads, v.size(-1))
-
-
-def _between(runs: tuple[range, ...], time: int) -> tuple[range, ...]:
-    """Return the runs of the other positions of a sequence of T positions; if there are none, an empty one."""
-    edges = [0, *(edge for run in runs for edge in (run.start, run.stop)), time]
-    return tuple(filter(len, starmap(range, batched(edges, 2)))) or (range(0),)
 
 
 def _positions(runs: tuple[range, ...], device: torch.device) -> list[Tensor]:
