@@ -14,7 +14,7 @@ from espnet_diverse.contest.figures import draw_costs, draw_curves, draw_differe
 from espnet_diverse.contest.redundant_heads import KINDS, read_redundancy
 from espnet_diverse.contest.runs import Run
 from espnet_diverse.contest.scores import mean_cell, missing
-from espnet_diverse.contest.settings import Contest
+from espnet_diverse.contest.settings import Contest, passes_twice
 from espnet_diverse.cpu.machine import cpu_model
 from espnet_diverse.data.characters import safe_name
 from espnet_diverse.data.files.atomic_files import staged_directory, write_text
@@ -234,9 +234,11 @@ def _settings_section(
     document: Document, contest: Contest, runs: Sequence[Run], results: Sequence[Mapping[str, str]]
 ) -> None:
     document.heading("Settings")
+    halved = [name for name, config in contest.merged().items() if passes_twice(config)]
+    less = f"; half of the updates for {' '.join(halved)}, with two passes over each batch" if halved else ""
     document.paragraph(
-        f"All methods have the same budget: {contest.budget}. The base configuration is {runs[0].shared['config']}, "
-        "with the fragments of a method instead of {}; the data are from "
+        f"All methods have the same budget: {contest.budget}{less}. The base configuration is "
+        f"{runs[0].shared['config']}, with the fragments of a method instead of {{}}; the data are from "
         f"{contest.recipe or contest.data_dir}. All settings are in contest.yaml, all scores in contest.tsv."
     )
     rows = []

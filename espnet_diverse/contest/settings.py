@@ -77,13 +77,15 @@ class Budget:
                 said = f"--updates {self.updates} cannot be shared by {epochs} epochs of equal length"
                 raise ConfigError(f"{said}; give a multiple of it, or --epochs too")
             batches = self.updates // epochs * (config.get("accum_grad") or 1)
-        twice = bool((config.get("model_conf") or {}).get("consistency"))
+        twice = passes_twice(config)
         if twice and not batches:
             where = config.origin("model_conf", "consistency")
             said = f"{where}: each batch passes twice, which takes half of the updates"
             raise ConfigError(f"{said}; give --updates, the number of the other methods")
+        if twice:
+            batches = max(1, batches // 2)
         if twice or self.updates:
-            changes.append(f"num_iters_per_epoch={max(1, batches // (1 + twice))}")
+            changes.append(f"num_iters_per_epoch={batches}")
         if self.patience:
             changes.append(f"patience={self.patience}")
         return changes
@@ -92,6 +94,11 @@ class Budget:
         parts = [f"{value} {name}" for name, value in (("updates", self.updates), ("epochs", self.epochs)) if value]
         early = f"ends after {self.patience} epochs without an improvement" if self.patience else ""
         return ", ".join([*(parts or ["the epochs of the configuration"]), *([early] if early else [])])
+
+
+def passes_twice(config: Mapping[str, Any]) -> bool:
+    """Return whether the losses of a method make two passes over each batch."""
+    return bool((config.get("model_conf") or {}).get("consistency"))
 
 
 def methods(given: Sequence[str], file: Path | None, common: Sequence[str]) -> dict[str, dict[str, Any]]:

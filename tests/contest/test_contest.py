@@ -59,6 +59,8 @@ def contest(tiny_run, tmp_path, monkeypatch):
 
 
 def test_a_method_that_is_far_behind_gets_no_further_seeds_and_the_report_says_so(contest, capsys):
+    Path("base.yaml").write_text("{max_epoch: 4, num_iters_per_epoch: 2}")
+    Path("new.yaml").write_text("model_conf: {consistency: {r_drop: 1}}")
     assert carry_out(contest, dataclasses.replace(TIMELESS, drop_behind=5.0), None) == 0
     done = [(row["run"], row["seed"], row["set"], row["score"]) for row in read_results(contest.results)]
     assert done == [
@@ -74,6 +76,7 @@ def test_a_method_that_is_far_behind_gets_no_further_seeds_and_the_report_says_s
         "new got no further seeds: 10.0 points behind old on dev with 1 seed, and 5 were allowed.",
     ):
         assert f"\n{said}\n" in report
+    assert "same budget: the epochs of the configuration; half of the updates for new, with two passes" in report
     headings = [line[3:] for line in report.splitlines() if line.startswith("## ")]
     assert headings == ["Differences", "Learning curves", "Settings"]  # no costs, and language models are not analysed
 
