@@ -11,7 +11,7 @@ from functools import cache
 import pytest
 import test_layers
 import yaml
-from references.markdown import ROOT, blocks, lines, recipe_lines, run
+from references.markdown import ROOT, blocks, lines, recipe_lines, run, unfenced
 from references.recipes import planned
 
 from espnet_diverse.attention import CORES, build_attention, registry
@@ -126,8 +126,7 @@ def test_files_that_are_named_exist(page):
 @pytest.mark.parametrize("page", [*ALL, *PROSE], ids=lambda page: str(page.relative_to(ROOT)))
 def test_lines_of_prose_have_at_most_120_characters(page):
     """Rows of tables, blocks of code and commands may have more."""
-    prose = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
-    assert [line for line in prose.splitlines() if len(line) > 120 and line[:1] not in ("|", "`", " ")] == []
+    assert [line for line in unfenced(page) if len(line) > 120 and line[:1] not in ("|", "`", " ")] == []
 
 
 @each_page

@@ -6,7 +6,7 @@ import shlex
 from functools import cache
 
 import pytest
-from references.markdown import ROOT, blocks, run
+from references.markdown import ROOT, blocks, run, unfenced
 
 from espnet_diverse.bin.main import command_parser
 from espnet_diverse.runs.config import merge
@@ -50,8 +50,7 @@ def test_a_command_behind_a_result_can_be_given(folder, call, monkeypatch):
 
 def prose(page):
     """The lines of a file that are neither headings, rows of tables, code in fences nor blank."""
-    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
-    return [line for line in text.splitlines() if line.strip() and not line.startswith(("|", "#"))]
+    return [line for line in unfenced(page) if line.strip() and not line.startswith(("|", "#"))]
 
 
 def test_a_page_has_little_prose():

@@ -19,6 +19,12 @@ def blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
 
 
+def unfenced(page: Path) -> list[str]:
+    """The lines of a file outside of fenced blocks."""
+    text = page.read_text(encoding="utf-8")
+    return re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL).splitlines()
+
+
 def lines(page: Path) -> list[str]:
     """Each command in the `sh` blocks of a file, without its comment."""
     rows = (line.split("#")[0].strip() for block in blocks(page, "sh") for line in block.splitlines())
