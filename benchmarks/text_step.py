@@ -22,7 +22,7 @@ from espnet_diverse.registration import fast_start
 
 CONTESTANTS = {"softmax": "attention/softmax", "sma": "attention/sma,losses/sma_text"}
 CONTESTANTS["sdma"] = "attention/sdma,losses/sdma_text_half"
-CONTESTANTS["r_drop"] = "attention/softmax,losses/r_drop"
+CONTESTANTS |= {"best_text": "attention/best_text", "r_drop": "attention/softmax,losses/r_drop"}
 CPU = torch.device("cpu")
 
 
