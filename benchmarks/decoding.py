@@ -90,6 +90,7 @@ def main(argv: list[str] | None = None) -> None:
     """Measure, and print the table."""
     args = _arguments(argv)
     fast_start()
+    measuring.keep_memory(args)
     device = torch.device(args.device)
     conditions = measuring.conditions(f"medians of {args.repeats} rounds", device)
     print(*conditions, "", sep="\n")
@@ -281,6 +282,7 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--beam_size", type=int, default=10, help="hypotheses in a beam (10)")
     parser.add_argument("--ctc_weight", type=float, default=0.3, help="weight of the CTC score (0.3)")
     parser.add_argument("--repeats", type=int, default=3, help="rounds (3)")
+    measuring.add_keep_memory(parser)
     results.add_arguments(parser, devices=True)
     args = results.parsed(parser, argv)
     if (args.model_dir is None) != (args.data_dir is None):

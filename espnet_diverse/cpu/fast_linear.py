@@ -1,10 +1,11 @@
-"""Linear layers of a loaded model with oneDNN, whose weights are stored in the layout of its kernels.
+"""Linear layers of a loaded model whose weights are stored in the layout that is fastest in a search.
 
-PyTorch computes `nn.Linear` in float32 with a library that rearranges the weights in every call, which is expensive
-where few rows are multiplied with many weights, as in beam search. oneDNN, which is part of PyTorch, accepts weights
-that were rearranged once. Small layers, such as 128 by 128, may become slower, because a call of oneDNN has more
-overhead; the faster library on this CPU is found by measurement (`cpu/linear_kernels.py`). Results differ in the order
-of sums. The rearranged copy takes as much memory as the weights.
+PyTorch computes `nn.Linear` in float32 with MKL, which rearranges the weights in every call; this is expensive where
+few rows are multiplied with many weights, as in beam search. oneDNN, which is part of PyTorch, accepts weights that
+were rearranged once. Its calls have more overhead, so that MKL may be faster for small layers, such as 128 by 128, and
+on some CPUs for all; it is given the weights with contiguous columns. The faster library on this CPU is found by
+measurement (`cpu/linear_kernels.py`). Results differ in the order of sums. The copy takes as much memory as the
+weights.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,33 +16,35 @@ from torch import Tensor, nn
 
 from espnet_diverse.attention import MultiHeadAttention
 from espnet_diverse.cpu.linear_kernels import uses_onednn
-from espnet_diverse.functional.linear import arranged, product
+from espnet_diverse.functional.linear import AVAILABLE, arranged, column_major, product
 from espnet_diverse.upstream.layers import PositionwiseFeedForward
 
 
 class FastLinear(nn.Linear):
-    """A linear layer that shares the parameters of another and uses oneDNN for inference in float32 on a CPU.
+    """A linear layer that shares the parameters of another and uses a copy for inference in float32 on a CPU.
 
     In all other cases, and under a compiler, it computes `nn.Linear`.
 
     Args:
         linear: The layer whose parameters are shared.
-        relu: Whether ReLU follows, computed in the same call.
+        onednn: Whether oneDNN multiplies, or MKL.
+        relu: Whether ReLU follows; oneDNN computes it in the same call.
     """
 
-    def __init__(self, linear: nn.Linear, relu: bool = False):
+    def __init__(self, linear: nn.Linear, onednn: bool = True, relu: bool = False):
         nn.Module.__init__(self)  # no parameters of its own
         self.in_features, self.out_features = linear.in_features, linear.out_features
-        self.weight, self.bias, self.relu = linear.weight, linear.bias, relu
-        self.arranged = arranged(linear.weight)
+        self.weight, self.bias, self.onednn, self.relu = linear.weight, linear.bias, onednn, relu
+        self.copy = arranged(linear.weight) if onednn else column_major(linear.weight)
         self.train(linear.training)
 
     def forward(self, x: Tensor) -> Tensor:
         """x (..., in) -> (..., out)."""
-        if is_plain(x):
-            y = F.linear(x, self.weight, self.bias)
-            return F.relu(y) if self.relu else y
-        return product(x, self.arranged, self.bias, self.relu)
+        plain = is_plain(x)
+        if self.onednn and not plain:
+            return product(x, self.copy, self.bias, self.relu)
+        y = F.linear(x, self.weight if plain else self.copy, self.bias)
+        return F.relu(y) if self.relu else y
 
 
 def is_plain(x: Tensor) -> bool:
@@ -80,13 +83,16 @@ def replace_linear(model: nn.Module, make: Callable[[nn.Linear], nn.Module]) -> 
 
 
 def speed_up(model: nn.Module) -> None:
-    """Replace the linear layers of a model by `FastLinear`, in place, where that is faster: in float32 on a CPU."""
-    replace_linear(model, lambda linear: FastLinear(linear) if _is_fit(linear.weight) else linear)
+    """Replace the linear layers of a model by `FastLinear`, in place: those in float32 on a CPU with oneDNN."""
+    replace_linear(model, _fast)
     for module in model.modules():
         feed_forward = isinstance(module, PositionwiseFeedForward) and isinstance(module.w_1, FastLinear)
         if feed_forward and type(module.activation) is nn.ReLU:
             module.w_1.relu, module.activation = True, nn.Identity().train(module.training)
 
 
-def _is_fit(weight: Tensor) -> bool:
-    return weight.dtype == torch.float32 and not weight.is_cuda and uses_onednn(weight, "search")
+def _fast(linear: nn.Linear) -> nn.Linear:
+    weight = linear.weight
+    if not AVAILABLE or weight.is_cuda or weight.dtype != torch.float32:
+        return linear
+    return FastLinear(linear, uses_onednn(weight, "search"))

@@ -22,12 +22,12 @@ from torch import Tensor
 
 from espnet_diverse.cpu.machine import KERNELS, KERNELS_VARIABLE, cache_folder, cpu_kind
 from espnet_diverse.errors import ConfigError
-from espnet_diverse.functional.linear import AVAILABLE, arranged, linear, product
+from espnet_diverse.functional.linear import AVAILABLE, arranged, column_major, linear, product
 from espnet_diverse.untrusted.whole_files import read_json
 
 _SMALL = 2**15  # weights of a layer; 128 by 128 is small, 256 by 256 is not
 _SIZES = {"small": (128, 128), "large": (256, 512)}
-_ROWS = {"training": 1024, "search": 16}
+_ROWS = {"training": [1024], "search": [5, 40]}  # a search: the hypotheses of one utterance, and of 8
 _CLEARLY = 1.1  # times MKL's time, beyond which oneDNN is not taken
 _ROUNDS = 15
 _PLACES = [f"{place} {size}" for place in _ROWS for size in _SIZES]
@@ -39,7 +39,8 @@ def uses_onednn(weight: Tensor, place: str) -> bool:
 
     Args:
         weight: Weight of the layer.
-        place: "training": many rows, forward and backward; "search": few rows, weights that were rearranged before.
+        place: "training": many rows, forward and backward; "search": few rows, weights in another layout, see
+            `FastLinear`.
 
     Raises:
         ConfigError: The environment variable `KERNELS_VARIABLE` has a value that is not in `KERNELS`.
@@ -125,34 +126,46 @@ def read_choice(file: Path) -> dict[str, str] | None:
 def _cache_file() -> Path:
     """The file of this kind of CPU and version of PyTorch."""
     kind = "\n".join([cpu_kind(), torch.backends.cpu.get_cpu_capability(), torch.__version__])
-    return cache_folder() / f"kernels-{hashlib.sha256(kind.encode()).hexdigest()[:16]}.json"
+    return cache_folder() / f"products-{hashlib.sha256(kind.encode()).hexdigest()[:16]}.json"
 
 
 @torch.inference_mode(False)  # a search may be the first that asks
 @torch.enable_grad()
 def _faster(place: str, size: str) -> str:
-    """Time both libraries in turns; the shortest times decide, as other work on the machine can only lengthen them."""
     columns, outputs = _SIZES[size]
     generator = torch.Generator().manual_seed(0)  # the generators of training stay as they are
-    shapes = (_ROWS[place], columns), (outputs, columns), (outputs,), (_ROWS[place], outputs)
-    x, weight, bias, gradient = (torch.randn(*shape, generator=generator) for shape in shapes)
-    calls: dict[str, Callable[[], object]]
-    if place == "training":
-        parameters = [y.requires_grad_() for y in (x, weight, bias)]
-        calls = {
-            "onednn": lambda: torch.autograd.grad(linear(*parameters), parameters, gradient),
-            "mkl": lambda: torch.autograd.grad(F.linear(*parameters), parameters, gradient),
-        }
-    else:
-        rearranged = arranged(weight)
-        calls = {"onednn": lambda: product(x, rearranged, bias), "mkl": lambda: F.linear(x, weight, bias)}
-    seconds: dict[str, list[float]] = {name: [] for name in calls}
-    for call in calls.values():
-        call()
-    for _ in range(_ROUNDS):
-        for name, call in calls.items():
-            start = time.perf_counter()
+
+    def draw(*shapes: tuple[int, ...]) -> list[Tensor]:
+        return [torch.randn(shape, generator=generator) for shape in shapes]
+
+    weight, bias = draw((outputs, columns), (outputs,))
+    onednn = mkl = 0.0
+    for rows in _ROWS[place]:
+        x, gradient = draw((rows, columns), (rows, outputs))
+        calls = _training(x, weight, bias, gradient) if place == "training" else _search(x, weight, bias)
+        for call in calls:
             call()
-            seconds[name].append(time.perf_counter() - start)
-    onednn, mkl = (min(seconds[name]) for name in ("onednn", "mkl"))
+        rounds = [[_seconds(call) for call in calls] for _ in range(_ROUNDS)]
+        # The shortest times decide, as other work on the machine can only lengthen them.
+        shortest = [min(times) for times in zip(*rounds, strict=True)]
+        onednn, mkl = onednn + shortest[0], mkl + shortest[1]
     return "mkl" if onednn > _CLEARLY * mkl else "onednn"
+
+
+def _training(x: Tensor, weight: Tensor, bias: Tensor, gradient: Tensor) -> list[Callable[[], object]]:
+    inputs = [y.requires_grad_() for y in (x, weight, bias)]
+    return [
+        lambda: torch.autograd.grad(linear(*inputs), inputs, gradient),
+        lambda: torch.autograd.grad(F.linear(*inputs), inputs, gradient),
+    ]
+
+
+def _search(x: Tensor, weight: Tensor, bias: Tensor) -> list[Callable[[], object]]:
+    rearranged, transposed = arranged(weight), column_major(weight)
+    return [lambda: product(x, rearranged, bias), lambda: F.linear(x, transposed, bias)]
+
+
+def _seconds(call: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start

@@ -1,19 +1,29 @@
 import copy
 
+import pytest
 import torch
 from torch import nn
 
 from espnet_diverse.attention import build_attention
+from espnet_diverse.cpu import fast_linear
 from espnet_diverse.cpu.fast_linear import FastLinear, speed_up
+from espnet_diverse.cpu.machine import KERNELS_VARIABLE
 from espnet_diverse.upstream.layers import PositionwiseFeedForward
 
 
-def test_results_and_parameters_stay():
+@pytest.fixture(params=["onednn", "mkl"])
+def library(request, monkeypatch):
+    """Each library in turn."""
+    monkeypatch.setenv(KERNELS_VARIABLE, request.param)
+    return request.param
+
+
+def test_results_and_parameters_stay(library):
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(24, 40), nn.ReLU(), nn.Linear(40, 8, bias=False)).eval()
     before = copy.deepcopy(model)
     speed_up(model)
-    assert isinstance(model[0], FastLinear) and not model[0].training
+    assert isinstance(model[0], FastLinear) and not model[0].training and model[0].onednn == (library == "onednn")
     assert model.state_dict().keys() == before.state_dict().keys()
     assert model[0].weight is dict(model.named_parameters())["0.weight"]
     for shape in ((1, 24), (5, 7, 24), (3, 200, 24)):
@@ -45,7 +55,14 @@ def test_a_model_in_double_precision_is_left_alone():
     assert type(model[0]) is nn.Linear
 
 
-def test_relu_of_a_feed_forward_is_computed_with_its_first_layer():
+def test_without_onednn_layers_are_left_alone(monkeypatch):
+    monkeypatch.setattr(fast_linear, "AVAILABLE", False)
+    model = nn.Sequential(nn.Linear(6, 4))
+    speed_up(model)
+    assert type(model[0]) is nn.Linear
+
+
+def test_relu_of_a_feed_forward_is_computed_with_its_first_layer(library):
     torch.manual_seed(0)
     model = nn.Sequential(PositionwiseFeedForward(24, 40, 0.1), PositionwiseFeedForward(24, 40, 0.1, nn.SiLU())).eval()
     before, x = copy.deepcopy(model), torch.randn(5, 7, 24)

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from espnet_diverse.functional.linear import AVAILABLE, arranged, has_bfloat16, linear, product
+from espnet_diverse.functional.linear import AVAILABLE, arranged, column_major, has_bfloat16, linear, product
 
 pytestmark = pytest.mark.skipif(not AVAILABLE, reason="this PyTorch has no oneDNN")
 
@@ -47,6 +47,12 @@ def test_a_frozen_weight_gets_no_gradient(monkeypatch):
     linear(x, weight, torch.zeros(4)).sum().backward()
     assert weight.grad is None
     torch.testing.assert_close(x.grad, weight.sum(0).expand(3, 5), atol=1e-5, rtol=1e-5)
+
+
+def test_columns_of_a_copy_are_contiguous():
+    weight = torch.randn(4, 5, requires_grad=True)
+    copy = column_major(weight)
+    assert copy.stride() == (1, 4) and not copy.requires_grad and torch.equal(copy, weight)
 
 
 @pytest.mark.parametrize("rows", [1, 10, 700])
