@@ -3,11 +3,13 @@
     python benchmarks/search_cores.py                            # 17 tokens, the length of Multi30k
     python benchmarks/search_cores.py --times 17 60 --sentences 4
     python benchmarks/search_cores.py --cores softmax softmax+decoder_xl softmax+decoder_xl+cross_xl --times 17 60 300
+    python benchmarks/search_cores.py --cores softmax softmax+number_of_heads/8 softmax+heads/group softmax+heads/subset
 
 Prints a Markdown table of ratios to `softmax`. The decoder is that of `model/mt_mini` with random weights, larger than
 initial ones so that hypotheses differ; sources are random encoder outputs of 0.85 T to T positions, and every
 hypothesis has about T tokens, because random inputs do not say where to end. measuring.py describes how time is
-measured. CORE+NAME adds a memory, conf/memory/NAME.yaml, in segments of `--segment` tokens.
+measured. CORE+NAME adds a memory, conf/memory/NAME.yaml, in segments of `--segment` tokens, and CORE+FOLDER/NAME
+another fragment of conf. With head selection all sentences have one of two languages.
 """
 
 import argparse
@@ -41,14 +43,17 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def decoder_of(name: str, vocabulary: int, segment: int) -> nn.Module:
-    """A decoder with one core in self-attention and cross-attention, and the memories that follow it in `name`."""
+    """A decoder with one core in self-attention and cross-attention, and what follows it in `name`."""
     from espnet_diverse.nets.decoder import DiverseTransformerDecoder
     from espnet_diverse.runs.config import merge
 
-    core, *memories = name.split("+")
-    options = merge(["model/mt_mini", f"attention/{core}", *(f"memory/{each}" for each in memories)])
+    core, *others = name.split("+")
+    fragments = [each if "/" in each else f"memory/{each}" for each in others]
+    options = merge(["model/mt_mini", f"attention/{core}", *fragments])
     for part in {"memory", "cross_memory"} & options["decoder_conf"].keys():
         options["decoder_conf"][part]["segment"] = segment
+    if selection := options["decoder_conf"]["attention"].get("selection"):
+        selection["conditions"] = {"tgtlang": ["de", "fr"]}
     torch.manual_seed(0)
     decoder = DiverseTransformerDecoder(vocabulary, options["encoder_conf"]["output_size"], **options["decoder_conf"])
     for parameter in decoder.parameters():
@@ -61,6 +66,7 @@ def search_of(decoder: nn.Module, time: int, args: argparse.Namespace) -> Callab
     """A beam search from random sources of `time` positions."""
     from espnet_diverse.decoding.options import Options
     from espnet_diverse.decoding.search.beam_search import BeamSearch
+    from espnet_diverse.scope import scope
 
     vocabulary = decoder.output_layer.out_features
     search = BeamSearch(decoder, None, vocabulary - 1, of_text=True)
@@ -70,7 +76,8 @@ def search_of(decoder: nn.Module, time: int, args: argparse.Namespace) -> Callab
     options = Options(beam_size=args.beam_size, ctc_weight=0.0, lm_weight=0.0, minlenratio=1.0, maxlenratio=1.0)
 
     def call() -> None:
-        search(source, lengths, options)
+        with scope({"tgtlang": torch.zeros(1, dtype=torch.long)}):
+            search(source, lengths, options)
 
     return call
 

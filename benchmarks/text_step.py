@@ -3,7 +3,8 @@
     python benchmarks/text_step.py                       # model/mt_mini
     python benchmarks/text_step.py --model model/mt_base # larger, and slow
 
-Prints a Markdown table of ratios to a step with `softmax` in all layers. A step consists of the operations of our
+Prints the operations of a forward pass in evaluation, those of matrix products and attention, and a Markdown table of
+ratios to a step with `softmax` in all layers. A step consists of the operations of our
 trainer for a batch: forward with label-smoothed cross-entropy and all losses and statistics of the attention modules,
 backward, gradient clipping, Adam. Sentences are random tokens, of 0.85 `--time` to `--time` tokens on both sides;
 those of Multi30k have 17. measuring.py describes how time is measured.
@@ -16,6 +17,7 @@ import results
 import torch
 from modules import half_way
 from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 from training_step import step_of
 
 from espnet_diverse.registration import fast_start
@@ -35,6 +37,8 @@ def main(argv: list[str] | None = None) -> None:
     print(*conditions, sep="\n", flush=True)
     models = {name: build(args.model, fragments, args.vocabulary) for name, fragments in CONTESTANTS.items()}
     data = batch_of(args.sentences, args.time, args.vocabulary)
+    giga = {name: f"{operations(model, data) / 1e9:.2f}" for name, (model, _) in models.items()}
+    print("\nGFLOP of a forward pass:", ", ".join(f"{name} {count}" for name, count in giga.items()), flush=True)
     calls = {name: step_of(*built, data, CPU, torch.float32) for name, built in models.items()}
     measured = measuring.compare(calls, args.repeats, CPU, memory=False)
     row = results.Row("A training step of text translation", f"{args.model}: {args.sentences}, {args.time}", measured)
@@ -67,6 +71,21 @@ def batch_of(sentences: int, time: int, vocabulary: int) -> dict[str, Tensor]:
     sides = (torch.randint(2, vocabulary - 1, (sentences, time)).masked_fill(padding, -1) for _ in range(2))
     target, source = sides
     return {"text": target, "text_lengths": lengths, "src_text": source, "src_text_lengths": lengths}
+
+
+@torch.no_grad()
+def operations(model: nn.Module, data: dict[str, Tensor]) -> int:
+    """Floating-point operations of matrix products and attention in a forward pass of evaluation."""
+
+    def fused(q: tuple[int, ...], k: tuple[int, ...], v: tuple[int, ...], *args, **kwargs) -> int:
+        return sdpa_flop_count(q, k, v)
+
+    on_cpu = {torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: fused}
+    model.eval()
+    with FlopCounterMode(display=False, custom_mapping=on_cpu) as counter:
+        model(**data)
+    model.train()
+    return counter.get_total_flops()
 
 
 def _arguments(argv: list[str] | None) -> argparse.Namespace:
