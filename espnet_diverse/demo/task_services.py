@@ -22,8 +22,9 @@ from espnet_diverse.demo.results import DecodedSegment, Results
 from espnet_diverse.errors import DataError
 from espnet_diverse.inference import Recognizer, Translation, Translator
 from espnet_diverse.packing.archive import unpacked
-from espnet_diverse.packing.model_card import WHAT, model_rows, run_scores
+from espnet_diverse.packing.model_card import WHAT, model_rows, scored_sets
 from espnet_diverse.runs.tasks import read_config
+from espnet_diverse.scoring.score_file import read_metrics
 from espnet_diverse.serve.bodies import samples_of
 from espnet_diverse.serve.limits import Limits
 from espnet_diverse.serve.live import LiveRecognition, live_recognition
@@ -112,12 +113,14 @@ class ModelService(ABC):
         """
         config = {**vars(self.search.args), "task": self.search.task}
         scores = {}
-        try:
-            for folder, each in run_scores(self.results.model_dir, Path(self.search.used["model_file"]).stem):
-                overall = (f"{metric.upper()} {groups['overall']['score']:.1f}" for metric, groups in each.items())
-                scores[f"scores of {folder}"] = ", ".join(overall)
-        except DataError as error:
-            logging.warning("%s", error)
+        for folder, path in scored_sets(self.results.model_dir, Path(self.search.used["model_file"]).stem):
+            try:
+                metrics = read_metrics(path)
+            except DataError as error:
+                logging.warning("%s", error)
+                continue
+            overall = (f"{metric.upper()} {groups['overall']['score']:.1f}" for metric, groups in metrics.items())
+            scores[f"scores of {folder}"] = ", ".join(overall)
         rows = model_rows(config, self.search.parameters)
         short = {name: value.partition(",")[0] if name.endswith("attention") else value for name, value in rows.items()}
         return [*short.items(), *scores.items()]

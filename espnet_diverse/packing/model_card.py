@@ -98,7 +98,7 @@ def card(model_dir: Path, config: Mapping, model: nn.Module, facts: Facts, file:
         DataError: A file with results is missing or damaged.
     """
     task = config.get("task", "asr")
-    scores = dict(run_scores(model_dir, weights))
+    scores = {folder: read_metrics(path) for folder, path in scored_sets(model_dir, weights)}
     use = _USE.get(task, _SPEECH).format(file=f"{PREFIX}{facts.repository}" if facts.repository else file)
     rows = model_rows(config, sum(parameter.numel() for parameter in model.parameters()))
     sections = {"Use": use, "Model": _table(rows), "Data": facts.data and f"{facts.data}\n"}
@@ -183,11 +183,11 @@ def _attentions(config: Mapping) -> Iterator[tuple[str, str, Mapping]]:
             yield f"{net} {kind}".replace("_", "-"), core, options | {k: v for k, v in names.items() if v is not None}
 
 
-def run_scores(model_dir: Path, weights: str) -> Iterator[tuple[str, dict[str, dict]]]:
-    """Folder and metrics, see `read_metrics`, of each set of a run that was decoded with these weights and scored."""
+def scored_sets(model_dir: Path, weights: str) -> Iterator[tuple[str, Path]]:
+    """Folder and score.json of each set of a run that was decoded with these weights and scored."""
     for path in sorted(model_dir.glob("decode*/*/score.json")):
         if _is_of(path.parent, weights):
-            yield path.parent.relative_to(model_dir).as_posix(), read_metrics(path)
+            yield path.parent.relative_to(model_dir).as_posix(), path
 
 
 def _is_of(folder: Path, weights: str) -> bool:
