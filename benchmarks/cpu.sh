@@ -34,7 +34,8 @@ if [[ $tiny ]]; then
     benchmark translation translation.py --sentences 100 --characters 50 --tokens 200 --batch_tokens 400 --repeats 1 \
         --config model/mt_mini,attention/softmax,update/adam_inverse_sqrt_800
     benchmark text_step text_step.py --sentences 2 --time 5 --vocabulary 20 --repeats 1
-    benchmark search_cores search_cores.py --sentences 2 --times 5 --vocabulary 20 --repeats 1
+    benchmark search_cores search_cores.py --sentences 2 --times 5 --vocabulary 20 --repeats 1 \
+        --cores softmax lambda_attention random_features luna softmax+decoder_xl softmax+heads/group
     benchmark head_selection head_selection.py --times 8 --step_time 16 --languages 2 --steps "${step[@]}"
     benchmark repulsion repulsion.py --time 16 --size "${step[@]}"
     benchmark classification classification.py --units 4 --heads 3 --sentences 2 --time 5 --repeats 1

@@ -3,9 +3,8 @@
 PyTorch computes `nn.Linear` in float32 with MKL, which rearranges the weights in every call; this is expensive where
 few rows are multiplied with many weights, as in beam search. oneDNN, which is part of PyTorch, accepts weights that
 were rearranged once. Its calls have more overhead, so that MKL may be faster for small layers, such as 128 by 128, and
-on some CPUs for all; it is given the weights with contiguous columns. The faster library on this CPU is found by
-measurement (`cpu/linear_kernels.py`). Results differ in the order of sums. The copy takes as much memory as the
-weights.
+on some CPUs for all, with a copy of the weights whose columns are contiguous. The fastest on this CPU is found by
+measurement (`cpu/linear_kernels.py`). Results differ in the order of sums. A copy takes as much memory as the weights.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,8 +14,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from espnet_diverse.attention import MultiHeadAttention
-from espnet_diverse.cpu.linear_kernels import uses_onednn
-from espnet_diverse.functional.linear import AVAILABLE, arranged, column_major, product
+from espnet_diverse.cpu.linear_kernels import library
+from espnet_diverse.functional.linear import arranged, column_major, product
 from espnet_diverse.upstream.layers import PositionwiseFeedForward
 
 
@@ -83,7 +82,7 @@ def replace_linear(model: nn.Module, make: Callable[[nn.Linear], nn.Module]) -> 
 
 
 def speed_up(model: nn.Module) -> None:
-    """Replace the linear layers of a model by `FastLinear`, in place: those in float32 on a CPU with oneDNN."""
+    """Replace the linear layers of a model by `FastLinear`, in place, where that is faster: in float32 on a CPU."""
     replace_linear(model, _fast)
     for module in model.modules():
         feed_forward = isinstance(module, PositionwiseFeedForward) and isinstance(module.w_1, FastLinear)
@@ -93,6 +92,6 @@ def speed_up(model: nn.Module) -> None:
 
 def _fast(linear: nn.Linear) -> nn.Linear:
     weight = linear.weight
-    if not AVAILABLE or weight.is_cuda or weight.dtype != torch.float32:
+    if weight.dtype != torch.float32 or weight.is_cuda or (chosen := library(weight, "search")) == "mkl":
         return linear
-    return FastLinear(linear, uses_onednn(weight, "search"))
+    return FastLinear(linear, onednn=chosen == "onednn")

@@ -2,7 +2,8 @@
 
 The faster library depends on the CPU and on the sizes: in measurements oneDNN took between half and nearly twice the
 time of MKL. Both are therefore timed once, for a fraction of a second, and the choice is stored in a file for each kind
-of CPU, so that all processes use the same library. oneDNN is used unless MKL is clearly faster. A training run keeps
+of CPU, so that all processes use the same library. oneDNN is used unless MKL is clearly faster. In a search, where
+weights do not change, "columns" is MKL with a copy of the weights whose columns are contiguous. A training run keeps
 the library that it began with in its own folder (`training/checkpoints/run_kernels.py`).
 """
 
@@ -30,23 +31,23 @@ _SIZES = {"small": (128, 128), "large": (256, 512)}
 _ROWS = {"training": [1024], "search": [5, 40]}  # a search: the hypotheses of one utterance, and of 8
 _CLEARLY = 1.1  # times MKL's time, beyond which oneDNN is not taken
 _ROUNDS = 15
+_LIBRARIES = {"training": ["onednn", "mkl"], "search": ["onednn", "mkl", "columns"]}
 _PLACES = [f"{place} {size}" for place in _ROWS for size in _SIZES]
 _taken: dict[str, str] = {}
 
 
-def uses_onednn(weight: Tensor, place: str) -> bool:
-    """Return whether a layer with `weight` (out, in) should be computed by oneDNN.
+def library(weight: Tensor, place: str) -> str:
+    """Return what a layer with `weight` (out, in) should be computed by: "onednn", "mkl" or, in a search, "columns".
 
     Args:
         weight: Weight of the layer.
-        place: "training": many rows, forward and backward; "search": few rows, weights in another layout, see
-            `FastLinear`.
+        place: "training": many rows, forward and backward; "search": few rows, weights that do not change.
 
     Raises:
         ConfigError: The environment variable `KERNELS_VARIABLE` has a value that is not in `KERNELS`.
     """
     size = "small" if weight.numel() < _SMALL else "large"
-    return AVAILABLE and (_taken or choice())[f"{place} {size}"] == "onednn"
+    return (_taken or choice())[f"{place} {size}"] if AVAILABLE else "mkl"
 
 
 def choice() -> dict[str, str]:
@@ -55,10 +56,10 @@ def choice() -> dict[str, str]:
     Raises:
         ConfigError: The environment variable `KERNELS_VARIABLE` has a value that is not in `KERNELS`.
     """
-    library = asked()
-    if library == "auto" and AVAILABLE:
+    wanted = asked()
+    if wanted == "auto" and AVAILABLE:
         return chosen(_cache_file())
-    return dict.fromkeys(_PLACES, library if library != "auto" else "mkl")
+    return dict.fromkeys(_PLACES, wanted if wanted != "auto" else "mkl")
 
 
 def asked() -> str:
@@ -96,7 +97,7 @@ def chosen(file: Path) -> dict[str, str]:
     """The library by place and size, from `file`, or measured and written there; the first process that writes wins."""
     if (found := read_choice(file)) is not None:
         return found
-    measured = {name: _faster(*name.split()) for name in _PLACES}
+    measured = {name: _fastest(*name.split()) for name in _PLACES}
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile("w", dir=file.parent, prefix=f".{file.name}.", encoding="utf-8") as written:
@@ -119,7 +120,7 @@ def read_choice(file: Path) -> dict[str, str] | None:
         found = read_json(file)
     except (OSError, ValueError):
         return None
-    sound = isinstance(found, dict) and all(found.get(place) in ("onednn", "mkl") for place in _PLACES)
+    sound = isinstance(found, dict) and all(found.get(name) in _LIBRARIES[name.split()[0]] for name in _PLACES)
     return found if sound else None
 
 
@@ -131,7 +132,7 @@ def _cache_file() -> Path:
 
 @torch.inference_mode(False)  # a search may be the first that asks
 @torch.enable_grad()
-def _faster(place: str, size: str) -> str:
+def _fastest(place: str, size: str) -> str:
     columns, outputs = _SIZES[size]
     generator = torch.Generator().manual_seed(0)  # the generators of training stay as they are
 
@@ -139,17 +140,18 @@ def _faster(place: str, size: str) -> str:
         return [torch.randn(shape, generator=generator) for shape in shapes]
 
     weight, bias = draw((outputs, columns), (outputs,))
-    onednn = mkl = 0.0
+    seconds = dict.fromkeys(_LIBRARIES[place], 0.0)
     for rows in _ROWS[place]:
         x, gradient = draw((rows, columns), (rows, outputs))
         calls = _training(x, weight, bias, gradient) if place == "training" else _search(x, weight, bias)
         for call in calls:
             call()
         rounds = [[_seconds(call) for call in calls] for _ in range(_ROUNDS)]
-        # The shortest times decide, as other work on the machine can only lengthen them.
-        shortest = [min(times) for times in zip(*rounds, strict=True)]
-        onednn, mkl = onednn + shortest[0], mkl + shortest[1]
-    return "mkl" if onednn > _CLEARLY * mkl else "onednn"
+        for name, times in zip(seconds, zip(*rounds, strict=True), strict=True):
+            seconds[name] += min(times)  # other work on the machine can only lengthen them
+    onednn = seconds.pop("onednn")
+    best = min(seconds, key=seconds.__getitem__)
+    return best if onednn > _CLEARLY * seconds[best] else "onednn"
 
 
 def _training(x: Tensor, weight: Tensor, bias: Tensor, gradient: Tensor) -> list[Callable[[], object]]:
@@ -161,8 +163,12 @@ def _training(x: Tensor, weight: Tensor, bias: Tensor, gradient: Tensor) -> list
 
 
 def _search(x: Tensor, weight: Tensor, bias: Tensor) -> list[Callable[[], object]]:
-    rearranged, transposed = arranged(weight), column_major(weight)
-    return [lambda: product(x, rearranged, bias), lambda: F.linear(x, transposed, bias)]
+    rearranged, columns = arranged(weight), column_major(weight)
+    return [
+        lambda: product(x, rearranged, bias),
+        lambda: F.linear(x, weight, bias),
+        lambda: F.linear(x, columns, bias),
+    ]
 
 
 def _seconds(call: Callable[[], object]) -> float:

@@ -5,17 +5,19 @@ import torch
 from torch import nn
 
 from espnet_diverse.attention import build_attention
-from espnet_diverse.cpu import fast_linear
 from espnet_diverse.cpu.fast_linear import FastLinear, speed_up
-from espnet_diverse.cpu.machine import KERNELS_VARIABLE
+from espnet_diverse.cpu.linear_kernels import taken
+from espnet_diverse.functional.linear import AVAILABLE
 from espnet_diverse.upstream.layers import PositionwiseFeedForward
 
+pytestmark = pytest.mark.skipif(not AVAILABLE, reason="this PyTorch has no oneDNN")
 
-@pytest.fixture(params=["onednn", "mkl"])
-def library(request, monkeypatch):
-    """Each library in turn."""
-    monkeypatch.setenv(KERNELS_VARIABLE, request.param)
-    return request.param
+
+@pytest.fixture(params=["onednn", "columns"], autouse=True)
+def library(request):
+    """Either of the copies."""
+    with taken(dict.fromkeys(("search small", "search large"), request.param)):
+        yield request.param
 
 
 def test_results_and_parameters_stay(library):
@@ -55,14 +57,14 @@ def test_a_model_in_double_precision_is_left_alone():
     assert type(model[0]) is nn.Linear
 
 
-def test_without_onednn_layers_are_left_alone(monkeypatch):
-    monkeypatch.setattr(fast_linear, "AVAILABLE", False)
+def test_layers_are_left_alone_if_pytorchs_own_are_the_fastest():
     model = nn.Sequential(nn.Linear(6, 4))
-    speed_up(model)
+    with taken({"search small": "mkl"}):
+        speed_up(model)
     assert type(model[0]) is nn.Linear
 
 
-def test_relu_of_a_feed_forward_is_computed_with_its_first_layer(library):
+def test_relu_of_a_feed_forward_is_computed_with_its_first_layer():
     torch.manual_seed(0)
     model = nn.Sequential(PositionwiseFeedForward(24, 40, 0.1), PositionwiseFeedForward(24, 40, 0.1, nn.SiLU())).eval()
     before, x = copy.deepcopy(model), torch.randn(5, 7, 24)

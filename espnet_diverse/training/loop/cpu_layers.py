@@ -11,7 +11,7 @@ from types import MethodType
 import torch
 from torch import Tensor, nn
 
-from espnet_diverse.cpu.linear_kernels import uses_onednn
+from espnet_diverse.cpu.linear_kernels import library
 from espnet_diverse.functional.dropout import dropout
 from espnet_diverse.functional.linear import linear
 from espnet_diverse.nets.frontends.speech_frontend import HuggingFaceFrontend
@@ -43,7 +43,7 @@ def _suitable(module: nn.Module) -> Iterator[nn.Module]:
 
 
 def _pays(module: nn.Module) -> bool:
-    return not isinstance(module, nn.Linear) or _fits(module.weight) and uses_onednn(module.weight, "training")
+    return not isinstance(module, nn.Linear) or _fits(module.weight) and library(module.weight, "training") == "onednn"
 
 
 def _linear(self: nn.Linear, x: Tensor) -> Tensor:
