@@ -9,7 +9,7 @@ Prints a Markdown table of ratios to `softmax`. The decoder is that of `model/mt
 initial ones so that hypotheses differ; sources are random encoder outputs of 0.85 T to T positions, and every
 hypothesis has about T tokens, because random inputs do not say where to end. measuring.py describes how time is
 measured. CORE+NAME adds a memory, conf/memory/NAME.yaml, in segments of `--segment` tokens, and CORE+FOLDER/NAME
-another fragment of conf. With head selection all sentences have one of two languages.
+another fragment of conf. With head selection there are two languages, and all sentences are of the first.
 """
 
 import argparse

@@ -3,11 +3,11 @@
     python benchmarks/text_step.py                       # model/mt_mini
     python benchmarks/text_step.py --model model/mt_base # larger, and slow
 
-Prints the operations of a forward pass in evaluation, those of matrix products and attention, and a Markdown table of
-ratios to a step with `softmax` in all layers. A step consists of the operations of our
-trainer for a batch: forward with label-smoothed cross-entropy and all losses and statistics of the attention modules,
-backward, gradient clipping, Adam. Sentences are random tokens, of 0.85 `--time` to `--time` tokens on both sides;
-those of Multi30k have 17. measuring.py describes how time is measured.
+Prints the number of floating-point operations of a forward pass in evaluation, and a Markdown table of ratios to a step
+with `softmax` in all layers. A step consists of the operations of our trainer for a batch: forward with label-smoothed
+cross-entropy and all losses and statistics of the attention modules, backward, gradient clipping, Adam. Sentences are
+random tokens, of 0.85 `--time` to `--time` tokens on both sides; those of Multi30k have 17. measuring.py describes how
+time is measured.
 """
 
 import argparse
@@ -76,13 +76,10 @@ def batch_of(sentences: int, time: int, vocabulary: int) -> dict[str, Tensor]:
 @torch.no_grad()
 def operations(model: nn.Module, data: dict[str, Tensor]) -> int:
     """Floating-point operations of matrix products and attention in a forward pass of evaluation."""
-
-    def fused(q: tuple[int, ...], k: tuple[int, ...], v: tuple[int, ...], *args, **kwargs) -> int:
-        return sdpa_flop_count(q, k, v)
-
-    on_cpu = {torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: fused}
+    attention = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    fused = {attention: lambda q, k, v, *_, **__: sdpa_flop_count(q, k, v)}  # the counter lacks that of a CPU
     model.eval()
-    with FlopCounterMode(display=False, custom_mapping=on_cpu) as counter:
+    with FlopCounterMode(display=False, custom_mapping=fused) as counter:
         model(**data)
     model.train()
     return counter.get_total_flops()
