@@ -133,45 +133,35 @@ def _cache_file() -> Path:
 @torch.inference_mode(False)  # a search may be the first that asks
 @torch.enable_grad()
 def _fastest(place: str, size: str) -> str:
+    """Time the libraries in turns; the shortest times decide, as other work on the machine can only lengthen them."""
     columns, outputs = _SIZES[size]
     generator = torch.Generator().manual_seed(0)  # the generators of training stay as they are
-
-    def draw(*shapes: tuple[int, ...]) -> list[Tensor]:
-        return [torch.randn(shape, generator=generator) for shape in shapes]
-
-    weight, bias = draw((outputs, columns), (outputs,))
-    seconds = dict.fromkeys(_LIBRARIES[place], 0.0)
-    for rows in _ROWS[place]:
-        x, gradient = draw((rows, columns), (rows, outputs))
-        calls = _training(x, weight, bias, gradient) if place == "training" else _search(x, weight, bias)
-        for call in calls:
+    shapes = (outputs, columns), (outputs,), *((rows, columns) for rows in _ROWS[place])
+    weight, bias, *inputs = (torch.randn(shape, generator=generator) for shape in shapes)
+    calls: dict[str, Callable[[], object]]
+    if place == "training":
+        parameters = [y.requires_grad_() for y in (*inputs, weight, bias)]
+        gradient = torch.randn(_ROWS[place][0], outputs, generator=generator)
+        calls = {
+            "onednn": lambda: torch.autograd.grad(linear(*parameters), parameters, gradient),
+            "mkl": lambda: torch.autograd.grad(F.linear(*parameters), parameters, gradient),
+        }
+    else:
+        rearranged, transposed = arranged(weight), column_major(weight)
+        calls = {
+            "onednn": lambda: [product(x, rearranged, bias) for x in inputs],
+            "mkl": lambda: [F.linear(x, weight, bias) for x in inputs],
+            "columns": lambda: [F.linear(x, transposed, bias) for x in inputs],
+        }
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    for call in calls.values():
+        call()
+    for _ in range(_ROUNDS):
+        for name, call in calls.items():
+            start = time.perf_counter()
             call()
-        rounds = [[_seconds(call) for call in calls] for _ in range(_ROUNDS)]
-        for name, times in zip(seconds, zip(*rounds, strict=True), strict=True):
-            seconds[name] += min(times)  # other work on the machine can only lengthen them
-    onednn = seconds.pop("onednn")
-    best = min(seconds, key=seconds.__getitem__)
-    return best if onednn > _CLEARLY * seconds[best] else "onednn"
-
-
-def _training(x: Tensor, weight: Tensor, bias: Tensor, gradient: Tensor) -> list[Callable[[], object]]:
-    inputs = [y.requires_grad_() for y in (x, weight, bias)]
-    return [
-        lambda: torch.autograd.grad(linear(*inputs), inputs, gradient),
-        lambda: torch.autograd.grad(F.linear(*inputs), inputs, gradient),
-    ]
-
-
-def _search(x: Tensor, weight: Tensor, bias: Tensor) -> list[Callable[[], object]]:
-    rearranged, columns = arranged(weight), column_major(weight)
-    return [
-        lambda: product(x, rearranged, bias),
-        lambda: F.linear(x, weight, bias),
-        lambda: F.linear(x, columns, bias),
-    ]
-
-
-def _seconds(call: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    call()
-    return time.perf_counter() - start
+            times[name].append(time.perf_counter() - start)
+    shortest = {name: min(each) for name, each in times.items()}
+    onednn = shortest.pop("onednn")
+    best = min(shortest, key=shortest.__getitem__)
+    return best if onednn > _CLEARLY * shortest[best] else "onednn"
