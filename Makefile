@@ -4,14 +4,15 @@ PYTHON_VERSIONS ?= 3.12 3.13
 unexport PYTHON  # to the benchmarks it is an environment with all packages
 VENV := .venv
 BIN := $(VENV)/bin
-# Without the extras browser, hf and lhotse, the tests that need them are skipped.
 EXTRAS ?= test,demo
+ALL_EXTRAS := test,demo,browser,hf,lhotse
+SKIPPED := build/skipped.txt
 DEMO := egs/aishell/asr1
 export OMP_NUM_THREADS ?= 1
 # Where it is set, every process compiles its modules, 4 seconds for torch and ESPnet.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo test recipes test-cpu test-3.13 test-version cluster-test lint docs trust bench clean
+.PHONY: demo test test-skipped recipes test-cpu test-3.13 test-version cluster-test lint docs trust bench clean
 
 demo: $(VENV)/.ready  ## Train and score an SDMA transformer on a synthetic corpus like Aishell-1; 3 to 8 minutes on two cores.
 	$(DEMO)/run.sh --corpus synthetic
@@ -19,8 +20,14 @@ demo: $(VENV)/.ready  ## Train and score an SDMA transformer on a synthetic corp
 
 # Files in the order of their names: by default those with few tests, which are long ones, come last, and one core waits.
 test: $(VENV)/.ready lint  ## All tests but those of `make recipes`, 9 to 15 minutes on two idle cores.
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not trust and not recipes" --ignore tests/trust
-	$(BIN)/python -m pytest -m "not trust" tests/trust  # alone: they fork, which is safe in a process without threads
+	rm -f $(SKIPPED)
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not trust and not recipes" --ignore tests/trust \
+		--skipped $(SKIPPED)
+	$(BIN)/python -m pytest -m "not trust" tests/trust --skipped $(SKIPPED)  # alone: they fork, which needs no threads
+
+test-skipped: $(VENV)/.ready  ## What `make test` skipped, with all extras; for the page, install a Chromium first.
+	$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt -e '.[$(ALL_EXTRAS)]'
+	if [ -s $(SKIPPED) ]; then $(BIN)/python -m pytest @$(SKIPPED); fi
 
 recipes: $(VENV)/.ready  ## What `make test` leaves out: recipes, benchmarks, clusters, several processes; 11 minutes on two cores.
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m recipes --ignore tests/trust

@@ -25,6 +25,7 @@ pytest_plugins = [
     "references.counted",
     "references.data_fixtures",
     "references.row_sums",
+    "references.skipped",
 ]
 
 RATE = 16_000

@@ -127,4 +127,4 @@ def test_the_versions_match_setup():
     (versions,) = re.findall(r"^PYTHON_VERSIONS \?= (.+)$", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
     assert versions.split() == allowed
     tested = (ROOT / ".ci" / "run").read_text("utf-8")
-    assert f" PYTHON_VERSIONS={allowed[0]} " in tested and f"make test-{allowed[-1]}\n" in tested
+    assert "PYTHON_VERSIONS" not in tested and f"make test-{allowed[-1]}\n" in tested  # the first is preferred
