@@ -47,6 +47,7 @@ setup(
     package_data={
         "espnet_diverse": ["py.typed"],
         "espnet_diverse.conf": ["*/*.yaml"],
+        "espnet_diverse.corpora.synthetic.grammar": ["*.yaml"],
         "espnet_diverse.demo": ["page/*"],
         "espnet_diverse.scoring.figures": ["*.css", "*.js"],
     },

@@ -118,7 +118,9 @@ def test_a_wheel_holds_the_package_its_fragments_and_its_page_and_no_tests(wheel
     with zipfile.ZipFile(wheel) as archive:
         held = {name for name in archive.namelist() if ".dist-info/" not in name}
         metadata = archive.read(f"espnet_diverse-{__version__}.dist-info/METADATA").decode()
-    package = [path for path in (ROOT / "espnet_diverse").rglob("*") if path.suffix in {".py", ".html", ".css", ".js"}]
+    package = [
+        path for path in (ROOT / "espnet_diverse").rglob("*") if path.suffix in {".py", ".html", ".css", ".js", ".yaml"}
+    ]
     expected = {path.relative_to(ROOT).as_posix() for path in [*package, ROOT / "espnet_diverse" / "py.typed"]}
     fragments = {f"espnet_diverse/{path.relative_to(ROOT).as_posix()}" for path in ROOT.glob("conf/*/*.yaml")}
     assert fragments and held == expected | fragments

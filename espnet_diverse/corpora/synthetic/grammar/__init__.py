@@ -1,25 +1,27 @@
 """A parallel sentence grammar in ten languages, which generates the sentences of the synthetic corpora.
 
 A kind of sentence is a template in each language with slots for phrases; the choice of phrases is the meaning, which is
-the same in all languages. Each language is a module in this package with two tables:
+the same in all languages. Each language is a YAML file in this folder with two tables:
 
-    PHRASES[slot][value]   a phrase, or a dict of its forms, already inflected: "mein Bruder", {"acc": "meinen Bruder"}
-    FRAMES[kind]           a template: "{who} räumt {when} {room[acc]} auf." Brackets select a form of a phrase. Phrases
+    phrases[slot][value]   a phrase, or a table of its forms, already inflected: "mein Bruder", {acc: meinen Bruder}
+    frames[kind]           a template: "{who} räumt {when} {room[acc]} auf." Brackets select a form of a phrase. Phrases
                            may contain slots as well, for agreement between them ("das Buch {who[gen]} liegt").
 
 All values of all slots are combined, so every combination must be a meaningful sentence in every language, and no two
 may be equal. Words are separated by spaces in the tables, also in Mandarin, which is written without spaces.
 
-To add a language, write its module, and add it to `LANGUAGES` here and to `VOICES` in `audio/speech_synthesis.py`.
+To add a language, write its file, and add it to `LANGUAGES` here and to `VOICES` in `audio/speech_synthesis.py`.
 """
 
 import hashlib
-import importlib
 import itertools
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
+
+import yaml
 
 from espnet_diverse.errors import DataError
 
@@ -106,7 +108,7 @@ def sentences(languages: Sequence[str], count: int, seed: int, split: str) -> li
 
 def _combinations(kind: str) -> Iterator[tuple[str, ...]]:
     """All combinations of slot values of a kind of sentence, with the values of the English table."""
-    phrases = _tables("en").PHRASES
+    phrases = _tables("en")["phrases"]
     return itertools.product(*(phrases[slot] for slot in KINDS[kind][1]))
 
 
@@ -124,12 +126,12 @@ def _sentence(languages: Sequence[str], kind: str, values: tuple[str, ...]) -> S
 
 def _render(language: str, kind: str, values: tuple[str, ...]) -> str:
     tables = _tables(language)
-    phrases = {slot: tables.PHRASES[slot][value] for slot, value in zip(KINDS[kind][1], values, strict=True)}
+    phrases = {slot: tables["phrases"][slot][value] for slot, value in zip(KINDS[kind][1], values, strict=True)}
     # Twice, because phrases may contain slots.
-    text = tables.FRAMES[kind].format_map(phrases).format_map(phrases)
+    text = tables["frames"][kind].format_map(phrases).format_map(phrases)
     return text[0].upper() + text[1:]
 
 
 @cache
-def _tables(language: str):
-    return importlib.import_module(f"{__name__}.{language}")
+def _tables(language: str) -> dict[str, dict]:
+    return yaml.safe_load(Path(__file__).with_name(f"{language}.yaml").read_text(encoding="utf-8"))
