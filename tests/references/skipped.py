@@ -14,7 +14,7 @@ def pytest_terminal_summary(terminalreporter, config):
     """Print the command that runs what was skipped; the option -rs of pyproject.toml has printed the reasons."""
     path = config.getoption("skipped")
     names = sorted({report.nodeid for report in terminalreporter.getreports("skipped")})
-    if path is None or not names:
+    if path is None or not names or hasattr(config, "workerinput"):  # a worker of xdist has only its own
         return
     path.parent.mkdir(exist_ok=True)
     with path.open("a", encoding="utf-8") as file:

@@ -21,9 +21,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-import yaml
-
 from espnet_diverse.errors import DataError
+from espnet_diverse.untrusted.foreign_yaml import read_yaml
 
 LANGUAGES = ("zh", "en", "de", "es", "fr", "it", "pt", "ru", "el", "ar")
 UNSPACED = frozenset({"zh"})
@@ -134,4 +133,5 @@ def _render(language: str, kind: str, values: tuple[str, ...]) -> str:
 
 @cache
 def _tables(language: str) -> dict[str, dict]:
-    return yaml.safe_load(Path(__file__).with_name(f"{language}.yaml").read_text(encoding="utf-8"))
+    path = Path(__file__).with_name(f"{language}.yaml")
+    return read_yaml(path, path.name)
