@@ -1,13 +1,14 @@
 """Registering our classes by name in the tables of ESPnet's tasks, ESPnet3's too, when the tasks are imported.
 
-`import espnet_diverse` calls `register_on_import`, which imports nothing heavy. It changes those tables, and adds one
-finder to `sys.meta_path`, which sees the import of ESPnet's tasks; it changes nothing else.
+`import espnet_diverse` calls `register_on_import`, which imports nothing heavy. It changes those tables, and adds two
+finders to `sys.meta_path`: one sees the import of ESPnet's tasks, the other is `edit_distance`. Nothing else changes.
 """
 
 import sys
 from functools import partial
 from types import ModuleType
 
+from espnet_diverse.registration import edit_distance
 from espnet_diverse.registration.import_hooks import HookedLoader, ImportHooks
 
 TASK_MODULES = {f"espnet2.tasks.{task}": task for task in ("asr", "st", "mt", "lm", "s2t", "s2t_ctc")}
@@ -22,6 +23,7 @@ def register_on_import() -> None:
     """Register our classes when a task of ESPnet is imported; tasks that have been imported are served at once."""
     if any(isinstance(finder, _Registering) for finder in sys.meta_path):
         return
+    edit_distance.provide()
     hooks = {name: partial(register, task=task) for name, task in TASK_MODULES.items()}
     _Registering({name: partial(HookedLoader, after=hook) for name, hook in hooks.items()}).install()
     for name, hook in hooks.items():

@@ -119,7 +119,7 @@ def test_espnets_tables_hold_its_own_classes_and_ours(plain, registered):
 @pytest.mark.recipes
 def test_the_import_changes_nothing_else_of_the_process(plain, registered):
     assert plain["transformers"] == registered["transformers"] == [True] * 3
-    assert registered["added"] == ["espnet_diverse.registration.espnet_tables"]
+    assert registered["added"] == [f"espnet_diverse.registration.{name}" for name in ("espnet_tables", "edit_distance")]
     assert registered["heavy"] == registered["lazy"] == registered["hidden"] == []
     assert registered["same_filters"]
     assert registered["typechecked"] == plain["typechecked"]
