@@ -166,8 +166,6 @@ def _arrange(members: Members, folder: Path) -> None:
     check_config(config, members.model)
     task = "s2t_ctc" if members.task == "s2t" and told_task(config) == "s2t_ctc" else members.task
     config |= {key: value for key, value in OF_THE_MACHINE.items() if key in config} | {"task": task}
-    if isinstance(config.get("non_linguistic_symbols"), str):  # a file of the machine that trained, read line by line
-        config["non_linguistic_symbols"] = None
     for section, key in named_files(config):
         path = members.member(section[key], key)
         section[key] = place(key, path)

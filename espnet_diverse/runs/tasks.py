@@ -33,7 +33,7 @@ from espnet_diverse.runs.lora import add_adapter, check_whole
 from espnet_diverse.runs.model_files import find_weights
 from espnet_diverse.text.foreign_sentencepiece import check_model_file
 from espnet_diverse.text.pretrained_tokenizer import PretrainedTokenizer
-from espnet_diverse.untrusted.foreign_config import check_config, named_files
+from espnet_diverse.untrusted.foreign_config import FILES_OF_TRAINING, check_config, named_files
 from espnet_diverse.untrusted.whole_files import check_arrays, read_bytes
 
 
@@ -318,11 +318,14 @@ def _unbuilt(part: str, error: Exception) -> Exception:
 def read_config(config_file: Path) -> dict:
     """Read the config.yaml of a run, see `config.load`, and locate the files that it names, see `named_file`.
 
+    Files that only its training read are left out: a model from elsewhere could name any file of this machine.
+
     Raises:
         ModelError: config.yaml or a file that it names is missing, or is refused; see `foreign_config`.
     """
     config = load(config_file)
     check_config(config, config_file, packed=False)
+    config |= {key: None for key in FILES_OF_TRAINING if key in config}
     for section, key in named_files(config):
         section[key] = str(named_file(section[key], key, config_file))
     if statistics := (config.get("normalize_conf") or {}).get("stats_file"):

@@ -1,9 +1,12 @@
 """The configuration of a training that continues from a trained model, made from its config.yaml.
 
-config.yaml has every key of ESPnet with its value, paths of the machine, and values derived from the data. Without
-them, the rest is what a user would write: a fragment for `espnet-diverse train`.
+config.yaml has every key of ESPnet with its value, paths of the machine, and values derived from the data. The model
+may be from somebody else, so only keys that describe the model and its updates are taken over: no path, no number of
+processes, nothing that costs memory without limit. The result is what a user would write: a fragment for
+`espnet-diverse train`.
 """
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -37,16 +40,42 @@ NOT_HERE = {  # keys of ESPnet that would be ignored, or would leave nothing to 
     ),
 }
 """Keys of ESPnet's training that this one refuses, and what to do instead."""
-_OF_PLACE = ("wandb_", "dist_", "use_wandb", "log_level", "resume")
+_TAKEN_OVER = {
+    # the model
+    *("init", "input_size", "ctc_conf", "joint_net_conf", "st_joint_net_conf", "aux_ctc_tasks", "ctc_sample_rate"),
+    *("use_adapter", "adapter", "adapter_conf", "freeze_param", "unfreeze_param", "use_lang_prompt", "use_nlp_prompt"),
+    # its texts
+    *("cleaner", "g2p", "src_g2p", "use_preprocessor", "tokenizer_encode_conf", "src_tokenizer_encode_conf"),
+    # its updates
+    *("seed", "optim", "optim_conf", "scheduler", "scheduler_conf", "grad_clip", "grad_clip_type", "grad_noise"),
+    *("exclude_weight_decay", "exclude_weight_decay_conf", "train_dtype", "use_amp", "repulsion", "sampling"),
+    *("max_epoch", "patience", "val_scheduler_criterion", "early_stopping_criterion", "best_model_criterion"),
+    *("keep_nbest_models", "num_iters_per_epoch", "log_interval"),
+    # its batches
+    *("batch_type", "valid_batch_type", "sort_in_batch", "sort_batch", "shuffle_within_batch", "drop_last_iter"),
+}
+"""Keys that another training takes over, besides the parts of the model and `_BOUNDED`."""
+_BOUNDED = {
+    **dict.fromkeys(("batch_size", "valid_batch_size", "accum_grad"), 10_000),
+    **dict.fromkeys(("batch_bins", "valid_batch_bins"), 100_000_000),
+}
+"""Numbers that another training takes over up to a maximum, because they decide how much memory it needs."""
+_OF_EACH_RUN = {
+    *FILLED_IN,
+    *NOT_HERE,
+    *OF_THE_MACHINE,
+    *("use_matplotlib", "num_att_plot", "fold_length", "ignore_init_mismatch", "init_known_tokens", "resume"),
+    *("log_level", "use_tensorboard", "use_wandb"),
+}
+"""Keys that every training sets anew, so that nobody misses them."""
 _NETS = ("encoder_conf", "decoder_conf", "lm_conf", "classifier_conf", "adapter_conf", "model_conf")
-_NOT_OURS = ("use_matplotlib", "num_att_plot", "fold_length", "ignore_init_mismatch", "init_known_tokens")
-"""Keys for which `train` has values of its own, or that belong to the start of a run."""
 
 
 def training_config(config: Mapping[str, Any]) -> dict[str, Any]:
     """The keys of a run's configuration that another training of the same kind of model needs.
 
-    Values of conditions are left out: the data of the other training gives its own.
+    One line of the log names changed keys that are left out because they name files or resources. Values of conditions
+    are left out too: the data of the other training gives its own.
 
     Args:
         config: Configuration of the run, as `read_config` returns it.
@@ -59,20 +88,28 @@ def training_config(config: Mapping[str, Any]) -> dict[str, Any]:
         raise ConfigError(f"a model of task {name} is not trained by this package; those that are: {' '.join(TRAINED)}")
     task = TASKS[name]
     defaults = vars(task.get_parser().parse_args([]))
-    parts = {choices.name for choices in task.class_choices_list} | {"model"}
-    left = {*FILLED_IN, *NOT_HERE, *OF_THE_MACHINE, *_NOT_OURS}
-    kept: dict[str, Any] = {}
-    for key, value in config.items():
-        if key not in defaults or key in left or key.startswith(_OF_PLACE):
-            continue
-        if key in parts or as_lists(value) != as_lists(defaults[key]):
-            kept[key] = _without_conditions(value) if key in _NETS else value
+    parts = {choices.name for choices in task.class_choices_list} - {"preprocessor"} | {"model"}
+    allowed = _TAKEN_OVER | parts | {f"{part}_conf" for part in parts}
+    changed = {key: value for key, value in config.items() if as_lists(value) != as_lists(defaults.get(key))}
+    kept = {
+        key: _without_conditions(value) if key in _NETS else value
+        for key, value in config.items()
+        if key in defaults and (key in parts or key in changed and (key in allowed or _is_within(key, value)))
+    }
+    named = {key for key in changed if key in defaults and not key.startswith(("wandb_", "dist_"))}
+    if left := sorted(named - kept.keys() - _OF_EACH_RUN):
+        logging.warning("of the model's configuration, %s are not taken over; give them by --set", ", ".join(left))
     if config.get("normalize") == "global_mvn":
         given = config.get("normalize_conf")
         options = {key: given[key] for key in (given if isinstance(given, Mapping) else ()) if key != "stats_file"}
         kept = {key: value for key, value in kept.items() if key != "normalize_conf"}
         kept |= {"normalize_conf": options} if options else {}
     return kept
+
+
+def _is_within(key: str, value: Any) -> bool:
+    """Return whether a number of `_BOUNDED` is a whole number up to its maximum."""
+    return key in _BOUNDED and type(value) is int and 0 < value <= _BOUNDED[key]
 
 
 def _without_conditions(value: Any) -> Any:

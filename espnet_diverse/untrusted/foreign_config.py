@@ -51,7 +51,10 @@ _ALLOWED = {
 FUSED = ("default", "huggingface")
 """Frontends that a fused one may have."""
 
+FILES_OF_TRAINING = ("non_linguistic_symbols", "rir_scp", "noise_scp")
+"""Keys with paths of files that ESPnet opens to prepare the data of a training."""
 OF_THE_MACHINE = {
+    **dict.fromkeys(FILES_OF_TRAINING),
     "output_dir": None,
     "config": None,
     "pretrain_path": None,
@@ -79,6 +82,7 @@ _NUMBERS = {
     "num_layers": (0, 1000),
     "nlayers": (0, 1000),
     "layer": (0, 1000),
+    **dict.fromkeys(("num_time_mask", "num_freq_mask"), (0, 100)),  # masks of SpecAugment, drawn for each utterance
 }
 """Least and greatest value by option; other numbers of a part are at most 1,000,000."""
 

@@ -5,7 +5,7 @@ import pytest
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.runs.config import Config
 from espnet_diverse.runs.config_checks import check
-from espnet_diverse.runs.tasks import TASKS, read_config
+from espnet_diverse.runs.tasks import TASKS, TRAINED, read_config
 from espnet_diverse.runs.training_config import FILLED_IN, training_config
 from espnet_diverse.training.stages import check_settings
 
@@ -20,6 +20,25 @@ def test_settings_of_the_run_are_kept_and_derived_keys_removed(tiny_run):
     as_given.update(config)
     check_settings(as_given)
     check(TASKS["asr"], as_given)
+
+
+@pytest.mark.parametrize("task", TRAINED)
+def test_no_key_of_a_model_opens_files_or_takes_resources(task, tmp_path, caplog):
+    """Every key of ESPnet and of this package, set to a path and to a huge number by whoever made the model."""
+    defaults = vars(TASKS[task].get_parser().parse_args([]))
+    parts = {choices.name for choices in TASKS[task].class_choices_list} | {"model"}
+    plain = [key for key in defaults if key not in parts and not key.endswith("_conf") and key != "task"]
+    for hostile in ("/dev/zero", 10**9):
+        found = training_config(dict.fromkeys(plain, hostile) | {"task": task})
+        assert not found.keys() & {"num_workers", "max_cache_size", "max_cache_fd", "batch_size", "batch_bins"}
+        assert not [key for key in found if key.endswith(("_scp", "_path", "_symbols", "_file", "_dir"))]
+        kept = {key for key in found if isinstance(defaults[key], (str, type(None))) and hostile == "/dev/zero"}
+        assert not {key for key in kept if "file" in key or "path" in key}
+
+
+def test_what_is_left_out_is_named(caplog):
+    training_config({"encoder": "transformer", "num_workers": 40, "batch_size": 10**9, "batch_bins": 600_000})
+    assert "batch_size, num_workers" in caplog.text and "batch_bins" not in caplog.text
 
 
 def test_values_of_conditions_match_the_other_data():

@@ -1,5 +1,6 @@
 """A model is trained further by one command, from a run, a packed model or a model of ESPnet."""
 
+import os
 import shutil
 
 import pytest
@@ -123,6 +124,33 @@ def test_other_settings_are_allowed_by_name(tiny_run, data, tmp_path, capfd):
     assert "max_epoch: 1 -> 2" in capfd.readouterr().err
     assert fine_tune(tiny_run.model_dir, data, output, *more, "--allow_changed", "max_epoch") == 0
     assert (output / "2epoch.pth").exists()
+
+
+def hostile(model, folder, **changes):
+    """A copy of a model with changes that its author made to config.yaml."""
+    shutil.copytree(model, folder)
+    config = yaml.safe_load((folder / "config.yaml").read_text())
+    (folder / "config.yaml").write_text(yaml.safe_dump(config | changes))
+    return folder
+
+
+def test_a_model_names_no_files_and_no_resources(tiny_run, data, tmp_path, capfd, caplog):
+    """A file that nobody may see, a pipe that never ends, and more processes than the user asked for."""
+    (secret := tmp_path / "secret").write_text("root:hidden:19000\n")
+    os.mkfifo(tmp_path / "pipe")
+    paths = {"rir_scp": str(secret), "noise_scp": str(tmp_path / "pipe"), "non_linguistic_symbols": str(secret)}
+    model = hostile(tiny_run.model_dir, tmp_path / "model", num_workers=40, max_cache_size=1e12, **paths)
+    assert fine_tune(model, data, tmp_path / "exp", *STILL) == 0
+    said = capfd.readouterr()
+    assert "hidden" not in said.out + said.err and "max_cache_size, num_workers" in caplog.text
+    assert not yaml.safe_load((tmp_path / "exp" / "start.yaml").read_text()).keys() & {*paths, "num_workers"}
+    assert yaml.safe_load((tmp_path / "exp" / "config.yaml").read_text())["num_workers"] < 40
+
+
+def test_masks_of_spectrograms_without_number_are_refused(tiny_run, data, tmp_path, capfd):
+    masks = {"specaug": "specaug", "specaug_conf": {"num_time_mask": 10**6}}
+    assert fine_tune(hostile(tiny_run.model_dir, tmp_path / "model", **masks), data, tmp_path / "exp") == 1
+    assert "num_time_mask" in capfd.readouterr().err and not (tmp_path / "exp" / "start.yaml").exists()
 
 
 def test_invalid_data_models_and_options_are_refused(tiny_run, data, tmp_path, capfd):
