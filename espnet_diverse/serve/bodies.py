@@ -22,9 +22,11 @@ from espnet_diverse.errors import DataError
 from espnet_diverse.serve.limits import Limits
 from espnet_diverse.serve.refusals import RefusedError, busy
 
-GRACE_SECONDS = 5.0
+GRACE_SECONDS = 10.0
 LEAST_RATE = 20_000
-"""Bytes a second that an upload must reach on average, after `GRACE_SECONDS`."""
+"""Bytes a second that an upload must send; it may fall behind by `GRACE_SECONDS`, however fast it was before."""
+_SMALL = 20, 10
+"""A body of up to 1/20 of the limit of a file is small; small ones have a tenth of the memory of all for themselves."""
 _LENGTH = re.compile("[0-9]{1,15}")
 _FIELDS_BYTES = 100_000  # of a form without its file
 _FIELDS = 50
@@ -43,7 +45,7 @@ class _Form(MultiPartParser):
 
 
 class Bodies:
-    """Receives bodies. A slow upload holds only the bytes that have arrived, so it takes no room from others.
+    """Receives bodies. Memory is taken as bytes arrive; large uploads take none from small ones.
 
     Args:
         limits: Limits of a request, and of all bodies together.
@@ -51,7 +53,10 @@ class Bodies:
 
     def __init__(self, limits: Limits):
         self.limits = limits
-        self._left = max(limits.bytes + _FIELDS_BYTES, int(limits.all_megabytes * 1e6))
+        size, share = _SMALL
+        self._small_bytes = limits.bytes // size
+        most = max(limits.bytes + _FIELDS_BYTES, int(limits.all_megabytes * 1e6))
+        self._left = {"large": most, "small": most // share}
 
     @asynccontextmanager
     async def body(self, request: Request) -> AsyncIterator[bytes]:
@@ -62,7 +67,7 @@ class Bodies:
                 are too large.
             ClientDisconnect: The client has disconnected.
         """
-        with self._held() as take:
+        with self._held(request) as take:
             yield b"".join([chunk async for chunk in self._chunks(request, self.limits.bytes, take)])
 
     @asynccontextmanager
@@ -76,7 +81,7 @@ class Bodies:
         kind = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
         if kind != "multipart/form-data":
             raise RefusedError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "the content type must be multipart/form-data")
-        with self._held() as take:
+        with self._held(request) as take:
             chunks = self._chunks(request, self.limits.bytes + _FIELDS_BYTES, take)
             form = _Form(request.headers, chunks, max_files=1, max_fields=_FIELDS, max_part_size=_FIELDS_BYTES)
             try:
@@ -95,21 +100,23 @@ class Bodies:
             yield Upload(content, file.filename or "the recording", texts)
 
     @contextmanager
-    def _held(self) -> Iterator[Callable[[int], None]]:
+    def _held(self, request: Request) -> Iterator[Callable[[int], None]]:
         """Yield a function that reserves bytes, which are released at the end of the block."""
+        length = request.headers.get("Content-Length", "")
+        kind = "small" if _LENGTH.fullmatch(length) and int(length) <= self._small_bytes else "large"
         taken = 0
 
         def take(size: int) -> None:
             nonlocal taken
-            if size > self._left:
+            if size > self._left[kind]:
                 raise busy("too many uploads are on their way; try again later")
-            self._left -= size
+            self._left[kind] -= size
             taken += size
 
         try:
             yield take
         finally:
-            self._left += taken
+            self._left[kind] += taken
 
     async def _chunks(self, request: Request, most: int, take: Callable[[int], None]) -> AsyncGenerator[bytes, None]:
         """The parts of a body as they come."""
@@ -120,9 +127,9 @@ class Bodies:
             size, limit = int(length) / 1e6, self.limits.megabytes
             message = f"the file has {size:.1f} MB; the limit is {limit:g} MB; cut it, or see --max_megabytes"
             raise RefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, message)
-        began, received, stream = time.monotonic(), 0, request.stream()
+        left, stream = GRACE_SECONDS, request.stream()
         while True:
-            left = GRACE_SECONDS + received / LEAST_RATE - (time.monotonic() - began)
+            began = time.monotonic()
             try:
                 chunk = await asyncio.wait_for(anext(stream), max(0.0, left))
             except StopAsyncIteration:
@@ -130,7 +137,7 @@ class Bodies:
             except TimeoutError as error:
                 slow = f"the upload is too slow; at least {LEAST_RATE // 1000} kB a second are expected"
                 raise RefusedError(HTTPStatus.REQUEST_TIMEOUT, slow) from error
-            received += len(chunk)
+            left = min(GRACE_SECONDS, left - (time.monotonic() - began) + len(chunk) / LEAST_RATE)
             take(len(chunk))
             yield chunk
 

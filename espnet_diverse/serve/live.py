@@ -4,6 +4,7 @@ The recogniser runs in a thread and requests samples from the websocket as it ne
 faster than speech is recognised has to wait. Each stream has its own search; all searches of a model share its nets.
 """
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
@@ -125,6 +126,8 @@ class _Stream:
     def __init__(self, websocket: WebSocket, rate: int, limits: Limits):
         self.websocket, self.rate, self.limits = websocket, rate, limits
         self.samples = 0
+        self._began = time.monotonic()
+        self._waited = 0.0  # seconds of waiting for messages since the last samples
         self._text = ""  # the end of the text before, which decides about a space
 
     @property
@@ -147,8 +150,9 @@ class _Stream:
 
     async def _receive(self) -> NDArray | None:
         """The next samples (L,) int16, or None at the end."""
+        waits = time.monotonic()
         try:
-            with anyio.fail_after(self.limits.idle_seconds):
+            with anyio.fail_after(max(0.0, self.limits.idle_seconds - self._waited)):
                 message = await self.websocket.receive()
         except TimeoutError as error:
             gone = "the recording has ended, because nothing was sent for a while; record again"
@@ -163,7 +167,9 @@ class _Stream:
         if len(part) % 2:
             raise DataError(f"{len(part)} bytes are an odd number; samples must have 16 bits, little-endian, mono")
         self.samples += len(part) // 2
-        if self.heard > self.limits.stream_seconds:
+        now = time.monotonic()
+        self._waited = 0.0 if part else self._waited + now - waits  # messages without samples keep no place
+        if max(self.heard, now - self._began) > self.limits.stream_seconds:
             longest = f"the limit of {self.limits.stream_seconds:g} seconds"
             raise DataError(f"the recording is longer than {longest}; stop before, or see --max_stream_seconds")
         return np.frombuffer(part, "<i2")

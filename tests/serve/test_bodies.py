@@ -83,6 +83,31 @@ def test_slow_uploads_are_ended_and_keep_no_place_from_others(server, monkeypatc
     ]
 
 
+def test_uploads_that_stall_before_their_end_are_ended(server, monkeypatch):
+    """However fast they began: each sends all but its last byte at once, and then a byte now and then."""
+    monkeypatch.setattr(bodies, "GRACE_SECONDS", 0.5)
+    began = time.monotonic()
+    with socket.create_connection(("127.0.0.1", server.port), timeout=30) as connection:
+        connection.sendall(HEAD.format(2_000_000).encode() + bytes(1_900_000))
+        while not select.select([connection], [], [], 0.1)[0]:
+            connection.sendall(b"x")
+        assert connection.recv(1 << 16).split()[1] == b"408"
+    assert time.monotonic() - began < 10  # by the average of the rate it would be 95 s
+
+
+def test_small_uploads_have_room_while_large_ones_wait():
+    async def check():
+        held = bodies.Bodies(Limits(megabytes=0.1, all_megabytes=0.2))
+        async with held.body(request(bytes(100_000))), held.body(request(bytes(100_000))):
+            with pytest.raises(RefusedError, match="too many"):
+                async with held.body(request(bytes(6_000))):
+                    pytest.fail("received")
+            async with held.body(request(bytes(5_000))) as body:
+                assert len(body) == 5_000
+
+    asyncio.run(check())
+
+
 def request(*chunks, kind="application/octet-stream"):
     """A request whose body comes in these chunks."""
     length = len(b"".join(chunks))

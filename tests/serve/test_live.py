@@ -183,6 +183,30 @@ def test_a_recording_that_sends_nothing_ends(search):
         wait_for_none(server.live)
 
 
+def test_messages_without_samples_keep_no_place(search):
+    with serving(LiveRecognition(lambda: search, ENERGY, replace(LIMITS, idle_seconds=0.5))) as server:
+        with opened(server) as socket:
+            socket.send(PCM.tobytes())
+            began = time.monotonic()
+            with pytest.raises(ConnectionClosed):
+                while time.monotonic() - began < 30:
+                    socket.send(b"")
+                    time.sleep(0.1)
+        wait_for_none(server.live)
+
+
+def test_a_recording_lasts_by_the_clock(search):
+    """A few samples every now and then, as of a client that wants to keep its place."""
+    with serving(LiveRecognition(lambda: search, ENERGY, replace(LIMITS, stream_seconds=1.0))) as server:
+        with opened(server) as socket:
+            began = time.monotonic()
+            with pytest.raises(ConnectionClosed):
+                while time.monotonic() - began < 30:
+                    socket.send(bytes(2))
+                    time.sleep(0.1)
+        wait_for_none(server.live)
+
+
 @pytest.mark.parametrize(
     ("choices", "sent", "message"),
     [
