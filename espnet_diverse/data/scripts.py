@@ -21,8 +21,8 @@ UNSPACED = {
 """Letters, marks, digits and punctuation of the scripts, as ranges of a regular expression, by a language of each."""
 RANGES = "".join(UNSPACED.values())
 UNSPACED_LETTER = re.compile(f"[{RANGES}]")
-_MARKS = "\u3001-\u3003\u3008-\u301f\uff01-\uff0f\uff1a-\uff1f\uff61-\uff65"  # punctuation such as 。，！
-_CHARACTER = re.compile(f"[{RANGES}{_MARKS}]")
+PUNCTUATION = "\u3001-\u3003\u3008-\u301f\uff01-\uff0f\uff1a-\uff1f\uff61-\uff65"  # punctuation such as 。，！
+_CHARACTER = re.compile(f"[{RANGES}{PUNCTUATION}]")
 _SCRIPTS = {language: re.compile(f"[{ranges}]") for language, ranges in UNSPACED.items()}
 _SCRIPTS["ko"] = re.compile("[\u1100-\u11ff\u3130-\u318f\ua960-\ua97f\uac00-\ud7ff]")
 # Vowels before their consonant and signs that stack the next letter; vowels and signs that belong to the letter before.
