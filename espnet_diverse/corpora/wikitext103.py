@@ -19,6 +19,7 @@ from espnet_diverse.data.characters import clean_text, text_fault
 from espnet_diverse.data.checks.faults import Fault, refuse
 from espnet_diverse.data.kaldi import DataDir
 from espnet_diverse.data.lines import numbered_lines
+from espnet_diverse.data.normalisation import lower_case
 from espnet_diverse.errors import DataError
 
 SETS = ("train", "dev", "test")
@@ -78,7 +79,7 @@ def _read(path: Path, name: str, selection: Selection) -> tuple[DataDir, list[Fa
         elif what:
             faults.append(Fault(str(path), number, what))
         else:
-            data.text[sentence] = text.lower() if selection.case == "lower" else text
+            data.text[sentence] = lower_case(text, "en") if selection.case == "lower" else text
     if not data.text and not faults:
         faults.append(Fault(str(path), None, "holds no text; get it again"))
     return data, faults

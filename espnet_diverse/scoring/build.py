@@ -10,7 +10,9 @@ from espnet_diverse.scoring.error_rate import ErrorRate
 from espnet_diverse.scoring.metric import Metric
 from espnet_diverse.scoring.normalisation import Normalisation, check_normalisation
 
-METRICS = ("cer", "wer", "bleu", "compound_bleu", "chrf", "chrf++", "ter", "bertscore")
+METRICS = ("cer", "wer", "mer", "bleu", "compound_bleu", "chrf", "chrf++", "ter", "bertscore")
+ERROR_RATES = ("cer", "wer", "mer")
+_OF_SEVERAL = ("bleu", "compound_bleu", "chrf", "chrf++", "ter")  # references
 
 
 def build_metrics(
@@ -26,7 +28,7 @@ def build_metrics(
     Args:
         names: Names in `METRICS`, each at most once.
         count_spaces: Whether cer counts spaces as characters.
-        normalisation: Text normalisation of cer and wer, one of `normalisation.NORMALISATIONS`.
+        normalisation: Text normalisation of cer, wer and mer, one of `normalisation.NORMALISATIONS`.
         tokenize: Tokenizer of bleu and compound_bleu; see `bleu`.
         make_embedder: Function that loads the encoder of bertscore.
         spelling: File of spellings, see `Normalisation`.
@@ -40,6 +42,7 @@ def build_metrics(
     makers: dict[str, Callable[[], Metric]] = {
         "cer": lambda: ErrorRate("char", not count_spaces, rules),
         "wer": lambda: ErrorRate("word", normalisation=rules),
+        "mer": lambda: ErrorRate("unit", normalisation=rules),
         "bleu": lambda: bleu(tokenize),
         "compound_bleu": lambda: compound_bleu(tokenize),
         "chrf": chrf,
@@ -57,21 +60,25 @@ def check_metrics(
     tokenize: str | None,
     has_embedder: bool,
     spelling: Path | None = None,
+    references: int = 1,
 ) -> None:
-    """Check names of metrics and their options; takes the arguments of `build_metrics`.
+    """Check names of metrics and their options; takes the arguments of `build_metrics`, and the number of references.
 
     Raises:
-        ConfigError: A name is unknown or repeated, an option applies to none of the metrics, or bertscore has no
-            encoder.
+        ConfigError: A name is unknown or repeated, an option applies to none of the metrics, bertscore has no encoder,
+            or a metric takes one reference and there are several.
     """
     for name in names:
         if name not in METRICS:
             raise ConfigError(f"unknown metric {name!r}; choose from {', '.join(METRICS)}")
         if names.count(name) > 1:
             raise ConfigError(f"metric {name!r} is given {names.count(name)} times; give it once")
+        if references > 1 and name not in _OF_SEVERAL:
+            todo = f"give one, or choose from {', '.join(_OF_SEVERAL)}"
+            raise ConfigError(f"metric {name!r} takes one reference of a text, and {references} are given; {todo}")
     check_normalisation(normalisation, spelling)
     _fits(count_spaces, "--count_spaces", names, ("cer",))
-    _fits(normalisation != "none", f"--normalise {normalisation}", names, ("cer", "wer"))
+    _fits(normalisation != "none", f"--normalise {normalisation}", names, ERROR_RATES)
     _fits(tokenize is not None, f"--tokenize {tokenize}", names, ("bleu", "compound_bleu"))
     _fits(has_embedder, "--bert_path", names, ("bertscore",))
     if "bertscore" in names and not has_embedder:
@@ -80,4 +87,5 @@ def check_metrics(
 
 def _fits(given: bool, option: str, names: Sequence[str], of: Sequence[str]) -> None:
     if given and not set(names) & set(of):
-        raise ConfigError(f"{option} is for {' and '.join(of)}, and the metrics are {' '.join(names)}; leave it out")
+        fitting = " and ".join(filter(None, [", ".join(of[:-1]), of[-1]]))
+        raise ConfigError(f"{option} is for {fitting}, and the metrics are {' '.join(names)}; leave it out")

@@ -1,37 +1,45 @@
-"""Character and word error rate of a corpus, with the alignment of each sentence.
+"""Character, word and mixed error rate of a corpus, with the alignment of each sentence.
 
     error rate = 100 (substitutions + deletions + insertions) / reference units
 
-with the counts summed over the corpus. jiwer finds an alignment of each sentence with the minimum number of errors; if
-there are several, sclite may choose one with other numbers of substitutions, deletions and insertions. For an empty
-reference, all units of the hypothesis are insertions. References and hypotheses are normalised by
-`espnet_diverse.text.vocabulary.normalise`; letter case and punctuation are scored unless a normalisation is given.
+with the counts summed over the corpus. The units of the mixed error rate (MER), the usual score of speech that switches
+between languages, are characters of scripts without spaces (`data.scripts.UNSPACED`) and words of other scripts.
+
+jiwer finds an alignment of each sentence with the minimum number of errors; if there are several, sclite may choose one
+with other numbers of substitutions, deletions and insertions. For an empty reference, all units of the hypothesis are
+insertions. References and hypotheses are normalised by `espnet_diverse.text.vocabulary.normalise`; letter case and
+punctuation are scored unless a normalisation is given.
 """
 
 import importlib.metadata
+import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain, islice
 
 import jiwer
 import numpy as np
 
+from espnet_diverse.data.scripts import PUNCTUATION, RANGES
 from espnet_diverse.scoring.alignment import Pairs
-from espnet_diverse.scoring.metric import Metric
+from espnet_diverse.scoring.metric import Metric, unspaced_notes
 from espnet_diverse.scoring.normalisation import Normalisation
 from espnet_diverse.scoring.significance import Bootstrap
 from espnet_diverse.text.vocabulary import normalise
 
-UNITS = {"char": "CER", "word": "WER"}
+UNITS = {"char": ("CER", "Chr"), "word": ("WER", "Wrd"), "unit": ("MER", "Unt")}
+"""Name of the error rate by unit, and heading of the number of units."""
+_OWN = RANGES + PUNCTUATION
+_MIXED = re.compile(rf"[{_OWN}]|(?<=[{RANGES}])[^\w\s]+|[^\s{_OWN}]+")  # ASCII punctuation after one is a unit too
 _BLOCK = 1000  # sentences that are aligned at once
 
 
 class ErrorRate(Metric):
-    """Character or word error rate in percent; it exceeds 100 if there are many insertions.
+    """Character, word or mixed error rate in percent; it exceeds 100 if there are many insertions.
 
     The counts of a sentence are correct, substituted, deleted and inserted units, and 1 if there is any error.
 
     Args:
-        unit: "char" or "word".
+        unit: "char", "word", or "unit" for the mixed error rate.
         ignore_spaces: Whether "char" ignores spaces, as is usual for Chinese; False counts a space as a character.
         normalisation: Normalisation of references and hypotheses; by default none.
     """
@@ -40,8 +48,8 @@ class ErrorRate(Metric):
     reference_columns = (0, 1, 2)
 
     def __init__(self, unit: str, ignore_spaces: bool = True, normalisation: Normalisation | None = None):
-        self.name = UNITS[unit]
-        self.columns = ("Snt", "Chr" if unit == "char" else "Wrd", "Corr", "Sub", "Del", "Ins", "Err", "S.Err")
+        self.name, heading = UNITS[unit]
+        self.columns = ("Snt", heading, "Corr", "Sub", "Del", "Ins", "Err", "S.Err")
         self.unit = unit
         self.ignore_spaces = ignore_spaces
         self.normalisation = normalisation or Normalisation()
@@ -57,11 +65,23 @@ class ErrorRate(Metric):
                 yield tuple(_pairs(*sentence))
 
     def statistics(
-        self, references: Collection[str], hypotheses: Collection[str], languages: Sequence[str]
+        self,
+        references: Collection[str],
+        hypotheses: Collection[str],
+        languages: Sequence[str],
+        more: Sequence[Collection[str]] = (),
     ) -> np.ndarray:
-        """Counts of each sentence, float64 of shape (sentences, 5)."""
+        """Counts of each sentence, float64 of shape (sentences, 5); further references are not used."""
         counts = map(_counts, self.align(references, hypotheses, languages))
         return np.fromiter(chain.from_iterable(counts), np.float64).reshape(len(references), 5)
+
+    def notes(self, references: Collection[str], hypotheses: Collection[str], languages: Sequence[str]) -> list[str]:
+        """Notes on languages without spaces, whose WER makes no sense, and on the normalisation."""
+        sides = (set(chain.from_iterable(texts)) for texts in (references, hypotheses))
+        return [
+            *(unspaced_notes(self.name, languages) if self.unit == "word" else ()),
+            *self.normalisation.notes(*sides),
+        ]
 
     def score(self, sums: np.ndarray) -> np.ndarray:
         """Error rate in percent; without reference units 100 if there are errors, as in sacrebleu's TER, else 0."""
@@ -70,7 +90,7 @@ class ErrorRate(Metric):
 
     def signature(self, languages: Sequence[str], bootstrap: Bootstrap) -> str:
         """Unit, treatment of spaces, case and punctuation, number and seed of resamples, version of jiwer."""
-        spaces = "" if self.unit == "word" else f"|spaces:{'ignored' if self.ignore_spaces else 'counted'}"
+        spaces = "" if self.unit != "char" else f"|spaces:{'ignored' if self.ignore_spaces else 'counted'}"
         text = f"{self.normalisation.signature}|norm:NFC"
         draws = f"bs:{bootstrap.samples}|seed:{bootstrap.seed}"
         return f"{self.name}{spaces}|{text}|{draws}|jiwer:{importlib.metadata.version('jiwer')}"
@@ -90,6 +110,8 @@ class ErrorRate(Metric):
 
     def _prepared(self, text: str, language: str) -> str:
         text = normalise(self.normalisation(text, language))
+        if self.unit == "unit":
+            return " ".join(_MIXED.findall(text))
         return text.replace(" ", "") if self.unit == "char" and self.ignore_spaces else text
 
 

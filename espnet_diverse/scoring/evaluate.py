@@ -76,7 +76,7 @@ def evaluate(
             undefined, and is left out of averages.
     """
     references, languages = corpus.references.values(), corpus.language_list()
-    counts = [metric.statistics(references, system.texts, languages) for system in corpus.systems()]
+    counts = [metric.statistics(references, system.texts, languages, corpus.more) for system in corpus.systems()]
     rows, scored = {}, {}
     for name, indices in parts.items():
         sums = counts[0][indices].sum(0)

@@ -4,13 +4,15 @@ Because the counts are summed, a part or a resample of the corpus is scored with
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 
+from espnet_diverse.conditions import base_language
+from espnet_diverse.data.scripts import UNSPACED
 from espnet_diverse.scoring.significance import Bootstrap
 
-_LOWER = {"cer", "wer", "ter", "word_perplexity", "perplexity", "loss"}
+_LOWER = {"cer", "wer", "mer", "ter", "word_perplexity", "perplexity", "loss"}
 
 
 def lower_is_better(metric: str) -> bool:
@@ -21,6 +23,13 @@ def lower_is_better(metric: str) -> bool:
 def better_side(metric: str) -> str:
     """An arrow to the side of the better values of a metric, for the label of an axis."""
     return "← better" if lower_is_better(metric) else "better →"
+
+
+def unspaced_notes(name: str, languages: Iterable[str]) -> list[str]:
+    """A note on the languages without spaces, if any, in which the metric `name` takes a whole phrase for a word."""
+    there = sorted({base_language(language) for language in languages} & UNSPACED.keys())
+    what = "written without spaces between words, so that a phrase counts as one word: score cer, mer or chrf there"
+    return [f"{name} makes no sense in {', '.join(there)}, nor in averages with them: {what}"] if there else []
 
 
 class Metric(ABC):
@@ -42,7 +51,11 @@ class Metric(ABC):
 
     @abstractmethod
     def statistics(
-        self, references: Collection[str], hypotheses: Collection[str], languages: Sequence[str]
+        self,
+        references: Collection[str],
+        hypotheses: Collection[str],
+        languages: Sequence[str],
+        more: Sequence[Collection[str]] = (),
     ) -> np.ndarray:
         """Counts of each sentence, float64 of shape (sentences, counts).
 
@@ -50,7 +63,12 @@ class Metric(ABC):
             references: Reference texts.
             hypotheses: Texts to score, in the same order.
             languages: Language of each text, or "" if it is unknown.
+            more: Further references of each text, for metrics that take several.
         """
+
+    def notes(self, references: Collection[str], hypotheses: Collection[str], languages: Sequence[str]) -> list[str]:
+        """Notes on texts that the metric does not suit; takes the arguments of `statistics`."""
+        return []
 
     @abstractmethod
     def score(self, sums: np.ndarray) -> np.ndarray:

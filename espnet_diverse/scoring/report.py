@@ -1,6 +1,6 @@
 """Output of scoring: tables with notes, and all numbers for JSON."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -40,9 +40,17 @@ class Report:
         return {title: [*cells(row, metric), *measured(row)] for title, row in self._named(name).items()}
 
     def notes(self) -> list[str]:
-        """Notes below the tables: signatures, and references without a hypothesis."""
+        """Notes below the tables: signatures, units that do not fit, empty references, and missing hypotheses."""
         rows = [row for scores in self.scores.values() for row in scores.values() if not row.mean_of]
         notes = list(dict.fromkeys(row.signature for row in rows))
+        references = self.corpus.references.values()
+        texts = references, self.corpus.system.texts, self.corpus.language_list()
+        for name, metric in self.metrics.items():
+            notes += [note for note in [*metric.notes(*texts), *self._mixed(name)] if note not in notes]
+        if empty := sum(not text for text in references):
+            notes.append(
+                f"{empty} of {len(references)} references are empty and scored: what their hypotheses have is wrong"
+            )
         for system in self.corpus.systems():
             if system.missing:
                 notes.append(
@@ -94,5 +102,20 @@ class Report:
             }
         return numbers
 
+    def _mixed(self, name: str) -> Iterator[str]:
+        """Notes on averages of rows that were scored in different ways, such as with several tokenizers."""
+        rows = self.scores[name]
+        for title, row in rows.items():
+            ways = {member: rows[member].signature.split("|") for member in row.mean_of}
+            own = [
+                f"{member} {part}" for member, parts in ways.items() for part in parts if _is_rare(part, ways.values())
+            ]
+            if own:
+                yield f"{self.metrics[name].name} {title} averages different units ({abridged(own)}): compare the rows"
+
     def _named(self, name: str) -> dict[str, Row]:
         return {f"{self.corpus.system.name} {title}".strip(): row for title, row in self.scores[name].items()}
+
+
+def _is_rare(part: str, ways: Collection[list[str]]) -> bool:
+    return any(part not in parts for parts in ways)

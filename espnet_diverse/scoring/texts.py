@@ -1,15 +1,34 @@
 """References and the hypotheses of one or two systems, in the same order."""
 
+import re
 import sys
-from collections.abc import Collection, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 
-from espnet_diverse.conditions import language_tables
+from espnet_diverse.conditions import base_language, language_tables
+from espnet_diverse.corpora.shared.columns import COLUMNS
+from espnet_diverse.corpora.shared.table_files import Row, read_table_file
+from espnet_diverse.data.characters import SURROGATE, clean_text, id_fault, text_fault
+from espnet_diverse.data.checks.faults import Fault, refuse
+from espnet_diverse.data.lines import numbered_lines
+from espnet_diverse.data.scripts import UNSPACED, language_of_script
 from espnet_diverse.data.table_views import Joined, Same
-from espnet_diverse.data.tables import pack_table
+from espnet_diverse.data.tables import LINES, pack_table, pack_texts
 from espnet_diverse.errors import DataError, abridged
+
+_TIME = r"\d+\.\d+"
+_NIST = {
+    "ctm": re.compile(rf"\S+\s+\S+\s+{_TIME}\s+{_TIME}\s+\S+(\s+\S+)?"),
+    "stm": re.compile(rf"\S+\s+\S+\s+\S+\s+{_TIME}\s+{_TIME}(\s.*)?"),
+}
+"""Lines of sclite's formats with times."""
+_TABLES = ("csv", "tsv", "jsonl", "json")
+_SEEN = 20  # lines that show the format of a file
 
 
 @dataclass(frozen=True)
@@ -36,20 +55,157 @@ class Corpus:
         system: System to score.
         baseline: System to compare with, if any.
         languages: Language of the text by utterance id; may be incomplete.
+        more: Further references of the texts, in the order of `references`.
     """
 
     references: Mapping[str, str]
     system: System
     baseline: System | None = None
     languages: Mapping[str, str] = field(default_factory=dict)
+    more: Sequence[Collection[str]] = ()
 
     def systems(self) -> list[System]:
         """The system and, if there is one, the baseline."""
         return [self.system, *([self.baseline] if self.baseline else [])]
 
     def language_list(self) -> list[str]:
-        """Language of each reference, or "" if it is unknown."""
-        return [sys.intern(self.languages.get(utterance, "")) for utterance in self.references]
+        """Language of each reference, or "" if it is unknown; see `written_languages`."""
+        return self._written
+
+    @cached_property
+    def _written(self) -> list[str]:
+        given = [sys.intern(self.languages.get(utterance, "")) for utterance in self.references]
+        return written_languages(self.references.values(), given)
+
+
+def written_languages(texts: Iterable[str], languages: Sequence[str]) -> list[str]:
+    """Language of each text for the units of metrics: its script decides, and the given code where several share one.
+
+    Texts of one language are treated alike, by the script of most of them. Where the language is unknown, texts without
+    spaces are in the language of their own script; the others are treated like most if these are two thirds.
+
+    Args:
+        texts: The texts.
+        languages: Language code of each text, or "".
+
+    Returns:
+        For scripts without spaces and Hangul the given code or the one of `language_of_script`; for other scripts the
+        given code, but "" if it belongs to the former.
+    """
+    scripts = [language_of_script(text) for text in texts]
+    counts: dict[str, Counter[str]] = {language: Counter() for language in languages}
+    for language, script in zip(languages, scripts, strict=True):
+        if script is not None:
+            counts[language][script] += 1
+    return [
+        _settled(language, _common(language, script, counts[language]))
+        for language, script in zip(languages, scripts, strict=True)
+    ]
+
+
+def _common(language: str, script: str | None, counted: Counter[str]) -> str | None:
+    """Script by which to treat a text: its own one or that of most texts of its language."""
+    counted = counted.copy()
+    if counted["ja"] and counted["zh"]:  # Japanese texts without kana, or Chinese ones with some
+        kept, other = sorted(("ja", "zh"), key=counted.__getitem__, reverse=True)
+        counted[kept] += counted.pop(other)
+        script = kept if script == other else script
+    if script and not language or not counted.total():
+        return script
+    common, count = counted.most_common(1)[0]
+    return common if language or 3 * count >= 2 * counted.total() else script
+
+
+def _settled(language: str, script: str | None) -> str:
+    base = base_language(language)
+    if script is None or base == script or {base, script} == {"zh", "ja"}:
+        return language
+    return script or ("" if base in UNSPACED or base == "ko" else language)
+
+
+def read_files(paths: Sequence[Path], plain: bool = False) -> dict[Path, Mapping[str, str]]:
+    """Read texts by utterance id, sorted, from each file.
+
+    Args:
+        paths: Tables with 'utterance text' a line; .trn; or csv, tsv and jsonl with columns id and text.
+        plain: The files have one text a line, and the number of the line is its id. A blank line counts, also at the
+            end, as in sacrebleu.
+
+    Raises:
+        DataError: A file is faulty or in another format, which is named, or plain files differ in the number of lines.
+    """
+    files = {path: pack_texts(path, LINES) if plain else _read_texts(path) for path in paths}
+    first, expected = paths[0], len(files[paths[0]])
+    for path, texts in files.items() if plain else ():
+        if len(texts) != expected:
+            longer = path if len(texts) > expected else first
+            is_blank = not files[longer][max(files[longer])]
+            todo = f"the last line of {longer} is blank: delete it" if is_blank else "find the line that one lacks"
+            what = f"has {len(texts)} lines, and {first} has {expected}; with --plain line N is compared with line N"
+            raise DataError(f"{path}: {what}; {todo}")
+    return files
+
+
+def further_references(first: Path, path: Path, files: Mapping[Path, Mapping[str, str]]) -> list[str]:
+    """Texts of a further file of references, in the order of the first.
+
+    Args:
+        first, path: The first and the further file.
+        files: Texts of the files by utterance id, from `read_files`.
+
+    Raises:
+        DataError: The files have different utterances.
+    """
+    lacking, odd = (
+        [each for each in files[one] if each not in files[other]] for one, other in ((first, path), (path, first))
+    )
+    if lacking or odd:
+        what = f"lacks {abridged(lacking, separator=' ')}" if lacking else f"has {abridged(odd, separator=' ')} more"
+        raise DataError(f"{path}: {what}; files of references need the same utterances, and {first} is the first")
+    return list(files[path].values())
+
+
+def _read_texts(path: Path) -> Mapping[str, str]:
+    suffix = Path(path.name.removesuffix(".gz")).suffix.removeprefix(".")
+    if suffix in _TABLES:
+        return _of_table(path)
+    if form := suffix if suffix in _NIST else _nist_format(path):
+        what = "a line of a table is 'utterance text', of a .trn 'text (utterance)'"
+        raise DataError(f"{path}: is in sclite's format {form}, which is aligned by times and not read; {what}")
+    return pack_texts(path, "reference")
+
+
+def _nist_format(path: Path) -> str:
+    lines = (line.strip() for _, line in numbered_lines(path, []))
+    seen = list(islice((line for line in lines if line and not line.startswith(";;")), _SEEN))
+    return next((form for form, row in _NIST.items() if seen and all(map(row.fullmatch, seen))), "")
+
+
+def _of_table(path: Path) -> dict[str, str]:
+    """The texts of a csv, tsv or jsonl by id."""
+    table = read_table_file(path)
+    names = []
+    for ours in ("id", "text"):
+        theirs = [name for name in table.columns if name.lower() in (ours, *COLUMNS[ours])]
+        if len(theirs) != 1:
+            has = f"it has {', '.join(filter(None, table.columns)) or 'none'}"
+            todo = f"name one column of {' '.join((ours, *COLUMNS[ours]))}"
+            raise DataError(f"{path}: has {len(theirs) or 'no'} columns {ours!r}; {has}: {todo}")
+        names.append(theirs[0])
+    texts: dict[str, str] = {}
+    for row in table.rows:
+        key, text = (_cell(row, name) for name in names)
+        twice = f"duplicate id {key!r}; ids must be unique" if key in texts else None
+        whats = ["has no id" if not key else id_fault(key), twice, text_fault(text)]
+        table.faults += [Fault(str(path), row.where, what) for what in whats if what]
+        texts[key] = text
+    refuse(table.faults)
+    return dict(sorted(texts.items()))
+
+
+def _cell(row: Row, name: str) -> str:
+    value = row.values.get(name)
+    return clean_text(SURROGATE.sub("\ufffd", "" if value is None else str(value)))[0]
 
 
 def system_of(name: str, references: Mapping[str, str], hypotheses: Mapping[str, str]) -> System:
@@ -70,7 +226,7 @@ def system_of(name: str, references: Mapping[str, str], hypotheses: Mapping[str,
             "score against the text of the same data directory"
         )
     texts: Collection[str]
-    if isinstance(references, dict):
+    if isinstance(references, dict) or isinstance(hypotheses, dict):
         texts = tuple(hypotheses.get(utterance, "") for utterance in references)
     else:  # tables of files are sorted, and are read as the texts are needed
         texts = Joined([Same(references, ""), hypotheses]).values()

@@ -21,6 +21,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 from espnet_diverse.audio.libsndfile import RATES
 from espnet_diverse.audio.resampling import resample_blocks
 from espnet_diverse.conditions import CONDITIONS, values_by_condition
+from espnet_diverse.data.scripts import join_texts
 from espnet_diverse.decoding.condition_ids import completed, indices_of
 from espnet_diverse.decoding.espnet.shared_attention import share_attention
 from espnet_diverse.decoding.predictor import Predictor
@@ -32,7 +33,6 @@ from espnet_diverse.option_checks import must_be
 from espnet_diverse.serve.application import in_thread
 from espnet_diverse.serve.limits import Limits
 from espnet_diverse.serve.refusals import RefusedError, as_refusal, busy, error_body
-from espnet_diverse.transcription.cjk import join_texts
 from espnet_diverse.transcription.segmentation_options import SegmentationOptions
 from espnet_diverse.transcription.streaming import StreamResult, transcribe_stream
 

@@ -17,6 +17,7 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
 from espnet_diverse.conditions import base_language, values_by_condition
+from espnet_diverse.data.scripts import join_texts
 from espnet_diverse.decoding.search.hotwords import split_hotwords
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.option_checks import OptionError, Options, choice, conflict, flag, listed, must_be, number, read
@@ -28,7 +29,6 @@ from espnet_diverse.serve.live import close_with
 from espnet_diverse.serve.models import Model, Models
 from espnet_diverse.serve.refusals import as_refusal, error_body
 from espnet_diverse.transcription import recordings
-from espnet_diverse.transcription.cjk import join_texts
 from espnet_diverse.transcription.formats import FORMATS
 from espnet_diverse.transcription.result import Segment, Transcript
 

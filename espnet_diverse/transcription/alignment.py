@@ -1,8 +1,8 @@
 """Times and confidences of words, by forced alignment with CTC.
 
 CTC (`decoding/ctc_alignment.py`) learns to emit a token in one or two frames of the time in which it is spoken, and
-blank in the others, so words appear shorter than they are. A Chinese character or kana would last only a frame; it is
-extended to the next one, or to half a second.
+blank in the others, so words appear shorter than they are. A character of a script without spaces, such as a Chinese
+one, would last only a frame; it is extended to the next one, or to half a second.
 
 The confidence of a token is the mean of its CTC posteriors over its frames, and of a word the mean over its tokens.
 Both come from CTC alone, even if the search uses other scores as well.
@@ -15,11 +15,11 @@ from itertools import zip_longest
 from torch import nn
 from torchaudio.functional import TokenSpan
 
+from espnet_diverse.data.scripts import UNSPACED_LETTER, may_break
 from espnet_diverse.decoding.frame_times import FrameTimes, frame_times
 from espnet_diverse.decoding.predictor import Predictor
 from espnet_diverse.errors import ConfigError, UserError
 from espnet_diverse.text.vocabulary import SPACE
-from espnet_diverse.transcription.cjk import CJK_LETTER
 from espnet_diverse.transcription.result import Word
 
 _LONGEST = 0.5  # seconds of a character with a pause after it
@@ -75,9 +75,9 @@ def align_words(
 
 
 def _until_next(words: Sequence[Word]) -> Iterator[Word]:
-    """Words, with Chinese characters and kana extended to the next word, to at most `_LONGEST` seconds."""
+    """Words, with those of scripts without spaces extended to the next word, to at most `_LONGEST` seconds."""
     for word, after in zip_longest(words, words[1:]):
-        if after is not None and CJK_LETTER.search(word.text):
+        if after is not None and UNSPACED_LETTER.search(word.text):
             word = replace(word, end=max(word.end, min(after.start, word.start + _LONGEST)))
         yield word
 
@@ -85,8 +85,8 @@ def _until_next(words: Sequence[Word]) -> Iterator[Word]:
 def split_words(tokens: Sequence[str]) -> list[tuple[str, int, int]]:
     """Group tokens into words: the text of each word, its first token and the token after its last.
 
-    A word begins after <space> and at a piece with "▁". A Chinese character or kana is a separate word, with the
-    punctuation after it. Pieces are never split.
+    A word begins after <space> and at a piece with "▁". In a script without spaces, a character is a separate
+    word, with the marks and punctuation after it. Pieces are never split.
     """
     words: list[tuple[str, int, int]] = []
     begins = True
@@ -95,16 +95,10 @@ def split_words(tokens: Sequence[str]) -> list[tuple[str, int, int]]:
         piece = "" if token == SPACE else token.removeprefix(WORD_START)
         if not piece:
             continue
-        if begins or _is_new_word(words[-1][0], piece):
+        if begins or may_break(words[-1][0], piece):
             words.append((piece, index, index + 1))
         else:
             text, first, _ = words[-1]
             words[-1] = text + piece, first, index + 1
         begins = False
     return words
-
-
-def _is_new_word(word: str, piece: str) -> bool:
-    """Return whether a piece begins a new word although no space is before it."""
-    joins = not piece[0].isalnum() or not any(map(str.isalnum, word))  # punctuation
-    return not joins and bool(CJK_LETTER.search(word) or CJK_LETTER.match(piece))

@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 from espnet_diverse.data.characters import columns
 from espnet_diverse.data.files.atomic_files import write_text
+from espnet_diverse.data.scripts import may_break
 from espnet_diverse.decoding.directory.results import json_score, rounded_probability
-from espnet_diverse.transcription.cjk import CJK_LETTER
 from espnet_diverse.transcription.result import Segment, Transcript
 
 CUE_COLUMNS = 84  # two lines of 42
@@ -165,7 +165,7 @@ def _voice(cue: _Cue) -> str:
 
 
 def _wrapped(text: str, width: int | None) -> str:
-    """A text in lines, broken at spaces and between Chinese characters and kana."""
+    """A text in lines, broken at spaces and, in scripts without spaces, between characters."""
     if width is None:
         return text
     lines = [""]
@@ -180,8 +180,7 @@ def _pieces(text: str) -> list[str]:
     """Parts of a text between which a line may be broken; spaces begin a part."""
     pieces: list[str] = []
     for character in text:
-        own = CJK_LETTER.match(character) or pieces and CJK_LETTER.match(pieces[-1][-1]) and character.isalnum()
-        if not pieces or character == " " or own:
+        if not pieces or character == " " or may_break(pieces[-1], character):
             pieces.append(character)
         else:
             pieces[-1] += character

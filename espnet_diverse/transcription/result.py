@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
 
+from espnet_diverse.data.scripts import join_texts
 from espnet_diverse.decoding.options import INVENTED
-from espnet_diverse.transcription.cjk import join_texts
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Transcript:
 
     @property
     def text(self) -> str:
-        """The texts of the segments, with spaces between them except between Chinese or Japanese characters."""
+        """The texts of the segments, with spaces between them except in scripts without spaces, such as Chinese."""
         return join_texts(segment.text for segment in self.segments)
 
     def with_speakers(self, speaker_of: Callable[[float, float], str]) -> "Transcript":

@@ -3,7 +3,7 @@ from random import Random
 
 import pytest
 
-from espnet_diverse.data.normalisation import for_wer, without_notes
+from espnet_diverse.data.normalisation import _tell_of_dotless_i, for_wer, lower_case, without_notes
 
 
 @pytest.mark.parametrize(
@@ -21,6 +21,9 @@ from espnet_diverse.data.normalisation import for_wer, without_notes
         ("IRMAK İzmir", "tr_TR", "ırmak izmir"),
         ("IRMAK İzmir", "TR", "ırmak izmir"),
         ("IRMAK", "en", "irmak"),
+        ("İyi Işık", "", "iyi işık"),
+        ("İyi i\u0307yi", "de", "iyi iyi"),
+        ("ＡＩ技術２０、１．５", "ja", "ai技術20 1 5"),
         ("Cafe\u0301\u00a0bar", "fr", "café bar"),
         ("...", "en", ""),
         ("I \u2764\ufe0f you \u263a\ufe0f", "en", "i you"),
@@ -45,6 +48,15 @@ def test_words_match_the_13a_tokeniser_on_ascii_text(text):
     kept = [token for token in tokens if not all(unicodedata.category(mark)[0] == "P" for mark in token)]
     # 13a leaves apostrophes and hyphens at the edges of words; here they go.
     assert for_wer(text) == " ".join(token.strip("'-") for token in kept)
+
+
+def test_dotted_letters_without_a_language_are_noticed_once(caplog):
+    for language, notices in (("tr", 0), ("en", 0), ("", 1)):
+        _tell_of_dotless_i.cache_clear()
+        caplog.clear()
+        assert [lower_case(text, language) for text in ("İL", "İKİ", "Ilık")][:2] == ["il", "iki"]
+        assert len(caplog.messages) == notices and all("language" in each for each in caplog.messages)
+    assert lower_case("ISI", "az") == "ısı" and lower_case("ISI") == "isi"
 
 
 def test_notes_in_brackets():

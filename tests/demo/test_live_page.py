@@ -7,9 +7,9 @@ from demo.pages import CHROMIUM, DONE, launched, opening, serving
 from references.streaming import RATE, tones
 
 from espnet_diverse.audio.resampling import resample
+from espnet_diverse.data.scripts import join_texts
 from espnet_diverse.inference import StreamRecognizer
 from espnet_diverse.serve.limits import Limits
-from espnet_diverse.transcription.cjk import join_texts
 from espnet_diverse.transcription.segmentation_options import SegmentationOptions
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine")

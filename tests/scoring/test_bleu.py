@@ -96,6 +96,37 @@ def test_reference_units_are_none_for_empty_references(translations):
         assert (metric.reference_units(statistics) > 0).tolist() == [False, True]
 
 
-def test_a_tokenizer_that_needs_more_than_sacrebleu_is_refused():
-    with pytest.raises(ConfigError, match="^unknown tokenizer 'ja-mecab'; choose one of 13a, zh, char, intl, none$"):
-        bleu("ja-mecab")
+def test_tokenizers_that_need_packages_are_used_if_these_are_there(monkeypatch):
+    with pytest.raises(
+        ConfigError, match="^unknown tokenizer 'flores200'; choose one of 13a, zh, char, intl, none, ja-"
+    ):
+        bleu("flores200")
+    for installed in (None, object()):
+        monkeypatch.setattr("importlib.util.find_spec", lambda package, found=installed: found)
+        notes = bleu().notes(["안녕"], ["안녕"], ["ko"])
+        assert (tokenizer_of("ko"), len(notes)) == (("13a", 1) if installed is None else ("ko-mecab", 0))
+        assert tokenizer_of("ja") == "char" and tokenizer_of("km") == "char"
+        if installed is None:
+            assert "ko-mecab" in notes[0]
+            with pytest.raises(ConfigError, match="ja-mecab needs MeCab and ipadic; run: pip install 'sacrebleu.ja.'"):
+                bleu("ja-mecab")
+
+
+def test_metrics_of_words_have_a_note_on_languages_without_spaces():
+    texts = ["ไป"], ["ไป"], ["th"]
+    assert bleu().notes(*texts) == chrf().notes(*texts) == bleu("char").notes(*texts) == []
+    for metric in (bleu("13a"), ter(), compound_bleu("intl")):
+        (note,) = metric.notes(*texts)
+        assert note.startswith(metric.name) and "makes no sense in th," in note
+        assert metric.notes(["go"], ["go"], ["en"]) == []
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_scores_and_signatures_of_several_references_match_sacrebleu(name, translations):
+    references, hypotheses, _ = translations
+    more = [[*references[1:], references[0]], [text[::2] for text in references]]
+    ours, theirs = (make() for make in PAIRS[name])
+    expected = theirs.corpus_score(hypotheses, [references, *more], n_bootstrap=200)
+    statistics = ours.statistics(references, hypotheses, [""] * len(references), more)
+    assert ours.score(statistics.sum(0)) == pytest.approx(expected.score, abs=1e-12)
+    assert ours.signature(["", ""], Bootstrap(200)) == f"{expected.name}|{theirs.get_signature()}"

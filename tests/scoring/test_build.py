@@ -3,7 +3,7 @@
 import pytest
 
 from espnet_diverse.errors import ConfigError
-from espnet_diverse.scoring.build import METRICS, build_metrics
+from espnet_diverse.scoring.build import METRICS, build_metrics, check_metrics
 from espnet_diverse.scoring.significance import Bootstrap
 
 
@@ -11,6 +11,7 @@ def test_every_metric_is_built_in_order():
     assert [metric.name for metric in build_metrics(METRICS, make_embedder=object).values()] == [
         "CER",
         "WER",
+        "MER",
         "BLEU",
         "compound-split BLEU",
         "chrF2",
@@ -27,20 +28,26 @@ def test_options_reach_their_metrics():
         assert part in signature
 
 
+def test_only_metrics_of_sacrebleu_take_several_references():
+    check_metrics(["bleu", "chrf", "ter"], False, "none", None, False, references=3)
+    with pytest.raises(ConfigError, match="^metric 'wer' takes one reference of a text, and 2 are given; give one, or"):
+        check_metrics(["bleu", "wer"], False, "none", None, False, references=2)
+
+
 @pytest.mark.parametrize(
     "names, options, message",
     [
         (
             ["meteor"],
             {},
-            "unknown metric 'meteor'; choose from cer, wer, bleu, compound_bleu, chrf, chrf++, ter, bertscore",
+            "unknown metric 'meteor'; choose from cer, wer, mer, bleu, compound_bleu, chrf, chrf++, ter, bertscore",
         ),
         (["cer", "wer", "cer"], {}, "metric 'cer' is given 2 times; give it once"),
         (["wer"], {"count_spaces": True}, "--count_spaces is for cer, and the metrics are wer; leave it out"),
         (
             ["bleu"],
             {"normalisation": "wer"},
-            "--normalise wer is for cer and wer, and the metrics are bleu; leave it out",
+            "--normalise wer is for cer, wer and mer, and the metrics are bleu; leave it out",
         ),
         (
             ["cer", "ter"],

@@ -63,6 +63,28 @@ def test_totals_by_hand():
     assert total(["the cat sat", "on the mat"], ["the cat sat down", "on a mat"], "word") == [5, 1, 0, 1, 2]
 
 
+@pytest.mark.parametrize(
+    ("reference", "hypothesis", "counts"),
+    [
+        ("他 想买 new phone 吗", "他想买newphone吗", [4, 1, 1, 0, 1]),
+        ("打开wifi，ok", "打开wi fi，ok", [4, 1, 0, 1, 1]),
+        ("打开,ok!", "打开 ok!", [3, 0, 1, 0, 1]),
+        ("กินpizzaที่", "กินpizzaที", [6, 0, 1, 0, 1]),
+        ("no spaces here", "no space here", [2, 1, 0, 0, 1]),
+        ("안녕 하세요", "안녕 하세", [1, 1, 0, 0, 1]),
+    ],
+)
+def test_units_of_mixed_texts_are_characters_and_words(reference, hypothesis, counts):
+    assert total([reference], [hypothesis], "unit") == counts
+
+
+def test_languages_without_spaces_have_a_note_on_words():
+    notes = {unit: ErrorRate(unit).notes(["a", "b"], ["a", "b"], ["th", "en"]) for unit in ("char", "word", "unit")}
+    assert notes == {"char": [], "unit": [], "word": notes["word"]}
+    assert notes["word"][0].startswith("WER makes no sense in th,")
+    assert ErrorRate("word").notes(["a"], ["a"], ["ko"]) == []
+
+
 def test_spaces_count_for_characters_only_where_asked_for():
     assert total(["广 州 市"], ["广州市"], "char") == [3, 0, 0, 0, 0]
     assert total(["广 州 市"], ["广州市"], "char", False) == [3, 0, 2, 0, 1]

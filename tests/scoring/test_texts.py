@@ -6,7 +6,7 @@ from references.traced import traced
 from espnet_diverse.data.tables import pack_table
 from espnet_diverse.errors import DataError
 from espnet_diverse.scoring.error_rate import ErrorRate
-from espnet_diverse.scoring.texts import Corpus, System, languages_beside, system_of
+from espnet_diverse.scoring.texts import Corpus, System, languages_beside, system_of, written_languages
 
 
 def test_missing_hypotheses_are_empty_and_listed():
@@ -55,3 +55,25 @@ def test_texts_of_files_match_dicts_and_are_not_kept(tmp_path):
     rate = ErrorRate("word")
     counts = [rate.statistics(references.values(), one.texts, [""] * count) for one in (system, expected)]
     assert (counts[0] == counts[1]).all()
+
+
+@pytest.mark.parametrize(
+    ("texts", "given", "languages"),
+    [
+        (["ไป", "go"], ["th", "en"], ["th", "en"]),
+        (["ไป", "ok", "12"], ["tha"] * 3, ["th"] * 3),
+        (["go", "ไป", "on"], ["en"] * 3, ["en"] * 3),
+        (["東京", "へ行く", "ok"], ["ja-JP"] * 3, ["ja-JP"] * 3),
+        (["東京", "へ行く", "は"], [""] * 3, ["ja"] * 3),
+        (["你好", "再见", "ok"], [""] * 3, ["zh"] * 3),
+        (["你好", "go", "ok"], [""] * 3, ["zh", "", ""]),
+        (["ไป", "ក", "go", "안"], [""] * 4, ["th", "km", "", "ko"]),
+        (["wo men", "ok"], ["zh"] * 2, ["", ""]),
+        (["", "12"], ["ja", ""], ["ja", ""]),
+        (["Işık"], ["tr"], ["tr"]),
+    ],
+)
+def test_the_script_tells_the_language(texts, given, languages):
+    assert written_languages(texts, given) == languages
+    corpus = Corpus(dict(enumerate(texts)), System("s", texts), languages=dict(enumerate(given)))
+    assert corpus.language_list() == languages

@@ -19,6 +19,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
 from espnet_diverse.audio.resampling import resample
+from espnet_diverse.data.scripts import join_texts
 from espnet_diverse.decoding.predictor import load_predictor
 from espnet_diverse.decoding.search.fusion import Fusion
 from espnet_diverse.decoding.search.ngram import NgramScorer
@@ -28,7 +29,6 @@ from espnet_diverse.demo.task_services import load_service
 from espnet_diverse.serve.application import application
 from espnet_diverse.serve.limits import Limits
 from espnet_diverse.serve.live import END, LiveRecognition, live_recognition
-from espnet_diverse.transcription.cjk import join_texts
 from espnet_diverse.transcription.segmentation_options import SegmentationOptions
 from espnet_diverse.transcription.streaming import transcribe_stream
 

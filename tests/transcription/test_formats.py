@@ -206,3 +206,8 @@ def test_cues_have_at_most_two_lines(speaker, width):
 def test_lines_break_between_chinese_characters_and_not_before_punctuation():
     spoken = Transcript((Segment(0.0, 1.0, "今天天气，很好abc de", -1.0),), 1.0, {})
     assert spoken.to_srt(8).split("\n")[2:-1] == ["今天天", "气，很好", "abc de"]
+
+
+def test_lines_break_between_characters_of_thai_and_not_before_their_marks():
+    spoken = Transcript((Segment(0.0, 1.0, "ดื่มน้ำเย็นแล้ว ok", -1.0),), 1.0, {})
+    assert spoken.to_srt(5).split("\n")[2:-1] == ["ดื่มน้ำ", "เย็นแล้", "ว ok"]

@@ -15,6 +15,7 @@ from espnet_diverse.analysis.token_predictions import encode, predict_tokens
 from espnet_diverse.decoding.encoder.encoding import Encoded
 from espnet_diverse.decoding.predictor import Predictor
 from espnet_diverse.scoring.build import build_metrics
+from espnet_diverse.scoring.texts import written_languages
 
 TEACHER_FORCED = ("loss", "accuracy")
 DECODED = ("cer", "wer", "bleu", "chrf")
@@ -79,7 +80,9 @@ class Decoded:
         """The metric's counts; an utterance without a hypothesis has an empty text."""
         found = self.predictor.batch([each.source for each in batch], [each.conditions for each in batch])
         texts = [best[0].text if best else "" for best in found]
-        return self.metric.statistics([one.text for one in batch], texts, [one.language for one in batch])
+        references = [one.text for one in batch]
+        languages = written_languages(references, [one.language for one in batch])
+        return self.metric.statistics(references, texts, languages)
 
     def score(self, sums: NDArray) -> NDArray:
         """See `AblationMetric`."""

@@ -4,7 +4,7 @@ alignment.txt has all of them, and the page alignment.METRIC.html the worst ones
 Every score has a 95 % bootstrap interval. --by adds a row for each language, direction or domain, and averages of these
 rows; --baseline adds a paired bootstrap test. With either, score.METRIC.png shows the rows with their intervals. A
 reference without a hypothesis counts as deleted, and a row whose references are empty is left out; the command then
-reports it and ends with exit code 2.
+reports it and ends with exit code 2. docs/scoring.md tells which units are counted in which script.
 """
 
 import argparse
@@ -34,22 +34,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--reference",
         required=True,
+        nargs="+",
         type=Path,
-        help="reference texts, with one 'utterance text' per line; in a .trn 'text (utterance)'",
+        metavar="FILE",
+        help="reference texts, with one 'utterance text' per line; in a .trn 'text (utterance)'; in a csv, tsv or "
+        "jsonl columns id and text; several files: several references of each text (bleu, compound_bleu, chrf, "
+        "chrf++, ter)",
     )
     parser.add_argument("--hypothesis", required=True, type=Path, help="texts to score, in the format of the reference")
     parser.add_argument(
-        "--plain", action="store_true", help="files have one text per line and no ids; line N is compared with line N"
+        "--plain",
+        action="store_true",
+        help="files have one text per line and no ids, and equal numbers of lines; line N is compared with line N",
     )
     parser.add_argument("--output_dir", required=True, type=Path, help="directory for the reports")
-    metrics = "cer wer bleu compound_bleu chrf chrf++ ter bertscore"
+    metrics = "cer wer mer bleu compound_bleu chrf chrf++ ter bertscore"
     parser.add_argument("--metric", nargs="+", default=["cer"], help=f"metrics to compute, of {metrics} (default: cer)")
     parser.add_argument("--count_spaces", action="store_true", help="count a space as a character (cer)")
     parser.add_argument(
         "--normalise",
         default="none",
-        help="none; wer: lower case without punctuation; whisper or whisper_en: the basic or the English rules "
-        "of Whisper (extra bert), as on leaderboards (cer, wer; default: none)",
+        help="none; wer: lower case without punctuation; unvocalised: also without short vowels and tatweel of Arabic "
+        "and points of Hebrew; whisper or whisper_en: the basic or the English rules of Whisper (extra bert), as on "
+        "leaderboards, but marks of words stay in the basic ones (cer, wer, mer; default: none)",
     )
     parser.add_argument(
         "--spelling",
@@ -57,7 +64,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="normalizer.json of a Whisper model, with which whisper_en writes British words as American ones",
     )
-    tokenize = "tokenizer: 13a, zh, char, intl or none (bleu; default: zh for Chinese, char for Japanese, else 13a)"
+    tokenize = (
+        "tokenizer: 13a, zh, char, intl, none, ja-mecab or ko-mecab (bleu; default: zh for Chinese, char for other "
+        "scripts without spaces, ko-mecab for Korean if installed, else 13a)"
+    )
     parser.add_argument("--tokenize", help=tokenize)
     path = "directory of a pretrained encoder, or hf:owner/name (bertscore)"
     parser.add_argument("--bert_path", metavar="PATH", help=path)
@@ -82,7 +92,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--worst",
         type=int,
         metavar="N",
-        help="utterances on the page of alignments, those with the most errors (cer, wer; default: 300)",
+        help="utterances on the page of alignments, those with the most errors (cer, wer, mer; default: 300)",
     )
     parser.add_argument(
         "--embed_audio",
@@ -94,7 +104,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def check(args: argparse.Namespace, before: "Mapping[str, argparse.Namespace]") -> None:
     """Check the metrics and their options; see `bin/train/plan_steps.py`."""
-    from espnet_diverse.scoring.build import check_metrics
+    from espnet_diverse.scoring.build import ERROR_RATES, check_metrics
     from espnet_diverse.scoring.table import line
 
     if args.name is not None:
@@ -112,11 +122,12 @@ def check(args: argparse.Namespace, before: "Mapping[str, argparse.Namespace]") 
     if args.worst is not None and args.worst < 1:
         raise ConfigError(f"--worst {args.worst}: must be 1 or more")
     for option, given in (("--embed_audio", args.embed_audio), ("--worst", args.worst)):
-        if given and not {"cer", "wer"} & set(args.metric):
-            raise ConfigError(f"{option} is for cer and wer, not for {' '.join(args.metric)}; leave it out")
-    check_metrics(
-        args.metric, args.count_spaces, args.normalise, args.tokenize, args.bert_path is not None, args.spelling
-    )
+        if given and not set(ERROR_RATES) & set(args.metric):
+            raise ConfigError(
+                f"{option} is for {', '.join(ERROR_RATES)}, not for {' '.join(args.metric)}; leave it out"
+            )
+    how = args.count_spaces, args.normalise, args.tokenize, args.bert_path is not None, args.spelling
+    check_metrics(args.metric, *how, references=len(args.reference))
 
 
 def run(args: argparse.Namespace) -> int:
@@ -140,7 +151,7 @@ def run(args: argparse.Namespace) -> int:
     means = averages(rows, args.zero_shot, read_sizes(args.sizes) if args.sizes else None, *above)
     parts = {"": range(len(corpus.references))} | {name: group.indices for name, group in rows.items()}
     scores = {name: evaluate(metric, corpus, parts, means, bootstrap) for name, metric in metrics.items()}
-    undefined = [note for name in metrics for note in _undefined(args.reference, metrics[name], parts, scores[name])]
+    undefined = [note for name in metrics for note in _undefined(args.reference[0], metrics[name], parts, scores[name])]
     _write(args, Report(corpus, metrics, scores), [*undefined, *_unknown(args.zero_shot, rows)])
     return 2 if undefined or any(system.missing for system in corpus.systems()) else 0
 
@@ -170,7 +181,7 @@ def _check_outputs(args: argparse.Namespace) -> None:
 
     drawn = [form.format(name) for name in args.metric for form in (_PICTURE, _PAGE)]
     outputs = [args.output_dir / name for name in ("score.md", "score.json", "alignment.txt", *drawn)]
-    texts = filter(None, (args.reference, args.hypothesis, args.baseline, args.sizes))
+    texts = filter(None, (*args.reference, args.hypothesis, args.baseline, args.sizes))
     if args.results:
         outputs += [args.results, *(args.results.with_suffix(f".{name}.png") for name in args.metric)]
     check_outputs(outputs, texts)
@@ -180,7 +191,7 @@ def _tables(args: argparse.Namespace) -> dict[str, "PackedTable"]:
     """The tables of --by, by path."""
     from espnet_diverse.data.tables import pack_table
 
-    paths = [args.reference.parent / name if "/" not in name else Path(name) for name in args.by]
+    paths = [args.reference[0].parent / name if "/" not in name else Path(name) for name in args.by]
     if lacking := next((path for path in paths if not path.exists()), None):
         raise DataError(f"{lacking}: no such table; leave out --by, or write the table")
     return {str(path): pack_table(path, path.name if path.name in TABLES else "utt2domain") for path in paths}
@@ -188,21 +199,20 @@ def _tables(args: argparse.Namespace) -> dict[str, "PackedTable"]:
 
 def _corpus(args: argparse.Namespace, tables: dict[str, "PackedTable"]) -> "Corpus":
     """References and systems, with the languages of the references from --by or a table beside the references."""
-    from espnet_diverse.data.tables import LINES, pack_texts
-    from espnet_diverse.scoring.texts import Corpus, languages_beside, system_of
+    from espnet_diverse.scoring.texts import Corpus, further_references, languages_beside, read_files, system_of
 
-    kinds = [LINES, LINES] if args.plain else ["reference", "hypothesis"]
-    references = pack_texts(args.reference, kinds[0])
+    path, *others = args.reference
+    files = read_files([*args.reference, args.hypothesis, *filter(None, [args.baseline])], args.plain)
+    references = files[path]
 
     def read(path: Path, name: str | None = None) -> "System":
-        name = name or options.row_name(path.resolve().parent)
-        return system_of(name, references, pack_texts(path, kinds[1]))
+        return system_of(name or options.row_name(path.resolve().parent), references, files[path])
 
     system, baseline = read(args.hypothesis, args.name), args.baseline and read(args.baseline)
-    if args.plain:  # tables beside the texts have ids
-        return Corpus(references, system, baseline)
-    given = {Path(path).name: table for path, table in tables.items()}
-    return Corpus(references, system, baseline, languages_beside(args.reference, given))
+    given = {Path(name).name: table for name, table in tables.items()}
+    languages = {} if args.plain else languages_beside(path, given)  # tables beside plain texts have ids
+    more = [further_references(path, each, files) for each in others]
+    return Corpus(references, system, baseline, languages, more)
 
 
 def _undefined(path: Path, metric: "Metric", parts: "Mapping[str, Sequence[int]]", rows: dict) -> list[str]:
@@ -232,7 +242,8 @@ def _write(args: argparse.Namespace, report: "Report", notes: list[str]) -> None
     from espnet_diverse.data.files.atomic_files import write_text
 
     markdown, notes = report.markdown(), [*report.notes(), *notes]
-    files = {name: str(getattr(args, name)) for name in ("reference", "hypothesis", "baseline") if getattr(args, name)}
+    files = {name: str(getattr(args, name)) for name in ("hypothesis", "baseline") if getattr(args, name)}
+    files = {"reference": " ".join(map(str, args.reference)), **files}
     summary = {"files": files, **report.to_dict()}
     args.output_dir.mkdir(parents=True, exist_ok=True)
     _remove_former(args)
@@ -264,7 +275,7 @@ def _write_alignments(args: argparse.Namespace, report: "Report") -> list[str]:
     watch = {name: each.watch for name, each in worst.items()}  # aligning takes most of the time, so it is done once
     text = args.output_dir / "alignment.txt"
     write_parts(text, report.alignments(watch))
-    audio = AudioLinks(args.reference.parent, text, args.embed_audio)
+    audio = AudioLinks(args.reference[0].parent, text, args.embed_audio)
     for name, metric in report.error_rates().items():
         path, row = args.output_dir / _PAGE.format(name), report.scores[name][""]
         numbers = "{:.1f} % ({:.1f} to {:.1f})".format(row.score, *row.interval)

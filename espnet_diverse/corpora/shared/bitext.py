@@ -18,6 +18,7 @@ from espnet_diverse.corpora import Selection, split_pair
 from espnet_diverse.data.characters import clean_text
 from espnet_diverse.data.checks.faults import Fault
 from espnet_diverse.data.kaldi import DataDir
+from espnet_diverse.data.normalisation import lower_case
 from espnet_diverse.data.tables import scan_lines
 from espnet_diverse.errors import ConfigError, DataError
 
@@ -136,10 +137,11 @@ class Reader:
 
     def _forms(self, direction: str) -> list[Callable[[str], str]]:
         """Functions that normalise source and target texts."""
-        case = str.lower if self.selection.case == "lower" else str
-        chinese = base_language(split_pair(direction)[0]) == "zh"
-        segment = segmenter(self.selection.segmentation) if chinese else str
-        return [lambda text: case(segment(text)), case]
+        source, target = split_pair(direction)
+        segment = segmenter(self.selection.segmentation) if base_language(source) == "zh" else str
+        if self.selection.case != "lower":
+            return [segment, str]
+        return [lambda text: lower_case(segment(text), source), lambda text: lower_case(text, target)]
 
     def _unusable(self, faults: Sequence[Fault]) -> dict[int, str] | None:
         """Lines to drop with the reasons, if such pairs are dropped; None if a whole file is faulty."""

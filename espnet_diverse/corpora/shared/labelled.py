@@ -14,6 +14,7 @@ from espnet_diverse.data.characters import SURROGATE, clean_text, text_fault
 from espnet_diverse.data.checks.faults import Fault
 from espnet_diverse.data.kaldi import DataDir
 from espnet_diverse.data.lines import numbered_lines
+from espnet_diverse.data.normalisation import lower_case
 from espnet_diverse.errors import DataError
 
 TABLE = "utt2domain"
@@ -91,7 +92,7 @@ class LabelledReader:
             return "", "text has half of a surrogate pair"
         cleaned = clean_text(" ".join(text.split()))[0]
         fault = text_fault(cleaned) if cleaned else "has an empty text"
-        return cleaned.lower() if self.selection.case == "lower" else cleaned, fault or ""
+        return lower_case(cleaned, "en") if self.selection.case == "lower" else cleaned, fault or ""
 
 
 def first_file(root: Path, names: Sequence[str], what: str) -> Path:

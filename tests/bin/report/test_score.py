@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from sacrebleu import corpus_bleu, corpus_chrf, corpus_ter
 
 from espnet_diverse.bin.main import main
 
@@ -163,9 +164,9 @@ def test_the_page_of_alignments_has_the_worst_utterances_and_links_to_their_audi
     page = (tmp_path / "out/alignment.cer.html").read_text()
     assert page.count("<li") == 2 and "data-audio=" not in page
     assert score(*texts, "--embed_audio", "--metric", "ter") == 1
-    assert "--embed_audio is for cer and wer, not for ter; leave it out" in capfd.readouterr().err
+    assert "--embed_audio is for cer, wer, mer, not for ter; leave it out" in capfd.readouterr().err
     assert score(*texts, "--worst", "5", "--metric", "ter") == 1
-    assert "--worst is for cer and wer, not for ter; leave it out" in capfd.readouterr().err
+    assert "--worst is for cer, wer, mer, not for ter; leave it out" in capfd.readouterr().err
     assert score(*texts, "--worst", "0") == 1
     assert "--worst 0: must be 1 or more" in capfd.readouterr().err
 
@@ -246,7 +247,7 @@ def test_the_seed_and_the_number_of_resamples_are_in_the_signature(score, tmp_pa
             "a x\n",
             "a x\n",
             "--metric phone",
-            "unknown metric 'phone'; choose from cer, wer, bleu, compound_bleu, chrf, chrf++, ter",
+            "unknown metric 'phone'; choose from cer, wer, mer, bleu, compound_bleu, chrf, chrf++, ter",
         ),
         ("a x\n", "a x\n", "--metric wer --count_spaces", "--count_spaces is for cer, and the metrics are wer"),
         ("a x\n", "a x\n", "--normalise all", "unknown normalisation 'all'; choose one of none, wer"),
@@ -311,6 +312,81 @@ def test_plain_lines_are_compared_by_their_numbers(score, tmp_path, capsys):
     assert "|3|5|" in plain
     assert score(*numbered, "--metric", "wer") == 0
     assert (tmp_path / "out" / "score.md").read_text() == plain
-    assert score(lines[0], lines[1] + "more\n", "--plain") == 1
-    assert "hypotheses without a reference (1): 000000004" in capsys.readouterr().err
-    assert score(lines[0], "its a dog\n", "--plain") == 2
+    assert "1 of 3 references are empty and scored" in plain
+    for hypothesis, count, advice in (
+        (lines[1] + "more\n", 4, "find the line"),
+        (lines[1] + "\n", 4, "text is blank: delete it"),
+        ("its a dog\n", 1, "find the line"),
+    ):
+        assert score(lines[0], hypothesis, "--plain") == 1
+        said = capsys.readouterr().err
+        assert f"decode/test/text: has {count} lines, and {tmp_path}/data/reference has 3; " in said and advice in said
+    assert score(lines[0], lines[1].replace("\n", "\r\n"), "--plain", "--metric", "wer") == 0
+    assert (tmp_path / "out" / "score.md").read_text() == plain
+
+
+def test_several_references_are_those_of_sacrebleu(score, tmp_path, capsys):
+    texts = ["a dog ran to me\n", "a big dog ran up\n", "the dog ran to us\n"]
+    for name, text in zip(("one", "two"), texts[1:], strict=True):
+        (tmp_path / name).write_text(f"u {text}")
+    paths = ["--reference", *(str(tmp_path / "data" / "reference"), str(tmp_path / "one"), str(tmp_path / "two"))]
+    assert score(f"u {texts[0]}", "u the dog ran up now\n", *paths, "--metric", "bleu", "chrf", "ter") == 0
+    metrics = summary_of(tmp_path)["metrics"]
+    sides = ["the dog ran up now"], [[text.strip()] for text in texts]
+    for name, function in (("bleu", corpus_bleu), ("chrf", corpus_chrf), ("ter", corpus_ter)):
+        assert metrics[name]["overall"]["score"] == pytest.approx(function(*sides).score)
+        assert "|nrefs:3|" in metrics[name]["overall"]["signature"]
+    capsys.readouterr()
+    assert score(f"u {texts[0]}", "u x\n", *paths, "--metric", "cer") == 1
+    assert "metric 'cer' takes one reference of a text, and 3 are given" in capsys.readouterr().err
+    assert score("u a\nv b\n", "u x\nv x\n", *paths, "--metric", "bleu") == 1
+    assert f"{tmp_path}/one: lacks v; " in capsys.readouterr().err
+
+
+def test_languages_without_spaces_are_told_by_their_script(score, tmp_path, capsys):
+    texts = "a ฉันไปตลาดกับแม่\nb ក្មេងលេងបាល់\nc we went home now\nd 집에 간다\n"
+    options = ["--metric", "bleu", "wer", "--by", "utt2lang"]
+    assert score(texts, texts, *options, utt2lang="a tha\nb khm\nc en\nd kor\n") == 0
+    metrics, said = summary_of(tmp_path)["metrics"], capsys.readouterr().err
+    assert {name: row["signature"].split("|")[6] for name, row in metrics["bleu"]["rows"].items()} == {
+        **{"tha": "tok:char", "khm": "tok:char", "en": "tok:13a", "kor": "tok:13a"},
+    }
+    assert metrics["bleu"]["overall"]["score"] == pytest.approx(100)
+    assert "WER makes no sense in km, th, nor in averages" in said and "BLEU of Korean is by 13a" in said
+    assert "BLEU AVG averages different units (" in said and "en tok:13a" in said
+
+
+@pytest.mark.parametrize("suffix", ["csv", "tsv", "jsonl"])
+def test_hypotheses_of_a_table_with_columns_are_read(suffix, score, tmp_path, capsys):
+    rows = [("utterance_id", "note", "Transcription"), ("b", "-", "one two"), ("a", "+", "three")]
+    lines = [{"csv": ",", "tsv": "\t"}.get(suffix, "").join(row) for row in rows]
+    if suffix == "jsonl":
+        lines = [json.dumps(dict(zip(rows[0], row, strict=True))) for row in rows[1:]]
+    table = tmp_path / f"hyp.{suffix}"
+    table.write_text("\n".join(lines) + "\n")
+    hypothesis = ["--hypothesis", str(table), "--metric", "wer"]
+    assert score("a three\nb one\n", "", *hypothesis) == 0
+    assert summary_of(tmp_path)["metrics"]["wer"]["overall"]["insertions"] == 1
+    table.write_text("\n".join([*lines, lines[-1]]) + "\n")
+    assert score("a three\nb one\n", "", *hypothesis) == 1
+    assert "duplicate id 'a'" in capsys.readouterr().err
+    table.write_text("\n".join(lines).replace("utterance_id", "name") + "\n")
+    assert score("a three\nb one\n", "", *hypothesis) == 1
+    assert "has no columns 'id'; it has name, note, Transcription: name one column of id" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "lines", "form"),
+    [
+        ("hyp.ctm", "", "ctm"),
+        ("hyp", ";; by a decoder\nrec A 1.50 0.20 yes\nrec A 1.90 0.25 no 0.93\n", "ctm"),
+        ("hyp.stm", "rec A ann 0 2 yes no\n", "stm"),
+        ("hyp", "rec A ann 0.00 2.50 <o,f0> yes no\nrec A ann 2.50 3.00\n", "stm"),
+        ("hyp", "u1 1 2 3 4 5\nu2 1 2 3 4\n", ""),
+    ],
+)
+def test_formats_with_times_are_named(name, lines, form, score, tmp_path, capsys):
+    (tmp_path / name).write_text(lines)
+    result = score("u1 1 2 3 4 5\nu2 1 2 3 4\n", "", "--hypothesis", str(tmp_path / name))
+    said = capsys.readouterr().err
+    assert (result, f"{tmp_path / name}: is in sclite's format {form}" in said) == ((1, True) if form else (0, False))

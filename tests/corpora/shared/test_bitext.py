@@ -105,6 +105,8 @@ def test_lower_case(files):
     reader = Reader(Selection(case="lower"), "ted")
     (pair,) = reader.read(files(["Über ΟΔΟΣ"], ["The ROAD"]), "de-en", "train", {})
     assert pair == (1, "über οδος", "the road")
+    (pair,) = reader.read(files(["INDIA"], ["Işık İNDİ"]), "en-tr", "train", {})
+    assert pair == (1, "india", "ışık indi")
 
 
 def test_markup_is_passed_over_and_a_half_of_it_is_empty(files):
