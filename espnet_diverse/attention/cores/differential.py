@@ -52,7 +52,7 @@ class Differential(Core):
     Options = DifferentialOptions
     options: DifferentialOptions
     supports = replace(EVERYTHING, explicit_weights=False, dot_products=False, weighted_values=False)  # of halves
-    position_in_parts = True
+    position_in_parts = only_logits = True
     halves: Tensor
 
     def build(self) -> None:
