@@ -5,8 +5,9 @@ The first heads are shared, used by every token, and the others are routed:
 
     context_h <- g_h context_h,    g = [2 a_1 g_shared, 2 a_2 g_routed],    [a_1, a_2] = softmax(W_a x)
 
-where x is the input of the queries; without shared heads g is g_routed, and g_shared of one head is 1. A loss keeps the heads equally used. All heads
-are computed: on dense hardware the method saves nothing, and acts as a gate for each token.
+where x is the input of the queries; without shared heads g is g_routed, and g_shared of one head is 1. A loss keeps the
+heads equally used. All heads are computed: on dense hardware the method saves nothing, and acts as a gate for each
+token.
 Softmax-equivalent setting: all heads active, and routers of 0.
 Cost: H + 2 products of width M a token.
 """
