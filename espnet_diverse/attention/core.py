@@ -223,6 +223,7 @@ class Core(Monitored):
         linear: Whether self-attention over T positions takes O(T) time and memory.
         position_in_parts: Whether the core receives `Heads.position_term` instead of `Heads.position`, the term of all
             pairs.
+        only_logits: Whether queries and keys are read for the logits alone, which heads with one key do not need.
     """
 
     supports: Supports = Supports()
@@ -231,6 +232,7 @@ class Core(Monitored):
     state_rows: int = 0
     linear: ClassVar[bool] = False
     position_in_parts: ClassVar[bool] = False
+    only_logits: ClassVar[bool] = False
 
     @dataclass(frozen=True)
     class Options(option_checks.Options):

@@ -21,31 +21,13 @@ from espnet_diverse.attention.modifiers.position import POSITIONS, TransformerXL
 from espnet_diverse.attention.modifiers.query_key_norm import QueryKeyNormOptions, ScaledQueries, UnitKeys
 from espnet_diverse.attention.parts import by_parts, is_long, slices
 from espnet_diverse.attention.relative_position import PositionTerm
-from espnet_diverse.attention.selection.head_gather import AllHeads, SelectedHeads, split_heads
+from espnet_diverse.attention.selection.head_gather import AllHeads, SelectedHeads, split_heads, zero_of
 from espnet_diverse.attention.selection.head_selection import HeadSelection
+from espnet_diverse.attention.uncompiled import Uncompiled
 from espnet_diverse.functional.precision import in_full_precision
 from espnet_diverse.functional.running_sums import Sums
 from espnet_diverse.functional.selection import credit
 from espnet_diverse.scope import current, scope
-
-
-class Uncompiled(nn.Module):
-    """A module that `torch.compile` does not compile; a net that contains it is compiled in parts.
-
-    Compiled, attention would silently learn something else: the backward passes of `functional` add to views of their
-    results, which the compiler treats as unused, so that gradients are left out, and `UpdateCounter` would count an
-    update several times.
-    """
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Compute `forward`, without the compiler."""
-        call = super().__call__
-        if torch.compiler.is_compiling():
-            call = torch.compiler.disable(call)  # not above: it takes a second to import
-        return call(*args, **kwargs)
-
-    def compile(self, *_: Any, **__: Any) -> None:
-        """Do nothing."""
 
 
 class MultiHeadAttention(Uncompiled):
@@ -329,8 +311,13 @@ class MultiHeadAttention(Uncompiled):
     ) -> None:
         """Set queries, keys, values, patterns and position term of the heads."""
         heads.patterns = None if self.patterns is None else selected.patterns(self.patterns)
-        q, k, v = selected.project((self.linear_q, self.linear_k, self.linear_v), inputs, values=values)
-        q, k = self.q_norm(q), self.k_norm(k)
+        if self.core.only_logits and isinstance(heads.patterns, HeadPatterns) and heads.patterns.one_key:
+            (v,) = selected.project((self.linear_v,), inputs[2:], values=values)
+            zero = zero_of((self.linear_q, self.linear_k, self.q_norm, self.k_norm)).to(v.dtype)
+            q, k = (zero.expand(*v.shape[:2], x.size(1), v.size(3)) for x in inputs[:2])
+        else:
+            q, k, v = selected.project((self.linear_q, self.linear_k, self.linear_v), inputs, values=values)
+            q, k = self.q_norm(q), self.k_norm(k)
         heads.k, heads.v = (x.expand(heads.query.size(0), -1, -1, -1) for x in (k, v))
         heads.q = heads.raw_q = q
         if isinstance(pos_emb, Tensor):

@@ -4,6 +4,7 @@ Ye et al. 2025, "Differential Transformer":
 
     lambda = exp(lambda_q1 . lambda_k1) - exp(lambda_q2 . lambda_k2) + lambda_init       (2)
     norm(x) = w * x / sqrt(mean(x^2) + 1e-5)                                             (3)
+    lambda_init = 0.8 - 0.6 exp(-0.3 (l - 1)) in layer l = 1, 2, ...                     (7)
 
 Kong et al. 2025, "Understanding Differential Transformer Unchains Pretrained Self-Attentions", (4) of the paper, and
 the extension (DEX) of the context of each head:
@@ -12,12 +13,19 @@ the extension (DEX) of the context of each head:
     context' = context - lambda(t) context W_D                                                     (6)
 """
 
+import math
+
 import torch
 from torch import Tensor
 
 from espnet_diverse.functional.precision import in_full_precision
 
 _EPSILON = 1e-5
+
+
+def initial_weight(layer: int) -> float:
+    """Compute lambda_init (7) of a layer, counted from 1."""
+    return 0.8 - 0.6 * math.exp(-0.3 * (layer - 1))
 
 
 def difference_weight(q: Tensor, k: Tensor, initial: float) -> Tensor:

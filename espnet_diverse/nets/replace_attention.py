@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from torch import nn
 
 from espnet_diverse.attention import Core, MultiHeadAttention, attention_parts, core_class
+from espnet_diverse.attention.modifiers.lambda_init import LambdaInit
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.option_checks import must_be
 from espnet_diverse.upstream.layers import (
@@ -83,7 +84,11 @@ def replace_attention(
             )
         kind = {"cross": attribute == "src_attn" or with_memory is not None, "causal": causal}
         own = given if number in chosen else _SOFTMAX
-        setattr(layer, attribute, _counterpart(theirs, own, kind, attribute == "src_attn", where, length, with_memory))
+        ours = _counterpart(theirs, own, kind, attribute == "src_attn", where, length, with_memory)
+        for part in ours.modules():
+            if isinstance(part, LambdaInit):
+                part.set_layer(number)
+        setattr(layer, attribute, ours)
 
 
 def _in_layers(attention: dict, count: int, net: str) -> tuple[dict, Sequence[int]]:

@@ -9,6 +9,7 @@ A run keeps two generations of its state, `CHECKPOINT` and the one saved before 
 import datetime
 import logging
 import pickle
+import re
 import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -38,6 +39,8 @@ _ALLOWED = [
     datetime.timedelta,
 ]
 _MOVED = {".out.0.": ".out.", ".out.1.": ".pos_enc."}
+_UNUSED = re.compile(r"\bchanges\.[0-9]+\.shared\.weight$")  # a router of one shared head has no effect
+_BY_LAYER, _CONSTANT = "lambda_init.value", 0.8  # weights of differential attention without it have the constant
 CHECKPOINT = "checkpoint.pth"
 PREVIOUS = "checkpoint.previous.pth"
 
@@ -219,7 +222,7 @@ def load_strict(model: nn.Module, state: dict[str, Tensor], source: str | Path) 
     """
     if faults := misfits(model, state):
         raise ModelError(f"{source} does not fit the model of its configuration; parameters {faults}")
-    model.load_state_dict(state)
+    model.load_state_dict(with_present_parameters(state, model.state_dict()))
 
 
 def misfits(model: nn.Module, state: dict[str, Tensor]) -> str:
@@ -247,6 +250,9 @@ def misfit(value: Tensor, expected: Tensor) -> str:
 def with_present_parameters(state: Mapping[str, Tensor], expected: Collection[str]) -> dict[str, Tensor]:
     """Parameters by the names that they have since ESPnet 202611, which renamed those at the end of subsampling.
 
+    Parameters without effect, which earlier versions had, are left out, and constants that depend on the layer now are
+    added.
+
     Args:
         state: Parameters and buffers by name.
         expected: Names in the model that reads them.
@@ -256,5 +262,10 @@ def with_present_parameters(state: Mapping[str, Tensor], expected: Collection[st
         present = name
         for former, moved in _MOVED.items():
             present = present if present in expected else name.replace(former, moved)
-        found[present if present in expected and present not in state else name] = value
+        if present in expected or not (_UNUSED.search(name) and value.shape[:-1] == (1,)):
+            found[present if present in expected and present not in state else name] = value
+    for name in expected:
+        owner = name.removesuffix(_BY_LAYER)
+        if owner != name and name not in found and any(other.startswith(owner) for other in found):
+            found[name] = torch.tensor(_CONSTANT, dtype=torch.float64)
     return found

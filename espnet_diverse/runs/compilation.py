@@ -1,6 +1,6 @@
 """Compiled layers of a model, by `torch.compile`, with the same parameters and names.
 
-Our attention modules are not compiled, see `Uncompiled` in `attention/multi_head.py`.
+Our attention modules are not compiled, see `Uncompiled` in `attention/uncompiled.py`.
 """
 
 import os

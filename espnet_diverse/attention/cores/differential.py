@@ -11,8 +11,8 @@ Ye et al. 2025, "Differential Transformer". The equations are numbered here; par
 Q_1 and Q_2 are the halves of a head's queries along its width D, K_1 and K_2 the halves of its keys; V has the whole
 width. All heads of a layer share the four vectors of (2), which start from N(0, 0.1^2), and w of (3), which starts from
 1. A head that is as wide as two heads of a softmax attention has the widths of the paper, which halves the number of
-heads. In the released code lambda_init is 0.8 - 0.6 exp(-0.3 l) for layer l = 0, 1, ...; here it is one number, because
-a core does not know its layer.
+heads. lambda_init is 0.8 - 0.6 exp(-0.3 (l - 1)) in layer l = 1, 2, ... of a net, or a constant. A core that is in no
+net has that of the first layer.
 
 The maps are computed by the fused kernel, one after the other, with the other half of the queries set to 0: kernels
 want queries as wide as values. Dropout acts on each map. There are no explicit weights: the weights of (1) may be
@@ -30,6 +30,7 @@ from torch import Tensor, nn
 
 from espnet_diverse.attention.core import Core, Heads
 from espnet_diverse.attention.cores.softmax import softmax_attention
+from espnet_diverse.attention.modifiers.lambda_init import LambdaInit
 from espnet_diverse.attention.supports import EVERYTHING
 from espnet_diverse.functional.differential import difference_weight, head_norm
 from espnet_diverse.option_checks import number
@@ -40,10 +41,10 @@ class DifferentialOptions(Core.Options):
     """Options of differential attention.
 
     Attributes:
-        lambda_init: Number lambda_init of (2) and (4).
+        lambda_init: Number lambda_init of (2) and (4) in all layers; by default it depends on the layer.
     """
 
-    lambda_init: float = number(0.8, least=0, below=1)
+    lambda_init: float | None = number(None, least=0, below=1)
 
 
 class Differential(Core):
@@ -52,7 +53,7 @@ class Differential(Core):
     Options = DifferentialOptions
     options: DifferentialOptions
     supports = replace(EVERYTHING, explicit_weights=False, dot_products=False, weighted_values=False)  # of halves
-    position_in_parts = True
+    position_in_parts = only_logits = True
     halves: Tensor
 
     def build(self) -> None:
@@ -61,6 +62,7 @@ class Differential(Core):
         half = self.width // 2
         self.lambda_q, self.lambda_k = nn.Parameter(torch.empty(2, half)), nn.Parameter(torch.empty(2, half))
         self.norm = nn.Parameter(torch.empty(self.width))
+        self.lambda_init = LambdaInit(self.options.lambda_init)
         self.register_buffer("halves", torch.eye(2).repeat_interleave(half, dim=1), persistent=False)
 
     def reset_parameters(self) -> None:
@@ -73,7 +75,7 @@ class Differential(Core):
         """Compute the context (B, H, Tq, D)."""
         scale = math.sqrt(2)  # logits are divided by sqrt(D), and should be by sqrt(D / 2)
         first, second = (self._context(heads, scale * half.to(heads.q.dtype)) for half in self.halves)
-        initial = self.options.lambda_init
+        initial = self.lambda_init.value
         context = first - difference_weight(self.lambda_q, self.lambda_k, initial) * second
         return (1 - initial) * head_norm(context, self.norm), None
 

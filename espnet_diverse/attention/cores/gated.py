@@ -48,6 +48,7 @@ class Gated(Core):
     Options = GatedOptions
     options: GatedOptions
     supports = replace(EVERYTHING, weighted_values=False)
+    only_logits = True
     SOFTMAX_EQUIVALENT = {"start": "zero", "scale": 2.0}
 
     def build(self) -> None:

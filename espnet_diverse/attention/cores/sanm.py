@@ -53,6 +53,7 @@ class SANM(Core):
     Options = SANMOptions
     options: SANMOptions
     supports = replace(EVERYTHING, causal=False, cached_decoding=False, cross_attention=False, weighted_values=False)
+    only_logits = True
     SOFTMAX_EQUIVALENT = {"residual": False, "start": "zero"}
 
     def build(self) -> None:

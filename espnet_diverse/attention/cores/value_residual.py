@@ -55,6 +55,7 @@ class ValueResidual(Core):
     Options = ValueResidualOptions
     options: ValueResidualOptions
     supports = replace(EVERYTHING, causal=False, cached_decoding=False, cross_attention=False, weighted_values=False)
+    only_logits = True
     SOFTMAX_EQUIVALENT = {"first": 0.0, "own": 1.0}
 
     def build(self) -> None:

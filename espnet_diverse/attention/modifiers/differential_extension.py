@@ -10,8 +10,8 @@ each head,
 where alpha = min(1, t / T) after t updates. W_D (D, D) and lambda_learned belong to the layer and start from 0. At
 t = 0 nothing changes; then lambda_init moves W_D away from 0, which lambda_learned could not.
 
-The paper, which has no public code, extends some heads, selected by a pass over data; here all are extended. In the
-paper lambda_init is 0.8 - 0.6 exp(-0.3 l) for layer l = 0, 1, ...; here it is one number.
+The paper, which has no public code, extends some heads, selected by a pass over data; here all are extended.
+lambda_init is 0.8 - 0.6 exp(-0.3 (l - 1)) in layer l = 1, 2, ... of a net, or a constant.
 
 Softmax-equivalent setting: a trained model before the first update.
 Cost: one product of width D for each head and token; D^2 + 1 parameters.
@@ -23,6 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from espnet_diverse.attention.core import Heads
+from espnet_diverse.attention.modifiers.lambda_init import LambdaInit
 from espnet_diverse.attention.update_counter import UpdateCounter
 from espnet_diverse.functional.differential import extended_context, extension_weight
 from espnet_diverse.option_checks import Options, number
@@ -33,11 +34,12 @@ class DifferentialExtensionOptions(Options):
     """Options of the differential extension, the keys of the `dex:` section of an attention.
 
     Attributes:
-        lambda_init: Number lambda_init, which begins the training of W_D.
+        lambda_init: Number lambda_init in all layers, which begins the training of W_D; by default it depends on the
+            layer.
         steps: Number T of updates in which lambda_learned takes over, or a share of the run.
     """
 
-    lambda_init: float = number(0.8, above=0)
+    lambda_init: float | None = number(None, above=0)
     steps: float = number(0.5, above=0)
 
 
@@ -56,6 +58,7 @@ class DifferentialExtension(nn.Module):
         self.options = options
         self.weight = nn.Parameter(torch.empty(width, width))
         self.learned = nn.Parameter(torch.empty(()))
+        self.lambda_init = LambdaInit(options.lambda_init)
         self.updates = UpdateCounter(options.steps)
         self.reset_parameters()
 
@@ -69,5 +72,5 @@ class DifferentialExtension(nn.Module):
     def forward(self, heads: Heads, context: Tensor, watched: Tensor) -> Tensor:
         """Extend the context (B, H, Tq, D) -> (B, H, Tq, D)."""
         progress = self.updates(self.weight) / self.updates.length(self.options.steps)
-        factor = extension_weight(progress, self.options.lambda_init, self.learned)
+        factor = extension_weight(progress, self.lambda_init.value, self.learned)
         return extended_context(context, self.weight.to(context.dtype), factor.to(context.dtype))

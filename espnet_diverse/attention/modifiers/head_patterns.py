@@ -96,6 +96,11 @@ class HeadPatterns:
         pairs = torch.cat(torch.broadcast_tensors(*(different[each] for each in self.patterns)), dim=1)
         return pairs if mask is None else pairs & mask
 
+    @property
+    def one_key(self) -> bool:
+        """Whether each query of each head attends to one key, whatever the logits are."""
+        return all(each.name in ONE_KEY for each in self.patterns)
+
     def shared(self, mask: Tensor) -> Tensor:
         """Return `self(mask)`, while losses are collected the same object for all layers."""
         return current().once(self, mask)

@@ -5,8 +5,9 @@ The first heads are shared, used by every token, and the others are routed:
 
     context_h <- g_h context_h,    g = [2 a_1 g_shared, 2 a_2 g_routed],    [a_1, a_2] = softmax(W_a x)
 
-where x is the input of the queries; without shared heads g is g_routed. A loss keeps the heads equally used. All heads
-are computed: on dense hardware the method saves nothing, and acts as a gate for each token.
+where x is the input of the queries; without shared heads g is g_routed, and g_shared of one head is 1. A loss keeps the
+heads equally used. All heads are computed: on dense hardware the method saves nothing, and acts as a gate for each
+token.
 Softmax-equivalent setting: all heads active, and routers of 0.
 Cost: H + 2 products of width M a token.
 """
@@ -63,16 +64,17 @@ class HeadRouting(Monitored):
             raise must_be("active", allowed, options.active)
         self.options = options
         self.router = nn.Linear(size, routed, bias=False)
-        self.shared = nn.Linear(size, options.shared, bias=False) if options.shared else None
+        self.shared = nn.Linear(size, options.shared, bias=False) if options.shared > 1 else None
         self.parts = nn.Linear(size, 2, bias=False) if options.shared else None
 
     def forward(self, heads: Heads, context: Tensor, watched: Tensor) -> Tensor:
         """Gate the heads of the context (B, H, Tq, D) -> (B, H, Tq, D)."""
         logits = self.router(heads.query)
         gates, chosen = routed_gates(logits, self.options.active)
-        if self.shared is not None and self.parts is not None:
+        if self.parts is not None:
             first, second = shared_gates(self.parts(heads.query)).split(1, dim=-1)
-            gates = torch.cat((first * shared_gates(self.shared(heads.query)), second * gates), dim=-1)
+            shared = first if self.shared is None else first * shared_gates(self.shared(heads.query))
+            gates = torch.cat((shared, second * gates), dim=-1)
         if self.options.balance and current().collect:
             tokens = query_side_mask(heads)
             valid = None if tokens is None else tokens.squeeze(1)
@@ -80,3 +82,9 @@ class HeadRouting(Monitored):
             counted = None if valid is None else valid.any(-1).expand_as(loss)
             current().add_loss("head_balance", self.options.balance * masked_mean(loss, counted))
         return context * gates.transpose(1, 2).unsqueeze(-1).to(context.dtype)
+
+    def _load_from_state_dict(self, state_dict, prefix, *args):
+        """Load all but a router of one shared head, without effect, which earlier versions had."""
+        if self.shared is None:
+            state_dict.pop(f"{prefix}shared.weight", None)
+        super()._load_from_state_dict(state_dict, prefix, *args)

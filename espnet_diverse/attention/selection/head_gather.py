@@ -169,3 +169,11 @@ class SelectedHeads(AllHeads):
 def split_heads(x: Tensor, heads: int, width: int) -> Tensor:
     """Split the heads of x, (B, T, H * D) -> (B, H, T, D)."""
     return x.view(x.size(0), -1, heads, width).transpose(1, 2)
+
+
+def zero_of(modules: Iterable[nn.Module]) -> Tensor:
+    """Return 0, (), with gradients of 0 for the parameters of modules whose results are not needed.
+
+    Training in several processes waits for the gradient of each parameter.
+    """
+    return torch.stack([each.flatten()[:0].sum() for module in modules for each in module.parameters()]).sum()

@@ -1,7 +1,7 @@
 """ListOps: nested lists of operations on digits, whose value, 0 to 9, is the class.
 
 Nangia and Bowman 2018, "ListOps: A Diagnostic Dataset for Latent Tree Learning", with the longer lists of Long Range
-Arena: 500 to 2,000 tokens, lists within lists to a depth of 10, and 2 to 10 arguments of an operation, each of them a
+Arena: 501 to 1,999 tokens, lists within lists to a depth of 10, and 2 to 10 arguments of an operation, each of them a
 list with probability 1/4. `[MED` is the median, rounded down, and `[SM` the sum modulo 10:
 
     [MAX 4 3 [MIN 2 3 ] 1 0 [MED 1 5 8 9 2 ] ]  ->  5
@@ -19,8 +19,8 @@ from espnet_diverse.data.kaldi import DataDir
 
 SETS, TABLES, OPTIONS = long_range.SETS, long_range.TABLES, long_range.OPTIONS
 NO_DOWNLOAD = "ListOps is generated: give --corpus synthetic, or the folder of its tables as SOURCE"
-LENGTHS = (500, 2000)
-"""Least and greatest number of tokens, as in Long Range Arena."""
+LENGTHS = (501, 1999)
+"""Least and greatest number of tokens: Long Range Arena leaves out its bounds, 500 and 2,000."""
 DEPTH, ARGUMENTS, NESTED = 10, 10, 0.25
 DIGITS = "0123456789"
 OPERATORS = {"[MIN": "<", "[MAX": ">", "[MED": "~", "[SM": "+"}

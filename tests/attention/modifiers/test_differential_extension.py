@@ -26,7 +26,7 @@ def test_before_the_first_update_it_is_plain_attention_to_the_bit():
 
 
 def test_it_subtracts_a_map_of_each_head():
-    x, (module, plain) = tokens(), with_plain(steps=0.5)
+    x, (module, plain) = tokens(), with_plain(steps=0.5, lambda_init=0.8)
     extension, seen = module.changes[0], []
     torch.nn.init.normal_(extension.weight)
     torch.nn.init.constant_(extension.learned, 0.2)

@@ -97,6 +97,15 @@ def test_heads_of_one_key_take_no_pairs_at_any_length(patterns, monkeypatch):
     torch.testing.assert_close(module(x, x, x, MASK)[MASK[:, 0]], expected[MASK[:, 0]])
 
 
+def test_heads_that_all_have_one_key_project_values_alone(monkeypatch):
+    module, x = attention(patterns=["previous"]), tokens()
+    v = module.linear_v(x)
+    expected = module.linear_out(torch.cat([v[:, :1], v[:, :-1]], dim=1))
+    for linear in (module.linear_q, module.linear_k):
+        monkeypatch.setattr(linear, "forward", lambda *_: pytest.fail("queries or keys were projected"))
+    torch.testing.assert_close(module(x, x, x), expected)
+
+
 @pytest.mark.parametrize("core", ["sma", "sdma"])
 def test_semantic_masks_stay_within_the_patterns(core):
     module, x = attention(core), tokens()

@@ -4,8 +4,10 @@ import pytest
 import torch
 from references.modified import HEADS, MASK, TIME, attention, tokens
 
+from espnet_diverse.errors import ModelError
 from espnet_diverse.functional.head_routing import balance_loss, routed_gates, shared_gates
 from espnet_diverse.option_checks import OptionError
+from espnet_diverse.runs.checkpoint import load_strict
 from espnet_diverse.scope import scope
 
 
@@ -39,6 +41,22 @@ def test_with_all_heads_and_routers_of_0_it_is_plain_attention():
     torch.nn.init.zeros_(module.changes[0].router.weight)
     torch.testing.assert_close(module(x, x, x, MASK), plain(x, x, x, MASK))
     assert set(module.changes.state_dict()) == {"0.router.weight"}
+
+
+def test_one_shared_head_needs_no_router_and_loads_what_had_one():
+    x, module = tokens(), attention(routing={})
+    gate = 2 * (x @ module.changes[0].parts.weight.T).softmax(-1)[..., :1]
+    plain = attention()
+    plain.load_state_dict(module.state_dict(), strict=False)
+    first = outputs_of_heads(module, x)[..., 0, :]
+    torch.testing.assert_close(first, gate * outputs_of_heads(plain, x)[..., 0, :])
+    state = module.state_dict()
+    assert set(module.changes.state_dict()) == {"0.router.weight", "0.parts.weight"}
+    former = state | {"changes.0.shared.weight": torch.randn(1, x.size(-1)).double()}
+    load_strict(attention(routing={}), former, "former.pth")
+    wrong = {"changes.0.shared.weight": torch.ones(2, x.size(-1)).double()}
+    with pytest.raises(ModelError, match=r"1 extra: changes\.0\.shared\.weight"):
+        load_strict(module, state | wrong, "wrong.pth")
 
 
 def test_the_loss_matches_tokens_and_its_weight():

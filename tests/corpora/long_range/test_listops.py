@@ -73,7 +73,8 @@ def test_lists_of_the_benchmark_are_as_long_and_deep_as_its_own():
         found = listops.draw(chance, *listops.LENGTHS)
         drawn += [] if found is None else [found]
     texts = [listops.characters(source)[0] for source, _ in drawn]
-    assert all(500 <= len(text) <= 2000 for text in texts) and max(map(len, texts)) > 1200
+    assert all(500 < len(text) < 2000 for text in texts) and max(map(len, texts)) > 1200
+    assert listops.LENGTHS == (501, 1999)  # its generator leaves out the bounds
     assert max(nested(text)[0] for text in texts) == 10
     assert [str(evaluate(text)) for text in texts] == [value for _, value in drawn]
     assert len({value for _, value in drawn}) > 5

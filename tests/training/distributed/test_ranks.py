@@ -1,11 +1,13 @@
 """Collective operations, in two forks of this process that meet by a file."""
 
 import multiprocessing
+from types import SimpleNamespace
 
 import pytest
 import torch
 
-from espnet_diverse.training.distributed.ranks import Ranks
+from espnet_diverse.attention import build_attention
+from espnet_diverse.training.distributed.ranks import Ranks, parallel
 
 
 def in_two(function, folder):
@@ -46,3 +48,21 @@ def test_two_processes_agree(tmp_path):
 def test_values_of_different_sizes_are_gathered(tmp_path, values):
     gathered = in_two(lambda ranks: ranks.gathered(values[ranks.own]), tmp_path)
     assert gathered == (list(values), list(values))
+
+
+def test_several_processes_train_heads_that_all_have_one_key(tmp_path):
+    options = SimpleNamespace(ngpu=0, unused_parameters=False, gradient_as_bucket_view=False, ddp_comm_hook=None)
+
+    def train(ranks):
+        torch.manual_seed(0)
+        module = build_attention("softmax", 8, 4, head_patterns=["previous", "next", "start", "end"])
+        model, optimizer = parallel(module, ranks, options), torch.optim.SGD(module.parameters(), 0.1)
+        for _ in range(3):
+            optimizer.zero_grad()
+            x = torch.randn(2, 5, 8) + ranks.own
+            model(x, x, x).square().mean().backward()
+            optimizer.step()
+        return [parameter.tolist() for parameter in module.parameters()]
+
+    first, second = in_two(train, tmp_path)
+    assert first == second
