@@ -14,6 +14,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
 from math import inf
+from pathlib import Path
 from typing import Any
 
 from espnet_diverse.errors import ConfigError
@@ -250,6 +251,16 @@ def hint(name: str, known: Collection[str], owner: str) -> str:
 def nearest(name: str, known: Collection[str], similarity: float = 0.6) -> str | None:
     """The most similar of some known names, or None if none reaches the similarity, which is 1 for equal names."""
     return next(iter(difflib.get_close_matches(name, known, n=1, cutoff=similarity)), None)
+
+
+def similar_path(path: Path) -> Path | None:
+    """The existing path that is most similar to a path that does not exist, or None: one name in it may differ."""
+    for missing in (path, *path.parents):
+        if missing.parent.is_dir() and not missing.exists():
+            near = nearest(missing.name, [each.name for each in missing.parent.iterdir()], similarity=0.7)
+            found = missing.parent / (near or "") / path.relative_to(missing)
+            return found if near and found.exists() else None
+    return None
 
 
 def with_present_names(config: Mapping[str, Any], section: str = "") -> dict[str, Any]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from espnet_diverse import __version__
+from espnet_diverse.bin.options.input_paths import check_paths
 from espnet_diverse.bin.options.kernels_option import take_kernels
 from espnet_diverse.bin.options.terminal import Terminal
 from espnet_diverse.cpu.allocator import keep_freed_memory
@@ -134,6 +135,7 @@ def run_command(name: str, arguments: list[str]) -> int:
         args = parser.parse_intermixed_args(arguments)
         given = getattr(args, "model_dir", None)
         take_kernels(args)
+        check_paths(parser._actions, args)
         if not getattr(module, "OPENS_PACKED_MODELS", False):
             _unpack_model(args)
         if name not in _CHECKING and hasattr(module, "inputs") and hasattr(module, "outputs"):
@@ -188,14 +190,11 @@ def _unpack_model(args: argparse.Namespace) -> None:
     """Replace a packed model, or a name, given as MODEL by the directory that it is unpacked to.
 
     Raises:
-        ModelError: The model does not exist or is not valid.
+        ModelError: The model is not valid.
     """
     model_dir = getattr(args, "model_dir", None)
     is_data = getattr(args, "format", None) == "lhotse"  # `export lhotse` takes a data directory as MODEL
     if model_dir is not None and not model_dir.is_dir() and not is_data:
-        from espnet_diverse.runs.model_files import check_exists
-
-        check_exists(model_dir)
         from espnet_diverse.packing.archive import unpacked  # imports PyTorch, which takes seconds
 
         args.model_dir = unpacked(model_dir)

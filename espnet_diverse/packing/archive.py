@@ -69,10 +69,6 @@ def unpacked(model: str | Path) -> Path:
         return _run_of(model, f"{name.replace('/', '--')}-{files.name}", files)
     check_exists(model)
     if model.is_dir():
-        if not (model / "config.yaml").is_file():
-            raise ModelError(
-                f"{model}: is not the directory of a run, because it has no config.yaml; give one, or a packed model"
-            )
         return model
     if not is_zipfile(model):
         what = "is not a packed model, which is a zip file, or is incomplete"

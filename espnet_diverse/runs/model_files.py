@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from espnet_diverse.errors import ModelError
+from espnet_diverse.option_checks import similar_path
 from espnet_diverse.runs.config import load
 from espnet_diverse.runs.criteria import preferred_metrics
 from espnet_diverse.untrusted.hub import OR_NAME, name_of
@@ -28,10 +29,18 @@ def check_exists(model: Path) -> None:
     """Refuse a path where there is no model; whether a repository of the Hub exists is not checked.
 
     Raises:
-        ModelError: The path does not exist, or what follows hf: is not a repository name.
+        ModelError: The path does not exist, or is a directory without config.yaml, or what follows hf: is not a
+            repository name.
     """
-    if name_of(model) is None and not model.exists():
-        raise ModelError(f"{model}: no such model; give the directory of a run, a packed model, or {OR_NAME}")
+    if name_of(model) is not None:
+        return
+    if not model.exists():
+        near = similar_path(model)
+        todo = f"did you mean {near}?" if near else f"give the directory of a run, a packed model, or {OR_NAME}"
+        raise ModelError(f"{model}: no such model; {todo}")
+    if model.is_dir() and not (model / "config.yaml").is_file():
+        said = "is not the directory of a run, because it has no config.yaml; give one, or a packed model"
+        raise ModelError(f"{model}: {said}")
 
 
 def find_weights(model_dir: Path, model_file: str | Path | None = None, config: Mapping | None = None) -> Path:

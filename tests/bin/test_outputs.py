@@ -23,7 +23,7 @@ COMMANDS = {
     "tokens": (["--text", "texts/tokens.txt"], "texts", ["--output_dir", "OUT"]),
     "stats": (TRAINING, "data/train", ["--output_dir", "OUT"]),
     "stats over all data": (TRAINING, "data", ["--output_dir", "OUT"]),
-    "train": ([*TRAINING, "--stats_dir", "stats"], "data/train", ["--output_dir", "OUT"]),
+    "train": ([*TRAINING, "--stats_dir", "data"], "data/train", ["--output_dir", "OUT"]),
     "prune": ([*MODEL, "--language", "de"], "exp", ["--output_dir", "OUT"]),
     "adopt": (MODEL, "exp", ["--output_dir", "OUT"]),
     "pack": (MODEL, "exp", ["--output", "OUT/model.safetensors"]),
@@ -120,6 +120,6 @@ def test_data_of_others_are_not_replaced(capfd, argv):
 
 @pytest.mark.parametrize("folder", ["exp", "data"])
 def test_statistics_replace_statistics_alone(capfd, folder):
-    given = [*TRAINING[:2], "--train_dir", "elsewhere/train", "--valid_dir", "elsewhere/dev", "--tokens_dir", "texts"]
+    given = [*TRAINING[:2], "--train_dir", "texts/train", "--valid_dir", "texts/train", "--tokens_dir", "texts"]
     what = rf"{folder}: has \S+, which `stats` has not written; move it away or choose another path"
     assert re.fullmatch(what, refused(capfd, "stats", *given, "--output_dir", folder))

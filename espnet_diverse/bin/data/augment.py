@@ -13,6 +13,7 @@ from pathlib import Path
 
 from espnet_diverse.bin.options import options
 from espnet_diverse.bin.options.cluster_option import add_cluster
+from espnet_diverse.bin.options.input_paths import DATA_DIR
 from espnet_diverse.bin.use import decode
 from espnet_diverse.errors import ConfigError
 
@@ -25,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "kind", choices=("back", "forward"), help="back: the text becomes the target; forward: it becomes the source"
     )
     options.add_model(parser, "directory of a run of text translation, or a packed model")
-    parser.add_argument("--data_dir", type=Path, required=True, help="data directory with the text to translate")
+    parser.add_argument("--data_dir", type=DATA_DIR, required=True, help="data directory with the text to translate")
     options.add_output_dir(parser, "data directory to write")
     parser.add_argument(
         "--max_ratio",

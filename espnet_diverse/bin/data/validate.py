@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from espnet_diverse.bin.options.cluster_option import check_nj
+from espnet_diverse.bin.options.input_paths import DATA_DIR, TOKENS_DIR
 from espnet_diverse.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `espnet-diverse validate`."""
     from espnet_diverse.data.checks.faults import ACTIONS
 
-    parser.add_argument("data_dirs", nargs="+", type=Path, metavar="DIR", help="data directory")
+    parser.add_argument("data_dirs", nargs="+", type=DATA_DIR, metavar="DIR", help="data directory")
     parser.add_argument(
         "--json", type=Path, metavar="FILE", help="file for the faults: directory, file, where, what, kind and action"
     )
@@ -40,14 +41,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--fix", type=Path, metavar="OUT", help="data directory to write: normalised tables, without what is dropped"
     )
     parser.add_argument(
-        "--against", type=Path, metavar="TRAIN", help="data directory that must share no speaker and no sentence"
+        "--against", type=DATA_DIR, metavar="TRAIN", help="data directory that must share no speaker and no sentence"
     )
     defaults = " ".join(f"{kind}={action}" for kind, action in ACTIONS.items())
     parser.add_argument(
         "--on", nargs="+", default=[], metavar="KIND=ACTION", help=f"refuse, drop or warn by kind (default: {defaults})"
     )
     parser.add_argument(
-        "--tokens_dir", type=Path, help="vocabulary, for the number of tokens of each text; without it characters count"
+        "--tokens_dir",
+        type=TOKENS_DIR,
+        help="vocabulary, for the number of tokens of each text; without it characters count",
     )
     parser.add_argument("--min_seconds", type=float, default=0.1, help="minimum length of an utterance (default: 0.1)")
     parser.add_argument("--max_seconds", type=float, default=60.0, help="maximum length of an utterance (default: 60)")

@@ -8,18 +8,19 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from espnet_diverse.bin.options.input_paths import DATA_DIR, TOKENS_DIR, InputPath
 from espnet_diverse.bin.options.kernels_option import add_kernels
 from espnet_diverse.conditions import CONDITIONS, values_by_condition
 from espnet_diverse.decoding.options import PRECISIONS, SAMPLING, SEARCHES, Options
-from espnet_diverse.errors import ConfigError, DataError
+from espnet_diverse.errors import ConfigError
 from espnet_diverse.option_checks import argument
 
 if TYPE_CHECKING:
     from espnet_diverse.decoding.search.fusion import Fusion
 
 TASKS = ("asr", "st", "mt", "lm", "cls")
+_HOTWORDS = InputPath("write the phrases to a file, one per line, and give its path", is_dir=False)
 _SEARCH_HELP = "each can also be given as --set KEY=VALUE or in a --config file; the command line overrides files"
-_TODO = "correct the path, or make it with espnet-diverse prepare"
 
 
 class JoinFragments(argparse.Action):
@@ -52,11 +53,11 @@ def add_config(parser: argparse._ActionsContainer, required: bool = True) -> Non
 
 def add_data(parser: argparse.ArgumentParser) -> None:
     """Declare the training data, the vocabulary and the task."""
-    parser.add_argument("--train_dir", type=Path, required=True, help="data directory of the training set")
-    parser.add_argument("--valid_dir", type=Path, required=True, help="data directory of the validation set")
-    parser.add_argument("--tokens_dir", type=Path, required=True, help="vocabulary, from `espnet-diverse tokens`")
+    parser.add_argument("--train_dir", type=DATA_DIR, required=True, help="data directory of the training set")
+    parser.add_argument("--valid_dir", type=DATA_DIR, required=True, help="data directory of the validation set")
+    parser.add_argument("--tokens_dir", type=TOKENS_DIR, required=True, help="vocabulary, from `espnet-diverse tokens`")
     parser.add_argument(
-        "--src_tokens_dir", type=Path, help="vocabulary of the source text src_text (default: --tokens_dir)"
+        "--src_tokens_dir", type=TOKENS_DIR, help="vocabulary of the source text src_text (default: --tokens_dir)"
     )
     parser.add_argument("--task", choices=TASKS, default="asr", help="task of the model (default: asr)")
 
@@ -179,7 +180,7 @@ def add_fusion(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--lm_file", metavar="FILE", help="its weights, a path or a name in its directory (default: valid.loss.ave.pth)"
     )
-    group.add_argument("--hotwords", type=Path, metavar="FILE", help="phrases that get a bonus, one per line")
+    group.add_argument("--hotwords", type=_HOTWORDS, metavar="FILE", help="phrases that get a bonus, one per line")
 
 
 def fusion_inputs(args: argparse.Namespace) -> list[Path]:
@@ -287,20 +288,3 @@ def stats_files(stats_dir: Path, task: str) -> list[Path]:
     texts = {"mt": ("text_shape", "src_text_shape"), **dict.fromkeys(("lm", "cls"), ("text_shape",))}
     names = texts.get(task, ("speech_shape", "feats_stats.npz"))
     return [stats_dir / phase / name for phase in ("train", "valid") for name in names]
-
-
-def check_paths(args: argparse.Namespace) -> None:
-    """Refuse a data directory, model or language model that does not exist.
-
-    Raises:
-        DataError: The data directory does not exist.
-        ModelError: A model does not exist.
-    """
-    folder = getattr(args, "data_dir", None)
-    if folder is not None and not folder.exists():
-        raise DataError(f"--data_dir {folder}: there is no such directory; {_TODO}")
-    from espnet_diverse.runs.model_files import check_exists
-
-    for name in ("model_dir", "lm"):
-        if (model := getattr(args, name, None)) is not None:
-            check_exists(model)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from espnet_diverse.bin.options import options
+from espnet_diverse.bin.options.input_paths import DATA_DIR
 from espnet_diverse.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -26,7 +27,9 @@ TEACHER_FORCED, DECODED = ("loss", "accuracy"), ("cer", "wer", "bleu", "chrf")  
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this command."""
     options.add_model(parser)
-    parser.add_argument("--data_dir", type=Path, required=True, help="data directory with transcripts or translations")
+    parser.add_argument(
+        "--data_dir", type=DATA_DIR, required=True, help="data directory with transcripts or translations"
+    )
     options.add_output_dir(parser, "directory for the report, plots and numbers")
     parser.add_argument(
         "--utterances", type=int, metavar="N", help="number of utterances to measure, evenly spaced (default: all)"
@@ -55,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--calibration", action="store_true", help="measure ECE, OE and entropy of token predictions, and plot them"
     )
     parser.add_argument(
-        "--out_of_domain_dir", type=Path, metavar="DIR", help="data directory of another domain for --calibration"
+        "--out_of_domain_dir", type=DATA_DIR, metavar="DIR", help="data directory of another domain for --calibration"
     )
     options.add_conditions(parser)
     options.add_device_options(parser, precision=False)

@@ -8,12 +8,13 @@ import argparse
 import json
 from pathlib import Path
 
+from espnet_diverse.bin.options.input_paths import RUN_DIR
 from espnet_diverse.errors import ConfigError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this command."""
-    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="directories of the runs")
+    parser.add_argument("runs", nargs="+", type=RUN_DIR, metavar="RUN", help="directories of the runs")
     parser.add_argument(
         "--decoded",
         default="decode/test",

@@ -11,6 +11,7 @@ import logging
 from pathlib import Path
 
 from espnet_diverse.bin.options import options
+from espnet_diverse.bin.options.input_paths import DATA_DIR
 from espnet_diverse.conditions import CONDITIONS
 from espnet_diverse.errors import ConfigError, DataError
 
@@ -18,13 +19,13 @@ from espnet_diverse.errors import ConfigError, DataError
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this command."""
     options.add_model(parser)
-    parser.add_argument("--data_dir", type=Path, help="data directory with the utterance")
+    parser.add_argument("--data_dir", type=DATA_DIR, help="data directory with the utterance")
     options.add_output_dir(parser, "directory for the PNG files")
     parser.add_argument(
         "--utterance", help="id of the utterance (default: the first; for a classifier, the first four)"
     )
     parser.add_argument(
-        "--out_of_domain_dir", type=Path, metavar="DIR", help="data directory of another domain, for a classifier"
+        "--out_of_domain_dir", type=DATA_DIR, metavar="DIR", help="data directory of another domain, for a classifier"
     )
     options.add_conditions(parser)
     options.add_device_options(parser, precision=False)

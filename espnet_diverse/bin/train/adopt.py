@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from espnet_diverse.bin.options import options
+from espnet_diverse.bin.options.input_paths import DATA_DIR
 
 _SAME = 1e-4
 
@@ -18,7 +19,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_model(parser)
     options.add_config(parser, required=False)
     parser.add_argument(
-        "--data_dir", type=Path, help="data directory with the languages or domains that parts of the model depend on"
+        "--data_dir",
+        type=DATA_DIR,
+        help="data directory with the languages or domains that parts of the model depend on",
     )
     options.add_output_dir(parser, "directory for config.yaml, weights and vocabulary")
 

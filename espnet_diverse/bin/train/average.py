@@ -4,15 +4,16 @@ import argparse
 from collections.abc import Mapping
 from pathlib import Path
 
+from espnet_diverse.bin.options.input_paths import InputPath
 from espnet_diverse.bin.options.options import fragments
 from espnet_diverse.errors import ConfigError
 
-OPENS_PACKED_MODELS = True  # it refuses them
+_RUN_DIR = InputPath("give the directory of a run; a packed model has no epochs", must_have="config.yaml")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this command."""
-    parser.add_argument("model_dir", type=Path, metavar="MODEL", help="directory of the run")
+    parser.add_argument("model_dir", type=_RUN_DIR, metavar="MODEL", help="directory of the run")
     parser.add_argument(
         "--metric",
         help="criterion of best_model_criterion that ranks the epochs; valid.epoch takes the last (default: valid.acc; "
@@ -55,8 +56,5 @@ def run(args: argparse.Namespace) -> int:
     """Average and print the path of the result."""
     from espnet_diverse.training.checkpoints.averaging import average
 
-    if not args.model_dir.is_dir():
-        what = "is no directory of a run, which has the epochs; a packed model has one set of weights"
-        raise ConfigError(f"{args.model_dir}: {what}: average before `espnet-diverse pack`")
     print(average(args.model_dir, args.metric, args.number))
     return 0

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from espnet_diverse.bin.options import options
+from espnet_diverse.bin.options.input_paths import SETS_DIR, TOKENS_DIR
 from espnet_diverse.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -49,11 +50,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_data(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("data", "of a folder of data directories, or of a recipe")
-    group.add_argument("--data_dir", type=Path, metavar="DIR", help="folder of the data directories of all sets")
+    group.add_argument("--data_dir", type=SETS_DIR, metavar="DIR", help="folder of the data directories of all sets")
     group.add_argument("--task", choices=options.TASKS, help="task of the models (default: asr)")
     group.add_argument("--train_set", default="train", help="set to train on (default: train)")
     group.add_argument("--valid_set", default="dev", help="set to validate on (default: dev)")
-    group.add_argument("--tokens_dir", type=Path, help="vocabulary (default: made from the training texts)")
+    group.add_argument("--tokens_dir", type=TOKENS_DIR, help="vocabulary (default: made from the training texts)")
     group.add_argument(
         "--token_type", default="char", help="type of the vocabulary: char, bpe or unigram (default: char)"
     )

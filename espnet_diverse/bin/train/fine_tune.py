@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from espnet_diverse.bin.options import options
+from espnet_diverse.bin.options.input_paths import SETS_DIR, TOKENS_DIR
 from espnet_diverse.errors import ConfigError, DataError
 
 _VALID = ("dev", "valid")
@@ -22,12 +23,12 @@ _FROZEN = ("freeze_param", "unfreeze_param")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this command."""
     options.add_model(parser)
-    parser.add_argument("data_dir", type=Path, metavar="DATA", help="folder of the data directories train and dev")
+    parser.add_argument("data_dir", type=SETS_DIR, metavar="DATA", help="folder of the data directories train and dev")
     options.add_config(parser, required=False)
     options.add_output_dir(parser, "directory of the run, for example exp/<tag>")
     parser.add_argument(
         "--tokens_dir",
-        type=Path,
+        type=TOKENS_DIR,
         help="another vocabulary; tokens that the model knows keep their parameters (default: the model's)",
     )
     parser.add_argument("--number", type=int, default=3, help="number of best epochs to average (default: 3)")

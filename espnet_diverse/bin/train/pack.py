@@ -10,6 +10,7 @@ import argparse
 from pathlib import Path
 
 from espnet_diverse.bin.options import options
+from espnet_diverse.bin.options.input_paths import FILE
 from espnet_diverse.errors import ConfigError
 
 
@@ -44,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     about.add_argument("--datasets", nargs="+", default=[], metavar="NAME", help="names of the training data sets")
     about.add_argument("--data", default="", metavar="TEXT", help="description of the training data")
     about.add_argument(
-        "--results", type=Path, metavar="RESULTS.md", help="Markdown file with results to include in the card"
+        "--results", type=FILE, metavar="RESULTS.md", help="Markdown file with results to include in the card"
     )
 
 

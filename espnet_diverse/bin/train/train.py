@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from espnet_diverse.bin.options import options
+from espnet_diverse.bin.options.input_paths import STATS_DIR
 from espnet_diverse.bin.options.kernels_option import add_kernels
 from espnet_diverse.cpu.allocator import IN_TRAINING, keep_freed_memory
 from espnet_diverse.errors import ConfigError, ModelError
@@ -20,7 +21,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this command."""
     options.add_config(parser)
     options.add_data(parser)
-    parser.add_argument("--stats_dir", type=Path, required=True, help="directory that `espnet-diverse stats` wrote")
+    parser.add_argument(
+        "--stats_dir", type=STATS_DIR, required=True, help="directory that `espnet-diverse stats` wrote"
+    )
     options.add_output_dir(parser, "directory of the run, for example exp/<tag>")
     parser.add_argument(
         "--init_param",

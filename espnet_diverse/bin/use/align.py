@@ -8,6 +8,7 @@ import argparse
 from pathlib import Path
 
 from espnet_diverse.bin.options import options
+from espnet_diverse.bin.options.input_paths import FILE
 
 FORMATS = ("json", "textgrid", "ctm")
 
@@ -18,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("audio", metavar="AUDIO", help="recording of at most 120 seconds, or - for standard input")
     text = parser.add_mutually_exclusive_group(required=True)
     text.add_argument("--text", metavar="WORDS", help="known text")
-    text.add_argument("--text_file", type=Path, metavar="FILE", help="file with the known text, in one or more lines")
+    text.add_argument("--text_file", type=FILE, metavar="FILE", help="file with the known text, in one or more lines")
     parser.add_argument("--output", type=Path, metavar="FILE", help="file to write (default: standard output)")
     parser.add_argument(
         "--output_format",

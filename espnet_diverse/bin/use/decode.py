@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from espnet_diverse.bin.options import options
 from espnet_diverse.bin.options.cluster_option import add_cluster, check_nj, workers
+from espnet_diverse.bin.options.input_paths import DATA_DIR
 from espnet_diverse.errors import ConfigError, NoBatchedSearchError
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_model(parser)
     parser.add_argument(
         "--data_dir",
-        type=Path,
+        type=DATA_DIR,
         required=True,
         help="data directory to decode; its wav.scp and segments are read, or feats.scp for a model that reads "
         "features, or src_text for text translation",
@@ -64,7 +65,6 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError(f"--compile and --nj {args.nj} cannot be combined; give one of them")
     if search_options.search == "espnet" and (args.precision != "float32" or args.compile):
         raise ConfigError("search=espnet supports neither --precision nor --compile; leave them out")
-    options.check_paths(args)
     from espnet_diverse.data.files.locks import folder_lock
     from espnet_diverse.data.files.targets import check_no_data
 

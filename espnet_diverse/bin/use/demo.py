@@ -5,9 +5,9 @@ Only browsers on this machine can reach the page. Requests are served one at a t
 
 import argparse
 from contextlib import suppress
-from pathlib import Path
 
 from espnet_diverse.bin.options import options
+from espnet_diverse.bin.options.input_paths import ANY
 from espnet_diverse.errors import optional_package
 
 OPENS_PACKED_MODELS = True
@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--examples",
         nargs="+",
         default=[],
-        type=Path,
+        type=ANY,
         metavar="PATH",
         help="recordings or texts to click: files, or data directories and folders, of which three are shown",
     )

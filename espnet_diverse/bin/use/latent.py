@@ -9,6 +9,7 @@ import argparse
 from pathlib import Path
 
 from espnet_diverse.bin.options import options
+from espnet_diverse.bin.options.input_paths import DATA_DIR
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.option_checks import Rule
@@ -20,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this command."""
     options.add_model(parser, "directory of a run with model: vae, a packed model, or hf:owner/name")
     data = parser.add_argument_group("encoding")
-    data.add_argument("--data_dir", type=Path, help="data directory; its text is encoded")
+    data.add_argument("--data_dir", type=DATA_DIR, help="data directory; its text is encoded")
     data.add_argument("--output_dir", type=Path, help="directory for codes.npz and latent.json")
     data.add_argument("--importance_samples", type=int, metavar="K", help="samples per text (default: 1)")
     options.add_results(data)

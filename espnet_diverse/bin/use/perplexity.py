@@ -4,12 +4,13 @@ import argparse
 from pathlib import Path
 
 from espnet_diverse.bin.options import options
+from espnet_diverse.bin.options.input_paths import DATA_DIR
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this command."""
     options.add_model(parser)
-    parser.add_argument("--data_dir", type=Path, required=True, help="data directory with the text")
+    parser.add_argument("--data_dir", type=DATA_DIR, required=True, help="data directory with the text")
     options.add_output_dir(parser, "directory for score and perplexity.json")
     options.add_results(parser)
     options.add_conditions(parser)

@@ -9,16 +9,19 @@ from math import isfinite
 from pathlib import Path
 
 from espnet_diverse.bin.options import options
+from espnet_diverse.bin.options.input_paths import DATA_DIR, InputPath
 from espnet_diverse.decoding.options import TEXT_TASKS
 from espnet_diverse.errors import ConfigError
+
+_NBEST_DIR = InputPath("decode with --nbest 2 or more first", must_have="nbest.jsonl")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this command."""
     options.add_model(parser, "a run of task lm, or of the task of the hypotheses, or a packed model")
-    parser.add_argument("--decode_dir", type=Path, required=True, help="directory that `decode --nbest N` wrote")
+    parser.add_argument("--decode_dir", type=_NBEST_DIR, required=True, help="directory that `decode --nbest N` wrote")
     parser.add_argument(
-        "--data_dir", type=Path, help="data directory that was decoded; not needed for most language models"
+        "--data_dir", type=DATA_DIR, help="data directory that was decoded; not needed for most language models"
     )
     options.add_output_dir(parser, "directory for text, score and nbest.jsonl")
     parser.add_argument("--weight", type=float, default=0.3, help="weight of the model (default: 0.3)")

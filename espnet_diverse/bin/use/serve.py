@@ -86,7 +86,10 @@ def _paths(models: list[str]) -> dict[str, Path]:
 
     Raises:
         ConfigError: A model has no name or no path, or a name is given twice.
+        ModelError: A model does not exist.
     """
+    from espnet_diverse.runs.model_files import check_exists
+
     paths: dict[str, Path] = {}
     for given in models:
         name, _, path = given.partition("=")
@@ -95,4 +98,5 @@ def _paths(models: list[str]) -> dict[str, Path]:
         if name in paths:
             raise ConfigError(f"--model {given}: the name {name} is given twice; give each model a name of its own")
         paths[name] = Path(path)
+        check_exists(paths[name])
     return paths

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from espnet_diverse.bin.options import options
 from espnet_diverse.bin.options.cluster_option import add_cluster, workers
+from espnet_diverse.bin.options.input_paths import FILE
 from espnet_diverse.bin.use.transcribe_stream import add_stream_options, check_stream_options, run_stream
 from espnet_diverse.decoding.options import SAME_LANGUAGE_TASKS, SPEECH_SEARCHES
 from espnet_diverse.errors import ConfigError, DataError, UserError, abridged
@@ -67,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     out.add_argument("--word_timestamps", action="store_true", help=words)
     out.add_argument(
         "--turns",
-        type=Path,
+        type=FILE,
         metavar="FILE.rttm",
         help="turns of speakers, by the names of recordings: labels in json, srt and vtt; with --word_timestamps "
         "segments are split where the speaker changes",
@@ -90,7 +91,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Transcribe; return 2 if a recording could not be read, raise an error if none could."""
-    options.check_paths(args)
     from espnet_diverse.transcription.formats import SUBTITLES
     from espnet_diverse.transcription.inputs import find_recordings
     from espnet_diverse.transcription.segmentation_options import SegmentationOptions

@@ -22,12 +22,10 @@ def test_inputs_and_outputs_exist_after_the_run(tiny_run, parse):
 
 def test_a_packed_model_has_no_epochs(tmp_path, capfd):
     (tmp_path / "model.zip").write_bytes(b"PK")
-    for name in ("model.zip", "nowhere"):
+    for name, what in {"model.zip": "is a file, and a directory is needed", "no": "there is no such directory"}.items():
         assert main(["average", str(tmp_path / name)]) == 1
-        what = "is no directory of a run, which has the epochs; a packed model has one set of weights: average before "
-        assert capfd.readouterr().err == (
-            f"espnet-diverse average: error: {tmp_path / name}: {what}`espnet-diverse pack`\n"
-        )
+        said = f"{tmp_path / name}: {what}; give the directory of a run; a packed model has no epochs"
+        assert capfd.readouterr().err == f"espnet-diverse average: error: {said}\n"
 
 
 def test_a_criterion_that_was_not_kept_is_one_line(tiny_run, capfd):

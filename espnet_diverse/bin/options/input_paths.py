@@ -1,0 +1,106 @@
+"""Paths that commands read, declared as types of arguments and checked before PyTorch is imported, which takes seconds.
+
+    parser.add_argument("--train_dir", type=DATA_DIR, required=True)
+
+`check_paths` refuses the value `dta` of this argument: --train_dir dta: there is no such directory; did you mean data?
+"""
+
+import argparse
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from espnet_diverse.errors import DataError, abridged
+from espnet_diverse.option_checks import similar_path
+
+_KINDS = {True: "directory", False: "file", None: "file or directory"}
+_TABLES = ("wav.scp", "feats.scp", "text", "src_text", "utt2spk")
+
+
+@dataclass(frozen=True)
+class InputPath:
+    """Type of an argument that names a file or directory to read.
+
+    Attributes:
+        todo: What to do if there is none.
+        is_dir: Whether it is a directory; None for both.
+        has: Names of files or folders of which the directory must have one, if any of its folders has one.
+        must_have: Name of a file or folder that the directory must have.
+    """
+
+    todo: str
+    is_dir: bool | None = True
+    has: tuple[str, ...] = ()
+    must_have: str = ""
+
+    def __call__(self, text: str) -> Path:
+        return Path(text)
+
+    def check(self, name: str, path: Path) -> None:
+        """Check a value.
+
+        Args:
+            name: Name of the option, or "" for a positional argument.
+            path: The value.
+
+        Raises:
+            DataError: There is no such file or directory, or it lacks what it must have.
+        """
+        kind, given = _KINDS[self.is_dir], f"{name} {path}".strip()
+        if not path.exists():
+            near = similar_path(path)
+            raise DataError(f"{given}: there is no such {kind}; {f'did you mean {near}?' if near else self.todo}")
+        if self.is_dir is not None and path.is_dir() != self.is_dir:
+            raise DataError(f"{given}: is a {_KINDS[not self.is_dir]}, and a {kind} is needed; {self.todo}")
+        if self.has and (inner := self._inner(path)):
+            what = f"has no {' or '.join(self.has[:2])}, but has {abridged(folder.name for folder in inner)}"
+            raise DataError(f"{given}: {what}; give one of them, such as {inner[-1]}")
+        if self.must_have and not (path / self.must_have).exists():
+            raise DataError(f"{given}: has no {self.must_have}; {self.todo}")
+
+    def _inner(self, path: Path) -> list[Path]:
+        """Folders of a directory that have what the directory lacks."""
+        if self._fits(path):
+            return []
+        return sorted(folder for folder in path.iterdir() if folder.is_dir() and self._fits(folder))
+
+    def _fits(self, folder: Path) -> bool:
+        return any((folder / name).exists() for name in self.has)
+
+
+DATA_DIR = InputPath("correct the path, or make it with espnet-diverse prepare", has=_TABLES)
+SETS_DIR = InputPath("correct the path, or make it with espnet-diverse prepare")
+"""A folder of data directories."""
+TOKENS_DIR = InputPath("make it with espnet-diverse tokens", must_have="tokens.yaml")
+STATS_DIR = InputPath("make it with espnet-diverse stats", must_have="train")
+RUN_DIR = InputPath("give the directory of a run", must_have="config.yaml")
+FILE = InputPath("correct the path", is_dir=False)
+ANY = InputPath("correct the path", is_dir=None)
+
+
+def check_paths(actions: Iterable[argparse.Action], args: argparse.Namespace) -> None:
+    """Check the values of all arguments that are declared by an `InputPath`, and the models.
+
+    Args:
+        actions: The arguments that the command declares.
+        args: Their values.
+
+    Raises:
+        DataError: A file or directory does not exist, or lacks what it must have.
+        ModelError: A model, its weights or a language model do not exist.
+    """
+    for action in actions:
+        if isinstance(action.type, InputPath) and (given := getattr(args, action.dest)) is not None:
+            name = next(iter(action.option_strings), "")
+            for path in given if isinstance(given, list) else [given]:
+                action.type.check(name, path)
+    from espnet_diverse.runs.model_files import check_exists, find_weights  # not for --help
+
+    if getattr(args, "format", None) == "lhotse":  # `export lhotse` takes a data directory as MODEL
+        DATA_DIR.check("", args.model_dir)
+        return
+    for model, weights in ("model_dir", "model_file"), ("lm", "lm_file"):
+        if (path := getattr(args, model, None)) is not None:
+            check_exists(path)
+            if path.is_dir() and hasattr(args, weights):
+                find_weights(path, getattr(args, weights))
