@@ -29,8 +29,8 @@ def check_exists(model: Path) -> None:
     """Refuse a path where there is no model; whether a repository of the Hub exists is not checked.
 
     Raises:
-        ModelError: The path does not exist, or is a directory without config.yaml, or what follows hf: is not a
-            repository name.
+        ModelError: The path does not exist, or is a directory without config.yaml, a pipe or a device, or what follows
+            hf: is not a repository name.
     """
     if name_of(model) is not None:
         return
@@ -38,6 +38,8 @@ def check_exists(model: Path) -> None:
         near = similar_path(model)
         todo = f"did you mean {near}?" if near else f"give the directory of a run, a packed model, or {OR_NAME}"
         raise ModelError(f"{model}: no such model; {todo}")
+    if not model.is_dir() and not model.is_file():
+        raise ModelError(f"{model}: is a pipe or a device; give the directory of a run, a packed model, or {OR_NAME}")
     if model.is_dir() and not (model / "config.yaml").is_file():
         said = "is not the directory of a run, because it has no config.yaml; give one, or a packed model"
         raise ModelError(f"{model}: {said}")

@@ -1,5 +1,6 @@
 """The files of a trained model: which weights are taken, and the language model in its directory."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -8,7 +9,7 @@ import pytest
 import yaml
 
 from espnet_diverse.errors import ModelError
-from espnet_diverse.runs.model_files import INSIDE, NGRAM, find_weights, model_files, weights_name
+from espnet_diverse.runs.model_files import INSIDE, NGRAM, check_exists, find_weights, model_files, weights_name
 
 
 def write(folder, *names, task="asr"):
@@ -137,3 +138,12 @@ def test_files_that_are_not_there_yet_have_the_names_that_they_will_have(tmp_pat
 def test_nothing_heavy_is_imported():
     code = "import sys, espnet_diverse.runs.model_files; print(sorted({'torch', 'numpy', 'espnet2'} & {*sys.modules}))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_what_is_neither_a_file_nor_a_directory_is_refused_before_it_is_read(kind, tmp_path):
+    """A pipe would be waited for, a device would fill the memory."""
+    os.mkfifo(tmp_path / "pipe")
+    path = {"pipe": tmp_path / "pipe", "device": Path("/dev/zero")}[kind]
+    with pytest.raises(ModelError, match=f"{path}: is a pipe or a device"):
+        check_exists(path)
