@@ -1,8 +1,8 @@
 """Diverse attention for ESPnet.
 
 Importing the package registers its classes with ESPnet by name, for ESPnet's own entry points too. The import is cheap:
-it adds one finder to `sys.meta_path`, which registers the classes when a task of ESPnet is imported, and does nothing
-else. The names of `espnet_diverse.inference` and `learning` in `__all__` are imported when they are first used, which
+it adds finders to `sys.meta_path`, one of which registers the classes when a task of ESPnet is imported, and does
+nothing else. The names of `espnet_diverse.inference` and `learning` in `__all__` are imported when they are first used, which
 takes seconds.
 """
 
@@ -21,8 +21,16 @@ __version__ = "0.2.0.dev0"
 register_on_import()
 
 
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]
+
+
 def __getattr__(name: str) -> Any:
     if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from espnet_diverse.option_checks import nearest
+
+        near = None if name.startswith("_") else nearest(name, __all__)
+        said = f"; did you mean {near!r}?" if near else ""
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{said}", name=name)
     module = "learning" if name in ("fine_tune", "train") else "inference"
     return getattr(importlib.import_module(f"espnet_diverse.{module}"), name)

@@ -6,7 +6,9 @@ import importlib
 import io
 import logging
 import os
+import re
 import select
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +17,7 @@ from typing import NoReturn
 from espnet_diverse import __version__
 from espnet_diverse.bin.options.input_paths import check_paths
 from espnet_diverse.bin.options.kernels_option import take_kernels
+from espnet_diverse.bin.options.shadowed import shadowing_file
 from espnet_diverse.bin.options.terminal import Terminal
 from espnet_diverse.cpu.allocator import keep_freed_memory
 from espnet_diverse.errors import InterruptedRunError, UserError
@@ -68,6 +71,14 @@ _CHECKING = {"prepare", "train", "validate"}
 configuration, and a list of faults may be written next to the tables."""
 
 
+_JOINED = re.compile(r"(?:^| )--(config|set) ([^- ]\S*) ([^- ]\S*)")
+_JOINED_BY = {
+    "config": "join fragments with a comma: --config {1},{2}",
+    "set": "write key=value: --set {1}={2}",
+}
+"""Advice where an option of one value is followed by two words."""
+
+
 class Parser(argparse.ArgumentParser):
     """A parser whose errors are one line and end the process with 1; argparse's own code, 2, means skipped items."""
 
@@ -90,6 +101,8 @@ class Parser(argparse.ArgumentParser):
     def advice(self, message: str) -> str:
         """Advice about an error of argparse: the option most similar to an unknown one, or where all are listed."""
         known = list(self._option_string_actions)
+        if extra := _JOINED.search(shlex.join(self.given)):
+            return _JOINED_BY[extra[1]].format(*extra.groups())
         if "unrecognized" in message or "required" in message:  # a required option may be the one that is misspelt
             for name in (word.partition("=")[0] for word in self.given if word.startswith("--")):
                 if not any(option.startswith(name) for option in known):
@@ -154,6 +167,12 @@ def run_command(name: str, arguments: list[str]) -> int:
             message = message.replace(str(args.model_dir), str(given))
         print(f"espnet-diverse {name}: {message}", file=sys.stderr)
         return code
+    except (ImportError, AttributeError) as error:
+        if args.debug or (file := shadowing_file(error)) is None:
+            raise
+        what = f"error: {file} is imported in place of a library of this name; rename it, or change PYTHONPATH"
+        print(f"espnet-diverse {name}: {what}", file=sys.stderr)
+        return 1
 
 
 def _settle_streams() -> None:
@@ -225,6 +244,9 @@ def main(arguments: list[str] | None = None) -> int:
     _settle_streams()
     atexit.register(_reader_has_gone)  # also for --help, which ends the process
     parser = _parser()
+    if not (sys.argv[1:] if arguments is None else arguments):
+        parser.print_help()
+        return 1
     args = parser.parse_args(arguments)
     if args.command not in COMMANDS:
         known = hint(args.command, list(COMMANDS), "espnet-diverse")
@@ -232,3 +254,7 @@ def main(arguments: list[str] | None = None) -> int:
     keep_freed_memory()  # here and not above, so that an import of this module does not change the process
     fast_start()
     return run_command(args.command, args.arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

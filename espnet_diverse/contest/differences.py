@@ -173,7 +173,12 @@ def _caution(differences: Sequence[Difference], metric: str) -> str:
 def _shown_part(each: Difference, baseline: str, metric: str) -> str:
     bounds = [abs(bound) for bound in (*(each.over_seeds or ()), *(each.over_sentences or ()))]
     word = "better" if (each.mean < 0) == lower_is_better(metric) else "worse"
-    return f"{each.method} is {word} than {baseline}, by {min(bounds):.1f} to {max(bounds):.1f}"
+    return f"{each.method} is {word} than {baseline}, by {_shown(min(bounds))} to {_shown(max(bounds))}"
+
+
+def _shown(number: float) -> str:
+    """A difference with a decimal, or with as many as it needs not to be 0."""
+    return f"{number:.1f}" if number >= 0.05 or not number else f"{number:.1g}"
 
 
 def _open_part(left: Sequence[Difference], baseline: str, is_all: bool, metric: str) -> str:
