@@ -294,7 +294,7 @@ def test_hotwords_are_given_as_phrases_or_a_file_and_per_call(tiny_run, recogniz
     (tmp_path / "words").write_text("ca\nb\n")
     found = recognizer(samples, RATE, options=strong, hotwords=words)
     assert found.text != plain.text and ("ca" in found.text or "b" in found.text)
-    assert found == recognizer(samples, RATE, options=strong, hotwords=tmp_path / "words")
+    assert found == recognizer(samples, RATE, **strong, hotwords=tmp_path / "words")
     assert recognizer(samples, RATE, options=strong) == plain
     of_constructor = Recognizer(
         tiny_run.model_dir, options=replace(OPTIONS, **strong), segmentation=WHOLE, fusion=Fusion(hotwords=words)
