@@ -10,7 +10,6 @@ can be shared by threads: search options are arguments of a call.
 
 # ruff: noqa: E402 (modules that import ESPnet come after `fast_start`)
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -25,16 +24,22 @@ from espnet_diverse.conditions import CONDITIONS, values_by_condition
 from espnet_diverse.data.characters import clean_text
 from espnet_diverse.decoding.condition_ids import completed, indices_of, warn_of_unused
 from espnet_diverse.decoding.directory.grouping import grouped
-from espnet_diverse.decoding.options import SEARCHES, SPEECH_SEARCHES, TRANSLATION_SEARCHES, Options
+from espnet_diverse.decoding.options import (
+    SPEECH_SEARCHES,
+    TRANSLATION_SEARCHES,
+    Options,
+    SearchOptions,
+    options_of,
+    with_keywords,
+)
 from espnet_diverse.decoding.predictor import Predictor, load_predictor
 from espnet_diverse.decoding.search.fusion import Fusion
 from espnet_diverse.decoding.search.hotwords import Hotwords
 from espnet_diverse.errors import ConfigError, DataError, ModelError, abridged
-from espnet_diverse.option_checks import read
 from espnet_diverse.packing.archive import unpacked
 from espnet_diverse.transcription.recordings import Request, Transcription
 from espnet_diverse.transcription.result import Alternative, Segment, Transcript
-from espnet_diverse.transcription.segmentation_options import SegmentationOptions
+from espnet_diverse.transcription.segmentation_options import SegmentationOptions, segmentation_of
 from espnet_diverse.transcription.streaming import StreamResult, transcribe_stream
 
 if TYPE_CHECKING:  # it imports what only streaming needs
@@ -54,8 +59,6 @@ __all__ = [
     "Translator",
 ]
 
-SearchOptions = Options | Mapping[str, Any] | None
-"""Search options as arguments: all of them, some by name, or the defaults."""
 OnProgress = Callable[[float, float], None]
 """Called with the seconds of a recording that are done, and its length in seconds."""
 
@@ -115,8 +118,8 @@ class Recognizer(_Pretrained):
         options: SearchOptions = None,
         fusion: Fusion | None = None,
     ):
-        self.model, self.segmentation = str(model), _segmentation(segmentation)
-        options = _options(options, searches=SPEECH_SEARCHES)
+        self.model, self.segmentation = str(model), segmentation_of(segmentation)
+        options = options_of(options, searches=SPEECH_SEARCHES)
         folder = unpacked(Path(model))
         self.search = load_predictor(folder, model_file, options, device, precision, compile, fusion)
         if self.search.task == "mt":
@@ -134,12 +137,13 @@ class Recognizer(_Pretrained):
         options: SearchOptions = None,
         hotwords: Hotwords | None = None,
         on_progress: OnProgress | None = None,
+        **search: Any,
     ) -> Transcript:
         """Transcribe a recording.
 
         Args:
             audio: A path, "-" for standard input, a binary file object, the content of a file, or samples (T,) or
-                (T, channels).
+                (T, channels), also as a pair of samples and rate, or as a mapping with "array" and "sampling_rate".
             rate: Sampling rate of samples in Hz.
             language: Spoken language. Where the model needs it and it is not given, it is identified.
             target_language: Language of a translation.
@@ -149,6 +153,7 @@ class Recognizer(_Pretrained):
             hotwords: Phrases that get a bonus in this call, or the path of a file with one per line; they replace the
                 constructor's.
             on_progress: Called with the seconds that are done and the length of the recording in seconds.
+            search: Search options by name, such as beam_size=3, in addition to `options`.
 
         Raises:
             ConfigError: Word timestamps are asked for and the model has no CTC, or a search option is not possible.
@@ -156,6 +161,7 @@ class Recognizer(_Pretrained):
         """
         names = values_by_condition({"language": language, "target_language": target_language, "domain": domain})
         request = Request(audio, rate, names, on_progress)
+        options = with_keywords(options, search, Recognizer.transcribe.__kwdefaults__)
         (result,) = self.transcribe_all([request], word_timestamps, options, hotwords)
         if isinstance(result, Exception):
             raise result
@@ -175,12 +181,14 @@ class Recognizer(_Pretrained):
         options: SearchOptions = None,
         hotwords: Hotwords | None = None,
         on_progress: OnProgress | None = None,
+        **search: Any,
     ) -> Iterator[Segment]:
         """Transcribe a recording, and yield its segments in order as they are decoded, `batch_size` at a time.
 
         Takes the same arguments and raises the same errors as `transcribe`; the last digits of scores may differ.
         """
         names = values_by_condition({"language": language, "target_language": target_language, "domain": domain})
+        options = with_keywords(options, search, Recognizer.segments.__kwdefaults__)
         transcription = self._transcription(word_timestamps, options, hotwords)
         return transcription.segments(Request(audio, rate, names, on_progress))
 
@@ -216,7 +224,7 @@ class Recognizer(_Pretrained):
         return transcription(each if isinstance(each, Request) else Request(each) for each in requests)
 
     def _transcription(self, word_timestamps: bool, options: SearchOptions, hotwords: Hotwords | None) -> Transcription:
-        chosen = _options(options, self.search.options)
+        chosen = options_of(options, self.search.options)
         return Transcription(self.search, self.segmentation, word_timestamps, chosen, hotwords)
 
 
@@ -255,10 +263,10 @@ class StreamRecognizer(_Pretrained):
     ):
         from espnet_diverse.decoding.streaming.block_search import load_block_search  # imports what streaming needs
 
-        self.model, self.segmentation = str(model), _segmentation(segmentation)
+        self.model, self.segmentation = str(model), segmentation_of(segmentation)
         if self.segmentation.whole:
             raise ConfigError("whole is not possible while streaming; leave it out")
-        self.search = load_block_search(unpacked(Path(model)), model_file, _options(options), device, fusion)
+        self.search = load_block_search(unpacked(Path(model)), model_file, options_of(options), device, fusion)
         known, given = self.search.conditions, conditions or {}
         warn_of_unused(known, given, same_language=True)
         self.search.indices = indices_of(known, completed(known, given, same_language=True))
@@ -319,7 +327,7 @@ class Translator(_Pretrained):
         fusion: Fusion | None = None,
     ):
         self.model = str(model)
-        options = _options(options, searches=TRANSLATION_SEARCHES)
+        options = options_of(options, searches=TRANSLATION_SEARCHES)
         folder = unpacked(Path(model))
         self.search = load_predictor(folder, model_file, options, device, precision, compile, fusion)
         if self.search.task != "mt":
@@ -333,6 +341,7 @@ class Translator(_Pretrained):
         target_language: str | None = None,
         domain: str | None = None,
         options: SearchOptions = None,
+        **search: Any,
     ) -> Translation | list[Translation]:
         """Translate a text, or several.
 
@@ -345,6 +354,7 @@ class Translator(_Pretrained):
             target_language: Language of the translation.
             domain: Domain of the text.
             options: Search options of this call, as for `Recognizer.transcribe`.
+            search: Search options by name, in addition to `options`.
 
         Raises:
             ConfigError: A search option is not possible with this model.
@@ -355,13 +365,14 @@ class Translator(_Pretrained):
         texts = list(text) if isinstance(text, Iterable) and not isinstance(text, str | bytes) else [text]
         if strange := [type(one).__name__ for one in texts if not isinstance(one, str)]:
             raise DataError(f"a text is a {strange[0]}; give a text as str, or a list of them")
+        options = with_keywords(options, search, Translator.translate.__kwdefaults__)
         found = self._translate(texts, names, options)
         return found[0] if isinstance(text, str) else found
 
     __call__ = translate
 
     def _translate(self, texts: Sequence[str], given: dict[str, str], options: SearchOptions) -> list[Translation]:
-        search, options = self.search, self.search.resolve(_options(options, self.search.options))
+        search, options = self.search, self.search.resolve(options_of(options, self.search.options))
         warn_of_unused(search.conditions, given, same_language=False, told=search.warned)
         indices = indices_of(search.conditions, completed(search.conditions, given, same_language=False))
         found = [Translation("", 0.0)] * len(texts)
@@ -376,25 +387,3 @@ class Translator(_Pretrained):
                 else:
                     found[place] = Translation("", float("-inf"))
         return found
-
-
-def _segmentation(given: SegmentationOptions | Mapping[str, Any] | None) -> SegmentationOptions:
-    """Options of segmentation as a user gives them."""
-    if not isinstance(given, SegmentationOptions):
-        given = read(SegmentationOptions, {} if given is None else given, "the segmentation")
-    given.detector()  # raises ConfigError where it is not installed, before the model is loaded
-    return given
-
-
-def _options(
-    given: SearchOptions, defaults: Options | None = None, searches: Sequence[str] = SEARCHES
-) -> Options | None:
-    """Search options as a user gives them; a mapping changes some of `defaults`."""
-    options = given
-    if given is not None and not isinstance(given, Options):
-        options = read(Options, given, "the search")
-        options = options if defaults is None else replace(defaults, **given)
-    if options is not None and options.search not in searches:
-        other = "; use espnet-diverse decode for it" if options.search == "espnet" else ""
-        raise ConfigError(f"search={options.search} is not possible here; possible: {' '.join(searches)}{other}")
-    return options

@@ -8,14 +8,14 @@ import io
 import logging
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from math import ceil
 from numbers import Real
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,7 @@ from espnet_diverse.errors import DataError, TruncatedError
 from espnet_diverse.portable import unnamed_file
 
 STDIN = "-"
-Source = str | Path | BinaryIO | bytes | NDArray
+Source = str | Path | BinaryIO | bytes | NDArray | tuple[NDArray, int] | Mapping[str, Any]
 _MAX_CHANNELS = 64
 _SCALES = {"int16": 2.0**15, "int32": 2.0**31}
 
@@ -84,7 +84,8 @@ def open_audio(
 
     Args:
         source: A path; "-" for standard input; a binary file object, read from its position to its end; the
-            content of a file; or samples, (T,) or (T, channels), int16, int32, or floating-point between -1 and 1.
+            content of a file; or samples, (T,) or (T, channels), int16, int32, or floating-point between -1 and 1, also
+            as a pair of samples and rate, or as a mapping with "array" and "sampling_rate".
         rate: Sampling rate in Hz; required for samples, ignored for files, whose headers have it.
         target_rate: Sampling rate in Hz that the blocks of the recording will have.
         at_most: Seconds to convert of a file that needs conversion, to bound its size on the disk.
@@ -94,6 +95,7 @@ def open_audio(
         DataError: The source cannot be read, is damaged, truncated, empty or not audio, or holds NaN or infinite
             samples, or the rate is missing or impossible. The message begins with the name of the source.
     """
+    source, rate = _with_rate(source, rate)
     if hasattr(source, "__array__") and not isinstance(source, str | bytes):  # a NumPy string is also a Python string
         yield _from_array(_array(source, "audio array"), rate, target_rate)
         return
@@ -113,6 +115,18 @@ def open_audio(
             raise DataError(f"{name}: cannot be read ({what}); correct the path or the file") from error
         own_rate = file.info.rate
         yield Audio(name, _duration(frames, own_rate, target_rate), own_rate, file.blocks, target_rate)
+
+
+def _with_rate(source: Source, rate: int | None) -> tuple[Source, int | None]:
+    """Split a pair of samples and rate, or a row of audio as Hugging Face's data sets have it, into source and rate."""
+    if isinstance(source, Mapping):
+        if "array" in source and "sampling_rate" in source:
+            return np.asarray(source["array"]), source["sampling_rate"]
+        if found := source.get("bytes") or source.get("path"):
+            return found, rate
+    if isinstance(source, tuple) and len(source) == 2 and hasattr(source[0], "__array__"):
+        return source
+    return source, rate
 
 
 def _opened(

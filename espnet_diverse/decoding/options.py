@@ -1,9 +1,10 @@
 """Search options: the keys of conf/decode, and the options of the commands that search."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from espnet_diverse import option_checks
 from espnet_diverse.errors import ConfigError, ModelError
@@ -160,6 +161,47 @@ class Options(option_checks.Options):
         if not has_ctc and self.search == "greedy":
             raise ConfigError("search=greedy is not possible: the model was trained without CTC; set search=batched")
         return replace(self, ctc_weight=weight, lm_weight=lm_weight)
+
+
+SearchOptions = Options | Mapping[str, Any] | None
+"""Search options as arguments: all of them, some by name, or the defaults."""
+
+
+def options_of(
+    given: SearchOptions, defaults: Options | None = None, searches: Sequence[str] = SEARCHES
+) -> Options | None:
+    """Search options as a user gives them; a mapping changes some of `defaults`.
+
+    Raises:
+        ConfigError: An option is unknown or has a wrong value, or the search is not one of `searches`.
+    """
+    options = given
+    if given is not None and not isinstance(given, Options):
+        options = option_checks.read(Options, given, "the search")
+        options = options if defaults is None else replace(defaults, **given)
+    if options is not None and options.search not in searches:
+        other = "; use espnet-diverse decode for it" if options.search == "espnet" else ""
+        raise ConfigError(f"search={options.search} is not possible here; possible: {' '.join(searches)}{other}")
+    return options
+
+
+def with_keywords(given: SearchOptions, keywords: Mapping[str, Any], arguments: Collection[str]) -> SearchOptions:
+    """Search options with those among them that a call has as keywords.
+
+    Args:
+        given: Search options of the call.
+        keywords: Search options by name.
+        arguments: Names of the call's own arguments, for the error.
+
+    Raises:
+        UnknownOptionError: A keyword is neither a search option nor an argument.
+    """
+    option_checks.check_names(keywords, [*(option.name for option in fields(Options)), *arguments], "the search")
+    if isinstance(given, Options):
+        return replace(given, **keywords)
+    if keywords and given is not None:
+        option_checks.read(Options, given, "the search")  # a mapping
+    return {**(given or {}), **keywords} if keywords else given
 
 
 def _bound(ratio: float, length: int) -> int:

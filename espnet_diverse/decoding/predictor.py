@@ -141,6 +141,11 @@ class Predictor:
             self.search.check(options)
         return options
 
+    @property
+    def has_hotwords(self) -> bool:
+        """Whether the search has hotwords."""
+        return isinstance(self.search, BeamSearch | TransducerSearch)
+
     def hotwords_of(self, hotwords: Hotwords | None) -> HotwordScorer | None:
         """Scorer of phrases for calls of `find`; None where there are none.
 
@@ -150,7 +155,7 @@ class Predictor:
         """
         if hotwords is None:
             return None
-        if self.options.search == "batched" and not isinstance(self.search, BeamSearch | TransducerSearch):
+        if self.options.search == "batched" and not self.has_hotwords:
             raise ConfigError("hotwords are not possible with the search of this model; leave them out")
         return load_hotwords(hotwords, self.options.search, self.tokens, self.device)
 

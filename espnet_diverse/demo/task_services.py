@@ -16,7 +16,7 @@ from espnet_diverse.decoding.condition_ids import completed
 from espnet_diverse.decoding.options import Options, text_task
 from espnet_diverse.decoding.predictor import Predictor
 from espnet_diverse.decoding.search.fusion import Fusion
-from espnet_diverse.decoding.search.hotwords import split_hotwords
+from espnet_diverse.decoding.search.hotwords import split_hotwords, usable_hotwords
 from espnet_diverse.demo.controls import condition_controls, search_options
 from espnet_diverse.demo.results import DecodedSegment, Results
 from espnet_diverse.errors import DataError
@@ -90,7 +90,7 @@ class ModelService(ABC):
 
         Returns:
             `id` for `heads`, `text`, processing time in `seconds`, `duration` of the audio, the languages `found`,
-            `segments`, and the content of `files` by format.
+            the hotwords that were `left_out`, `segments`, and the content of `files` by format.
 
         Raises:
             ConfigError: A choice is not possible.
@@ -100,7 +100,7 @@ class ModelService(ABC):
         with self._lock:
             began = time.monotonic()
             answer = self._run(body, choices, options)
-            return {"duration": 0.0, "found": [], "seconds": time.monotonic() - began, **answer}
+            return {"duration": 0.0, "found": [], "left_out": [], "seconds": time.monotonic() - began, **answer}
 
     def heads(self, body: bytes, choices: Mapping[str, str]) -> dict:
         """Map attention heads on a result; see `Results.heads`."""
@@ -142,15 +142,17 @@ class SpeechService(ModelService):
     def _run(self, body: bytes, choices: Mapping[str, str], options: Options) -> dict:
         name = choices.get("name") or "the recording"
         samples = samples_of(body, name, self.limits.seconds, self.search.rate)
-        hotwords = split_hotwords(choices.get("hotwords", "")) or None
+        given = split_hotwords(choices.get("hotwords", ""))
+        hotwords = usable_hotwords(given, self.search.tokens) if self.search.has_hotwords else ()
         words, conditions = self.has_words, as_arguments(values_by_condition(choices))
         transcript = self.recognizer.transcribe(
-            samples, self.search.rate, word_timestamps=words, options=options, hotwords=hotwords, **conditions
+            samples, self.search.rate, word_timestamps=words, options=options, hotwords=hotwords or None, **conditions
         )
         kept = [
             _kept_segment(samples, self.search.rate, transcript, index) for index in range(len(transcript.segments))
         ]
-        return {"id": self.results.keep(kept), **answer_of(transcript, name)}
+        left_out = [phrase for phrase in given if phrase not in hotwords]
+        return {"id": self.results.keep(kept), "left_out": left_out, **answer_of(transcript, name)}
 
 
 class TextService(ModelService):

@@ -40,6 +40,7 @@ END = "end"
 """Message of a client whose recording has ended."""
 _CLOSED = {HTTPStatus.TOO_MANY_REQUESTS: 1013, HTTPStatus.INTERNAL_SERVER_ERROR: 1011}
 _POLICY_VIOLATION = 1008
+_REASON_BYTES = 123  # of a closing frame, at most
 _LONGEST_RATE = 9  # digits
 
 
@@ -184,7 +185,8 @@ async def close_with(websocket: WebSocket, error: Exception) -> None:
     refusal = as_refusal(error)
     with suppress(WebSocketDisconnect, RuntimeError):  # the client may be gone
         await websocket.send_json({"type": "error", **error_body(refusal)})
-        await websocket.close(_CLOSED.get(refusal.status, _POLICY_VIOLATION))
+        reason = str(refusal).encode()[:_REASON_BYTES].decode(errors="ignore")
+        await websocket.close(_CLOSED.get(refusal.status, _POLICY_VIOLATION), reason)
 
 
 def live_recognition(

@@ -3,13 +3,14 @@
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from http import HTTPStatus
 from pathlib import Path
 
 from espnet_diverse.decoding.options import MULTITASK, SEARCHED_TASKS, text_task
+from espnet_diverse.decoding.search.hotwords import usable_hotwords
 from espnet_diverse.errors import UserError
 from espnet_diverse.inference import Recognizer
 from espnet_diverse.packing.archive import unpacked
@@ -22,6 +23,9 @@ from espnet_diverse.serve.refusals import RefusedError, busy
 from espnet_diverse.transcription.recordings import Request, Transcription
 from espnet_diverse.transcription.result import Transcript
 from espnet_diverse.transcription.segmentation_options import SegmentationOptions
+
+OPENAIS = ("whisper-1", "gpt-4o-transcribe", "gpt-4o-mini-transcribe", "gpt-transcribe")
+"""Names of OpenAI's models that clients send by default."""
 
 
 class Model:
@@ -62,6 +66,10 @@ class Model:
         """Whether no request uses the model."""
         return not self.users and self.batches.is_idle
 
+    def usable_hotwords(self, phrases: Iterable[str]) -> tuple[str, ...]:
+        """The phrases that can be hotwords: hints that the model cannot use must not break a request."""
+        return usable_hotwords(phrases, self.search.tokens) if self.search.has_hotwords else ()
+
     def transcribe(self, requests: Sequence[Request], kind: Kind) -> Iterator[Transcript | Exception]:
         """Transcribe recordings together; see `Batches`."""
         hotwords = kind.hotwords or None
@@ -83,12 +91,14 @@ class Models:
         self._loaded: OrderedDict[str, Model] = OrderedDict()
         self._lock = asyncio.Lock()
 
-    def check(self, name: str) -> None:
-        """Refuse a name without a model.
+    def known(self, name: str) -> str:
+        """The name of a model that a request means; if there is only one, it is also meant by "" and by `OPENAIS`.
 
         Raises:
             RefusedError: There is no such model.
         """
+        if len(self.names) == 1 and (not name or name in OPENAIS):
+            return self.names[0]
         if not name:
             raise RefusedError(
                 HTTPStatus.BAD_REQUEST, f"model is missing; give one of {' '.join(self.names)}", param="model"
@@ -96,17 +106,16 @@ class Models:
         if name not in self.names:
             message = f"model {name!r} does not exist; known: {' '.join(self.names)}"
             raise RefusedError(HTTPStatus.NOT_FOUND, message, "model_not_found", "model")
+        return name
 
     @asynccontextmanager
     async def use(self, name: str) -> AsyncIterator[Model]:
-        """Use a model within a block; the name "" stands for the only model.
+        """Use a model within a block; for the name see `known`.
 
         Raises:
             RefusedError: There is no such model, it cannot be loaded, or all loaded models are in use.
         """
-        if not name and len(self.names) == 1:
-            name = self.names[0]
-        self.check(name)
+        name = self.known(name)
         model = self._loaded.get(name)
         if model is None:
             async with self._lock:

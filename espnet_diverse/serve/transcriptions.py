@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from http import HTTPStatus
 
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
@@ -16,10 +17,12 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response, Strea
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
-from espnet_diverse.conditions import base_language, values_by_condition
+from espnet_diverse.conditions import CONDITIONS, base_language, values_by_condition
 from espnet_diverse.data.scripts import join_texts
-from espnet_diverse.decoding.search.hotwords import split_hotwords
-from espnet_diverse.errors import ConfigError
+from espnet_diverse.decoding.condition_ids import completed
+from espnet_diverse.decoding.options import SAME_LANGUAGE_TASKS
+from espnet_diverse.decoding.search.hotwords import split_hotwords, split_prompt
+from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.option_checks import OptionError, Options, choice, conflict, flag, listed, must_be, number, read
 from espnet_diverse.serve.application import application, in_thread
 from espnet_diverse.serve.batches import Job, Kind
@@ -27,7 +30,7 @@ from espnet_diverse.serve.bodies import Bodies, Upload, samples_of
 from espnet_diverse.serve.limits import Limits
 from espnet_diverse.serve.live import close_with
 from espnet_diverse.serve.models import Model, Models
-from espnet_diverse.serve.refusals import as_refusal, error_body
+from espnet_diverse.serve.refusals import RefusedError, as_refusal, error_body
 from espnet_diverse.transcription import recordings
 from espnet_diverse.transcription.formats import FORMATS
 from espnet_diverse.transcription.result import Segment, Transcript
@@ -37,6 +40,14 @@ _ENGLISH = ("en", "eng")
 _GRANULARITIES = "timestamp_granularities"
 
 
+UNUSED = {
+    "chunking_strategy": "recordings are always split at pauses",
+    "vad_filter": "recordings are always split at pauses",
+    "include": "there are no log probabilities of tokens",
+}
+"""Fields of OpenAI's and other servers that have no effect here, and why."""
+NOTICES = "X-Notices"
+"""Header of an answer with the hints of the request that were not used."""
 RESPONSE_FORMATS = ("json", "text", "srt", "vtt", "verbose_json")
 
 
@@ -49,7 +60,8 @@ class Asked(Options):
         language: Spoken language.
         target_language: Language of a translation; English where the model knows several.
         domain: Domain of the recording.
-        prompt: Hotwords, between commas or line ends.
+        prompt: A text in Whisper's sense; its short terms are hotwords, see `split_prompt`.
+        hotwords: Hotwords, between commas or line ends.
         response_format: Form of the answer.
         temperature: Has no effect: the search does not sample.
         timestamp_granularities: Units that get times in verbose_json; words also in srt and vtt.
@@ -61,6 +73,7 @@ class Asked(Options):
     target_language: str = ""
     domain: str = ""
     prompt: str = ""
+    hotwords: str = ""
     response_format: str = choice(*RESPONSE_FORMATS)
     temperature: float = number(0.0, least=0, most=1)
     timestamp_granularities: tuple[str, ...] = listed(("segment",), choice("segment", "word"))
@@ -75,22 +88,26 @@ class Asked(Options):
 
     @classmethod
     def of(cls, form: list[tuple[str, str]], most_characters: int) -> "Asked":
-        """Read the fields of a form.
+        """Read the fields of a form; empty ones, and those in `UNUSED`, count as left out.
 
         Raises:
             OptionError: A field is unknown, has a value that is not allowed, or is repeated.
         """
         given: dict[str, object] = {}
         for name, text in form:
-            name = name.removesuffix("[]")
+            name = _field(name)
+            if not text.strip() or name in UNUSED or (name, text.lower()) == ("language", "auto"):
+                continue
             if name == _GRANULARITIES:
                 given[name] = (*given.get(name, ()), text)
+            elif name == "keywords":
+                given["hotwords"] = f"{given.get('hotwords', '')}\n{text}"
             elif name in given:
                 raise OptionError(name, f"{name} is given twice; give it once")
             elif name == "temperature":
                 given[name] = _number(name, text)
             elif name == "stream":
-                given[name] = {"true": True, "false": False}.get(text.lower(), text)
+                given[name] = {"true": True, "1": True, "false": False, "0": False}.get(text.lower(), text)
             elif len(text) > most_characters:
                 raise must_be(name, f"a text of at most {most_characters} characters", f"{len(text)} characters")
             else:
@@ -103,9 +120,9 @@ class Asked(Options):
         return "word" in self.timestamp_granularities
 
     @property
-    def kind(self) -> Kind:
-        """Kind of the requests that this request may be searched with."""
-        return Kind(self.has_words, split_hotwords(self.prompt))
+    def terms(self) -> tuple[str, ...]:
+        """Phrases that may be hotwords."""
+        return tuple(dict.fromkeys((*split_hotwords(self.hotwords), *split_prompt(self.prompt))))
 
 
 def api(models: Models, limits: Limits) -> Starlette:
@@ -141,8 +158,7 @@ class _Endpoints:
         return JSONResponse({"object": "list", "data": [self._describe(name) for name in self._models.names]})
 
     async def model(self, request: Request) -> Response:
-        self._models.check(name := request.path_params["name"])
-        return JSONResponse(self._describe(name))
+        return JSONResponse(self._describe(self._models.known(request.path_params["name"])))
 
     async def listen(self, websocket: WebSocket) -> None:
         await websocket.accept()
@@ -163,30 +179,43 @@ class _Endpoints:
             asked = Asked.of(upload.fields, self._limits.characters)
             async with self._models.use(asked.model) as model:
                 conditions = _conditions(model, asked, translates)
-                work = await self._work(upload, model, asked, conditions)
+                kind = Kind(asked.has_words, model.usable_hotwords(asked.terms))
+                work = await self._work(upload, model, kind, conditions)
+                headers = _notices(upload.fields, asked, kind)
         if asked.stream:
-            return StreamingResponse(work.events(), media_type="text/event-stream")
+            return StreamingResponse(work.events(), media_type="text/event-stream", headers=headers)
+        response = await self._answer(request, work, asked, conditions, translates)
+        response.headers.update(headers)
+        return response
+
+    async def _answer(
+        self, request: Request, work: "_Work", asked: Asked, conditions: dict[str, str], translates: bool
+    ) -> Response:
         transcript = await work.transcript(request)
         language = conditions.get("tgtlang") if translates else transcript.language or asked.language or None
         verbose = {"task": "translate" if translates else "transcribe", "language": language}
-        ids = model.search.tokens.indices
-        return answer(transcript, asked.response_format, asked.timestamp_granularities, verbose, ids)
+        return answer(transcript, asked.response_format, asked.timestamp_granularities, verbose, work.ids)
 
-    async def _work(self, upload: Upload, model: Model, asked: Asked, conditions: dict[str, str]) -> "_Work":
+    async def _work(self, upload: Upload, model: Model, kind: Kind, conditions: dict[str, str]) -> "_Work":
         """Decode a recording, and put it into the queue of its model."""
         rate, longest = model.search.rate, self._limits.seconds
         async with self._decoding:
             samples = await in_thread(samples_of, upload.content, upload.name, longest, rate)
-        work = _Work(model, recordings.Request(samples, rate, conditions), asked.kind, len(samples) / rate)
+        work = _Work(model, recordings.Request(samples, rate, conditions), kind, len(samples) / rate)
         model.batches.submit(work.job)
         return work
 
 
 class _Work:
-    """A recording in the queue of a model, for the request that waits for it."""
+    """A recording in the queue of a model, for the request that waits for it.
+
+    Attributes:
+        ids: Returns the indices of tokens of the model.
+    """
 
     def __init__(self, model: Model, request: recordings.Request, kind: Kind, seconds: float):
         self._batches, self._loop = model.batches, asyncio.get_running_loop()
+        self.ids = model.search.tokens.indices
         self._parts: asyncio.Queue[Sequence[Segment] | None] = asyncio.Queue()
         self.job = Job(replace(request, on_segments=self._put), kind, seconds)
         self.job.result.add_done_callback(lambda _: self._put(None))
@@ -240,6 +269,7 @@ def _conditions(model: Model, asked: Asked, translates: bool) -> dict[str, str]:
     if not translates and not model.transcribes:
         raise ConfigError("this model translates; POST the recording to /v1/audio/translations")
     known = model.search.conditions.names
+    same_language = not translates and model.search.task in SAME_LANGUAGE_TASKS
     target = asked.target_language
     if translates and not target:
         targets = known.get("tgtlang", ())
@@ -247,7 +277,30 @@ def _conditions(model: Model, asked: Asked, translates: bool) -> dict[str, str]:
     given = {"language": asked.language, "target_language": target if translates else "", "domain": asked.domain}
     values = values_by_condition(given)
     same = {"lang", "tgtlang"} if not translates and known.keys() & {"lang", "tgtlang"} else set()
-    return {condition: value for condition, value in values.items() if condition in known.keys() | same}
+    values = {condition: value for condition, value in values.items() if condition in known.keys() | same}
+    for condition, value in values.items():  # before the recording waits
+        try:
+            completed(model.search.conditions, {condition: value}, same_language)
+        except DataError as error:
+            name = CONDITIONS[condition].argument
+            message = f"{str(error).removeprefix('--')}; or leave {name} out"
+            raise RefusedError(HTTPStatus.BAD_REQUEST, message, param=name) from error
+    return values
+
+
+def _field(name: str) -> str:
+    """The field of a form without the brackets of a list or an object, as in include[] and chunking_strategy[type]."""
+    return name.partition("[")[0]
+
+
+def _notices(form: Sequence[tuple[str, str]], asked: Asked, kind: Kind) -> dict[str, str]:
+    """Header about the hints of a request that are not used; ASCII, because it names no text of the request."""
+    names = dict.fromkeys(_field(name) for name, text in form if text.strip())
+    notices = [f"{name} is not used: {UNUSED[name]}" for name in names if name in UNUSED]
+    if asked.prompt or asked.hotwords:
+        used, why = len(kind.hotwords), "sentences, and phrases with characters that the model lacks, are left out"
+        notices.append(f"{used} phrases of the prompt are hotwords: {why}")
+    return {NOTICES: "; ".join(notices)} if notices else {}
 
 
 def _number(name: str, text: str) -> float:
@@ -275,12 +328,13 @@ def answer(
         return PlainTextResponse(f"{transcript.text}\n")
     if response_format in FORMATS:
         return PlainTextResponse(FORMATS[response_format](transcript, ""))
-    content = {**verbose, "duration": transcript.duration, "text": transcript.text}
+    content = {**verbose, "duration": round(transcript.duration, 3), "text": transcript.text}
     if "segment" in granularities:
         content["segments"] = [_segment(number, one, ids) for number, one in enumerate(transcript.segments)]
     if "word" in granularities:
-        words = [word for segment in transcript.segments for word in segment.words]
-        content["words"] = [{"word": word.text, "start": word.start, "end": word.end} for word in words]
+        content["words"] = [
+            {"word": word.text, "start": round(word.start, 3), "end": round(word.end, 3)} for word in transcript.words
+        ]
     return JSONResponse(content)
 
 
@@ -299,8 +353,8 @@ def _segment(number: int, segment: Segment, ids: Callable) -> dict:
     return {
         "id": number,
         "seek": 0,  # Whisper's windows: times here refer to the recording
-        "start": segment.start,
-        "end": segment.end,
+        "start": round(segment.start, 3),
+        "end": round(segment.end, 3),
         "text": segment.text,
         "tokens": ids(segment.tokens),
         "temperature": 0.0,  # the search does not sample

@@ -58,7 +58,7 @@ def word_pieces(search: Predictor, tokens: Sequence[str]) -> Sequence[str]:
 def align_words(
     spans: Sequence[TokenSpan], tokens: Sequence[str], frames: FrameTimes, start: float, end: float
 ) -> tuple[Word, ...]:
-    """The words of a segment with their times; words do not overlap.
+    """The words of a segment with their times in whole milliseconds; words do not overlap.
 
     Args:
         spans: Frames of the tokens, from `align`.
@@ -71,7 +71,7 @@ def align_words(
         own = [span.score for span in spans[first:last]]
         begin, after = (frames.boundary_within(at, start, end) for at in (spans[first].start, spans[last - 1].end))
         words.append(Word(text, begin, after, sum(own) / len(own)))
-    return tuple(_until_next(words))
+    return tuple(replace(word, start=round(word.start, 3), end=round(word.end, 3)) for word in _until_next(words))
 
 
 def _until_next(words: Sequence[Word]) -> Iterator[Word]:

@@ -149,7 +149,7 @@ class Transcription:
     Raises:
         ConfigError: Word times are requested and the model has no CTC; the search has no hotwords; or see
             `check_whole`.
-        DataError: A hotword has characters that the model does not know.
+        DataError: The hotwords cannot be read, see `read_hotwords`.
         ModelError: Word times are requested and the model's frontend has no hop length; or see `check_whole`.
     """
 

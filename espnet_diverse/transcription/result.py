@@ -97,6 +97,11 @@ class Transcript:
         """The texts of the segments, with spaces between them except in scripts without spaces, such as Chinese."""
         return join_texts(segment.text for segment in self.segments)
 
+    @property
+    def words(self) -> tuple[Word, ...]:
+        """The words of all segments; empty unless word times were requested."""
+        return tuple(word for segment in self.segments for word in segment.words)
+
     def with_speakers(self, speaker_of: Callable[[float, float], str]) -> "Transcript":
         """Return this transcript with the speaker of each segment.
 

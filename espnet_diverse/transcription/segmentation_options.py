@@ -1,10 +1,11 @@
 """Options of splitting recordings into segments of speech."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from espnet_diverse.option_checks import Options, choice, conflict, flag, must_be, number
+from espnet_diverse.option_checks import Options, choice, conflict, flag, must_be, number, read
 
 if TYPE_CHECKING:
     from espnet_diverse.transcription.vad import Detector
@@ -60,3 +61,15 @@ class SegmentationOptions(Options):
             return NoDetector()
         silero = self.vad == "silero" or self.vad == "auto" and silero_is_installed()
         return SileroDetector() if silero else EnergyDetector()
+
+
+def segmentation_of(given: SegmentationOptions | Mapping[str, Any] | None) -> SegmentationOptions:
+    """Options of segmentation as a user gives them: all of them, some by name, or the defaults.
+
+    Raises:
+        ConfigError: An option is unknown or has a wrong value, or the detector is not installed.
+    """
+    if not isinstance(given, SegmentationOptions):
+        given = read(SegmentationOptions, {} if given is None else given, "the segmentation")
+    given.detector()  # raises before a model is loaded
+    return given

@@ -104,7 +104,8 @@ def _result(search: "BlockSearch", samples: NDArray, part: UtterancePart) -> Str
     begin = time.perf_counter()
     found = search.add(samples, part.last)
     computing = time.perf_counter() - begin
-    return StreamResult(found.text, part.start, part.end, part.last, found.score, part.heard, computing)
+    text = found.text.strip() if part.last else found.text
+    return StreamResult(text, part.start, part.end, part.last, found.score, part.heard, computing)
 
 
 @dataclass

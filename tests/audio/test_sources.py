@@ -241,3 +241,19 @@ def test_a_truncated_file_is_refused_unless_its_rest_is_wanted(tmp_path, caplog)
     with open_audio(tmp_path / "x.wav", complete=False) as audio:
         assert audio.duration == pytest.approx(0.5, abs=0.01)
     assert "the file is truncated, and the 0.5 s that are there are read" in caplog.text
+
+
+def test_samples_come_with_their_rate_in_other_forms(tmp_path):
+    path = write(tmp_path / "a.wav", seconds=0.1)
+    samples, rate = soundfile.read(path)
+    row = {"array": list(samples), "sampling_rate": rate, "path": "gone.wav"}
+    for form in ((samples, rate), row, {"bytes": path.read_bytes(), "path": None}, {"path": str(path), "bytes": None}):
+        with open_audio(form) as audio:
+            assert np.allclose(audio.samples(), samples, atol=1e-4) and audio.rate == rate
+    for wrong, what in (
+        ({"array": samples}, "audio is a dict; give a path"),
+        ((rate, samples), "audio is a tuple; give a path"),
+        ((samples, "16k"), "its rate is '16k'"),
+    ):
+        with pytest.raises(DataError, match=what), open_audio(wrong):
+            pass

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.options import Options, options_of, with_keywords
 from espnet_diverse.errors import ConfigError
 
 
@@ -42,3 +42,18 @@ def test_options_out_of_range(options, said):
 def test_numbers_may_be_whole_or_negative_and_the_weight_of_ctc_may_be_left_out():
     options = Options(ctc_weight=None, penalty=-1, minlenratio=-3, maxlenratio=1, temperature=2, length_penalty=1)
     assert (options.ctc_weight, options.penalty, options.maxlenratio) == (None, -1, 1)
+
+
+@pytest.mark.parametrize("given", [None, {"nbest": 3}, Options(nbest=3), Options(nbest=3, beam_size=2)])
+def test_keywords_of_a_call_join_its_options(given):
+    nbest = 3 if given else 1
+    assert options_of(with_keywords(given, {"beam_size": 4}, [])) == Options(beam_size=4, nbest=nbest)
+    assert with_keywords(given, {}, []) == given
+
+
+def test_keywords_that_are_no_options_are_refused():
+    for wrong, near in (("beam", "beam_size"), ("langauge", "language"), ("hot_words", "hotwords")):
+        with pytest.raises(ConfigError, match=f"unknown option '{wrong}' of the search; did you mean '{near}'"):
+            with_keywords(None, {wrong: 3}, ["language", "hotwords"])
+    with pytest.raises(ConfigError, match="the search must be a mapping of options"):
+        with_keywords(3, {"beam_size": 4}, [])

@@ -217,7 +217,7 @@ def test_a_model_of_ctc_alone_needs_no_option(tiny_run, tmp_path):
     assert found[0].text == expected[0].text and found[0].score == pytest.approx(expected[0].score, abs=1e-4)
 
 
-def test_hotwords_of_a_call_match_a_file_and_leave_the_predictor_as_it_is(tiny_run, tmp_path):
+def test_hotwords_of_a_call_match_a_file_and_leave_the_predictor_as_it_is(tiny_run, tmp_path, caplog):
     options = Options(beam_size=4, minlenratio=-3, maxlenratio=-6)
     (tmp_path / "words").write_text("dddd\ncb\n")
     plain = load_predictor(tiny_run.model_dir, options=options)
@@ -226,8 +226,11 @@ def test_hotwords_of_a_call_match_a_file_and_leave_the_predictor_as_it_is(tiny_r
     before = plain.batch([frames], [{}])
     found = [each.texts for each in plain.find([frames], [{}], hotwords=plain.hotwords_of(["dddd", "cb"]))]
     assert found == of_file.batch([frames], [{}]) != before == plain.batch([frames], [{}])
-    with pytest.raises(DataError, match="the model's vocabulary lacks a character of 'dxd'"):
-        plain.hotwords_of(["d", "dxd"])
+    caplog.clear()
+    fewer = [plain.find([frames], [{}], hotwords=plain.hotwords_of(each))[0].texts for each in (["d", "dxd"], ["d"])]
+    assert fewer[0] == fewer[1] and "'dxd' is left out" in caplog.text
+    none = plain.find([frames], [{}], hotwords=of_file.hotwords_of(["xyz"]))[0].texts
+    assert none == before[0] and "no hotword is left" in caplog.text
 
 
 def test_hotwords_of_a_call_need_a_search_that_has_them(tiny_run, monkeypatch):

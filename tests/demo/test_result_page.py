@@ -276,6 +276,8 @@ def test_every_part_is_readable_in_light_and_dark(opened, width, talk, scheme):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_an_example_is_transcribed_by_a_click_and_compared_with_its_text(opened, width, scheme, server):
     page = opened(width, color_scheme=scheme)
+    labels = page.locator("#clips button").all_inner_texts()
+    assert labels == ["the <b> house thank you", "short.wav"]
     page.click("#clips button >> nth=0")
     page.wait_for_selector("#result:not([hidden])")
     assert server.service.sent[-1][1]["name"].startswith("a_very_long_name_")

@@ -36,8 +36,10 @@ def test_recognition_matches_the_recognizer(recognised, tiny_run, recording):
 
 
 def test_hotwords_of_a_request_match_the_recognizer(speech, tiny_run, recording):
-    chosen = BEAM | {"hotwords": " dd, ab ,"}
-    found = speech.run(recording.read_bytes(), chosen)["segments"][0]["alternatives"]
+    chosen = BEAM | {"hotwords": " dd, Жx, ab ,"}
+    answer = speech.run(recording.read_bytes(), chosen)
+    found = answer["segments"][0]["alternatives"]
+    assert answer["left_out"] == ["Жx"]
     options = Options(beam_size=4, nbest=3, minlenratio=-3, maxlenratio=-6)
     recognizer = Recognizer(tiny_run.model_dir, options=options, segmentation=SegmentationOptions(vad="none"))
     (expected,) = recognizer.transcribe(recording, hotwords=["dd", "ab"]).segments

@@ -14,6 +14,7 @@ from serve.conftest import LIMITS, client_of
 from serve.running import running
 from serve.test_transcriptions import wav
 
+from espnet_diverse.errors import DataError
 from espnet_diverse.serve.limits import Limits
 from espnet_diverse.serve.models import Models
 from espnet_diverse.serve.transcriptions import api
@@ -92,6 +93,10 @@ def wait_for(condition):
 
 def test_audio_is_freed_once_its_request_is_answered(served):
     """The memory of a recording does not wait for Python's collector of cycles."""
+
+    def refuse(*_, **__):
+        raise DataError("no")
+
     seen = []
     batches = served.models._loaded["tones"].batches
     submit = batches.submit
@@ -103,8 +108,9 @@ def test_audio_is_freed_once_its_request_is_answered(served):
             for fields in ({}, {"stream": True}):
                 found = served.client.audio.transcriptions.create(file=wav(1.0), model="tones", **fields)
                 assert list(found)
+            patch.setattr(served.models._loaded["tones"].search, "find", refuse)
             with pytest.raises(openai.BadRequestError):
-                served.client.audio.transcriptions.create(file=wav(1.0), model="tones", prompt="xyz")
+                served.client.audio.transcriptions.create(file=wav(1.0), model="tones")
         wait_for(lambda: len(seen) == 3 and all(one() is None for one in seen))
     finally:
         gc.enable()

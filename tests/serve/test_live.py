@@ -228,6 +228,7 @@ def test_invalid_samples_messages_and_rates_are_refused(server, choices, sent, m
         (told,) = rest(socket)
         assert told["error"]["message"].startswith(message) and told["error"]["type"] == "invalid_request_error"
         assert socket.close_code == 1008
+        assert told["error"]["message"].startswith(socket.close_reason) and socket.close_reason
     wait_for_none(server.live)
 
 

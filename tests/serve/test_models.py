@@ -87,7 +87,13 @@ def test_names_that_are_unknown_or_missing(models, loader):
         for name in ("d", "../a"):
             with pytest.raises(RefusedError, match="does not exist; known: a b c damaged"):
                 await name_of(models, name)
-        assert await name_of(Models(["only"], loader, 1), "") == "only"
+        for name in ("", "whisper-1", "gpt-4o-transcribe"):
+            assert await name_of(Models(["only"], loader, 1), name) == "only"
+        with pytest.raises(RefusedError, match="model 'whisper-1' does not exist; known: a b c damaged"):
+            await name_of(models, "whisper-1")
+        with pytest.raises(RefusedError, match="model 'whisper' does not exist; known: only"):
+            await name_of(Models(["only"], loader, 1), "whisper")
+        assert await name_of(Models(["only", "whisper-1"], loader, 1), "whisper-1") == "whisper-1"
 
     asyncio.run(run())
 

@@ -38,3 +38,9 @@ def test_segments_have_their_speakers_and_are_split_where_words_change_them():
     rows = json.loads(found.to_json())["segments"]
     assert [row["speaker"] for row in rows] == ["anna", "ben", "ben"]
     assert all("speaker" not in row for row in json.loads(Transcript((plain,), 5.0, {}).to_json())["segments"])
+
+
+def test_words_are_those_of_all_segments():
+    words = tuple(Word(text, at, at + 0.5, 0.9) for text, at in (("a", 0.0), ("b", 1.0), ("c", 2.0)))
+    segments = Segment(0.0, 1.5, "a b", -1.0, words=words[:2]), Segment(2.0, 2.5, "c", -1.0, words=words[2:])
+    assert Transcript(segments, 3.0, {}).words == words and Transcript((), 1.0, {}).words == ()

@@ -69,6 +69,20 @@ def test_a_text_that_is_withdrawn_has_a_final_result():
     assert [(each.text, each.is_final) for each in found] == [("a", False), ("", False), ("", True)]
 
 
+def test_a_final_text_has_no_space_around_it():
+    class Spaced:
+        rate = RATE
+
+        def reset(self):
+            pass
+
+        def add(self, samples, last=False):
+            return Text(" a b ", [], 0.0)
+
+    *_, final = transcribe_stream(Spaced(), in_blocks(tones(1.5, 1)), ENERGY)
+    assert final.is_final and final.text == "a b"
+
+
 def test_silence_gives_no_result(search):
     assert list(transcribe_stream(search, [np.zeros(40_000, np.float32)], ENERGY)) == []
 

@@ -17,7 +17,7 @@ from espnet_diverse.decoding.espnet.transducer_hotwords import SEARCH, Transduce
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.decoding.search.beam import Hypothesis
 from espnet_diverse.decoding.search.beam_search import of_rows
-from espnet_diverse.decoding.search.hotwords import HotwordScorer
+from espnet_diverse.decoding.search.hotwords import HotwordScorer, without_repeats
 from espnet_diverse.decoding.search.ngram import NgramScorer
 from espnet_diverse.errors import ConfigError, ModelError
 from espnet_diverse.scope import current, scope
@@ -160,7 +160,17 @@ class TransducerSearch(ESPnetBeamSearch):
         """Search for the best hypotheses of each utterance; arguments and result as in our `BeamSearch`."""
         if hotwords is not None:
             return TransducerSearch(self.model, self.parts["lm"], hotwords)(source, lengths, options)
-        return super().__call__(source, lengths, options)
+        found = super().__call__(source, lengths, options)
+
+        def again(rows: list[int], options: Options) -> None:
+            index = torch.tensor(rows, device=source.device)
+            with scope(conditions=of_rows(current().conditions, index), collect=False):
+                best = super(TransducerSearch, self).__call__(source[index], lengths[index], options)
+            for row, hypotheses in zip(rows, best, strict=True):
+                found[row] = hypotheses
+
+        without_repeats(found, lengths.tolist(), options, self.hotwords, again)  # a frame may have two tokens
+        return found
 
     def _one(self, source: Tensor, options: Options) -> list[Hypothesis]:
         if self.hotwords is not None and options.hotword_weight:

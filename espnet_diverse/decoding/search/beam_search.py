@@ -29,7 +29,8 @@ from torch import Tensor, nn
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.decoding.search.beam import Beam, Choice, Hypothesis
 from espnet_diverse.decoding.search.ctc_prefix import CTCPrefixScorer
-from espnet_diverse.decoding.search.hotwords import HotwordScorer
+from espnet_diverse.decoding.search.greedy import heard_tokens
+from espnet_diverse.decoding.search.hotwords import HotwordScorer, without_repeats
 from espnet_diverse.decoding.search.ngram import NgramScorer
 from espnet_diverse.decoding.search.prefix_tree import PrefixScorer
 from espnet_diverse.decoding.search.scorers import DecoderScorer, LanguageModelScorer
@@ -111,14 +112,20 @@ class BeamSearch:
         if options.ctc_weight and log_probs is None:
             log_probs = self.ctc.log_softmax(source)
         found = self._search(source, lengths, options, hotwords, log_probs)
+
+        def again(rows: list[int], options: Options) -> None:
+            index = torch.tensor(rows, device=lengths.device)
+            part = log_probs[index] if log_probs is not None else None
+            with scope(conditions=of_rows(current().conditions, index), collect=False):
+                best = self._search(source[index], lengths[index], options, hotwords, part)
+            for row, hypotheses in zip(rows, best, strict=True):
+                found[row] = hypotheses
+
         while options.minlenratio >= 0.1 and not all(found):  # ESPnet tries again with shorter hypotheses
             options = replace(options, minlenratio=options.minlenratio - 0.1)
-            rows = torch.tensor([row for row, best in enumerate(found) if not best], device=lengths.device)
-            with scope(conditions=of_rows(current().conditions, rows), collect=False):
-                part = log_probs[rows] if log_probs is not None else None
-                again = self._search(source[rows], lengths[rows], options, hotwords, part)
-            for row, best in zip(rows.tolist(), again, strict=True):
-                found[row] = best
+            again([row for row, best in enumerate(found) if not best], options)
+        spoken = heard_tokens(log_probs, lengths) if options.ctc_weight else self._bounds(lengths, options)[1] // 2
+        without_repeats(found, spoken.tolist(), options, hotwords, again)
         return found
 
     def check(self, options: Options) -> None:
@@ -151,8 +158,7 @@ class BeamSearch:
         log_probs: Tensor | None,
     ) -> list[list[Hypothesis]]:
         bonus = 0.0 if hotwords is None else options.hotword_weight * hotwords.greatest
-        rows = 0 if self.decoder is None else self.decoder.state_rows
-        beam = Beam(*token_bounds(options, lengths - rows, self.of_text), self.eos, options, bonus, self.sos)
+        beam = Beam(*self._bounds(lengths, options), self.eos, options, bonus, self.sos)
         scorers, mask = self._weighted_scorers(options, hotwords), source_mask(source, lengths)
         for _, scorer in scorers:
             scorer.begin(source, mask)
@@ -172,6 +178,11 @@ class BeamSearch:
                 if kept is not None:
                     ctc.keep(kept)
                 ctc.extend(choice.parents, choice.tokens, choice.ctc)
+
+    def _bounds(self, lengths: Tensor, options: Options) -> tuple[Tensor, Tensor]:
+        """Minimum and maximum number of tokens of a hypothesis, (B,) each; see `token_bounds`."""
+        rows = 0 if self.decoder is None else self.decoder.state_rows
+        return token_bounds(options, lengths - rows, self.of_text)
 
     def _choose(self, beam: Beam, scorers: Sequence[_Weighted], ctc: CTCPrefixScorer | None) -> Choice:
         """The best hypotheses that are one token longer."""

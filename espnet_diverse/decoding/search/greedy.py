@@ -35,8 +35,23 @@ class GreedySearch:
         found = [self.ctc.log_softmax(source[:, part]).max(-1) for part in slices(source.size(1))]
         best, labels = (torch.cat(parts, dim=1) for parts in zip(*found, strict=True))
         valid = lengths_to_mask(lengths, source.size(1))
-        new = labels != torch.nn.functional.pad(labels[:, :-1], (1, 0))  # the first unless it is blank, index 0
-        kept = valid & new & (labels != 0)
+        kept = _begins(labels, valid)
         scores = best.double().masked_fill(~valid, 0.0).sum(1).tolist()
         tokens = labels[kept].split(kept.sum(1).tolist())
         return [[Hypothesis(each.tolist(), score)] for each, score in zip(tokens, scores, strict=True)]
+
+
+def heard_tokens(log_probs: Tensor, lengths: Tensor) -> Tensor:
+    """Number of tokens of the greedy text of each utterance (B,).
+
+    Args:
+        log_probs: CTC log probabilities (B, T, V).
+        lengths: Number of frames of each utterance (B,).
+    """
+    return _begins(log_probs.argmax(-1), lengths_to_mask(lengths, log_probs.size(1))).sum(1)
+
+
+def _begins(labels: Tensor, valid: Tensor) -> Tensor:
+    """Return whether a token begins in a frame (B, T): its label differs from the last one, and is no blank."""
+    new = labels != torch.nn.functional.pad(labels[:, :-1], (1, 0))  # the first unless it is blank, index 0
+    return valid & new & (labels != 0)

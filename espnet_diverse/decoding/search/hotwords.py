@@ -7,20 +7,37 @@ greatest length ends a text; a complete phrase keeps its bonus. The score of a t
 plus the bonus of each token of a complete phrase. The search (`beam_search.py`) decides how much of the bonus of an
 unfinished phrase counts while the beam is chosen. The states of all hypotheses are looked up in tables: no step loops
 over hypotheses or phrases.
+
+Where the bonus of a token exceeds its cost, each repetition of a phrase raises the score, up to the greatest length. If
+a text has more tokens in phrases than were spoken, the weight is halved until it has not (`without_repeats`).
 """
 
+import logging
 import re
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from espnet_diverse.data.characters import clean_text
-from espnet_diverse.data.checks.faults import Fault, refuse
+from espnet_diverse.data.checks.faults import Fault, alike_once, refuse
 from espnet_diverse.data.tables import scan_lines
+from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.search.beam import Hypothesis
 from espnet_diverse.decoding.token_text import UNKNOWN, TokenText
 from espnet_diverse.errors import ConfigError, DataError
+
+log = logging.getLogger(__name__)
+_LEAST_WEIGHT = 1.0  # a smaller one, which repeats nothing, is not halved
+_WEIGHT = re.compile(r"(.*\S)\s+(:?)(\d+(?:\.\d+)?)")
+_SENTENCE_END = re.compile(r"[.!?]+(?:\s|$)|[。！？]+")
+_QUOTES = " \t\"'«»“”‘’「」()"
+_TERM_WORDS, _TERM_COLUMNS = 4, 40  # of a term, at most; a Chinese or Japanese character has two columns
+_FIRST_WIDE = "\u2e80"
+_FEW = 4  # phrases that a text may have, whatever CTC hears
 
 
 class HotwordScorer:
@@ -36,9 +53,8 @@ class HotwordScorer:
     """
 
     def __init__(self, phrases: Sequence[Sequence[int]], vocabulary: int, device: str = "cpu"):
-        tree = _Tree(phrases)
-        self.vocabulary = vocabulary
-        moves = [tree.moves(node) for node in range(len(tree.children))]
+        self._tree, self.vocabulary, self._is_told = (tree := _Tree(phrases)), vocabulary, False
+        self._walk = moves = [tree.moves(node) for node in range(len(tree.children))]
         counts = torch.tensor([0, *map(len, moves)], device=device)
         self._begins, self._width = counts.cumsum(0), int(counts.max())
         spare = (vocabulary, 0, 0.0)  # a token that does not exist fills rows of fewer moves
@@ -49,7 +65,8 @@ class HotwordScorer:
         self._pending = torch.tensor(tree.pending, device=device)
         # Where a node has no move for a token, the move from the root holds; nodes do not repeat those moves.
         self._root = torch.zeros(vocabulary + 1, dtype=torch.long, device=device)
-        self._root[list(tree.children[0])] = torch.tensor(list(tree.children[0].values()), device=device)
+        first = torch.tensor(list(tree.children[0].values()), dtype=torch.long, device=device)
+        self._root[list(tree.children[0])] = first
 
     def begin(self, source: Tensor, mask: Tensor | None) -> None:
         """Start a new batch with the utterances of `source` (B, T, M), whose content is not used."""
@@ -65,6 +82,16 @@ class HotwordScorer:
         moves = self._moves(states)
         found = self._tokens[moves] == tokens.unsqueeze(-1)  # (B, W, moves)
         return torch.where(found.any(-1), (self._targets[moves] * found).sum(-1), self._root[tokens])
+
+    def count(self, tokens: Iterable[int]) -> tuple[int, int]:
+        """Number of complete phrases in a text, and of their tokens."""
+        node, phrases, bonus = 0, 0, 0.0
+        for token in tokens:
+            first = self._tree.children[0].get(token, 0)
+            node, gain = self._walk[node].get(token, (first, float(first > 0) - self._tree.pending[node]))
+            bonus += gain
+            phrases += gain > 0 and not self._tree.pending[node]
+        return phrases, round(bonus - self._tree.pending[node])
 
     def gains(self, states: Tensor) -> Tensor:
         """Bonus (B, W, V) of the next token in the states (B, W)."""
@@ -89,6 +116,15 @@ class HotwordScorer:
     def keep(self, rows: Tensor) -> None:
         """Keep only the utterances `rows`."""
         self._states = self._states[rows]
+
+    def tell_once(self, weight: float, less: float) -> None:
+        """Warn that phrases repeat at a weight, and that texts are searched again with less."""
+        if not self._is_told:
+            self._is_told = True
+            what = "makes hotwords repeat: a text has more of their tokens than its recording"
+            log.warning(
+                "hotword_weight %g %s; it is searched again with %g or less; lower --hotword_weight", weight, what, less
+            )
 
     def _moves(self, states: Tensor) -> Tensor:
         """Places (B, W, moves) of the moves of the states (B, W) in the tables; the last place is no move."""
@@ -152,58 +188,140 @@ class _Tree:
         return failure, pending
 
 
+def without_repeats(
+    found: Sequence[Sequence[Hypothesis]],
+    most: Sequence[int],
+    options: Options,
+    hotwords: HotwordScorer | None,
+    search: Callable[[list[int], Options], None],
+) -> None:
+    """Search again, with half of the weight each time, for texts in which phrases repeat without end.
+
+    Args:
+        found: Hypotheses of each utterance, best first; `search` replaces some.
+        most: Number of tokens that each utterance can have. A text that has more in at least 5 complete phrases is
+            searched again.
+        options: Options of the first search.
+        hotwords: Scorer of the phrases, or None.
+        search: Searches for the hypotheses of the utterances with these indices again, with other options.
+    """
+    weight = options.hotword_weight
+    while hotwords is not None and options.hotword_weight > _LEAST_WEIGHT:
+        counts = [hotwords.count(best[0].tokens if best else ()) for best in found]
+        rows = [row for row, (phrases, count) in enumerate(counts) if phrases > _FEW and count > most[row]]
+        if not rows:
+            return
+        options = replace(options, hotword_weight=options.hotword_weight / 2)
+        hotwords.tell_once(weight, options.hotword_weight)
+        search(rows, options)
+
+
 Hotwords = str | Path | Sequence[str]
 """The path of a file with a phrase a line, or phrases."""
 
 
 def split_hotwords(text: str) -> tuple[str, ...]:
     """Split a line of hotwords that a user has written, at commas, semicolons and line ends."""
-    return tuple(filter(None, map(str.strip, re.split("[,;\n]", text))))
+    return tuple(filter(None, map(str.strip, re.split("[,;\n，；、]", text))))
+
+
+def split_prompt(prompt: str) -> tuple[str, ...]:
+    """The terms of a prompt: what is short among its parts between commas and ends of sentences.
+
+    A prompt in Whisper's sense is a text before the recording. Its names can be hotwords; a sentence as a hotword would
+    give a bonus to its beginning wherever that is spoken.
+    """
+    parts = (each.strip(_QUOTES) for part in split_hotwords(prompt) for each in _SENTENCE_END.split(part))
+    return tuple(
+        part for part in parts if part and len(part.split()) <= _TERM_WORDS and _columns(part) <= _TERM_COLUMNS
+    )
+
+
+def _columns(text: str) -> int:
+    return sum(1 + (letter >= _FIRST_WIDE) for letter in text)
 
 
 def load_hotwords(hotwords: Hotwords, search: str, tokens: TokenText, device: str) -> HotwordScorer:
-    """Read hotwords for a search with these tokens; for the phrases and other errors see `read_hotwords`.
+    """Read hotwords for a search with these tokens, and log what was left out; for other errors see `read_hotwords`.
 
     Raises:
         ConfigError: The search is not the batched one.
     """
     if search != "batched":
         raise ConfigError(f"search={search} has no hotwords; set search=batched, or leave them out")
-    return HotwordScorer(read_hotwords(hotwords, tokens.encode, UNKNOWN), len(tokens), device)
+    phrases, notices = read_hotwords(hotwords, tokens.encode, UNKNOWN)
+    for notice in alike_once(map(str, notices)):
+        log.warning("notice: %s", notice)
+    if not phrases:
+        log.warning("notice: no hotword is left; the search is without hotwords")
+    return HotwordScorer(phrases, len(tokens), device)
 
 
-def read_hotwords(hotwords: Hotwords, encode: Callable[[str], list[int]], unknown: int) -> list[list[int]]:
-    """Read phrases as token indices; empty ones are left out.
+def usable_hotwords(phrases: Iterable[str], tokens: TokenText) -> tuple[str, ...]:
+    """The phrases whose characters a vocabulary has."""
+    return tuple(phrase for phrase in phrases if _encoded(phrase, tokens.encode, UNKNOWN))
+
+
+def read_hotwords(
+    hotwords: Hotwords, encode: Callable[[str], list[int]], unknown: int
+) -> tuple[list[list[int]], list[Fault]]:
+    """Read phrases as token indices; empty ones, and lines of a file that begin with #, are left out.
+
+    A phrase with a character that the vocabulary lacks is tried in lower case and in upper case, and then left out. Of
+    a line of a file with a weight at its end, such as "word 20" or "WORD :2.0", the phrase alone is read.
 
     Args:
         hotwords: The file, or the phrases.
         encode: Returns the token indices of a text.
         unknown: Index of <unk>.
 
+    Returns:
+        The phrases, and notices about those that were left out or changed.
+
     Raises:
-        DataError: The file cannot be read, there is no phrase, or a phrase has characters that the model does not know.
+        DataError: The file cannot be read, there is no phrase, or a phrase is no text.
     """
     if isinstance(hotwords, str) and not hotwords:
         raise DataError("hotwords are an empty text; give phrases, or the path of a file of them")
+    known = partial(_encoded, encode=encode, unknown=unknown)
     if isinstance(hotwords, str | Path):
         path, (lines, faults) = str(hotwords), scan_lines(Path(hotwords))
+        read = [("", "") if line.startswith("#") else _without_weight(line, known) for line in lines]
     elif not isinstance(hotwords, Iterable):
         raise DataError(f"hotwords are a {type(hotwords).__name__}; give phrases, or the path of a file of them")
     else:
         path, given = "hotwords", list(hotwords)
-        lines = [clean_text(phrase)[0] if isinstance(phrase, str) else "" for phrase in given]
+        read = [(clean_text(phrase)[0] if isinstance(phrase, str) else "", "") for phrase in given]
         kinds = [
             (number, type(phrase).__name__) for number, phrase in enumerate(given, 1) if not isinstance(phrase, str)
         ]
         faults = [Fault(path, number, f"is a {kind}; write each phrase as str") for number, kind in kinds]
-    phrases = []
-    for number, line in enumerate(lines, start=1):
-        tokens = encode(line) if line else []
-        if unknown in tokens:
-            faults.append(Fault(path, number, f"the model's vocabulary lacks a character of {line!r}; change it"))
-        elif tokens:
-            phrases.append(tokens)
-    if not phrases and not faults:
+    if not any(phrase for phrase, _ in read) and not faults:
         faults.append(Fault(path, None, "has no phrase; write one a line"))
     refuse(faults)
-    return phrases
+    found, notices = [known(phrase) for phrase, _ in read], []
+    for number, ((phrase, notice), tokens) in enumerate(zip(read, found, strict=True), start=1):
+        lacks = f"{phrase!r} is left out: the vocabulary lacks a character of it"
+        what = notice if tokens or not phrase else lacks
+        notices += [Fault(path, number, what)] if what else []
+    return list(filter(None, found)), notices
+
+
+def _encoded(phrase: str, encode: Callable[[str], list[int]], unknown: int) -> list[int]:
+    """Token indices of a phrase, in the case that the vocabulary has; none where it lacks a character."""
+    forms = map(encode, (phrase, phrase.lower(), phrase.upper()))
+    return next((tokens for tokens in forms if unknown not in tokens), [])
+
+
+def _without_weight(line: str, known: Callable[[str], list[int]]) -> tuple[str, str]:
+    """The phrase of a line, and a notice about a number at its end.
+
+    The number is a weight after a colon, and where the vocabulary lacks its digits.
+    """
+    found = _WEIGHT.fullmatch(line)
+    if found is None:
+        return line, ""
+    phrase, colon, weight = found.groups()
+    if not colon and known(line):
+        return line, f"{weight} is part of the phrase {line!r}; delete it if it is a weight"
+    return phrase, f"the weight {weight} is not used: all phrases have --hotword_weight"

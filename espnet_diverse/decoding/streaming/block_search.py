@@ -190,7 +190,7 @@ def load_block_search(
 
     Raises:
         ConfigError: The device does not exist, or an option is not possible here or with this model.
-        DataError: A hotword has characters that the model does not know.
+        DataError: The hotwords cannot be read, see `read_hotwords`.
         ModelError: The model does not stream, a file is missing or damaged, or the weights do not fit.
     """
     check_device(device := str(device))  # may be a torch.device

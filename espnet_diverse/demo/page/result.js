@@ -70,6 +70,7 @@ export function facts(result) {
   return [
     ...(found ? [`Identified language: ${found}.`] : []),
     ...(result.duration ? [`${seconds(result.duration)} of audio, ${count} ${count === 1 ? "segment" : "segments"} of speech.`] : []),
+    ...(result.left_out?.length ? [`Not used as hotwords, because the model lacks their characters: ${result.left_out.join(", ")}.`] : []),
     `Processed in ${seconds(result.seconds)}.`,
   ].join(" ");
 }

@@ -89,7 +89,7 @@ def test_hotwords_are_refused(models, tmp_path):
 
 
 def test_hotwords_of_a_transducer_are_for_the_model_or_for_a_call(models, caplog):
-    options = Options(beam_size=8, hotword_weight=6.0)
+    options = Options(beam_size=8, hotword_weight=5.0)
     plain, fused = (load_predictor(models["transducer"], options=options, fusion=each) for each in (None, PHRASE))
     source = [plain.features(tones(0.5, 0))], [{}]
     without, found = (each.batch(*source)[0][0] for each in (plain, fused))

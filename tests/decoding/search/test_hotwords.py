@@ -6,7 +6,7 @@ import pytest
 import torch
 from decoding.search.test_beam_search import batched, options
 
-from espnet_diverse.decoding.search.hotwords import HotwordScorer, read_hotwords
+from espnet_diverse.decoding.search.hotwords import HotwordScorer, read_hotwords, split_prompt
 from espnet_diverse.errors import DataError
 
 V, EOS = 8, 7
@@ -144,12 +144,53 @@ def encode(text):
     return [" abc".find(letter) + 1 if letter in "abc " else 1 for letter in text]
 
 
+def read(path, known="abc 1"):
+    """Phrases as texts, and notices, with a vocabulary of some letters."""
+    phrases, notices = read_hotwords(path, lambda text: [ord(x) if x in known else 1 for x in text], 1)
+    return ["".join(map(chr, phrase)) for phrase in phrases], list(map(str, notices))
+
+
 def test_phrases_are_read_from_a_file(tmp_path):
-    (tmp_path / "words.txt").write_text("ab\n\n  c a \n")
-    assert read_hotwords(tmp_path / "words.txt", lambda text: [ord(letter) for letter in text], 1) == [
-        [97, 98],
-        [99, 32, 97],
+    (tmp_path / "words.txt").write_text("# names\nab\n\n  c a \n#a\nA\n")
+    assert read(tmp_path / "words.txt") == (["ab", "c a", "a"], [])
+    assert read(tmp_path / "words.txt", "AB ")[0] == ["AB", "A"]
+
+
+def test_weights_of_other_tools_are_not_part_of_a_phrase(tmp_path):
+    (tmp_path / "words.txt").write_text("ab 20\na b :1.5\nc\t3\nx 2\na 11\n")
+    lines, part = ("20", "1.5", "3"), "11 is part of the phrase 'a 11'; delete it if it is a weight"
+    phrases, notices = read(tmp_path / "words.txt")
+    assert phrases == ["ab", "a b", "c", "a 11"]
+    assert notices[:3] == [
+        f"{tmp_path}/words.txt:{number}: the weight {weight} is not used: all phrases have --hotword_weight"
+        for number, weight in enumerate(lines, start=1)
     ]
+    assert "words.txt:4: 'x' is left out" in notices[3] and notices[4].endswith(f"words.txt:5: {part}")
+
+
+def test_a_phrase_with_an_unknown_character_is_left_out():
+    phrases, (notice,) = read(["ab", "a-b", "c"])
+    assert phrases == ["ab", "c"] and notice.startswith("hotwords:2: 'a-b' is left out: the vocabulary lacks")
+    assert read(["xy"])[0] == []
+
+
+def test_a_scorer_without_phrases_gives_nothing():
+    assert total([], [1, 2, 3]) == 0 and HotwordScorer([], V).count([1, 2]) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "terms"),
+    [
+        ("", ()),
+        ("Chien, Huang;\n  Dong Fang", ("Chien", "Huang", "Dong Fang")),
+        ("北京，南京、上海。", ("北京", "南京", "上海")),
+        ("The following is a talk about old trains. 'Ulm', \"Bonn\"!", ("Ulm", "Bonn")),
+        ("v2.5 GPT-4.", ("v2.5 GPT-4",)),
+        ("以下是一个关于火车以及旅行的很长的普通话句子还有更多", ()),
+    ],
+)
+def test_terms_of_a_prompt_are_its_short_parts(prompt, terms):
+    assert split_prompt(prompt) == terms
 
 
 def test_an_empty_text_is_no_file():
@@ -162,10 +203,10 @@ def test_an_empty_text_is_no_file():
     [
         ("", "words.txt: has no phrase; write one a line"),
         ("\n\n", "words.txt: has no phrase; write one a line"),
-        ("ab\nxab\n", "words.txt:2: the model's vocabulary lacks a character of 'xab'; change it"),
+        ("# ab\n", "words.txt: has no phrase; write one a line"),
     ],
 )
-def test_a_file_without_phrases_or_with_unknown_characters_is_refused(tmp_path, content, text):
+def test_a_file_without_phrases_is_refused(tmp_path, content, text):
     (tmp_path / "words.txt").write_text(content)
     with pytest.raises(DataError, match=text):
         read_hotwords(tmp_path / "words.txt", lambda line: [1 if x == "x" else 2 for x in line], 1)
@@ -181,6 +222,33 @@ def test_phrases_that_are_no_text_are_refused():
         read_hotwords(["a", None], encode, 0)
     with pytest.raises(DataError, match="hotwords are a int; give phrases, or the path of a file of them"):
         read_hotwords(5, encode, 0)
+
+
+def test_complete_phrases_of_a_text_and_their_tokens_are_counted():
+    phrases = [[1, 2, 3], [2, 3, 4], [5]]
+    scorer = HotwordScorer(phrases, V)
+    assert scorer.count([1, 2, 3, 5, 1, 2]) == (2, 4)
+    for tokens in itertools.product(range(1, 6), repeat=4):
+        assert scorer.count(tokens)[1] == total(phrases, tokens)
+
+
+@pytest.mark.parametrize("ctc_weight", [0.0, 0.3, 1.0])
+def test_a_large_bonus_repeats_no_phrase_without_end(build, sources, caplog, ctc_weight):
+    decoder, ctc = build()
+    ctc.ctc_lo.bias.data[0] = 9  # so that it hears few tokens
+    option, scorer = options(ctc_weight=ctc_weight, nbest=1, hotword_weight=640.0), HotwordScorer([[3, 17], [5]], 30)
+    found = batched(decoder, ctc, sources, option, hotwords=scorer)
+    for (best,), source in zip(found, sources, strict=True):
+        path = ctc.argmax(source.unsqueeze(0))[0].unique_consecutive()
+        heard = int((path != 0).sum()) if ctc_weight else len(source) // 2
+        phrases, tokens = scorer.count(best.tokens)
+        assert phrases <= 4 or tokens <= heard
+    (said,) = caplog.messages  # once, however many texts there are
+    assert said.startswith("hotword_weight 640 makes hotwords repeat") and said.endswith("; lower --hotword_weight")
+    few = options(ctc_weight=ctc_weight, nbest=1, hotword_weight=1.0)
+    caplog.clear()
+    batched(decoder, ctc, sources, few, hotwords=scorer)
+    assert not caplog.messages
 
 
 @pytest.mark.parametrize("ctc_weight", [0.3, 1.0])

@@ -209,7 +209,7 @@ def test_options_that_do_not_fit_are_refused(streaming_run, options, message):
 
 
 def test_hotwords_are_in_final_texts(streaming_run, search):
-    fusion, options = Fusion(hotwords=["xyx", "qq"]), replace(OPTIONS, hotword_weight=30.0)
+    fusion, options = Fusion(hotwords=["xyx", "qq"]), replace(OPTIONS, hotword_weight=5.0)
     with_words = load_block_search(streaming_run, options=options, fusion=fusion)
     offline, samples = load_predictor(streaming_run, options=options, fusion=fusion), tones(1.57, 1)
     ((expected,),) = offline.batch([offline.features(samples)], [{}])
