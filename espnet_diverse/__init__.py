@@ -2,10 +2,11 @@
 
 Importing the package registers its classes with ESPnet by name, for ESPnet's own entry points too. The import is cheap:
 it adds finders to `sys.meta_path`, one of which registers the classes when a task of ESPnet is imported, and does
-nothing else. The names of `espnet_diverse.inference` and `learning` in `__all__` are imported when they are first used, which
-takes seconds.
+nothing else. The names of `espnet_diverse.inference` and `learning` in `__all__` are imported when they are first used,
+which takes seconds.
 """
 
+import difflib
 import importlib
 from typing import TYPE_CHECKING, Any
 
@@ -27,10 +28,8 @@ def __dir__() -> list[str]:
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
-        from espnet_diverse.option_checks import nearest
-
-        near = None if name.startswith("_") else nearest(name, __all__)
-        said = f"; did you mean {near!r}?" if near else ""
+        near = [] if name.startswith("_") else difflib.get_close_matches(name, __all__, n=1)
+        said = f"; did you mean {near[0]!r}?" if near else ""
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}{said}", name=name)
     module = "learning" if name in ("fine_tune", "train") else "inference"
     return getattr(importlib.import_module(f"espnet_diverse.{module}"), name)

@@ -332,7 +332,9 @@ def _lengths(text: Path, phase: str, tokens: Tokens, name: str) -> Iterator[str]
         if phase == "valid":
             logging.warning("%s: %s, which count as errors; is it a set of the training data?", text, has)
             return
-        raise DataError(f"{text}: {has}; make a vocabulary of this text with espnet-diverse tokens, and give it by --tokens_dir")
+        raise DataError(
+            f"{text}: {has}; make a vocabulary of this text with espnet-diverse tokens, and give it by --tokens_dir"
+        )
 
 
 def _write_sizes(source: Path, target: Path, tokens: Tokens, name: str) -> None:
