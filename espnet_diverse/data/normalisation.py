@@ -6,6 +6,7 @@ off ASCII punctuation only. `for_wer` removes punctuation of every script, among
 and ellipses, as well as symbols (= € ♪) and apostrophes and hyphens at the edges of words.
 """
 
+import html
 import re
 import unicodedata
 
@@ -20,6 +21,8 @@ _SPELLED: dict[int, str | None] = {
     **dict.fromkeys([*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)]),  # variants of a glyph, such as an emoji
     **dict.fromkeys([*range(0x20DD, 0x20E1), *range(0x20E2, 0x20E5), *range(0xA670, 0xA673), 0x488, 0x489, 0x1ABE]),
 }
+_BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)
+_STYLE = re.compile(r"</?(?:i|b|u|em|strong|font|span|c|v|lang|ruby|rt)\b[^<>]*>", re.IGNORECASE)
 _NOTES = re.compile(r"\([^()]*\)|\[[^\[\]]*\]")
 _IN_NUMBERS, _IN_WORDS = frozenset(".,\u066b\u066c"), frozenset("'-")
 
@@ -45,6 +48,14 @@ def for_wer(text: str, language: str = "") -> str:
     if base_language(language) in DOTTED_I:
         words = words.replace("I", "ı").replace("İ", "i")
     return unicodedata.normalize("NFC", words.lower())
+
+
+def subtitle(text: str) -> str:
+    """Read a text of subtitles: without tags for its style, such as <i> or <font color="red">, entities as characters.
+
+    Other tags stay, such as <unk>, which is no style but a word.
+    """
+    return html.unescape(_STYLE.sub("", _BREAK.sub(" ", text))) if "<" in text or "&" in text else text
 
 
 def without_notes(text: str) -> str:

@@ -49,7 +49,7 @@ def test_sets_share_no_author(tree):
         ("a3.xml", ["<author>", "<document>"], "2: is no XML"),
         ("a3.xml", ["<author>", "&other;</author>"], r"2: is no XML \(undefined entity"),
         ("a3.xml", [BOMB], " defines entities, which PAN's files do not; get it again"),
-        ("a3.xml", author(""), " document 1: has an empty text; correct it, or leave such texts out with --on_missing"),
+        ("a3.xml", author(""), " document 1: has an empty text; correct it"),
         (
             "truth.txt",
             ["a1:::MALE"],

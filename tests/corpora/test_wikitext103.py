@@ -35,7 +35,7 @@ def test_bad_input(tree, tmp_path):
     valid.write_text("one\ntwo \x07\n")
     with pytest.raises(DataError, match=f"^{valid}:2: transcript contains the control character"):
         wikitext103.prepare(tree)
-    dropped = wikitext103.prepare(tree, Selection(on_missing="drop"))["dev"].dropped
+    dropped = wikitext103.prepare(tree, Selection(on_bad="drop"))["dev"].dropped
     assert list(dropped) == ["dev-00000-0002"]
     valid.write_text(" \n")
     with pytest.raises(DataError, match=f"^{valid}: holds no text; get it again$"):

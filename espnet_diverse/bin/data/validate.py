@@ -7,7 +7,7 @@ Exit code 1 means that there are faults to refuse or drop, 2 that --fix has drop
 
 import argparse
 import json
-from dataclasses import asdict, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -94,7 +94,9 @@ def run(args: argparse.Namespace) -> int:
             print(f"{data_dir}: --fix OUT {told}")
         if told := made_plain(data_dir, faults):
             print(f"{data_dir}: --fix OUT {told}")
-        rows += [{"directory": str(data_dir), **asdict(fault), "action": actions[fault.kind]} for fault in faults]
+        for fault in faults:
+            values = {name: getattr(fault, name) for name in ("file", "where", "what", "kind")}
+            rows.append({"directory": str(data_dir), **values, "action": actions[fault.kind]})
         if args.fix:
             kept, dropped = write_fixed(data_dir, args.fix, faults, actions)
             listed = f" (listed in {args.fix / 'dropped.tsv'})" if dropped else ""
