@@ -106,6 +106,19 @@ def test_faults_are_found_before_sets_are_drawn_or_utterances_left_out(folder, c
     assert [data.dropped for data in sets.values()] == [{"u6": "has no audio in wav.scp or segments"}, {}]
 
 
+def test_faults_of_lines_leave_out_their_utterances_alone(folder):
+    """A fault of a recording leaves out its segments."""
+    place = Path("data/test")
+    (place / "text").open("a").write("test-c <unk>\ntest-d d\ntest-a again\n")
+    (place / "wav.scp").open("a").write("test-c data/test/audio/a.wav\ntest-d sox a.wav |\n")
+    with pytest.raises(DataError, match="^3 faults: "):
+        kaldi.prepare(place, Selection(sets=("test",)))
+    (data,) = kaldi.prepare(place, Selection(sets=("test",), on_bad="drop")).values()
+    assert data.utterances() == ["test-a", "test-b"] and data.text["test-a"] != "again"
+    assert {*data.dropped} == {"test-a-line5", "test-c", "test-d"} == {*data.bad}
+    assert "text:3: transcript contains the reserved symbol <unk>" in data.dropped["test-c"]
+
+
 def test_utterances_that_lack_something_are_dropped_on_request(folder):
     place = Path("data/test")
     (place / "wav.scp").open("a").write(f"test-c {'g' * 300}\ntest-d gone.ark:3\ntest-e data/test/audio/a.wav\n")
