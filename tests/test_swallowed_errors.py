@@ -26,8 +26,8 @@ KNOWN = {
         *("validate._feature_size: DataError", "validate._hear: DataError", "walk.Walk._make: ValueError"),
     ],
     "it becomes a row of the list of faults, which is refused as a whole": [
-        *("kaldi._check: DataError", "kaldi._run: DataError", "mtedx._yaml_rows: DataError"),
-        *("mtedx._yaml_rows: ValueError", "table._audio_fault: DataError", "table._end: DataError"),
+        *("kaldi._check: DataError", "kaldi._run: DataError", "mtedx._yaml_lines: DataError"),
+        *("mtedx._yaml_lines: ValueError", "table._audio_fault: DataError", "table._end: DataError"),
         *("rttm.read_turns: ValueError", "table_files.json_objects: ValueError", "age._documents: ValueError"),
         "stages._check_data: DataError",
     ],

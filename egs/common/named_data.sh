@@ -2,4 +2,4 @@
 # Prepares the text corpus that the first argument names; empty or broken texts are dropped, listed and counted.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/../path.sh"
-espnet-diverse prepare --on_missing drop "$@"
+espnet-diverse prepare --on_bad drop "$@"

@@ -56,7 +56,7 @@ CORPORA = {
     "kaldi": "espnet_diverse.corpora.kaldi",
 }
 TASKS = ("asr", "st")
-COMMON = ("on_missing", "sets", "set_names")
+COMMON = ("on_bad", "sets", "set_names")
 """Fields of `Selection` that every corpus uses."""
 _LANGUAGE = re.compile(r"[a-z]{2,3}(-[A-Z]{2})?")
 _SET_NAME = re.compile(r"\w[\w.-]*")
@@ -75,8 +75,8 @@ class Selection(Options):
             unchanged. In translations, only white space is normalised.
         case: Letter case of text corpora: "kept", or "lower" for source and target.
         segmentation: Word segmentation of a Chinese source: "none", or "jieba", which separates words by spaces.
-        on_missing: For utterances without audio or text: "error", or "drop", which leaves them out and lists them.
-        on_bad: For utterances whose audio cannot be used, and rows of a table with faults: "error", or "drop".
+        on_bad: For utterances with a fault (without audio or text, in a line with a fault, with audio that cannot be
+            used): "error", or "drop", which leaves them out and lists them.
         audio_dir: Directory that paths of audio in a table are relative to; by default the table's directory.
         sets: Sets to prepare, for example ("test",) for a corpus without others; "test" stands for all test sets, such
             as test_2016_flickr. All by default.
@@ -101,7 +101,6 @@ class Selection(Options):
     transcripts: str = choice("scored", "written")
     case: str = choice("kept", "lower")
     segmentation: str = choice("none", "jieba")
-    on_missing: str = choice("error", "drop")
     on_bad: str = choice("error", "drop")
     audio_dir: Path | None = None
     sets: tuple[str, ...] = ()
@@ -152,8 +151,6 @@ class Selection(Options):
 
 
 EVERYTHING = Selection()
-GET_OR_DROP = "get it, or leave such utterances out with --on_missing drop"
-"""Advice for an utterance without audio, if `Selection.on_missing` is "error"."""
 
 
 def split_pair(pair: str) -> tuple[str, str]:

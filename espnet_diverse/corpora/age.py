@@ -19,9 +19,10 @@ from xml.etree import ElementTree
 from espnet_diverse.corpora import EVERYTHING, Selection
 from espnet_diverse.corpora.shared.directions import refuse_names
 from espnet_diverse.corpora.shared.labelled import LabelledReader, refuse_empty
+from espnet_diverse.corpora.shared.row_faults import RowFaults, sound_lines
 from espnet_diverse.corpora.shared.splits import draw_sets
 from espnet_diverse.data.characters import id_fault
-from espnet_diverse.data.checks.faults import Fault, refuse
+from espnet_diverse.data.checks.faults import Fault
 from espnet_diverse.data.kaldi import DataDir
 from espnet_diverse.data.lines import numbered_lines
 from espnet_diverse.errors import DataError
@@ -41,7 +42,7 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
 
     Args:
         corpus_dir: The folder.
-        selection: Options. Empty documents and characters that are not allowed are errors unless `on_missing="drop"`.
+        selection: Options. Empty documents and characters that are not allowed are errors unless `on_bad="drop"`.
 
     Returns:
         The sets train, dev and test with text and utt2domain.
@@ -56,32 +57,40 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
         raise DataError(
             f"{root}: there is no truth.txt here or below, with the age of each author; unpack PAN's data there"
         )
-    faults: list[Fault] = []
-    ages = _ages(truth, faults)
+    wanted, faults = selection.wanted(SETS), RowFaults(selection)
+    sets = {name: DataDir() for name in wanted}
+    first = sets[wanted[0]]
+    lines: list[Fault] = []
+    ages = _ages(truth, lines)
+    faults.add_lines(first, "truth", lines)
     unknown = [author for author, (_, age) in ages.items() if age == _UNKNOWN]
     known = {author: place for author, place in ages.items() if place[1] != _UNKNOWN}
-    documents = {author: _documents(truth, author, line, faults) for author, (line, _) in known.items()}
-    refuse(faults)
-    wanted, count = selection.wanted(SETS), sum(map(bool, documents.values()))
+    documents: dict[str, list[str]] = {}
+    for author, (line, _) in known.items():
+        of_file: list[Fault] = []
+        documents[author] = _documents(truth, author, line, of_file)
+        for fault in of_file[:1]:
+            faults.add(first, author, fault)
+    faults.refuse()
+    count = sum(map(bool, documents.values()))
     if count < len(wanted):
         raise DataError(f"{truth}: {count} authors cannot be divided into {' '.join(wanted)}; give the data of more")
     reader = LabelledReader(selection, sorted({age for _, age in known.values()}))
     drawn = draw_sets([author for author, texts in documents.items() for _ in texts], selection)
-    sets = {name: DataDir() for name in wanted}
     for author, texts in documents.items():
         for number, text in enumerate(texts, start=1):
             place = (truth.parent / f"{author}.xml", f"document {number}")
             reader.add(sets[drawn[author]], f"{author}-{number:05d}", place, known[author][1], [text])
-    refuse(reader.faults)
+    reader.faults.refuse()
     refuse_empty(sets, root)
-    sets[wanted[0]].dropped.update(dict.fromkeys(unknown, "the age of this author is unknown"))
+    first.dropped.update(dict.fromkeys(unknown, "the age of this author is unknown"))
     return sets
 
 
 def _ages(truth: Path, faults: list[Fault]) -> dict[str, tuple[int, str]]:
     """Line and age range of each author."""
     ages: dict[str, tuple[int, str]] = {}
-    for number, line in numbered_lines(truth, faults):
+    for number, line in sound_lines(truth, faults):
         if not line.strip():
             continue
         author, *rest = line.strip().split(":::")

@@ -12,7 +12,8 @@ The spaces between words, an annotation of the corpus, are removed from transcri
 
 The release has 141,925 recordings and 141,600 transcripts. Most recipes silently leave out the 325 untranscribed
 recordings and have 120,098 / 14,326 / 7,176 utterances for train / dev / test. Here an unmatched utterance is an error
-unless `on_missing="drop"`, which lists each one as dropped; the full corpus needs this option.
+unless `on_bad="drop"`, which lists each one as dropped; the full corpus needs this option. Hidden files, such as those
+that macOS adds, are passed over.
 """
 
 from collections.abc import Iterable
@@ -21,22 +22,19 @@ from pathlib import Path
 from espnet_diverse.corpora import EVERYTHING, Selection
 from espnet_diverse.corpora.shared.download import download as fetch
 from espnet_diverse.corpora.shared.download import unpack
+from espnet_diverse.corpora.shared.row_faults import RowFaults
 from espnet_diverse.data.checks.faults import Fault, refuse
 from espnet_diverse.data.files.atomic_files import staged_directory
 from espnet_diverse.data.kaldi import DataDir
-from espnet_diverse.data.tables import EMPTY_TRANSCRIPT, read_table, scan_table
+from espnet_diverse.data.tables import read_table, scan_table
 from espnet_diverse.errors import DataError
 from espnet_diverse.progress import progress
 
 SETS = ("train", "dev", "test")
-OPTIONS = ("on_bad",)
+OPTIONS = ()
 TRANSCRIPT = Path("transcript", "aishell_transcript_v0.8.txt")
 URL = "https://www.openslr.org/resources/33/data_aishell.tgz"
 MD5 = "2f494334227864a8a8fec932999db9d8"
-# With a larger share of unmatched utterances, the copy counts as damaged; the release has 0.23 %.
-MOST_MISSING = 0.01
-# The share is not checked for up to this number of unmatched utterances.
-FEW_MISSING = 10
 
 
 def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, DataDir]:
@@ -44,9 +42,8 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
 
     Args:
         corpus_dir: The folder that holds data_aishell, or data_aishell itself.
-        selection: Options. `on_missing` applies to recordings without transcript, transcripts without recording and
-            empty transcripts: "error", or "drop", which lists them in `DataDir.dropped`; more than 1 % of the corpus is
-            an error as well.
+        selection: Options. Recordings without transcript, transcripts without recording and faulty lines are errors
+            unless `on_bad="drop"`, which lists them in `DataDir.dropped`.
 
     Returns:
         The sets train, dev and test, or those selected. Transcripts without recording are listed as dropped from train.
@@ -56,25 +53,37 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
     """
     folders = {name: selection.name_of(name) for name in selection.wanted(SETS)}
     root = _root(corpus_dir, folders.values())
-    wavs = {name: _recordings(root / "wav" / folder) for name, folder in folders.items()}
+    sets, faults = {name: DataDir() for name in folders}, RowFaults(selection)
+    wavs = {name: _recordings(root / "wav" / folder, sets[name], faults) for name, folder in folders.items()}
     _refuse_twice(wavs)
-    transcripts, faults = scan_table(root / TRANSCRIPT, "text")
+    transcripts, found = scan_table(root / TRANSCRIPT, "text")
     spoken = {utterance: wav for paths in wavs.values() for utterance, wav in paths.items()}
-    # One table has the transcripts of all sets: recordings of sets that are left out are not searched for.
-    no_audio = sorted(transcripts.keys() - spoken.keys()) if len(folders) == len(SETS) else []
-    no_transcript = sorted(spoken.keys() - transcripts.keys())
-    if selection.on_missing == "drop":
-        faults = [fault for fault in faults if fault.what != EMPTY_TRANSCRIPT]
-        empty = [u for u, text in transcripts.items() if not text and (u in spoken or u in no_audio)]
-        _check_share(no_audio + no_transcript + empty, len(spoken))
-    else:
-        todo = "add it, or leave such utterances out with --on_missing drop"
-        faults += [Fault(str(spoken[u]), u, f"audio without transcript in {TRANSCRIPT}; {todo}") for u in no_transcript]
-        faults += [Fault(str(root / TRANSCRIPT), u, f"transcript without audio in wav/; {todo}") for u in no_audio]
-    refuse(faults)
-    domains = _domains(root.parent / "utt2domain", spoken)
-    sets = {name: _data_dir(paths, transcripts, domains) for name, paths in wavs.items()}
-    next(iter(sets.values())).dropped |= dict.fromkeys(no_audio, "transcript without audio")
+    first = next(iter(sets.values()))
+    is_whole = len(folders) == len(SETS)  # one table has the transcripts of all sets
+    faulty: dict[str, Fault] = {}
+    for fault in found:
+        if fault.entry in spoken:
+            faulty.setdefault(fault.entry, fault)
+        elif not fault.entry or selection.on_bad == "error":
+            faults.refused.append(fault)
+        elif is_whole:
+            faults.add(first, fault.entry, fault)
+    if is_whole:
+        for utterance in sorted(transcripts.keys() - spoken.keys()):
+            what = "transcript without audio in wav/; add it or remove the line"
+            faults.add(first, utterance, Fault(str(root / TRANSCRIPT), utterance, what))
+    domains = _domains(root.parent / "utt2domain")
+    for data, paths in zip(sets.values(), wavs.values(), strict=True):
+        for utterance, wav in paths.items():
+            if fault := _fault(utterance, wav, transcripts, faulty, domains):
+                faults.add(data, utterance, fault)
+                continue
+            data.wav_scp[utterance] = str(wav)
+            data.text[utterance] = transcripts[utterance].replace(" ", "")
+            data.utt2spk[utterance] = wav.parent.name
+            if domains:
+                data.conditions.setdefault("utt2domain", {})[utterance] = domains[utterance]
+    faults.refuse()
     return sets
 
 
@@ -86,7 +95,7 @@ def download(target_dir: Path, selection: Selection = EVERYTHING, url: str = URL
     archive = fetch(url, target_dir / "data_aishell.tgz", md5=md5)
     with staged_directory(corpus_dir) as staging:
         unpack(archive, staging, "unpack AISHELL-1")
-        speakers = sorted((staging / "data_aishell" / "wav").glob("*.tar.gz"))
+        speakers = sorted((staging / "data_aishell" / "wav").glob("[!.]*.tar.gz"))
         for speaker in progress(speakers, "unpack its speakers", unit="archive"):
             unpack(speaker, speaker.parent)
             speaker.unlink()
@@ -108,17 +117,16 @@ def _root(corpus_dir: Path, sets: Iterable[str]) -> Path:
     return root
 
 
-def _recordings(folder: Path) -> dict[str, Path]:
-    """The wav files <speaker>/<utterance>.wav of one set."""
+def _recordings(folder: Path, data: DataDir, faults: RowFaults) -> dict[str, Path]:
+    """The wav files <speaker>/<utterance>.wav of one set; of several with one name, the first."""
     wavs: dict[str, Path] = {}
-    faults = []
-    for wav in sorted(folder.glob("*/*.[wW][aA][vV]")):
-        if wav.stem in wavs:
-            faults.append(Fault(str(wav), None, f"utterance {wav.stem} is also {wavs[wav.stem]}; an id must be unique"))
-        wavs[wav.stem] = wav
+    for wav in sorted(folder.glob("[!.]*/[!.]*.[wW][aA][vV]")):
+        if (first := wavs.setdefault(wav.stem, wav)) != wav:
+            what = f"utterance {wav.stem} is also {first}; an id must be unique"
+            faults.add(data, f"{wav.parent.name}-{wav.stem}", Fault(str(wav), None, what))
     if not wavs:
-        faults.append(Fault(str(folder), None, "holds no <speaker>/<utterance>.wav; get the corpus again"))
-    refuse(faults)
+        what = "holds no <speaker>/<utterance>.wav; get the corpus again"
+        faults.refused.append(Fault(str(folder), None, what))
     return wavs
 
 
@@ -134,31 +142,19 @@ def _refuse_twice(wavs: dict[str, dict[str, Path]]) -> None:
     refuse(faults)
 
 
-def _check_share(unmatched: list[str], total: int) -> None:
-    if len(unmatched) > max(FEW_MISSING, MOST_MISSING * total):
-        what = f"{len(unmatched)} of {total} utterances lack audio or transcript, the first is {unmatched[0]}"
-        raise DataError(f"{what}; up to {MOST_MISSING:.0%} can be dropped: the copy is incomplete, get it again")
+def _domains(file: Path) -> dict[str, str] | None:
+    """Domains by utterance; None if the file does not exist."""
+    return read_table(file) if file.exists() else None
 
 
-def _domains(file: Path, spoken: dict[str, Path]) -> dict[str, str]:
-    if not file.exists():
-        return {}
-    domains = read_table(file)
-    refuse([Fault(str(file), u, "has no domain; add a line or remove the file") for u in spoken if u not in domains])
-    return domains
-
-
-def _data_dir(wavs: dict[str, Path], transcripts: dict[str, str], domains: dict[str, str]) -> DataDir:
-    """One set; utterances without transcript, or with an empty one, are dropped."""
-    data = DataDir()
-    for utterance, wav in wavs.items():
-        text = transcripts.get(utterance)
-        if not text:
-            data.dropped[utterance] = "audio without transcript" if text is None else "empty transcript"
-            continue
-        data.wav_scp[utterance] = str(wav)
-        data.text[utterance] = text.replace(" ", "")
-        data.utt2spk[utterance] = wav.parent.name
-        if domains:
-            data.conditions.setdefault("utt2domain", {})[utterance] = domains[utterance]
-    return data
+def _fault(
+    utterance: str, wav: Path, transcripts: dict[str, str], faulty: dict[str, Fault], domains: dict[str, str] | None
+) -> Fault | None:
+    """The fault of a recording, or of its lines."""
+    if utterance in faulty:
+        return faulty[utterance]
+    if utterance not in transcripts:
+        return Fault(str(wav), utterance, f"audio without transcript in {TRANSCRIPT}; add it or remove the file")
+    if domains is not None and utterance not in domains:
+        return Fault("utt2domain", utterance, "has no domain; add a line or remove the file utt2domain")
+    return None

@@ -2,8 +2,9 @@
 
 Wang, Wu and Pino, "CoVoST 2 and Massively Multilingual Speech-to-Text Translation", arXiv:2007.10310; Ardila et al.,
 "Common Voice: A Massively-Multilingual Speech Corpus", LREC 2020. 21 languages are translated into English and English
-into 15. Common Voice (release 4 for CoVoST 2) is unpacked to one folder per language; the tables of CoVoST are in that
-folder or in its parent:
+into 15. CoVoST 2 was made from release 4 of Common Voice, which is no longer published; a later release has most of its
+clips, and the summary gives the share that is left out. Common Voice is unpacked to one folder per language; the tables
+of CoVoST are in that folder or in its parent:
 
     <lang>/clips/<clip>.mp3
     <lang>/validated.tsv                           client_id path sentence ...
@@ -27,21 +28,23 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-from espnet_diverse.corpora import EVERYTHING, GET_OR_DROP, Selection, split_pair
+from espnet_diverse.corpora import EVERYTHING, Selection, split_pair
 from espnet_diverse.corpora.shared.directions import refuse_untrained, spoken_languages, translated_directions
+from espnet_diverse.corpora.shared.row_faults import RowFaults
 from espnet_diverse.corpora.shared.table_files import read_table_file
-from espnet_diverse.data.characters import clean_text
+from espnet_diverse.data.characters import clean_text, text_fault
 from espnet_diverse.data.checks.faults import Fault, refuse
 from espnet_diverse.data.kaldi import DataDir
 from espnet_diverse.data.normalisation import for_wer
 from espnet_diverse.errors import DataError
 
 SETS = ("train", "dev", "test")
-OPTIONS = ("task", "languages", "pairs", "zero_shot", "transcripts", "on_bad")
+OPTIONS = ("task", "languages", "pairs", "zero_shot", "transcripts")
 NO_DOWNLOAD = (
-    "Common Voice is available on request at https://commonvoice.mozilla.org (CoVoST 2 uses release 4); the tables "
-    "of CoVoST 2 are at https://github.com/facebookresearch/covost: unpack both to DIR/<language> and give DIR, to "
-    "run.sh as --corpus_dir DIR"
+    "Common Voice is available on request at https://commonvoice.mozilla.org, in its newest release; release 4, which "
+    "CoVoST 2 was made from, is no longer published, so some clips will be missing, which --on_bad drop leaves out up "
+    "to --max_bad SHARE. The tables of CoVoST 2 are at https://github.com/facebookresearch/covost: unpack both to "
+    "DIR/<language> and give DIR, to run.sh as --corpus_dir DIR"
 )
 INTO_ENGLISH = (
     *("fr", "de", "es", "ca", "it", "ru", "zh", "pt", "fa", "et", "mn"),
@@ -52,6 +55,7 @@ PAIRS = (*(f"{source}-en" for source in INTO_ENGLISH), *(f"en-{target}" for targ
 FOLDERS = {"zh": "zh-CN", "sv": "sv-SE"}
 SPLITS = {"train": ("train", "train_covost"), "dev": ("dev",), "test": ("test",)}
 _HASH = re.compile("[0-9a-f]{64,}")
+_ESCAPED = re.compile(r"\\(.)")
 
 
 class Entry(NamedTuple):
@@ -65,13 +69,20 @@ class Entry(NamedTuple):
     client: str
 
 
+class Row(NamedTuple):
+    """Line number of a row, from 1, and its values in the requested columns."""
+
+    line: int
+    values: tuple[str, ...]
+
+
 def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, DataDir]:
     """Read Common Voice and the tables of CoVoST.
 
     Args:
         corpus_dir: The folder that holds de, en, zh-CN and so on.
         selection: Options; by default all languages or directions in the folder. Clips that have no audio or are not in
-            validated.tsv are errors unless `on_missing="drop"`.
+            validated.tsv and faulty rows are errors unless `on_bad="drop"`.
 
     Returns:
         The sets train, dev and test with utt2lang and, for ST, utt2tgtlang and src_text. Ids are de-<clip> for ASR and
@@ -86,14 +97,15 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
     languages = {_short(clips.parent.name): clips.parent for clips in sorted(root.glob("*/clips"))}
     if not languages:
         raise DataError(f"no Common Voice in {root}: there is no folder such as de/clips; unpack each language there")
-    folders = {language: _Folder(root, folder, language, selection) for language, folder in languages.items()}
+    faults = RowFaults(selection)
+    folders = {language: _Folder(root, folder, language, faults) for language, folder in languages.items()}
     wanted = _wanted(selection, folders, root)
     sets = {name: DataDir() for name in selection.wanted(SETS)}
-    faults: list[Fault] = []
     for (source, target), trained in wanted.items():
         for name in sets if trained else sets.keys() & {"test"}:
-            faults += folders[source].add_to(sets[name], name, target)
-    refuse(faults + _twice(sets))
+            folders[source].add_to(sets[name], name, target)
+    faults.refused += _twice(sets)
+    faults.refuse()
     if "train" in sets:
         names = ["-".join(filter(None, pair)) for pair, trained in wanted.items() if trained]
         refuse_untrained(sets["train"], names, root)
@@ -141,11 +153,11 @@ def _twice(sets: dict[str, DataDir]) -> list[Fault]:
 class _Folder:
     """One language of Common Voice."""
 
-    def __init__(self, root: Path, folder: Path, language: str, selection: Selection):
+    def __init__(self, root: Path, folder: Path, language: str, faults: RowFaults):
         self.root = root
         self.folder = folder
         self.language = language
-        self.selection = selection
+        self.faults, self.selection = faults, faults.selection
         self._joint: tuple[Path | None, list[Row]] = (None, [])  # the last joint table, which is read for each set
 
     def tables(self, pair: str) -> dict[str, Path]:
@@ -160,59 +172,63 @@ class _Folder:
                 return {"": place / f"{stem}.tsv"}
         return {}
 
-    def add_to(self, data: DataDir, name: str, target: str) -> list[Fault]:
-        """Add the clips of one split, with translations into `target` unless that is ""; return the faults."""
-        faults: list[Fault] = []
+    def add_to(self, data: DataDir, name: str, target: str) -> None:
+        """Add the clips of one split, with translations into `target` unless that is ""."""
         prefix = "-".join(filter(None, (self.language, target)))
-        for entry in self._entries(name, target):
-            utterance = f"{prefix}-{Path(entry.clip).stem}"
-            missing = self._missing(entry)
-            if missing and self.selection.on_missing == "error":
-                faults.append(Fault(str(entry.table), entry.line, f"{missing}; {GET_OR_DROP}"))
-            elif utterance in data.wav_scp:
-                faults.append(Fault(str(entry.table), entry.line, f"clip {entry.clip} is listed twice; remove a line"))
-            reason = missing or self._add(data, utterance, entry, target)
-            if reason:
-                data.dropped[utterance] = reason
-        return faults
+        for entry in self._entries(data, name, target):
+            utterance, fault = f"{prefix}-{Path(entry.clip).stem}", self._fault(entry)
+            if utterance in data.wav_scp:
+                fault = f"clip {entry.clip} is listed twice; remove a line"
+                utterance = f"{utterance}-line{entry.line}"
+            if fault:
+                self.faults.add(data, utterance, Fault(str(entry.table), entry.line, fault))
+            else:
+                self._add(data, utterance, entry, target)
 
-    def _entries(self, name: str, target: str) -> Iterator[Entry]:
+    def _entries(self, data: DataDir, name: str, target: str) -> Iterator[Entry]:
         """The clips of the split `name`, from the tables of CoVoST if there are any, otherwise of Common Voice."""
         others = [target] if target else FROM_ENGLISH if self.language == "en" else ["en"]
         tables = next(filter(None, (self.tables(f"{self.language}-{other}") for other in others)), {})
         if "" in tables:
             renamed = dict(self.selection.set_names).get(name)
-            yield from self._joined(tables[""], (renamed,) if renamed else SPLITS[name])
+            yield from self._joined(data, tables[""], (renamed,) if renamed else SPLITS[name])
             return
         table = tables.get(name, self.folder / f"{self.selection.name_of(name)}.tsv")
         columns = ("path", "sentence", "client_id", *(["translation"] if target else []))
-        for line, (clip, sentence, client, *translation) in read_tsv(table, columns):
+        for line, (clip, sentence, client, *translation) in self._rows(data, table, columns):
             yield Entry(table, line, clip, sentence, "".join(translation), client)
 
-    def _joined(self, table: Path, splits: Sequence[str]) -> Iterator[Entry]:
+    def _joined(self, data: DataDir, table: Path, splits: Sequence[str]) -> Iterator[Entry]:
         """The rows of CoVoST's joint table that are in `splits`, with sentence and speaker from Common Voice."""
         if self._joint[0] != table:
-            self._joint = table, read_tsv(table, ("path", "translation", "split"))
+            self._joint = table, self._rows(data, table, ("path", "translation", "split"))
         for line, (clip, translation, split) in self._joint[1]:
             if split in splits:
                 sentence, client = self._validated.get(clip, ("", ""))
                 yield Entry(table, line, clip, sentence, translation, client)
 
-    def _missing(self, entry: Entry) -> str:
-        """The file or row of a clip that is missing in Common Voice, or ""."""
-        if Path(entry.clip).stem not in self._clips:
-            return f"clip {entry.clip} is not in {self.folder / 'clips'}"
-        if not (entry.client or entry.sentence):
-            return f"clip {entry.clip} is not in {self.folder / 'validated.tsv'}"
-        return ""
+    def _rows(self, data: DataDir, table: Path, columns: Sequence[str]) -> list[Row]:
+        """Columns of a table; its faulty rows are faults of the set `data`."""
+        rows, faults = read_tsv(table, columns)
+        self.faults.add_lines(data, f"{self.language}-{table.stem}", faults)
+        return rows
 
-    def _add(self, data: DataDir, utterance: str, entry: Entry, target: str) -> str:
-        """Add one utterance and return ""; return the reason if its text is empty."""
+    def _fault(self, entry: Entry) -> str:
+        """The reason why a clip cannot be used, such as a file or row that Common Voice lacks, or ""."""
+        if Path(entry.clip).stem not in self._clips:
+            return f"clip {entry.clip} is not in {self.folder / 'clips'}; get it"
+        if not (entry.client or entry.sentence):
+            return f"clip {entry.clip} is not in {self.folder / 'validated.tsv'}; get it"
+        return next(filter(None, map(text_fault, map(_plain, (entry.sentence, entry.translation)))), "")
+
+    def _add(self, data: DataDir, utterance: str, entry: Entry, target: str) -> None:
+        """Add one utterance, or list it as dropped if its text is empty."""
         scored = self.selection.transcripts == "scored"
-        words = for_wer(entry.sentence, self.language) if scored else clean_text(entry.sentence)[0]
-        translation = clean_text(entry.translation)[0]
+        words = for_wer(entry.sentence, self.language) if scored else _plain(entry.sentence)
+        translation = _plain(entry.translation)
         if not words or (target and not translation):
-            return "empty translation" if words else f"no words in transcript {entry.sentence!r}"
+            data.dropped[utterance] = "empty translation" if words else f"no words in transcript {entry.sentence!r}"
+            return
         data.wav_scp[utterance] = str(self._clips[Path(entry.clip).stem])
         data.text[utterance] = translation if target else words
         client = entry.client
@@ -221,7 +237,6 @@ class _Folder:
         if target:
             data.src_text[utterance] = words
             data.conditions.setdefault("utt2tgtlang", {})[utterance] = target
-        return ""
 
     @cached_property
     def _clips(self) -> dict[str, Path]:
@@ -231,22 +246,16 @@ class _Folder:
     @cached_property
     def _validated(self) -> dict[str, tuple[str, str]]:
         """Sentence and speaker of every clip."""
-        rows = read_tsv(self.folder / "validated.tsv", ("path", "sentence", "client_id"))
+        rows, faults = read_tsv(self.folder / "validated.tsv", ("path", "sentence", "client_id"))
+        if (
+            self.selection.on_bad == "error"
+        ):  # otherwise clips whose rows are faulty are listed as missing in this table
+            self.faults.refused += faults
         return {clip: (sentence, client) for _, (clip, sentence, client) in rows}
 
 
-_ESCAPED = re.compile(r"\\(.)")
-
-
-class Row(NamedTuple):
-    """Line number of a row, from 1, and its values in the requested columns."""
-
-    line: int
-    values: tuple[str, ...]
-
-
-def read_tsv(path: Path, columns: Sequence[str]) -> list[Row]:
-    """Read columns of a tab-separated table with a header, as published by Common Voice and CoVoST.
+def read_tsv(path: Path, columns: Sequence[str]) -> tuple[list[Row], list[Fault]]:
+    """Read columns of a tab-separated table with a header, as published by Common Voice and CoVoST, and faults of rows.
 
     Quotation marks are literal, and a backslash escapes the character after it: pandas' QUOTE_NONE with an escape
     character, with which the tables of CoVoST were written.
@@ -256,9 +265,14 @@ def read_tsv(path: Path, columns: Sequence[str]) -> list[Row]:
         columns: Names of the columns.
 
     Raises:
-        DataError: A column is missing, a row has more or fewer fields than the header, or the file is not UTF-8.
+        DataError: A column is missing, or the file cannot be read or is not UTF-8.
     """
     table = read_table_file(path)
     lacking = [f"has no column {name!r}; it has {', '.join(table.columns)}" for name in {*columns} - {*table.columns}]
-    refuse([Fault(str(path), 1, what) for what in sorted(lacking)] or table.faults)
-    return [Row(row.where, tuple(_ESCAPED.sub(r"\1", row.values[name]) for name in columns)) for row in table.rows]
+    refuse([Fault(str(path), 1, what) for what in sorted(lacking)])
+    rows = [Row(row.where, tuple(_ESCAPED.sub(r"\1", row.values[name]) for name in columns)) for row in table.rows]
+    return rows, table.faults
+
+
+def _plain(text: str) -> str:
+    return clean_text(text)[0]

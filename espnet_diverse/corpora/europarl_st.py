@@ -15,42 +15,31 @@ m4a is read through ffmpeg, or the extra `media`; a wav, flac, mp3, ogg or opus 
 train-noisy, whose transcripts differ from the audio, is not used. The directions from one language share speeches and
 segment them differently. Speech recognition takes each speech from one direction only, the first that has it in the
 order of `LANGUAGES`, and never trains on a speech that any direction has in test or dev. Translation takes every
-direction as it is. Without speakers.lst each speech has its own speaker. Utterances left without text are dropped and
-listed.
+direction as it is. A speaker is given as the address of a page, whose last part is the name. Without speakers.lst each
+speech has its own speaker. Utterances left without text are dropped and listed.
 """
 
-from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from espnet_diverse.audio.segments import Segment, milliseconds
-from espnet_diverse.corpora import EVERYTHING, GET_OR_DROP, Selection, split_pair
+from espnet_diverse.corpora import EVERYTHING, Selection, split_pair
 from espnet_diverse.corpora.shared.directions import refuse_untrained, spoken_languages, translated_directions
 from espnet_diverse.corpora.shared.download import download as fetch
 from espnet_diverse.corpora.shared.download import unpack
+from espnet_diverse.corpora.shared.row_faults import Lines, RowFaults, parallel, read_lines
 from espnet_diverse.data.characters import safe_name
-from espnet_diverse.data.checks.faults import Fault, refuse
+from espnet_diverse.data.checks.faults import Fault
 from espnet_diverse.data.files.atomic_files import staged_directory
 from espnet_diverse.data.kaldi import DataDir
-from espnet_diverse.data.normalisation import for_wer
-from espnet_diverse.data.tables import entry_faults, parse_segment, scan_lines
+from espnet_diverse.data.normalisation import for_wer, subtitle
+from espnet_diverse.data.tables import entry_faults, parse_segment
 from espnet_diverse.errors import DataError
 
 SETS = ("train", "dev", "test")
-OPTIONS = ("task", "languages", "pairs", "zero_shot", "transcripts", "on_bad")
+OPTIONS = ("task", "languages", "pairs", "zero_shot", "transcripts")
 LANGUAGES = ("en", "de", "fr", "es", "it", "pt", "pl", "ro", "nl")
 SUFFIXES = (".wav", ".flac", ".mp3", ".ogg", ".opus", ".m4a")
 URL = "https://www.mllp.upv.es/europarl-st/v1.1.tar.gz"
-
-
-class Entry(NamedTuple):
-    """One segment of a direction: its line in segments.lst, its position, transcript, translation and speaker."""
-
-    line: int
-    segment: Segment
-    transcript: str
-    translation: str
-    speaker: str
 
 
 def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, DataDir]:
@@ -58,8 +47,8 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
 
     Args:
         corpus_dir: The folder that holds v1.1, or v1.1 itself.
-        selection: Languages or directions; by default all in the folder. Segments without audio are faults unless
-            `on_missing="drop"`.
+        selection: Languages or directions; by default all in the folder. Segments without audio and faulty lines are
+            errors unless `on_bad="drop"`.
 
     Returns:
         The sets train, dev and test with segments, utt2lang and, for ST, utt2tgtlang and src_text. Ids are
@@ -75,19 +64,19 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
     there = [f"{s}-{t}" for s in LANGUAGES for t in LANGUAGES if (root / s / t).is_dir()]
     if not there:
         raise DataError(f"no Europarl-ST in {root}: there is no folder such as en/de; unpack v1.1.tar.gz there")
-    sets = {name: DataDir() for name in selection.wanted(SETS)}
+    sets, faults = {name: DataDir() for name in selection.wanted(SETS)}, RowFaults(selection)
     if selection.task == "asr":
         wanted = spoken_languages(selection, list(dict.fromkeys(split_pair(pair)[0] for pair in there)), root)
-        faults = [fault for language in wanted for fault in _add_language(sets, root, language, there, selection)]
+        for language in wanted:
+            _add_language(sets, root, language, there, faults)
         trained = wanted
     else:
         directions = translated_directions(selection, there, root)
-        faults = []
         for pair, train in directions.items():
             for name in sets if train else sets.keys() & {"test"}:
-                faults += _Direction(root, pair, selection).add_to(sets[name], name, f"{pair}-")
+                _Direction(root, pair, faults).add_to(sets[name], name, f"{pair}-")
         trained = [pair for pair, train in directions.items() if train]
-    refuse(faults)
+    faults.refuse()
     if "train" in sets:
         refuse_untrained(sets["train"], trained, root)
     return sets
@@ -103,113 +92,101 @@ def download(target_dir: Path, selection: Selection = EVERYTHING, url: str = URL
     return corpus_dir
 
 
-def _add_language(
-    sets: dict[str, DataDir], root: Path, language: str, there: list[str], selection: Selection
-) -> list[Fault]:
-    """Add the speeches in one language, each with the segments of one direction; return the faults."""
-    faults: list[Fault] = []
+def _add_language(sets: dict[str, DataDir], root: Path, language: str, there: list[str], faults: RowFaults) -> None:
+    """Add the speeches in one language, each with the segments of one direction."""
     taken: set[str] = set()
     for name in ("test", "dev", "train"):
         for pair in there:
             if split_pair(pair)[0] == language:
-                direction = _Direction(root, pair, selection, frozenset(taken))
-                faults += direction.add_to(sets[name], name, "") if name in sets else []
+                direction = _Direction(root, pair, faults, frozenset(taken))
+                if name in sets:
+                    direction.add_to(sets[name], name, "")
                 # Speeches of a set that is not prepared are kept out of the sets after it, too.
-                taken |= {line.split()[0] for line in direction.listed(name, faults) if line}
-    return faults
+                listed = direction.listed(name)
+                taken |= {line.split()[0] for line in listed.texts if line} if listed else set()
 
 
 class _Direction:
     """The folder <src>/<tgt>; speeches in `taken` are not added to the data."""
 
-    def __init__(self, root: Path, pair: str, selection: Selection, taken: frozenset[str] = frozenset()):
+    def __init__(self, root: Path, pair: str, faults: RowFaults, taken: frozenset[str] = frozenset()):
         self.source, self.target = split_pair(pair)
         self.folder = root / self.source / self.target
         self.audios = root / self.source / "audios"
-        self.selection = selection
+        self.faults, self.selection = faults, faults.selection
         self.taken = taken
-        self._listed: dict[str, list[str]] = {}
+        self._listed: dict[str, Lines | None] = {}
 
-    def add_to(self, data: DataDir, name: str, prefix: str) -> list[Fault]:
-        """Add the segments of one split, with ids that begin with `prefix`; return the faults."""
-        faults: list[Fault] = []
-        for entry in self._entries(name, faults):
-            speech = entry.segment.recording
-            if speech in self.taken:
+    def add_to(self, data: DataDir, name: str, prefix: str) -> None:
+        """Add the segments of one split, with ids that begin with `prefix`."""
+        folder = self.folder / self.selection.name_of(name)
+        if not folder.is_dir():
+            return
+        refused = self.faults.refused
+        sides = [read_lines(folder / f"segments.{code}", refused, subtitle) for code in (self.source, self.target)]
+        rows = parallel([self.listed(name), *sides], refused)
+        speakers = self._speakers(folder)
+        for line, (value, *texts), fault in rows:
+            segment = parse_segment(value)
+            if segment.recording in self.taken:
                 continue
-            utterance = f"{prefix}{speech}_{milliseconds(entry.segment.start)}_{milliseconds(entry.segment.end)}"
-            audio, missing = self._audio(speech)
-            where = str(self.folder / self.selection.name_of(name) / "segments.lst")
-            if missing and self.selection.on_missing == "error":
-                faults.append(Fault(where, entry.line, f"{missing}; {GET_OR_DROP}"))
-            elif utterance in data.segments:
-                faults.append(Fault(where, entry.line, "this segment occurs twice; remove one from all parallel files"))
-            reason = missing or self._add(data, utterance, entry, audio)
-            if reason:
-                data.dropped[utterance] = reason
-        return faults
+            fault = fault or self._fault(segment, value, folder / "segments.lst", line)
+            utterance = f"{self.source}-{self.target}-{name}-line{line}"
+            if not fault:
+                made = f"{prefix}{segment.recording}_{milliseconds(segment.start)}_{milliseconds(segment.end)}"
+                if made in data.segments:
+                    what = "this segment occurs twice; remove one from all parallel files"
+                    fault = Fault(str(folder / "segments.lst"), line, what)
+                else:
+                    utterance = made
+            if fault:
+                self.faults.add(data, utterance, fault)
+            else:
+                self._add(data, utterance, segment, texts, speakers.get(segment.recording, segment.recording))
 
-    def listed(self, name: str, faults: list[Fault]) -> list[str]:
+    def listed(self, name: str) -> Lines | None:
         """The lines of segments.lst of one split; the file is read once, and its faults are added at that time."""
         path = self.folder / self.selection.name_of(name) / "segments.lst"
         if name not in self._listed:
-            self._listed[name] = _lines(path, faults) if path.parent.is_dir() else []
+            self._listed[name] = read_lines(path, self.faults.refused) if path.parent.is_dir() else None
         return self._listed[name]
 
-    def _add(self, data: DataDir, utterance: str, entry: Entry, audio: str) -> str:
-        """Add one utterance, or return the reason why it is dropped."""
-        scored, translates = self.selection.transcripts == "scored", self.selection.task == "st"
-        words = for_wer(entry.transcript, self.source) if scored else entry.transcript
-        if not words or (translates and not entry.translation):
-            return "empty translation" if words else f"no words in transcript {entry.transcript!r}"
-        data.wav_scp[entry.segment.recording] = audio
-        data.segments[utterance] = entry.segment
-        data.text[utterance] = entry.translation if translates else words
-        data.utt2spk[utterance] = entry.speaker
+    def _add(self, data: DataDir, utterance: str, segment: Segment, texts: list[str], speaker: str) -> None:
+        """Add one utterance with its transcript and translation, or list it as dropped if one is empty."""
+        (transcript, translation), scored = texts, self.selection.transcripts == "scored"
+        translates, words = self.selection.task == "st", for_wer(transcript, self.source) if scored else transcript
+        if not words or (translates and not translation):
+            data.dropped[utterance] = "empty translation" if words else f"no words in transcript {transcript!r}"
+            return
+        data.wav_scp[segment.recording] = str(self._audio(segment.recording))
+        data.segments[utterance] = segment
+        data.text[utterance] = translation if translates else words
+        data.utt2spk[utterance] = speaker
         data.conditions.setdefault("utt2lang", {})[utterance] = self.source
         if translates:
             data.src_text[utterance] = words
             data.conditions.setdefault("utt2tgtlang", {})[utterance] = self.target
-        return ""
 
-    def _entries(self, name: str, faults: list[Fault]) -> Iterator[Entry]:
-        """The segments of one split; none if a file is faulty."""
-        folder = self.folder / self.selection.name_of(name)
-        if not folder.is_dir():
-            return
-        listed = self.listed(name, faults)
-        transcripts = _lines(folder / f"segments.{self.source}", faults, folder / "segments.lst", listed)
-        translations = _lines(folder / f"segments.{self.target}", faults, folder / "segments.lst", listed)
-        speakers = self._speakers(folder, faults)
-        for line, value in enumerate(listed, start=1):
-            faults += [Fault(str(folder / "segments.lst"), line, what) for what in entry_faults("segments", "", value)]
-        if not faults:
-            for line, row in enumerate(zip(listed, transcripts, translations, strict=True), start=1):
-                segment = parse_segment(row[0])
-                yield Entry(line, segment, *row[1:], speakers.get(segment.recording, segment.recording))
+    def _fault(self, segment: Segment, value: str, listed: Path, line: int) -> Fault | None:
+        """The fault of a line of segments.lst."""
+        whats = entry_faults("segments", "", value)
+        if not whats and self._audio(segment.recording) is None:
+            whats = [f"the audio {segment.recording} is not in {self.audios}; get it"]
+        return Fault(str(listed), line, whats[0]) if whats else None
 
-    def _speakers(self, folder: Path, faults: list[Fault]) -> dict[str, str]:
+    def _speakers(self, folder: Path) -> dict[str, str]:
         """Speaker of each speech, for speeches in speakers.lst."""
         if not (folder / "speakers.lst").is_file():
             return {}
-        speeches = _lines(folder / "speeches.lst", faults)
-        speakers = _lines(folder / "speakers.lst", faults, folder / "speeches.lst", speeches)
-        return {speech: safe_name(speaker) or speech for speech, speaker in zip(speeches, speakers, strict=False)}
+        files = [read_lines(folder / name, self.faults.refused) for name in ("speeches.lst", "speakers.lst")]
+        rows = parallel(files, self.faults.refused)
+        return {
+            speech: safe_name(speaker.rstrip("/").rpartition("/")[2]) or speech
+            for _, (speech, speaker), fault in rows
+            if not fault
+        }
 
-    def _audio(self, speech: str) -> tuple[str, str]:
-        """Path of the audio of a speech, and a message if there is no audio."""
-        for suffix in SUFFIXES:
-            if (path := self.audios / f"{speech}{suffix}").is_file():
-                return str(path), ""
-        return "", f"the audio {speech} is not in {self.audios}"
-
-
-def _lines(path: Path, faults: list[Fault], parallel: Path | None = None, beside: Sequence[str] = ()) -> list[str]:
-    """Read lines and add their faults to `faults`; if the file `parallel` exists, its number of lines must be equal."""
-    lines, found = scan_lines(path)
-    if parallel and parallel.is_file() and not found and len(lines) != len(beside):
-        expected = len(beside)
-        what = f"has {len(lines)} lines, and {parallel.name} has {expected}; parallel files are equally long"
-        found = [Fault(str(path), None, f"{what}: get both again")]
-    faults += found
-    return lines
+    def _audio(self, speech: str) -> Path | None:
+        """The audio of a speech, if there is any."""
+        files = (self.audios / f"{speech}{suffix}" for suffix in SUFFIXES)
+        return next((file for file in files if file.is_file()), None)

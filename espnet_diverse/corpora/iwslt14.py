@@ -11,19 +11,24 @@ The official release is split as by that script, as in published results: titles
 pairs of more than 175 words or with a length ratio above 1.5 are left out, every 23rd of the remaining pairs is for
 validation, and the five files of earlier campaigns are the test set (6,750 pairs). The script tokenises with Moses
 first. Here, punctuation marks are counted as words instead and the text is not tokenised, so the pairs left out differ
-slightly. `case="lower"` gives the lower case of the published results. In the script's own output, the marks of
-subwords and the escapes of Moses are undone; the text stays tokenised.
+slightly. Sentences of the test sets are paired by talk and id. `case="lower"` gives the lower case of the published
+results. In the script's own output, the marks of subwords and the escapes of Moses are undone; the text stays
+tokenised.
 """
 
 import re
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from espnet_diverse.corpora import EVERYTHING, Selection, split_pair
 from espnet_diverse.corpora.parallel_text import Layout, chosen, complete, from_tokens, read_layout
-from espnet_diverse.corpora.shared.bitext import Cleaning, Files, Reader, segment
+from espnet_diverse.corpora.shared.bitext import Cleaning, Files, Reader, in_order
 from espnet_diverse.corpora.shared.directions import refuse_names, translated_directions
 from espnet_diverse.corpora.shared.release import fetch_release
-from espnet_diverse.data.checks.faults import refuse
+from espnet_diverse.corpora.shared.row_faults import Lines, Sentence
+from espnet_diverse.corpora.shared.sgm import pair_segments
+from espnet_diverse.data.checks.faults import Fault, refuse
 from espnet_diverse.data.kaldi import DataDir
 from espnet_diverse.errors import DataError
 
@@ -38,7 +43,7 @@ TESTS = ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst20
 CLEANING = Cleaning(longest=175, ratio=1.5)
 DEV_EVERY = 23
 URL = "http://dl.fbaipublicfiles.com/fairseq/data/iwslt14/de-en.tgz"
-_MARKUP = re.compile(r"</?(url|talkid|keywords|speaker|reviewer|translator|doc)\b")
+_MARKUP = re.compile(r"</?(?!title>|description>)[a-z]\w*\b[^<>]*>", re.IGNORECASE)
 _TITLE = re.compile(r"</?(title|description)>")
 
 
@@ -74,20 +79,21 @@ def download(target_dir: Path, selection: Selection = EVERYTHING, url: str = URL
 
 def _official(folder: Path, selection: Selection) -> dict[str, DataDir]:
     directions = translated_directions(selection, DIRECTIONS, folder, DIRECTIONS[:1])
-    talks, tests = Reader(selection, "iwslt14", CLEANING, talk_line), Reader(selection, "iwslt14", text_of=spoken_line)
+    talks = Reader(selection, "iwslt14", CLEANING, matched=partial(in_order, text_of=talk_line, talk="<url>"))
+    tests = Reader(selection, "iwslt14", matched=_spoken)
     refuse_names(selection, ("train", "dev"), "in the official layout both are drawn from train.tags")
     renamed = dict(selection.set_names).get("test")
     sets, wanted = {name: DataDir() for name in SETS}, selection.wanted(SETS)
     for direction in directions:
         files = _files(folder, "train.tags.de-en.{}", direction)
-        pairs = talks.read(files, direction, "train", sets["train"].dropped) if wanted != ("test",) else ()
+        pairs = talks.read(files, direction, "train", sets["train"]) if wanted != ("test",) else ()
         for number, pair in enumerate(pairs, start=1):
             name = "dev" if number % DEV_EVERY == 0 else "train"
             talks.put(sets[name], [pair], direction, name)
         for test in ((renamed,) if renamed else TESTS) if "test" in wanted else ():
             files = _files(folder, f"IWSLT14.{test}.de-en.{{}}.xml", direction)
             tests.add(sets["test"], files, direction, f"test-{test}")
-    refuse(talks.faults + tests.faults)
+    refuse(talks.faults.refused + tests.faults.refused)
     return complete({name: sets[name] for name in wanted}, folder)
 
 
@@ -100,7 +106,8 @@ def talk_line(line: str) -> str | None:
     return None if _MARKUP.match(line) else _TITLE.sub("", line)
 
 
-def spoken_line(line: str) -> str | None:
-    """Text of a line of a test set, with plain apostrophes as in the training text; None for markup."""
-    text = segment(line)
-    return text and text.replace("\u2019", "'")
+def _spoken(sides: Sequence[Lines]) -> tuple[list[tuple[Sentence, ...]], list[Fault]]:
+    """The segments of a test set in pairs, with plain apostrophes as in the training text."""
+    pairs, faults = pair_segments(sides)
+    plain = [tuple(one._replace(text=one.text.replace("\u2019", "'")) for one in pair) for pair in pairs]
+    return plain, faults

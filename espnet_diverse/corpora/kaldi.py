@@ -18,6 +18,7 @@ that are not tables of utterances or speakers, with a notice.
 import logging
 import shutil
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -28,15 +29,16 @@ from espnet_diverse.corpora.shared.converted import converted_folder
 from espnet_diverse.corpora.shared.pipes import parse_pipe, run_pipe
 from espnet_diverse.corpora.shared.splits import SETS, SPLITS, connected, draw_sets
 from espnet_diverse.data.checks.faults import Fault, decisive, refuse
+from espnet_diverse.data.checks.fixing import reasons
 from espnet_diverse.data.checks.validate import find_faults
 from espnet_diverse.data.files.atomic_files import staged_directory
 from espnet_diverse.data.kaldi import DataTables, keep_utterances, leave_out, scan_extra, scan_tables, text_files
 from espnet_diverse.data.table_views import Joined, Mapped
-from espnet_diverse.data.tables import EMPTY_TRANSCRIPT, scan_table, write_table
+from espnet_diverse.data.tables import scan_table, write_table
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.progress import progress
 
-OPTIONS = ("on_bad", "allow_pipes", "split_by", "split_shares", "split_seed")
+OPTIONS = ("allow_pipes", "split_by", "split_shares", "split_seed")
 NO_DOWNLOAD = "a data directory has no download; give its path: prepare kaldi DIR"
 log = logging.getLogger(__name__)
 
@@ -46,7 +48,7 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
 
     Args:
         corpus_dir: A data directory, or a folder of several.
-        selection: Options. Utterances without audio or text are errors unless `on_missing="drop"`.
+        selection: Options. Utterances without audio or text and faulty lines are errors unless `on_bad="drop"`.
 
     Returns:
         The sets train, dev and test, or those selected.
@@ -176,23 +178,25 @@ def _read(folder: Path, selection: Selection, faults: list[Fault]) -> DataTables
         faults.append(Fault(str(folder), None, what))
         return DataTables()
     data, found = scan_tables(folder)
-    drop = selection.on_missing == "drop"
-    faults += [fault for fault in found if not (drop and fault.what == EMPTY_TRANSCRIPT)]
+    drop = selection.on_bad == "drop"
+    faults += [fault for fault in found if not (drop and fault.entry)]
     data.wav_scp = Mapped(data.wav_scp, lambda path: str(Path(path).absolute()))
     data.extra = scan_extra(folder, data)
-    return _complete(data) if drop else data
+    return _complete(data, [fault for fault in found if fault.entry]) if drop else data
 
 
-def _complete(data: DataTables) -> DataTables:
-    """The utterances that are in all tables and whose audio exists; the others are dropped."""
+def _complete(data: DataTables, faults: Sequence[Fault]) -> DataTables:
+    """The utterances that are in all tables, without a fault, and whose audio exists; the others are dropped."""
     tables = {"text": data.text, "utt2spk": data.utt2spk, "src_text": data.src_text, **data.conditions}
-    is_text, dropped = data.is_text, {}
+    is_text, dropped = data.is_text, reasons(data, faults)
     for utterance in Joined([data.by_utterance(), data.text]):
         segment = data.segments.get(utterance)
         recording = segment.recording if segment else utterance
         path = "" if data.segments and not segment else data.wav_scp.get(recording, "")
         entry = ark_entry(path)
         without = [name for name, table in tables.items() if table and not table.get(utterance)]
+        if utterance in dropped:
+            continue
         if without:
             dropped[utterance] = f"has no value in {' '.join(without)}"
         elif not is_text and not path:
@@ -221,5 +225,5 @@ def _drawn(data: DataTables, selection: Selection) -> dict[str, DataTables]:
     sets: dict[str, DataTables] = {}
     for name in selection.wanted(SETS):
         kept = {utterance for utterance, group in zip(utterances, groups, strict=True) if drawn[group] == name}
-        sets[name] = keep_utterances(replace(data, dropped=data.dropped if not sets else {}), kept)
+        sets[name] = keep_utterances(data if not sets else replace(data, dropped={}, bad=set()), kept)
     return sets

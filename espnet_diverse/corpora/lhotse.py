@@ -27,7 +27,9 @@ SETS = table.SETS
 OPTIONS = tuple(name for name in table.OPTIONS if name != "audio_dir")
 NO_DOWNLOAD = "lhotse has no corpus of its own; give its manifests: prepare lhotse DIR"
 CUSTOM = ("domain", "translation", "target_language")
-_NAME = re.compile(r"(?P<before>(?:.*_)?)(?P<kind>supervisions|cuts)(?:_(?P<split>.+?))?(?P<suffix>\.jsonl(?:\.gz)?)")
+_NAME = re.compile(
+    r"(?!\.)(?P<before>(?:.*_)?)(?P<kind>supervisions|cuts)(?:_(?P<split>.+?))?(?P<suffix>\.jsonl(?:\.gz)?)"
+)
 
 
 def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, DataDir]:

@@ -22,7 +22,8 @@ itself as target, so that zero-shot means an unseen pair of seen languages. Othe
 selected if the folder has them in this layout.
 
 Transcripts are normalised as for word error rates, without transcribers' notes in brackets such as (Applause), unless
-`transcripts="written"`. Utterances whose text is empty after normalisation are dropped and listed.
+`transcripts="written"`. Entities such as &amp; are read as their character, and tags of subtitles such as <i> are
+removed. Utterances whose text is empty after normalisation are dropped and listed.
 """
 
 import shutil
@@ -31,19 +32,21 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from espnet_diverse.audio.segments import Segment
-from espnet_diverse.corpora import EVERYTHING, GET_OR_DROP, Selection, split_pair
+from espnet_diverse.corpora import EVERYTHING, Selection, split_pair
 from espnet_diverse.corpora.shared.download import download as fetch
 from espnet_diverse.corpora.shared.download import unpack
-from espnet_diverse.data.checks.faults import Fault, refuse
+from espnet_diverse.corpora.shared.row_faults import Lines, RowFaults, parallel, read_lines
+from espnet_diverse.data.characters import id_fault
+from espnet_diverse.data.checks.faults import Fault
 from espnet_diverse.data.files.atomic_files import staged_directory
 from espnet_diverse.data.kaldi import DataDir
-from espnet_diverse.data.normalisation import for_wer, without_notes
-from espnet_diverse.data.tables import entry_faults, parse_segment, scan_lines
+from espnet_diverse.data.normalisation import for_wer, subtitle, without_notes
+from espnet_diverse.data.tables import entry_faults, parse_segment
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.untrusted.foreign_yaml import read_list
 
 SETS = ("train", "dev", "test")
-OPTIONS = ("task", "languages", "pairs", "zero_shot", "transcripts", "on_bad")
+OPTIONS = ("task", "languages", "pairs", "zero_shot", "transcripts")
 SPLITS = {"train": "train", "dev": "valid", "test": "test"}
 LANGUAGES = ("ar", "de", "el", "es", "fr", "it", "pt", "ru")
 TRAINED = ("el-en", "es-en", "es-fr", "es-it", "es-pt", "fr-en", "fr-es", "fr-pt", "pt-en", "ru-en")
@@ -58,7 +61,7 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
         corpus_dir: The folder that holds es-es, es-en and so on.
         selection: Options. `languages` are the spoken languages; `pairs` are the folders to read instead. A zero-shot
             direction is in test only; if no trained direction has its spoken language, the transcripts of that
-            language are in train. `on_missing="drop"` drops segments without audio.
+            language are in train. `on_bad="drop"` drops segments without audio, and faulty lines.
 
     Returns:
         The sets train, dev and test, with segments, utt2lang and, for ST, utt2tgtlang and src_text. The prefix of
@@ -73,11 +76,11 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
     splits = {name: selection.name_of(name, SPLITS[name]) for name in folders}
     _check_folders(root, folders, splits)
     sets = {name: DataDir() for name in folders}
-    faults: list[Fault] = []
+    faults = RowFaults(selection)
     for name, pairs in folders.items():
         for pair in pairs:
-            faults += _Split(root / pair / "data" / splits[name], pair, selection).add_to(sets[name])
-    refuse(faults)
+            _Split(root / pair / "data" / splits[name], pair, selection).add_to(sets[name], faults)
+    faults.refuse()
     return sets
 
 
@@ -163,100 +166,80 @@ class _Split:
         self.prefix = self.source if self.source == self.target else pair
         self.selection = selection
         self.translates = selection.task == "st"
-        self.faults: list[Fault] = []
-
-    def add_to(self, data: DataDir) -> list[Fault]:
-        """Add the utterances with audio and text to `data`; return the faults."""
-        txt, split = self.folder / "txt", self.folder.name
-        listed = self._segments(txt)
-        expected = None if self.faults else len(listed)
-        transcripts = self._texts(txt / f"{split}.{self.source}", expected)
-        translations = self._texts(txt / f"{split}.{self.target}", expected) if self.translates else transcripts
         # Sorted, so that talk.wav, which some toolkits make from talk.flac, is preferred.
-        recordings = {path.stem: str(path) for path in sorted((self.folder / "wav").glob("*.*"))}
-        if self.faults:
-            return self.faults
-        for (name, segment), transcript, translation in zip(listed, transcripts, translations, strict=True):
-            words = self._words(transcript)
-            reason = self._missing(name, segment, recordings)
-            if not reason and not words:
-                reason = f"no words in transcript {transcript!r}"
-            if not reason and not translation:
-                reason = "empty translation"
-            if reason:
-                data.dropped[f"{self.prefix}-{name}"] = reason
-            else:
-                self._add(data, name, segment, recordings[segment.recording])
-                data.text[f"{self.prefix}-{name}"] = translation if self.translates else words
-                if self.translates:
-                    data.src_text[f"{self.prefix}-{name}"] = words
-        return self.faults
+        self.recordings = {path.stem: str(path) for path in sorted((folder / "wav").glob("*.*"))}
 
-    def _add(self, data: DataDir, name: str, segment: Segment, path: str) -> None:
+    def add_to(self, data: DataDir, faults: RowFaults) -> None:
+        """Add the utterances with audio and text to `data`."""
+        txt, split = self.folder / "txt", self.folder.name
+        listed = txt / "segments"
+        languages = [self.source, self.target] if self.translates else [self.source]
+        files = [read_lines(txt / f"{split}.{language}", faults.refused, subtitle) for language in languages]
+        if listed.is_file():
+            segments = read_lines(listed, faults.refused)
+        else:
+            listed = txt / f"{split}.yaml"
+            segments = _yaml_lines(listed, faults.refused)
+        first: dict[str, int] = {}
+        for line, (row, *texts), fault in parallel([segments, *files], faults.refused):
+            name, _, value = row.partition(" ")
+            fault, utterance = fault or self._fault(name, value, listed, line), f"{self.prefix}-{name}"
+            if first.setdefault(name, line) != line:
+                fault = fault or Fault(str(listed), line, f"duplicate id {name!r}, first in {first[name]}")
+            if fault:
+                named = name and first[name] == line and not id_fault(name)
+                faults.add(data, utterance if named else f"{self.prefix}-{split}-line{line}", fault)
+                continue
+            words, translation = self._words(texts[0]), texts[-1]
+            if words and translation:
+                self._add(data, name, parse_segment(value))
+                data.text[utterance] = translation if self.translates else words
+                if self.translates:
+                    data.src_text[utterance] = words
+            else:
+                data.dropped[utterance] = "empty translation" if words else f"no words in transcript {texts[0]!r}"
+
+    def _add(self, data: DataDir, name: str, segment: Segment) -> None:
         """Add one utterance without its texts."""
         utterance, recording = f"{self.prefix}-{name}", f"{self.prefix}-{segment.recording}"
-        data.wav_scp[recording] = path
+        data.wav_scp[recording] = self.recordings[segment.recording]
         data.segments[utterance] = segment._replace(recording=recording)
         data.utt2spk[utterance] = recording
         data.conditions.setdefault("utt2lang", {})[utterance] = self.source
         if self.translates:
             data.conditions.setdefault("utt2tgtlang", {})[utterance] = self.target
 
-    def _missing(self, name: str, segment: Segment, recordings: dict[str, Path]) -> str:
-        """The missing audio, or ""; also adds a fault unless such utterances are dropped."""
-        if segment.recording in recordings:
-            return ""
-        what = f"its audio {segment.recording} is not in {self.folder / 'wav'}"
-        if self.selection.on_missing == "error":
-            self.faults.append(Fault(str(self.folder / "txt"), name, f"{what}; {GET_OR_DROP}"))
-        return what
+    def _fault(self, name: str, value: str, listed: Path, line: int) -> Fault | None:
+        """The fault of an utterance and its segment."""
+        whats = entry_faults("segments", name, value)
+        if not whats and (talk := parse_segment(value).recording) not in self.recordings:
+            whats = [f"its audio {talk} is not in {self.folder / 'wav'}; get it"]
+        return Fault(str(listed), line, whats[0]) if whats else None
 
     def _words(self, text: str) -> str:
         return for_wer(without_notes(text), self.source) if self.selection.transcripts == "scored" else text
 
-    def _texts(self, path: Path, expected: int | None) -> list[str]:
-        texts, faults = scan_lines(path)
-        if not faults and expected not in (None, len(texts)):
-            what = f"has {len(texts)} lines, and there are {expected} segments; parallel files are equally long"
-            faults.append(Fault(str(path), None, f"{what}: get both again"))
-        self.faults += faults
-        return texts
 
-    def _segments(self, txt: Path) -> list[tuple[str, Segment]]:
-        """Utterances and their segments, in the order of the file."""
-        path = txt / "segments"
-        if path.is_file():
-            lines, faults = scan_lines(path)
-            rows = [line.partition(" ") for line in lines]
-        else:
-            path = txt / f"{self.folder.name}.yaml"
-            rows, faults = _yaml_rows(path)
-        self.faults += faults
-        first: dict[str, int] = {}
-        for number, (name, _, value) in enumerate(rows, start=1):
-            self.faults += [Fault(str(path), number, what) for what in entry_faults("segments", name, value)]
-            if first.setdefault(name, number) != number:
-                self.faults.append(Fault(str(path), number, f"duplicate id {name!r}, first in {first[name]}"))
-        return [(name, parse_segment(value)) for name, _, value in rows]
-
-
-def _yaml_rows(path: Path) -> tuple[list[tuple[str, str, str]], list[Fault]]:
-    """Rows of `segments` made from a yaml list; utterances are numbered within their talk, from 0000."""
+def _yaml_lines(path: Path, whole: list[Fault]) -> Lines | None:
+    """The lines of `segments` made from a yaml list; utterances are numbered within their talk, from 0000."""
     try:
         entries = read_list(path, "its content")
     except FileNotFoundError:
-        return [], [Fault(str(path), None, "no such file, and no file segments in its folder; get the corpus again")]
+        whole.append(Fault(str(path), None, "no such file, and no file segments in its folder; get the corpus again"))
+        return None
     except DataError as error:
-        return [], [Fault(str(path), None, f"{error}; get it again")]
-    rows, faults, count = [], [], Counter()
+        whole.append(Fault(str(path), None, f"{error}; get it again"))
+        return None
+    lines, count = Lines(path, [], {}), Counter[str]()
     for number, entry in enumerate(entries if isinstance(entries, list) else [entries], start=1):
         try:
             talk, start = Path(str(entry["wav"])).stem, float(entry["offset"])
             end = start + float(entry["duration"])
         except (TypeError, KeyError, ValueError, OverflowError):
             what = f"entry {entry!r} is wrong; an entry is {{wav: talk.wav, offset: 1.5, duration: 2.0}} (seconds)"
-            faults.append(Fault(str(path), number, what))
+            lines.faults[number] = Fault(str(path), number, what)
+            lines.texts.append("")
             continue
-        rows.append((f"{talk}_{count[talk]:04d}", " ", f"{talk} {round(start, 3)} {round(end, 3)}"))
+        lines.texts.append(f"{talk}_{count[talk]:04d} {talk} {round(start, 3)} {round(end, 3)}")
         count[talk] += 1
-    return rows, faults
+    return lines

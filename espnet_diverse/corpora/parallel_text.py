@@ -19,7 +19,6 @@ from pathlib import Path
 from espnet_diverse.corpora import EVERYTHING, Selection, split_pair
 from espnet_diverse.corpora.shared.bitext import Files, Reader
 from espnet_diverse.corpora.shared.directions import refuse_untrained, translated_directions
-from espnet_diverse.data.checks.faults import refuse
 from espnet_diverse.data.kaldi import DataDir
 from espnet_diverse.errors import DataError
 
@@ -38,7 +37,7 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
     Args:
         corpus_dir: The folder.
         selection: Options; by default all available directions. Lines that are empty or have invalid characters are
-            errors unless `on_missing="drop"`.
+            errors unless `on_bad="drop"`.
 
     Returns:
         The sets train, dev and test with text, src_text, utt2lang and utt2tgtlang.
@@ -117,7 +116,7 @@ def read_layout(layout: Layout, reader: Reader, default: Sequence[str] = ()) -> 
             files = layout.find(name, direction) if trained or name.startswith("test") else None
             if files:
                 reader.add(data, files, direction, name)
-    refuse(reader.faults)
+    reader.faults.refuse()
     if "train" in sets:
         refuse_untrained(sets["train"], [direction for direction, trained in wanted.items() if trained], where)
     return complete(sets, where)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from espnet_diverse.corpora import EVERYTHING, Selection
 from espnet_diverse.corpora.shared.labelled import LabelledReader, first_file, json_rows, refuse_empty, tab_rows
-from espnet_diverse.data.checks.faults import Fault, refuse
+from espnet_diverse.data.checks.faults import Fault
 from espnet_diverse.data.kaldi import DataDir
 
 SETS = ("train", "dev", "test")
@@ -31,7 +31,7 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
 
     Args:
         corpus_dir: Folder of the files, or its parent.
-        selection: Options. Empty sentences and characters that are not allowed are errors unless `on_missing="drop"`.
+        selection: Options. Empty sentences and characters that are not allowed are errors unless `on_bad="drop"`.
 
     Returns:
         The sets train, dev and test with src_text, text and utt2domain.
@@ -46,21 +46,23 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
         stem = f"snli_1.0_{selection.name_of(name)}"
         names = [f"{folder}{stem}{suffix}" for suffix in (".jsonl", ".txt") for folder in ("", "snli_1.0/")]
         sets[name] = _read(first_file(root, names, "nor the same as .txt; unpack snli_1.0.zip there"), name, reader)
-    refuse(reader.faults)
+    reader.faults.refuse()
     refuse_empty(sets, root)
     return sets
 
 
 def _read(path: Path, name: str, reader: LabelledReader) -> DataDir:
-    data = DataDir()
-    for number, row in (json_rows if path.suffix == ".jsonl" else tab_rows)(path, reader.faults):
+    data, faults = DataDir(), list[Fault]()
+    for number, row in (json_rows if path.suffix == ".jsonl" else tab_rows)(path, faults):
         utterance = f"{name}-{number:07d}"
         if lacking := [each for each in FIELDS if each not in row]:
-            reader.faults.append(Fault(str(path), number, f"has no {lacking[0]}; get the file again"))
+            what = f"has no {lacking[0]}; get the file again"
+            reader.faults.add(data, utterance, Fault(str(path), number, what))
             continue
         label, *texts = (row[each] for each in FIELDS)
         if label == _UNDECIDED:
             data.dropped[utterance] = "label -: the annotators did not agree"
         else:
             reader.add(data, utterance, (path, number), label, texts)
+    reader.faults.add_lines(data, name, faults)
     return data

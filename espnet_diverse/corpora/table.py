@@ -18,6 +18,7 @@ end in milliseconds and, for translation, the target language, where the table h
 
 import logging
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from espnet_diverse.audio.reading import inspect_audio, open_file
@@ -33,7 +34,7 @@ from espnet_diverse.data.kaldi import DataDir
 from espnet_diverse.data.threads import iterate_in_threads
 from espnet_diverse.errors import DataError, abridged
 
-OPTIONS = ("task", "transcripts", "on_bad", "audio_dir", "columns", "split_by", "split_shares", "split_seed")
+OPTIONS = ("task", "transcripts", "audio_dir", "columns", "split_by", "split_shares", "split_seed")
 NO_DOWNLOAD = "a table has no download; give its file: prepare table FILE, or run.sh --corpus_dir FILE"
 
 _THREADS = 4
@@ -46,9 +47,8 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
 
     Args:
         corpus_dir: The table.
-        selection: Options. Rows without audio or text are errors unless `on_missing="drop"`, other faults of rows and
-            audio unless `on_bad="drop"`. With `task="st"` the table
-            has the column translation.
+        selection: Options. Faults of rows, such as no text, and of audio are errors unless `on_bad="drop"`. With
+            `task="st"` the table has the column translation.
 
     Returns:
         The sets train, dev and test, or those selected.
@@ -70,6 +70,7 @@ def read_sets(table: Table, selection: Selection) -> dict[str, DataDir]:
     entries = reader.read()
     faults = table.faults + reader.faults
     if faults and selection.on_bad == "error":
+        faults = [replace(fault, entry=f"row{fault.where}") for fault in faults]
         refuse(faults + _audio_faults(table, entries))
     if "split" in columns:
         of_entry = [entry.set for entry in entries]
@@ -82,7 +83,9 @@ def read_sets(table: Table, selection: Selection) -> dict[str, DataDir]:
     for name in selection.wanted(SETS):
         chosen = [entry for entry, its in zip(entries, of_entry, strict=True) if its == name]
         sets[name] = _data_dir(table, chosen, selection)
-    next(iter(sets.values())).dropped.update(_left_out(table, faults))
+    first, left_out = next(iter(sets.values())), _left_out(table, faults)
+    first.dropped.update(left_out)
+    first.bad.update(left_out)
     for name, data in sets.items():
         if not data.text:
             what = f"has no {'usable ' if data.dropped else ''}rows for the set {name}"
@@ -130,7 +133,7 @@ def _audio_faults(table: Table, entries: Iterable[Entry]) -> list[Fault]:
             first.setdefault(entry.audio, entry)
     found = iterate_in_threads(_audio_fault, first, _THREADS, "check audio", len(first))
     return [
-        Fault(str(table.path), entry.where, what, "audio")
+        Fault(str(table.path), entry.where, what, "audio", entry.utterance)
         for entry, what in zip(first.values(), found, strict=True)
         if what
     ]
@@ -148,7 +151,8 @@ def _audio_fault(path: Path) -> str:
 
 def _data_dir(table: Table, entries: Sequence[Entry], selection: Selection) -> DataDir:
     """One set; if any entry is a part of a recording, entries of whole recordings have segments, too."""
-    data = DataDir(dropped={entry.utterance: entry.dropped for entry in entries if entry.dropped})
+    dropped = {entry.utterance: entry.dropped for entry in entries if entry.dropped}
+    data = DataDir(dropped=dropped, bad={entry.utterance for entry in entries if entry.is_bad})
     kept = [entry for entry in entries if not entry.dropped]
     segmented = any(entry.start is not None or entry.end is not None for entry in kept)
     faults, translates = [], selection.task == "st"
@@ -156,9 +160,10 @@ def _data_dir(table: Table, entries: Sequence[Entry], selection: Selection) -> D
         end, fault = _end(entry) if segmented else (0.0, "")
         if fault and selection.on_bad == "drop":
             data.dropped[entry.utterance] = fault
+            data.bad.add(entry.utterance)
             continue
         if fault:
-            faults.append(Fault(str(table.path), entry.where, fault))
+            faults.append(Fault(str(table.path), entry.where, fault, entry=entry.utterance))
         data.wav_scp[entry.recording if segmented else entry.utterance] = str(entry.audio)
         data.text[entry.utterance] = entry.translation if translates else entry.transcript
         data.utt2spk[entry.utterance] = _speaker(entry)

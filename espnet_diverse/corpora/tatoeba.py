@@ -23,7 +23,6 @@ from espnet_diverse.corpora.parallel_text import Layout, chosen, complete, exist
 from espnet_diverse.corpora.shared.bitext import Files, Pair, Reader
 from espnet_diverse.corpora.shared.directions import refuse_names, translated_directions
 from espnet_diverse.corpora.shared.release import fetch_release
-from espnet_diverse.data.checks.faults import refuse
 from espnet_diverse.data.kaldi import DataDir
 
 SETS = ("train", "dev", "test")
@@ -60,12 +59,12 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
     reader = Reader(selection, "tatoeba")
     sets = {name: DataDir() for name in SETS}
     for direction, trained in translated_directions(selection, list(published), root, into_english).items():
-        pairs = reader.read(published[direction], direction, "train", sets["train"].dropped)
+        pairs = reader.read(published[direction], direction, "train", sets["train"])
         for pair in {(pair.source, pair.target): pair for pair in reversed(pairs)}.values():
             name = _set(pair, direction)
             if trained or name == "test":
                 reader.put(sets[name], [pair], direction, name)
-    refuse(reader.faults)
+    reader.faults.refuse()
     return complete({name: sets[name] for name in selection.wanted(SETS)}, root)
 
 

@@ -15,10 +15,10 @@ from pathlib import Path
 
 from espnet_diverse.corpora import EVERYTHING, Selection
 from espnet_diverse.corpora.shared.release import fetch_release
+from espnet_diverse.corpora.shared.row_faults import RowFaults, sound_lines
 from espnet_diverse.data.characters import clean_text, text_fault
-from espnet_diverse.data.checks.faults import Fault, refuse
+from espnet_diverse.data.checks.faults import Fault
 from espnet_diverse.data.kaldi import DataDir
-from espnet_diverse.data.lines import numbered_lines
 from espnet_diverse.data.normalisation import lower_case
 from espnet_diverse.errors import DataError
 
@@ -36,7 +36,7 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
 
     Args:
         corpus_dir: Folder of the files, or its parent.
-        selection: Options. Lines with invalid characters are errors unless `on_missing="drop"`.
+        selection: Options. Lines with invalid characters are errors unless `on_bad="drop"`.
 
     Returns:
         The sets train, dev and test with the table `text`.
@@ -50,11 +50,9 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
     folder = next((f for f in (root, root / "wikitext-103") if (f / first).is_file()), None)
     if folder is None:
         raise DataError(f"no WikiText-103 in {root}: there is no {first}; unpack wikitext-103-v1.zip there")
-    sets, faults = {}, []
-    for name, file in files.items():
-        sets[name], found = _read(folder / file, name, selection)
-        faults += found
-    refuse(faults)
+    faults = RowFaults(selection)
+    sets = {name: _read(folder / file, name, faults) for name, file in files.items()}
+    faults.refuse()
     return sets
 
 
@@ -63,23 +61,22 @@ def download(target_dir: Path, selection: Selection = EVERYTHING, url: str = URL
     return fetch_release({url: None}, target_dir / "wikitext103")
 
 
-def _read(path: Path, name: str, selection: Selection) -> tuple[DataDir, list[Fault]]:
-    """One set, and the faults of its file."""
-    data, faults = DataDir(), []
+def _read(path: Path, name: str, faults: RowFaults) -> DataDir:
+    """One set."""
+    data, of_lines = DataDir(), list[Fault]()
     article = place = 0
-    for number, line in numbered_lines(path, faults):
+    for number, line in sound_lines(path, of_lines):
         text = clean_text(line.replace("<unk>", UNKNOWN))[0]
         if not text:
             continue
         article, place = (article + 1, 0) if _TITLE.fullmatch(text) else (article, place + 1)
         sentence = f"{name}-{article:05d}-{place:04d}"
-        what = text_fault(text)
-        if what and selection.on_missing == "drop":
-            data.dropped[sentence] = what
-        elif what:
-            faults.append(Fault(str(path), number, what))
+        text = lower_case(text, "en") if faults.selection.case == "lower" else text
+        if what := text_fault(text):
+            faults.add(data, sentence, Fault(str(path), number, what))
         else:
-            data.text[sentence] = lower_case(text, "en") if selection.case == "lower" else text
-    if not data.text and not faults:
-        faults.append(Fault(str(path), None, "holds no text; get it again"))
-    return data, faults
+            data.text[sentence] = text
+    faults.add_lines(data, name, of_lines)
+    if not data.text and not data.dropped and not faults.refused:
+        faults.refused.append(Fault(str(path), None, "holds no text; get it again"))
+    return data

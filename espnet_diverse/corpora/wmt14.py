@@ -20,9 +20,10 @@ from pathlib import Path
 
 from espnet_diverse.corpora import EVERYTHING, Selection
 from espnet_diverse.corpora.parallel_text import Layout, chosen, complete, from_tokens, read_layout
-from espnet_diverse.corpora.shared.bitext import Cleaning, Files, Reader, find_segments, segment
+from espnet_diverse.corpora.shared.bitext import Cleaning, Files, Reader
 from espnet_diverse.corpora.shared.directions import refuse_names, translated_directions
 from espnet_diverse.corpora.shared.release import fetch_release
+from espnet_diverse.corpora.shared.sgm import find_segments, pair_segments
 from espnet_diverse.data.checks.faults import refuse
 from espnet_diverse.data.kaldi import DataDir
 from espnet_diverse.errors import DataError
@@ -70,7 +71,7 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
         return read_layout(layout, Reader(selection, "wmt14", text_of=from_tokens), DIRECTIONS[:1])
     refuse_names(selection, ("train",), "in the official layout it has the campaign's files")
     directions = translated_directions(selection, DIRECTIONS, root, DIRECTIONS[:1])
-    plain, news = Reader(selection, "wmt14", CLEANING), Reader(selection, "wmt14", text_of=segment)
+    plain, news = Reader(selection, "wmt14", CLEANING), Reader(selection, "wmt14", matched=pair_segments)
     sets = {name: DataDir() for name in selection.wanted(SETS)}
     for direction in directions:
         for part, files in (_training(root, direction) if "train" in sets else {}).items():
@@ -79,7 +80,7 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
             campaign = selection.name_of(name, NEWS[name])
             names = tuple(file.replace(NEWS[name], campaign) for file in SGM[name])
             news.add(sets[name], find_segments(root, names, direction), direction, name)
-    refuse(plain.faults + news.faults)
+    refuse(plain.faults.refused + news.faults.refused)
     return complete(sets, root)
 
 

@@ -15,9 +15,10 @@ from pathlib import Path
 
 from espnet_diverse.corpora import EVERYTHING, Selection
 from espnet_diverse.corpora.parallel_text import Layout, complete
-from espnet_diverse.corpora.shared.bitext import Cleaning, Files, Reader, find_segments, segment
+from espnet_diverse.corpora.shared.bitext import Cleaning, Files, Reader
 from espnet_diverse.corpora.shared.directions import refuse_names, translated_directions
 from espnet_diverse.corpora.shared.release import fetch_release
+from espnet_diverse.corpora.shared.sgm import find_segments, pair_segments
 from espnet_diverse.data.checks.faults import refuse
 from espnet_diverse.data.kaldi import DataDir
 from espnet_diverse.errors import DataError
@@ -56,17 +57,17 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
     refuse_names(selection, ("train", "dev"), "both are drawn from News Commentary")
     (direction,) = translated_directions(selection, DIRECTIONS, root)
     commentary = Reader(selection, "wmt17", CLEANING[selection.segmentation])
-    news = Reader(selection, "wmt17", text_of=segment)
+    news = Reader(selection, "wmt17", matched=pair_segments)
     sets = {name: DataDir() for name in SETS}
     wanted = selection.wanted(SETS)
     drawn = _training(root, direction) if wanted != ("test",) else None
-    for pair in commentary.read(drawn, direction, "train", sets["train"].dropped) if drawn else ():
+    for pair in commentary.read(drawn, direction, "train", sets["train"]) if drawn else ():
         name = "dev" if pair.line % DEV_EVERY == 0 else "train"
         commentary.put(sets[name], [pair], direction, name)
     if "test" in wanted:
         names = tuple(file.replace(NEWS, selection.name_of("test", NEWS)) for file in SGM)
         news.add(sets["test"], find_segments(root, names, direction), direction, "test")
-    refuse(commentary.faults + news.faults)
+    refuse(commentary.faults.refused + news.faults.refused)
     return complete({name: sets[name] for name in wanted}, root)
 
 

@@ -33,7 +33,7 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
     Args:
         corpus_dir: The folder.
         selection: Options; by default all languages into English. Lines that are empty or have invalid characters are
-            errors unless `on_missing="drop"`.
+            errors unless `on_bad="drop"`.
 
     Returns:
         The sets train, dev and test with text, src_text, utt2lang and utt2tgtlang.

@@ -19,7 +19,7 @@ import numpy as np
 from espnet_diverse.corpora import EVERYTHING, Selection
 from espnet_diverse.corpora.shared.directions import refuse_names
 from espnet_diverse.corpora.shared.labelled import LabelledReader, first_file, json_rows, refuse_empty
-from espnet_diverse.data.checks.faults import refuse
+from espnet_diverse.data.checks.faults import Fault, refuse
 from espnet_diverse.data.kaldi import DataDir
 from espnet_diverse.data.lines import numbered_lines
 
@@ -40,7 +40,7 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
 
     Args:
         corpus_dir: Folder of the file, or its parent.
-        selection: Options. Empty reviews and characters that are not allowed are errors unless `on_missing="drop"`.
+        selection: Options. Empty reviews and characters that are not allowed are errors unless `on_bad="drop"`.
 
     Returns:
         The sets train, dev and test with text and utt2domain.
@@ -52,13 +52,15 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
     refuse_names(selection, SETS, "the sets are drawn from one file")
     path = first_file(root, [FILE, f"yelp_dataset/{FILE}"], "the reviews of Yelp's dataset; unpack it there")
     drawn = _draw(path)
-    reader = LabelledReader(selection, LABELS)
+    reader, faults = LabelledReader(selection, LABELS), list[Fault]()
     sets = {name: DataDir() for name in selection.wanted(SETS)}
-    for number, row in json_rows(path, reader.faults):
+    for number, row in json_rows(path, faults):
         name = drawn.get(number)
         if name in sets:
             reader.add(sets[name], f"{name}-{number:08d}", (path, number), _stars(row.get("stars")), [row.get("text")])
-    refuse(reader.faults)
+    for fault in faults:  # of a line that is not drawn, too
+        reader.faults.add_lines(sets.get(drawn.get(fault.where, ""), next(iter(sets.values()))), "review", [fault])
+    reader.faults.refuse()
     refuse_empty(sets, root)
     return sets
 
@@ -71,7 +73,7 @@ def _draw(path: Path) -> dict[int, str]:
             numbers.append(number)
             digest = hashlib.sha256(line.encode("utf-8", "surrogatepass")).digest()
             places.append(int.from_bytes(digest[:8], "big"))
-    refuse(faults)
+    refuse([fault for fault in faults if fault.where is None])
     left = np.frombuffer(numbers, np.uint64)[np.argsort(np.frombuffer(places, np.uint64), kind="stable")].tolist()
     most, drawn = len(left) // _SHARE, {}
     for name, size in SIZES.items():

@@ -19,7 +19,7 @@ utt2spk when writing and never read.
 import logging
 from array import array
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from math import inf, isnan
 from pathlib import Path
@@ -57,6 +57,7 @@ class DataTables:
         src_text: Transcript of each utterance if `text` has translations.
         conditions: The existing tables among utt2lang, utt2tgtlang and utt2domain, each with a value by utterance.
         dropped: Utterances that were dropped, with the reason; written as dropped.tsv.
+        bad: Those of `dropped` that have a fault; the others were left out on purpose.
         extra: Other tables by file name, with a value by utterance or by speaker, such as spk2gender.
     """
 
@@ -67,6 +68,7 @@ class DataTables:
     src_text: Mapping[str, str] = field(default_factory=dict)
     conditions: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     dropped: Mapping[str, str] = field(default_factory=dict)
+    bad: Collection[str] = ()
     extra: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @property
@@ -133,6 +135,7 @@ class DataDir(DataTables):
     src_text: dict[str, str] = field(default_factory=dict)
     conditions: dict[str, dict[str, str]] = field(default_factory=dict)
     dropped: dict[str, str] = field(default_factory=dict)
+    bad: set[str] = field(default_factory=set)
     extra: dict[str, dict[str, str]] = field(default_factory=dict)
 
 
@@ -160,6 +163,7 @@ def keep_utterances(data: DataTables, kept: Collection[str]) -> DataDir:
         src_text=of_kept(data.src_text),
         conditions={name: of_kept(table) for name, table in data.conditions.items()},
         dropped=dict(data.dropped),
+        bad=set(data.bad),
         extra={
             name: {key: value for key, value in table.items() if key in kept or key not in data.by_utterance()}
             for name, table in data.extra.items()
@@ -172,7 +176,7 @@ def leave_out(data: DataTables, reasons: Mapping[str, str]) -> DataTables:
 
     Args:
         data: The set, in which tables may lack utterances.
-        reasons: Why utterances are left out; the result lists them as dropped.
+        reasons: Faults of utterances that are left out; the result lists them as dropped, too.
     """
     spoken = data.by_utterance()
     left_out = set(reasons)
@@ -192,15 +196,19 @@ def leave_out(data: DataTables, reasons: Mapping[str, str]) -> DataTables:
         segments=segments,
         src_text=kept(data.src_text),
         conditions={name: kept(table) for name, table in data.conditions.items()},
-        dropped=reasons,
+        dropped={**reasons, **data.dropped},
+        bad={*reasons, *data.bad},
         extra={name: Without(table, left_out) for name, table in data.extra.items()},
     )
 
 
 def evenly_spaced(data: DataTables, count: int) -> DataTables:
-    """Return `count` utterances of a set, evenly spaced in the order of their ids; all, if there are no more."""
+    """Return `count` utterances of a set, evenly spaced in the order of their ids; all, if there are no more.
+
+    Those that were dropped stay listed, but no longer as bad ones, because they are no part of this share of the set.
+    """
     there = data.utterances()
-    return data if count >= len(there) else keep_utterances(data, set(spaced(there, count)))
+    return data if count >= len(there) else replace(keep_utterances(data, set(spaced(there, count))), bad=set())
 
 
 def spaced[Item](items: Sequence[Item], count: int) -> list[Item]:

@@ -17,13 +17,14 @@ LONGEST_LINE = 1_000_000
 """Maximum bytes of a line. A longer line means lost line ends, and would take the tokenizer hours."""
 _MOST_UNPACKED, _MOST_RATIO = 1 << 26, 50  # limit of an unpacked .gz: bytes + ratio * its size; text reaches about 20
 _LONGEST_SKIP = 1 << 28
+_FEW = 10  # lines that are not utf-8, each of which is a fault; with more, the whole file has another encoding
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 def numbered_lines(
     path: Path, faults: list[Fault], repairs: Counter[str] | None = None, pipe: bool = False
 ) -> Iterator[tuple[int, str]]:
-    """Yield (number from 1, decoded line); bytes that are not utf-8 become one or two faults for the file.
+    """Yield (number from 1, decoded line); a line that is not utf-8 is a fault, and more than ten are one fault.
 
     `repairs` counts repairs by kind. With `pipe` the file may be a pipe, such as standard input; otherwise it must be
     a regular file.
@@ -91,7 +92,7 @@ def _decoded(
             text, as_written = line.decode("utf-8"), in_place
         except UnicodeDecodeError as error:
             undecodable += 1
-            if undecodable == 1:
+            if undecodable <= _FEW:
                 faults.append(_encoding_fault(path, number, start + error.start, line))
             # The id is nearly always ASCII: keep it, so that the utterance is not also reported as missing.
             text, as_written = line.decode("utf-8", "replace"), False
@@ -101,8 +102,9 @@ def _decoded(
         if "\r" in text:  # the line ends of an old Mac would make one line of many
             repairs["carriage return within a line"] += 1
         yield number, text, start if as_written else -1, len(line)
-    if undecodable > 1:
-        faults.append(Fault(str(path), None, f"{undecodable - 1} more lines are not utf-8"))
+    if undecodable > _FEW:
+        what = f"{undecodable - _FEW} more lines are not utf-8; convert the file with iconv"
+        faults.append(Fault(str(path), None, what))
 
 
 def _skipped(file: BinaryIO, whole: bytes) -> int:

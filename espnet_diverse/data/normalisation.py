@@ -6,6 +6,7 @@ off ASCII punctuation only. `for_wer` removes punctuation of every script, among
 and ellipses, as well as symbols (= € ♪) and apostrophes and hyphens at the edges of words.
 """
 
+import html
 import logging
 import re
 import unicodedata
@@ -30,6 +31,8 @@ _SPELLED: dict[int, str | int | None] = {
     **GLYPH_VARIANTS,
     **dict.fromkeys([*range(0x20DD, 0x20E1), *range(0x20E2, 0x20E5), *range(0xA670, 0xA673), 0x488, 0x489, 0x1ABE]),
 }
+_BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)
+_STYLE = re.compile(r"</?(?:i|b|u|em|strong|font|span|c|v|lang|ruby|rt)\b[^<>]*>", re.IGNORECASE)
 _NOTES = re.compile(r"\([^()]*\)|\[[^\[\]]*\]")
 _IN_NUMBERS, _IN_WORDS = frozenset(".,\u066b\u066c"), frozenset("'-")
 log = logging.getLogger(__name__)
@@ -75,6 +78,14 @@ def lower_case(text: str, language: str = "") -> str:
 def _tell_of_dotless_i() -> None:
     what = "texts have İ or ı and no language, so that I becomes i, which is wrong in Turkish and Azerbaijani"
     log.warning("notice: %s; give the language, by a column language or a table utt2lang", what)
+
+
+def subtitle(text: str) -> str:
+    """Read a text of subtitles: without tags for its style, such as <i> or <font color="red">, entities as characters.
+
+    Other tags stay, such as <unk>, which is no style but a word.
+    """
+    return html.unescape(_STYLE.sub("", _BREAK.sub(" ", text))) if "<" in text or "&" in text else text
 
 
 def without_notes(text: str) -> str:

@@ -10,7 +10,8 @@ import logging
 import re
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from itertools import islice
 from math import inf, isnan, nan
@@ -131,22 +132,25 @@ def _scan(path: Path, kind: str) -> tuple[PackedTable, list[Fault]]:
         key, value = _repair(line, fields, kind, repairs) if fields else ("", "")
         if not key:
             if value:
-                faults.append(Fault(str(path), number, f"has no id before {value!r}; begin the line with an id"))
+                what = f"has no id before {value!r}; begin the line with an id"
+                faults.append(Fault(str(path), number, what, entry=f"{path.name}-line{number}"))
             else:
                 repairs["blank line"] += 1
             continue
+        if faults and faults[-1].where == number:  # of the bytes of this line
+            faults[-1] = replace(faults[-1], entry=key)
         rows.add(number, key, f"{key} {value}" if value else key, line, start, size)
         if whats := entry_faults(kind, key, value):
-            of_rows += [(len(rows) - 1, Fault(str(path), number, what)) for what in whats]
+            of_rows += [(len(rows) - 1, Fault(str(path), number, what, entry=key)) for what in whats]
     table, twice, sorted_before = rows.packed(not repairs)
     for number, key, first in twice.values():
         what = f"duplicate id {key!r}, first on line {first}; ids must be unique"
-        faults.append(Fault(str(path), number, what))
+        faults.append(Fault(str(path), number, what, entry=f"{key}-line{number}"))  # the first row stays
     faults += [fault for row, fault in of_rows if row not in twice]
     faults.sort(key=lambda fault: inf if fault.where is None else fault.where)  # of the whole file last
     if not sorted_before and not is_trn:
         repairs["unsorted table"] += 1
-    _notice(path, repairs)
+    notice_repairs(path, repairs)
     if not table and not faults:
         faults.append(Fault(str(path), None, "is empty"))
     return table, faults
@@ -174,22 +178,28 @@ def _plain_lines(path: Path, faults: list[Fault], repairs: Counter[str]) -> Iter
         yield number, f"{number:09d} {line}".rstrip(), -1, 0
 
 
-def scan_lines(path: Path) -> tuple[list[str], list[Fault]]:
-    """Read one text a line, with repairs. Empty lines are kept, because other files may be parallel."""
+def scan_lines(path: Path, form: Callable[[str], str] = str) -> tuple[list[str], list[Fault]]:
+    """Read one text a line, with repairs. Empty lines are kept, because other files may be parallel.
+
+    Args:
+        path: The file.
+        form: Returns the text that a line stands for, which is then repaired and checked.
+    """
     faults: list[Fault] = []
     repairs: Counter[str] = Counter()
     texts = []
     for number, line in numbered_lines(path, faults, repairs):
-        text, found = clean_text(line)
+        text, found = clean_text(form(line))
         repairs.update(found)
         what = text_fault(text)
         faults += [Fault(str(path), number, what)] if what else []
         texts.append(text)
-    _notice(path, repairs)
+    notice_repairs(path, repairs)
     return texts, faults
 
 
-def _notice(path: Path, repairs: Counter[str]) -> None:
+def notice_repairs(path: Path, repairs: Counter[str]) -> None:
+    """Log the repairs of a file by kind, if there are any."""
     if repairs:
         listed = ", ".join(f"{what} ({count})" for what, count in repairs.items())
         _tell_once(f"notice: {path}: repaired while reading: {listed}", path.stat().st_mtime_ns)

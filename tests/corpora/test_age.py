@@ -49,7 +49,7 @@ def test_sets_share_no_author(tree):
         ("a3.xml", ["<author>", "<document>"], "2: is no XML"),
         ("a3.xml", ["<author>", "&other;</author>"], r"2: is no XML \(undefined entity"),
         ("a3.xml", [BOMB], " defines entities, which PAN's files do not; get it again"),
-        ("a3.xml", author(""), " document 1: has an empty text; correct it, or leave such texts out with --on_missing"),
+        ("a3.xml", author(""), " document 1: has an empty text; correct it"),
         (
             "truth.txt",
             ["a1:::MALE"],
@@ -66,6 +66,16 @@ def test_broken_and_hostile_files_are_named(tree, name, lines, what):
     path.write_text("".join(f"{line}\n" for line in lines))
     with pytest.raises(DataError, match=f"^{path}:{what}"):
         age.prepare(tree)
+
+
+def test_faults_of_authors_and_documents_leave_them_out_alone(tree):
+    (tree / "pan16" / "a3.xml").write_text("<author>\n")
+    (tree / "pan16" / "truth.txt").open("a").write("c:::MALE:::25-34\nnothing\n")
+    count = sum(len(data.text) for data in age.prepare(tree, Selection(on_bad="drop")).values())
+    (tree / "pan16" / "a4.xml").write_text("".join(author("", "good")))
+    sets = age.prepare(tree, Selection(on_bad="drop"))
+    assert set().union(*(data.bad for data in sets.values())) == {"a3", "c", f"truth-line{len(TRUTH) + 3}", "a4-00001"}
+    assert sum(len(data.text) for data in sets.values()) <= count
 
 
 def test_a_folder_without_ages(tmp_path):

@@ -6,6 +6,8 @@ import pytest
 
 from espnet_diverse.corpora import Selection, aishell, load_corpus
 from espnet_diverse.data.kaldi import DataDir
+from espnet_diverse.data.writing.format_options import FormatOptions
+from espnet_diverse.data.writing.formatting import format_data
 from espnet_diverse.errors import ConfigError, DataError
 
 TRANSCRIPT = "data_aishell/transcript/aishell_transcript_v0.8.txt"
@@ -91,19 +93,19 @@ def test_audio_without_transcript(aishell_tree, write_wav):
     with pytest.raises(DataError) as caught:
         aishell.prepare(aishell_tree)
     assert str(caught.value).startswith(f"{wav}: BAC009S0002W0999: audio without transcript in transcript/aishell_")
-    assert str(caught.value).endswith("add it, or leave such utterances out with --on_missing drop")
-    dropped = aishell.prepare(aishell_tree, Selection(on_missing="drop"))["train"]
-    assert dropped.dropped == {"BAC009S0002W0999": "audio without transcript"}
+    dropped = aishell.prepare(aishell_tree, Selection(on_bad="drop"))["train"]
+    what = f"audio without transcript in {aishell.TRANSCRIPT}; add it or remove the file"
+    assert dropped.dropped == {"BAC009S0002W0999": what} and dropped.bad == {*dropped.dropped}
     assert "BAC009S0002W0999" not in dropped.wav_scp
 
 
 def test_transcript_without_audio(aishell_tree, add_line):
     add_line("BAC009S0900W0001 没有 声音")
-    what = "BAC009S0900W0001: transcript without audio in wav/; add it, or leave"
-    with pytest.raises(DataError, match=f"aishell_transcript_v0.8.txt: {what}"):
+    what = "transcript without audio in wav/; add it or remove the line"
+    with pytest.raises(DataError, match=f"aishell_transcript_v0.8.txt: BAC009S0900W0001: {what}"):
         aishell.prepare(aishell_tree)
-    sets = aishell.prepare(aishell_tree, Selection(on_missing="drop"))
-    assert sets["train"].dropped == {"BAC009S0900W0001": "transcript without audio"}
+    sets = aishell.prepare(aishell_tree, Selection(on_bad="drop"))
+    assert sets["train"].dropped == {"BAC009S0900W0001": what}
     assert not sets["dev"].dropped
 
 
@@ -112,29 +114,57 @@ def test_empty_transcript(aishell_tree, add_line, write_wav):
     add_line("BAC009S0764W0999 ")
     with pytest.raises(DataError, match="v0.8.txt:5: empty transcript"):
         aishell.prepare(aishell_tree)
-    dropped = aishell.prepare(aishell_tree, Selection(on_missing="drop"))["test"].dropped
-    assert dropped == {"BAC009S0764W0999": "empty transcript"}
+    dropped = aishell.prepare(aishell_tree, Selection(on_bad="drop"))["test"].dropped
+    what = "aishell_transcript_v0.8.txt:5: empty transcript; add the text or remove the utterance"
+    assert dropped == {"BAC009S0764W0999": what}
 
 
-def test_a_damaged_copy_is_not_dropped(aishell_tree, add_line):
+def test_a_damaged_copy_is_not_dropped(aishell_tree, add_line, tmp_path):
     for number in range(11):
         add_line(f"BAC009S0900W{number:04} 没有 声音")
-    with pytest.raises(
-        DataError, match="^11 of 4 utterances lack audio or transcript, the first is BAC009S0900W0000; up to 1%"
-    ):
-        aishell.prepare(aishell_tree, Selection(on_missing="drop"))
+    sets, drop = aishell.prepare(aishell_tree, Selection(on_bad="drop")), FormatOptions(on_bad="drop")
+    what = "train: at least 11 of 13 utterances .84.62%. have faults, such as BAC009S0900W0000: transcript without"
+    with pytest.raises(DataError, match=f"^{what}.*; at most 1.00% are left out: get the corpus again, or .*--max_bad"):
+        format_data(sets, tmp_path / "data", drop)
+    assert not (tmp_path / "data").exists()
 
 
 def test_duplicate_ids(aishell_tree, add_line, write_wav):
+    """The first row or recording stays where the others are left out; an utterance in two sets never is."""
     add_line("BAC009S0002W0122 又 一次")
     with pytest.raises(DataError, match="v0.8.txt:5: duplicate id 'BAC009S0002W0122', first on line 1"):
-        aishell.prepare(aishell_tree, Selection(on_missing="drop"))
+        aishell.prepare(aishell_tree)
     twice = write_wav(aishell_tree / "data_aishell/wav/train/S0003/BAC009S0002W0122.wav")
     with pytest.raises(DataError, match=f"{twice}: utterance BAC009S0002W0122 is also .*S0002/BAC009S0002W0122.wav"):
         aishell.prepare(aishell_tree)
+    train = aishell.prepare(aishell_tree, Selection(on_bad="drop"))["train"]
+    assert set(train.dropped) == {"BAC009S0002W0122-line5", "S0003-BAC009S0002W0122"}
+    assert "S0002" in train.wav_scp["BAC009S0002W0122"] and train.text["BAC009S0002W0122"] != "又一次"
     twice.rename(aishell_tree / "data_aishell/wav/test/S0764/BAC009S0002W0122.wav")
     with pytest.raises(DataError, match="test/S0764/BAC009S0002W0122.wav: utterance .*; it may be in one set only"):
         aishell.prepare(aishell_tree)
+
+
+def test_faults_of_lines_leave_out_their_utterances_alone(aishell_tree, add_line, write_wav):
+    for number, text in enumerate(("坏\x92", "<unk> 坏"), start=1):
+        write_wav(aishell_tree / f"data_aishell/wav/dev/S0724/BAC009S0724W100{number}.wav")
+        add_line(f"BAC009S0724W100{number} {text}")
+    with pytest.raises(DataError, match="^2 faults: .*v0.8.txt:5: transcript contains the control character U.0092"):
+        aishell.prepare(aishell_tree)
+    expected = aishell.prepare(aishell_tree, Selection(on_bad="drop"))["dev"]
+    assert list(expected.text) == ["BAC009S0724W0121"]
+    assert list(expected.dropped) == ["BAC009S0724W1001", "BAC009S0724W1002"]
+    (dev,) = aishell.prepare(aishell_tree, Selection(on_bad="drop", sets=("test",))).values()
+    assert not dev.dropped  # which are of another set
+
+
+def test_hidden_files_of_macos_are_passed_over(aishell_tree):
+    expected = aishell.prepare(aishell_tree)
+    wav = aishell_tree / "data_aishell" / "wav"
+    for name in (".DS_Store", "train/.DS_Store", "train/S0002/._BAC009S0002W0122.wav", "train/._S0002/x.wav"):
+        (wav / name).parent.mkdir(exist_ok=True)
+        (wav / name).write_bytes(b"\0\5\x16\7")
+    assert aishell.prepare(aishell_tree) == expected
 
 
 def test_wrong_encoding(aishell_tree):

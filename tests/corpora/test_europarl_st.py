@@ -88,8 +88,8 @@ def test_recognition_takes_a_speech_once(tree):
 
 
 def test_recognition_reads_each_file_once(tree, monkeypatch):
-    read, scan = Counter(), europarl_st.scan_lines
-    monkeypatch.setattr(europarl_st, "scan_lines", lambda path: (read.update([path]), scan(path))[1])
+    read, scan = Counter(), europarl_st.read_lines
+    monkeypatch.setattr(europarl_st, "read_lines", lambda path, *more: (read.update([path]), scan(path, *more))[1])
     europarl_st.prepare(tree)
     assert set(read.values()) == {1}
 
@@ -146,16 +146,42 @@ def test_wrong_segments(tree):
         europarl_st.prepare(tree, ST)
 
 
+def test_the_last_part_of_an_address_names_the_speaker(tree):
+    folder = tree / "en" / "de" / "train"
+    write(folder / "speakers.lst", "http://www.europarl.europa.eu/meps/en/1/ANN_LEE/")
+    assert set(europarl_st.prepare(tree, ST)["train"].utt2spk.values()) == {"ANN_LEE", "MEP_1_train_Jones"}
+
+
+def test_faults_of_lines_leave_out_their_utterances_alone(tree):
+    folder, speech = tree / "en" / "de" / "train", SPEECHES["train"]
+    write(folder / "segments.lst", f"{speech} 0.0 0.5", f"{speech} 0.5 0.5", f"{speech} 0 1", f"{speech} 0 1", "x", "")
+    write(folder / "segments.en", "One <s>.", "Two.", "Three &amp; <i>four</i>.", "Five.", "Six.", "")
+    write(folder / "segments.de", "Eins.", "Zwei.", "Drei &amp; <i>vier</i>.", "F\xfcnf.", "Sechs.", "")
+    selection = Selection(task="st", pairs=("en-de",), on_bad="drop")
+    train = europarl_st.prepare(tree, selection)["train"]
+    assert (train.text, train.src_text) == (
+        {f"en-de-{speech}_0000000_0001000": "Drei & vier."},
+        {f"en-de-{speech}_0000000_0001000": "three four"},
+    )
+    reasons = {
+        "1": "reserved symbol <s>",
+        "2": "not after its start",
+        "4": "occurs twice",
+        "5": "segment 'x' is invalid",
+    }
+    assert {*train.dropped} == {f"en-de-train-line{line}" for line in reasons} == train.bad
+    assert all(what in train.dropped[f"en-de-train-line{line}"] for line, what in reasons.items())
+
+
 def test_missing_audio(tree):
     speech = SPEECHES["dev"]
     (tree / "en" / "audios" / f"{speech}.wav").unlink()
     with pytest.raises(DataError) as caught:
         europarl_st.prepare(tree, Selection(task="st", pairs=("en-fr",)))
-    todo = "get it, or leave such utterances out with --on_missing drop"
-    what = f"the audio {speech} is not in {tree}/en/audios"
-    assert f"2 faults: {tree}/en/fr/dev/segments.lst:1: {what}; {todo}; " in str(caught.value)
-    dev = europarl_st.prepare(tree, Selection(on_missing="drop"))["dev"]
-    assert set(dev.dropped.values()) == {what}
+    what = f"segments.lst:1: the audio {speech} is not in {tree}/en/audios; get it"
+    assert f"2 faults: {tree}/en/fr/dev/{what}; " in str(caught.value)
+    dev = europarl_st.prepare(tree, Selection(on_bad="drop"))["dev"]
+    assert what in dev.dropped.values() and dev.bad == {*dev.dropped}
     assert not dev.text
 
 

@@ -5,6 +5,8 @@ import pytest
 from espnet_diverse.corpora import Selection, iwslt14
 from espnet_diverse.errors import ConfigError, DataError
 
+EMPTY = "is an empty line; write it, or remove it from all parallel files"
+
 
 def talk(language: str) -> list[str]:
     """A talk of 46 sentences after its title and description."""
@@ -16,8 +18,8 @@ def talk(language: str) -> list[str]:
         f"<title>Title {language}</title>",
         f"<description>TED Talk Subtitles {language}</description>",
         *(f" {language} sentence {number}. " for number in range(1, 45)),
-        "much longer than the other" if language == "de" else "word",
         "",
+        "much longer than the other" if language == "de" else "word",
         '<reviewer href="x">Somebody</reviewer>',
     ]
 
@@ -42,7 +44,7 @@ def tree(write_texts):
 
 
 def test_official_release(tree):
-    sets = iwslt14.prepare(tree, Selection(on_missing="drop"))
+    sets = iwslt14.prepare(tree, Selection(on_bad="drop"))
     assert (len(sets["train"].text), len(sets["dev"].text), len(sets["test"].text)) == (44, 2, 15)
     assert sets["train"].text["de-en-iwslt14-train-0000005"] == "Title en"
     # The 23rd and the 46th of the pairs that are kept, of which titles and descriptions are two.
@@ -51,24 +53,34 @@ def test_official_release(tree):
         "de-en-iwslt14-dev-0000050": "de sentence 44.",
     }
     assert sets["train"].dropped == {
-        "de-en-iwslt14-train-0000051": "5 words to 1, a ratio of more than 1.5",
-        "de-en-iwslt14-train-0000052": "empty line in train.tags.de-en.de",
+        "de-en-iwslt14-train-0000051": f"train.tags.de-en.de:51: {EMPTY}",
+        "de-en-iwslt14-train-0000052": "5 words to 1, a ratio of more than 1.5",
     }
     assert sets["test"].text["de-en-iwslt14-test-TED.tst2012-0000003"] == "en's & 1"
 
 
 def test_the_other_direction(tree):
-    sets = iwslt14.prepare(tree.joinpath("de-en"), Selection(pairs=("en-de",), on_missing="drop"))
+    sets = iwslt14.prepare(tree.joinpath("de-en"), Selection(pairs=("en-de",), on_bad="drop"))
     assert sets["train"].src_text["en-de-iwslt14-train-0000005"] == "Title en"
     with pytest.raises(ConfigError, match="there is no direction 'fr-en'; there are: de-en en-de$"):
         iwslt14.prepare(tree, Selection(pairs=("fr-en",)))
 
 
-def test_markup_on_one_side_alone_is_an_empty_line(tree):
+def test_a_sentence_on_one_side_alone_is_refused(tree):
+    """The other pairs of its talk would be wrong."""
     path = tree / "de-en" / "train.tags.de-en.en"
     path.write_text(path.read_text().replace("<talkid>7</talkid>", "a sentence"))
-    with pytest.raises(DataError, match="train.tags.de-en.de:4: is an empty line; write it, or leave"):
-        iwslt14.prepare(tree)
+    with pytest.raises(DataError, match="train.tags.de-en.en: talk 1 ends after 49 sentences, and in .* after 48"):
+        iwslt14.prepare(tree, Selection(on_bad="drop"))
+
+
+def test_more_markup_on_one_side_changes_no_pair(tree):
+    """As in releases with the names of translators in one file alone."""
+    expected = iwslt14.prepare(tree, Selection(on_bad="drop"))
+    for name, first in (("train.tags.de-en.en", "<talkid>"), ("IWSLT14.TED.tst2010.de-en.en.xml", "<seg id=")):
+        path = tree / "de-en" / name
+        path.write_text(path.read_text().replace(first, f"<translator>Nobody</translator>\n{first}", 1))
+    assert iwslt14.prepare(tree, Selection(on_bad="drop")) == expected
 
 
 def test_tokenised_release(write_texts):
@@ -86,4 +98,4 @@ def test_missing_files(tree, tmp_path):
         iwslt14.prepare(tmp_path / "nowhere")
     (tree / "de-en" / "IWSLT14.TED.tst2011.de-en.en.xml").unlink()
     with pytest.raises(DataError, match="IWSLT14.TED.tst2011.de-en.en.xml: cannot be read"):
-        iwslt14.prepare(tree, Selection(on_missing="drop"))
+        iwslt14.prepare(tree, Selection(on_bad="drop"))

@@ -102,8 +102,21 @@ def test_faults_are_found_before_sets_are_drawn_or_utterances_left_out(folder, c
     some = ["--sets", "train", "--train_utterances", "3", "--output_dir", "out"]
     assert main(["prepare", "kaldi", "data/tr", *some]) == 1
     assert "u6: transcript without audio" in capsys.readouterr().err
-    sets = kaldi.prepare(place, Selection(on_missing="drop", sets=("dev", "test")))
+    sets = kaldi.prepare(place, Selection(on_bad="drop", sets=("dev", "test")))
     assert [data.dropped for data in sets.values()] == [{"u6": "has no audio in wav.scp or segments"}, {}]
+
+
+def test_faults_of_lines_leave_out_their_utterances_alone(folder):
+    """A fault of a recording leaves out its segments."""
+    place = Path("data/test")
+    (place / "text").open("a").write("test-c <unk>\ntest-d d\ntest-a again\n")
+    (place / "wav.scp").open("a").write("test-c data/test/audio/a.wav\ntest-d sox a.wav |\n")
+    with pytest.raises(DataError, match="^3 faults: "):
+        kaldi.prepare(place, Selection(sets=("test",)))
+    (data,) = kaldi.prepare(place, Selection(sets=("test",), on_bad="drop")).values()
+    assert data.utterances() == ["test-a", "test-b"] and data.text["test-a"] != "again"
+    assert {*data.dropped} == {"test-a-line5", "test-c", "test-d"} == {*data.bad}
+    assert "text:3: transcript contains the reserved symbol <unk>" in data.dropped["test-c"]
 
 
 def test_utterances_that_lack_something_are_dropped_on_request(folder):
@@ -111,11 +124,11 @@ def test_utterances_that_lack_something_are_dropped_on_request(folder):
     (place / "wav.scp").open("a").write(f"test-c {'g' * 300}\ntest-d gone.ark:3\ntest-e data/test/audio/a.wav\n")
     (place / "text").open("a").write("test-c c\ntest-d d\ntest-f f\ntest-e \n")
     (place / "utt2note").write_text("test-a loud\ntest-c soft\n")
-    selection = Selection(sets=("test",), on_missing="drop")
+    selection = Selection(sets=("test",), on_bad="drop")
     assert kaldi.prepare(place, selection)["test"].dropped == {
         "test-c": f"{folder}/{'g' * 300} does not exist",  # no file can be called so
         "test-d": f"{folder}/gone.ark:3 does not exist",
-        "test-e": "has no value in text",
+        "test-e": "text:6: empty transcript; add the text or remove the utterance",
         "test-f": "has no audio in wav.scp or segments",
     }
     (data,) = kaldi.prepare(place, selection).values()

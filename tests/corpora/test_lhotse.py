@@ -41,6 +41,10 @@ def manifests(tmp_path, write_wav, monkeypatch):
     return library
 
 
+def test_hidden_files_of_macos_are_no_manifests():
+    assert not lhotse._NAME.fullmatch("._supervisions_train.jsonl.gz")
+
+
 def test_manifests_give_exactly_this(manifests, tmp_path):
     sets = lhotse.prepare(tmp_path)
     assert tuple(sets) == lhotse.SETS

@@ -6,6 +6,7 @@ import tarfile
 import pytest
 
 from espnet_diverse.audio.segments import Segment
+from espnet_diverse.bin.main import main
 from espnet_diverse.corpora import Selection, mtedx
 from espnet_diverse.data.kaldi import DataDir
 from espnet_diverse.data.writing.formatting import format_data
@@ -146,7 +147,7 @@ def test_a_trained_direction_needs_training_data(mtedx_tree):
 def test_parallel_files_of_different_length(mtedx_tree, name):
     with (txt(mtedx_tree) / name).open("a") as file:
         file.write("more\n")
-    what = "has 3 lines, and there are 2 segments; parallel files are equally long: get both again"
+    what = "has 3 lines, and segments has 2; parallel files are equally long: get both again"
     assert refused(mtedx_tree) == f"{txt(mtedx_tree)}/{name}: {what}"
 
 
@@ -154,7 +155,7 @@ def test_parallel_files_of_different_length(mtedx_tree, name):
 def test_texts_without_segments(mtedx_tree, name, content):
     (txt(mtedx_tree) / "segments").unlink()
     (txt(mtedx_tree) / name).write_text(content)
-    assert f"{txt(mtedx_tree)}/train.es: has 2 lines, and there are 0 segments; parallel files" in refused(mtedx_tree)
+    assert f"{txt(mtedx_tree)}/train.es: has 2 lines, and {name} has 0; parallel files" in refused(mtedx_tree)
 
 
 def test_segment_past_the_end_of_its_audio(mtedx_tree, tmp_path):
@@ -171,12 +172,75 @@ def test_segment_past_the_end_of_its_audio(mtedx_tree, tmp_path):
 
 def test_segment_without_audio(mtedx_tree):
     (mtedx_tree / "es-en/data/train/wav/traintalk.flac").rename(mtedx_tree / "es-en/data/train/wav/other.flac")
-    folder = mtedx_tree / "es-en/data/train"
-    what = f"its audio traintalk is not in {folder}/wav"
-    todo = "get it, or leave such utterances out with --on_missing drop"
-    assert refused(mtedx_tree).startswith(f"2 faults: {folder}/txt: traintalk_0000: {what}; {todo}")
-    sets = mtedx.prepare(mtedx_tree, Selection("st", pairs=("es-en",), on_missing="drop"))
-    assert sets["train"] == DataDir(dropped=dict.fromkeys(["es-en-traintalk_0000", "es-en-traintalk_0001"], what))
+    what = f"its audio traintalk is not in {mtedx_tree}/es-en/data/train/wav; get it"
+    assert refused(mtedx_tree).startswith(f"2 faults: {txt(mtedx_tree)}/segments:1: {what}; ")
+    sets = mtedx.prepare(mtedx_tree, Selection("st", pairs=("es-en",), on_bad="drop"))
+    dropped = {f"es-en-traintalk_000{line - 1}": f"segments:{line}: {what}" for line in (1, 2)}
+    assert sets["train"] == DataDir(dropped=dropped, bad={*dropped})
+
+
+def test_faults_of_lines_and_recordings_leave_out_their_utterances_alone(mtedx_tree, tmp_path, capsys):
+    """As in subtitles of volunteers: what is listed and what is kept add up to the lines of the release."""
+    (txt(mtedx_tree) / "segments").write_text(
+        "a traintalk 0.0 0.5\nb\ttraintalk 0.5 0.5\nc traintalk 1 9\nd lost 0 1\n"
+        "e traintalk 0.5 1.0\nf traintalk 1 1.5\na traintalk 1.5 2.0\n\nh traintalk 0.0 1.0\n"
+    )
+    lines = "uno|dos|tres|cuatro|cin\x92co|seis <unk>|siete|ocho|nueve".replace("|", "\r\n")
+    (txt(mtedx_tree) / "train.es").write_text(lines, encoding="utf-8")
+    source = [
+        "prepare",
+        "mtedx",
+        str(mtedx_tree),
+        "--languages",
+        "es",
+        "--sets",
+        "train",
+        "--output_dir",
+        str(tmp_path),
+    ]
+    for name in ("segments", "train.es"):
+        shutil.copy(txt(mtedx_tree) / name, txt(mtedx_tree, "es-es") / name)
+    assert main(source) == 1
+    assert "; --on_bad drop leaves out utterances with faults" in capsys.readouterr().err
+    assert main([*source, "--on_bad", "drop"]) == 0
+    listed = tmp_path / "train" / "dropped.tsv"
+    assert f"train: 2 utterances, 0.00 hours, 1 speakers, 7 dropped (listed in {listed}): 77.78%, 7 with faults" in (
+        capsys.readouterr().out
+    )
+    assert (tmp_path / "train" / "text").read_text() == "es-a uno\nes-h nueve\n"
+    rows = dict(line.split("\t") for line in listed.read_text().splitlines()[1:])
+    assert list(rows) == ["es-b", "es-c", "es-d", "es-e", "es-f", "es-train-line7", "es-train-line8"]
+    assert rows["es-b"].startswith("segments:2: segment ends at 0.5 s, not after its start")
+    assert "lies past the end of the audio" in rows["es-c"] and "its audio lost is not in" in rows["es-d"]
+    assert "train.es:5: transcript contains the control character U+0092" in rows["es-e"]
+    assert "train.es:6: transcript contains the reserved symbol <unk>" in rows["es-f"]
+    assert "segments:7: duplicate id 'a', first in 1" in rows["es-train-line7"]
+
+
+def test_a_wrong_entry_of_the_yaml_keeps_the_others_beside_their_texts(mtedx_tree):
+    (txt(mtedx_tree) / "segments").unlink()
+    entry = "- {wav: traintalk.wav, offset: 0.5, duration: 0.5}\n"
+    (txt(mtedx_tree) / "train.yaml").write_text(f"- {{wav: traintalk.wav}}\n{entry}")
+    train = mtedx.prepare(mtedx_tree, Selection("st", pairs=("es-en",), on_bad="drop"))["train"]
+    assert train.text == {"es-en-traintalk_0000": "Thank you."} and list(train.dropped) == ["es-en-train-line1"]
+
+
+def test_tags_and_entities_of_subtitles_are_no_words(mtedx_tree):
+    (txt(mtedx_tree) / "train.es").write_text("<i>Hola</i> &amp; <font color='red'>adi&oacute;s\nTú &lt; yo<br/>sí\n")
+    (txt(mtedx_tree) / "train.en").write_text("<i>Hi</i> &amp; bye\nYou &lt; me\n")
+    train = mtedx.prepare(mtedx_tree, ST)["train"]
+    assert list(train.src_text.values()) == ["hola adiós", "tú yo sí"]
+    assert list(train.text.values()) == ["Hi & bye", "You < me"]
+
+
+def test_blank_lines_at_the_end_are_passed_over_with_a_notice(mtedx_tree, caplog):
+    expected = mtedx.prepare(mtedx_tree, ST)["train"]
+    for name, blank in (("segments", "\n"), ("train.es", "\n"), ("train.en", "\n \n")):
+        with (txt(mtedx_tree) / name).open("a") as file:
+            file.write(blank)
+    with caplog.at_level(logging.WARNING):
+        assert mtedx.prepare(mtedx_tree, ST)["train"] == expected
+    assert "train.en: repaired while reading: blank line at the end (2)" in caplog.text
 
 
 def test_utterances_without_words_are_dropped(mtedx_tree):

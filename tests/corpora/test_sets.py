@@ -184,7 +184,7 @@ def test_sets_that_there_are_not(options, what):
         ({"split_shares": (0.0, 0.1)}, "split_shares 0 0.1: must be above 0 and together below 1, such as 0.1 0.1"),
         ({"split_by": "room"}, "split_by must be one of speaker audio, but is 'room'"),
         ({"task": "mt"}, "task must be one of asr st, but is 'mt'"),
-        ({"on_missing": "skip"}, "on_missing must be one of error drop, but is 'skip'"),
+        ({"on_bad": "skip"}, "on_bad must be one of error drop, but is 'skip'"),
         ({"transcripts": "raw"}, "transcripts must be one of scored written, but is 'raw'"),
         ({"languages": ("german",)}, "language 'german': must be a code such as de, que or zh-CN"),
         ({"pairs": ("es>en",)}, "direction 'es>en': must be two language codes joined by -, such as es-en"),

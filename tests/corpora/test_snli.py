@@ -58,7 +58,7 @@ def test_pairs_of_both_layouts(tree):
         (row("neutral", "a", "b").replace("sentence2", "sentence3"), "has no sentence2; get the file again"),
         (row("maybe", "a", "b"), "class 'maybe' is none of entailment contradiction neutral; get the file again"),
         (row(["neutral"], "a", "b"), r"class \['neutral'\] is none of"),
-        (row("neutral", "", "b"), "has an empty text; correct it, or leave such texts out with --on_missing drop"),
+        (row("neutral", "", "b"), "has an empty text; correct it"),
         (row("neutral", 3, "b"), "text 3 is no string"),
         (row("neutral", "a", "\ud83d"), "text has half of a surrogate pair"),
         (row("neutral", "a <unk>", "b"), "transcript contains the reserved symbol <unk>"),
@@ -74,9 +74,10 @@ def test_broken_lines_are_named(tree, line, what):
 
 def test_texts_that_cannot_be_read_are_left_out_if_that_is_asked_for(tree):
     path = tree / "snli_1.0" / "snli_1.0_dev.jsonl"
-    path.write_text(f"{row(*PAIRS[0])}\n{row('neutral', ' ', 'b')}\n{row('neutral', 'a', chr(7))}\n")
-    data = snli.prepare(tree, Selection(on_missing="drop", sets=("dev",)))["dev"]
-    assert list(data.text) == ["dev-0000001"] and list(data.dropped) == ["dev-0000002", "dev-0000003"]
+    path.write_text(f"{row(*PAIRS[0])}\n{row('neutral', ' ', 'b')}\n{row('neutral', 'a', chr(7))}\n{{\n{{}}\n")
+    data = snli.prepare(tree, Selection(on_bad="drop", sets=("dev",)))["dev"]
+    assert list(data.text) == ["dev-0000001"] and data.bad == {*data.dropped}
+    assert sorted(data.dropped) == ["dev-0000002", "dev-0000003", "dev-0000005", "dev-line4"]
 
 
 def test_columns_and_files_that_are_missing(tree, tmp_path):

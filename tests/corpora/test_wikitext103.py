@@ -32,11 +32,13 @@ def test_bad_input(tree, tmp_path):
     with pytest.raises(DataError, match="no WikiText-103 in .*: there is no wiki.train.tokens; unpack wikitext-103-v1"):
         wikitext103.prepare(tmp_path / "nowhere")
     valid = tree / "wikitext-103" / "wiki.valid.tokens"
-    valid.write_text("one\ntwo \x07\n")
-    with pytest.raises(DataError, match=f"^{valid}:2: transcript contains the control character"):
+    valid.write_bytes(b"one\ntwo \x07\nthr\xe9\n")
+    with pytest.raises(
+        DataError, match=f"^2 faults: {valid}:2: transcript contains the control .*; {valid}:3: not utf-8"
+    ):
         wikitext103.prepare(tree)
-    dropped = wikitext103.prepare(tree, Selection(on_missing="drop"))["dev"].dropped
-    assert list(dropped) == ["dev-00000-0002"]
+    dropped = wikitext103.prepare(tree, Selection(on_bad="drop"))["dev"].dropped
+    assert list(dropped) == ["dev-00000-0002", "dev-line3"]
     valid.write_text(" \n")
     with pytest.raises(DataError, match=f"^{valid}: holds no text; get it again$"):
         wikitext103.prepare(tree)

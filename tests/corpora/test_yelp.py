@@ -59,6 +59,8 @@ def test_broken_reviews_are_named(tree, line, what):
         return
     with pytest.raises(DataError, match=f"^{path}:31: {what}"):
         yelp.prepare(tree)
+    sets = yelp.prepare(tree, Selection(on_bad="drop")).values()
+    assert sum(len(data.text) for data in sets) == 30 and sum(len(data.bad) for data in sets) == 1
 
 
 def test_a_file_that_is_missing_or_too_short(tree, tmp_path):

@@ -42,11 +42,18 @@ def test_lines_that_are_not_in_the_file_have_no_place(tmp_path):
     lines, faults, _ = read(path)
     assert [start for _, _, start, _ in lines] == [0, -1, -1, -1]
     assert [text for _, text, _, _ in lines] == ["a one", "b caf\ufffd", "c \ufffd", "d \ufffd"]
-    assert [fault.where for fault in faults] == [2, 4, None]
-    assert "not utf-8 at byte offset 11" in faults[0].what and "1 more lines are not utf-8" in faults[2].what
+    assert [fault.where for fault in faults] == [2, 3, 4] and "not utf-8 at byte offset 11" in faults[0].what
     packed = tmp_path / "text.gz"
     packed.write_bytes(gzip.compress(b"a one\n"))
     assert read(packed)[0] == [(1, "a one", -1, 5)]
+
+
+def test_a_file_in_another_encoding_is_one_fault_besides_ten(tmp_path):
+    path = tmp_path / "text"
+    path.write_bytes(b"caf\xe9\n" * 12)
+    _, faults, _ = read(path)
+    assert [fault.where for fault in faults] == [*range(1, 11), None]
+    assert faults[-1].what == "2 more lines are not utf-8; convert the file with iconv"
 
 
 def test_a_file_without_line_ends_is_not_read_as_a_line(tmp_path, monkeypatch):

@@ -52,10 +52,10 @@ def test_data_sh_runs_by_hand(recipe, tmp_path):
     argv = ["bash", str(recipe.folder / "local" / "data.sh"), "--output_dir", "a b"]
     environment = {**os.environ, "PATH": "/usr/bin:/bin"}
     result = subprocess.run(argv, env=environment, capture_output=True, text=True, check=True)
-    assert result.stdout == "<prepare><aishell><--on_missing><drop><--output_dir><a b>"
+    assert result.stdout == "<prepare><aishell><--on_bad><drop><--output_dir><a b>"
     st1 = recipe.folder.with_name("st1")
     recipe.folder.rename(st1)
     result = subprocess.run(
         [argv[0], str(st1 / "local/data.sh")], env=environment, capture_output=True, text=True, check=True
     )
-    assert result.stdout == "<prepare><aishell><--task><st><--on_missing><drop>"
+    assert result.stdout == "<prepare><aishell><--task><st><--on_bad><drop>"

@@ -131,6 +131,7 @@ class Server:
         url: Where the file is.
         content: The file.
         ranges: The Range header of each request so far, None where there was none.
+        agents: The User-Agent of each request so far.
         broken: How many of the next answers break off in the middle.
         resumes: Whether Range requests are honoured.
         status: Sent instead of the file where not 200.
@@ -139,7 +140,7 @@ class Server:
     """
 
     def __init__(self, content: bytes):
-        self.content, self.ranges = content, []
+        self.content, self.ranges, self.agents = content, [], []
         self.broken, self.resumes, self.status, self.kind = 0, True, 200, "application/octet-stream"
         self.length = ""
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
@@ -165,6 +166,7 @@ class Server:
     def _answer(self, request: BaseHTTPRequestHandler) -> None:
         wanted = request.headers["Range"]
         self.ranges.append(wanted)
+        self.agents.append(request.headers["User-Agent"])
         start = int(wanted.removeprefix("bytes=").removesuffix("-")) if wanted and self.resumes else 0
         status = 416 if start >= len(self.content) and wanted else 206 if start else 200
         request.send_response(self.status if self.status != 200 else status)

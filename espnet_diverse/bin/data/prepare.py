@@ -105,11 +105,19 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="only N utterances of the training set, evenly spaced in the order of their ids (default: all)",
     )
-    wanted.add_argument("--on_missing", default="error", help="utterances without audio or text: error or drop")
     wanted.add_argument(
         "--on_bad",
+        "--on_missing",
         default="error",
-        help="utterances whose audio cannot be used, and faulty rows of a table: error or drop",
+        help="utterances with a fault, such as a missing text, unusable audio or a faulty line: error, or drop, which "
+        "lists them in dropped.tsv (default: error)",
+    )
+    wanted.add_argument(
+        "--max_bad",
+        type=float,
+        default=0.01,
+        metavar="SHARE",
+        help="maximum share of utterances of a set that --on_bad drop leaves out; 10 always may be (default: 0.01)",
     )
     wanted.add_argument("--sets", nargs="+", default=[], help="sets to prepare, such as only test (default: all)")
     wanted.add_argument(
@@ -200,12 +208,11 @@ def check(args: argparse.Namespace, before: Mapping[str, argparse.Namespace]) ->
 def run(args: argparse.Namespace) -> int:
     """Prepare every set of the corpus and print a summary."""
     from espnet_diverse.corpora import check_options, load_corpus
-    from espnet_diverse.data.checks.faults import FaultsError, decisive, refuse
-    from espnet_diverse.data.checks.validate import find_faults
+    from espnet_diverse.data.checks.faults import FaultsError
     from espnet_diverse.data.files.atomic_files import write_text
     from espnet_diverse.data.kaldi import evenly_spaced
     from espnet_diverse.data.writing.format_options import FormatOptions
-    from espnet_diverse.data.writing.formatting import format_data
+    from espnet_diverse.data.writing.formatting import format_data, without_faults
 
     check(args, {})
     check_nj(args.nj)
@@ -216,7 +223,7 @@ def run(args: argparse.Namespace) -> int:
     check_options(corpus, selection)
     limits = args.min_seconds, args.max_seconds
     formatting = FormatOptions(
-        tuple(args.speed_perturb), *limits, args.audio_format, args.rate, args.shards, args.on_bad
+        tuple(args.speed_perturb), *limits, args.audio_format, args.rate, args.shards, args.on_bad, args.max_bad
     )
     _check_targets(args, corpus, selection)
     try:
@@ -224,18 +231,20 @@ def run(args: argparse.Namespace) -> int:
         if args.train_utterances is not None and "train" not in sets:
             raise ConfigError(f"--train_utterances is for the set train, and --sets has only {' '.join(sets)}")
         if args.train_utterances is not None:
-            refuse(decisive(find_faults(sets["train"], read_audio=False)))  # also in rows that are left out
+            sets["train"] = without_faults({"train": sets["train"]}, formatting)["train"]  # also in rows left out
             sets["train"] = evenly_spaced(sets["train"], args.train_utterances)
         audio = not all(data.is_text for data in sets.values())
         with workers(args, dict, ()) if audio else nullcontext() as pool:  # workers have nothing to load
             summaries = format_data(sets, args.output_dir, formatting, pool or args.nj)
     except FaultsError as error:
+        of_rows = args.on_bad == "error" and any(fault.entry for fault in error.faults)
+        todo = "; --on_bad drop leaves out utterances with faults" if of_rows else ""
         if args.report is None:
-            raise FaultsError(error.faults, "--report FILE lists all") from error
+            raise DataError(f"{FaultsError(error.faults, '--report FILE lists all')}{todo}") from error
         write_text(args.report, "".join(f"{fault}\n" for fault in error.faults))
-        raise DataError(f"{error} (all are listed in {args.report})") from error
+        raise DataError(f"{error} (all are listed in {args.report}){todo}") from error
     for name, summary in summaries.items():
-        listed = f" (listed in {args.output_dir / name / 'dropped.tsv'})" if summary.dropped else ""
+        listed = f" (listed in {args.output_dir / name / 'dropped.tsv'}): {summary.share()}" if summary.dropped else ""
         print(f"{name}: {summary}, {summary.dropped} dropped{listed}")
         for what, count in summary.converted.most_common():
             print(f"{name}: {count} utterances of {what} converted to {args.rate / 1000:g} kHz mono")

@@ -7,7 +7,6 @@ Exit code 1 means that there are faults to refuse or drop, 2 that --fix has drop
 
 import argparse
 import json
-from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,9 @@ from espnet_diverse.errors import ConfigError
 if TYPE_CHECKING:
     from espnet_diverse.data.checks.plausibility import Limits
     from espnet_diverse.data.checks.survey import Survey
+
+_SHOWN = ("file", "where", "what", "kind")
+"""Attributes of a fault that --json writes."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -97,7 +99,9 @@ def run(args: argparse.Namespace) -> int:
             print(f"{data_dir}: --fix OUT {told}")
         if told := made_plain(data_dir, faults):
             print(f"{data_dir}: --fix OUT {told}")
-        rows += [{"directory": str(data_dir), **asdict(fault), "action": actions[fault.kind]} for fault in faults]
+        for fault in faults:
+            values = {name: getattr(fault, name) for name in _SHOWN}
+            rows.append({"directory": str(data_dir), **values, "action": actions[fault.kind]})
         if args.fix:
             kept, dropped = write_fixed(data_dir, args.fix, faults, actions)
             listed = f" (listed in {args.fix / 'dropped.tsv'})" if dropped else ""
@@ -139,10 +143,9 @@ def _check(args: argparse.Namespace) -> None:
 
 def _is_list_of_faults(path: Path) -> bool:
     """Return whether a file has the format that --json writes."""
-    from espnet_diverse.data.checks.faults import Fault
     from espnet_diverse.untrusted.whole_files import read_json
 
-    keys = {"directory", "action", *(field.name for field in fields(Fault))}
+    keys = {"directory", "action", *_SHOWN}
     try:
         rows = read_json(path)
     except (OSError, ValueError):

@@ -14,10 +14,10 @@ from hashlib import sha256
 from pathlib import Path
 
 from espnet_diverse.corpora import Selection
+from espnet_diverse.corpora.shared.row_faults import RowFaults, sound_lines
 from espnet_diverse.corpora.synthetic import make_once
-from espnet_diverse.data.checks.faults import Fault, refuse
+from espnet_diverse.data.checks.faults import Fault
 from espnet_diverse.data.kaldi import DataDir
-from espnet_diverse.data.lines import numbered_lines
 from espnet_diverse.errors import ConfigError, DataError
 
 SETS = ("train", "dev", "test")
@@ -42,7 +42,7 @@ def read_sets(
 
     Args:
         corpus_dir: Folder of the tables.
-        selection: Options. Rows with faults are errors unless `on_missing="drop"`.
+        selection: Options. Rows with faults are errors unless `on_bad="drop"`.
         convert: Returns the form of a text in the table `text`, one character for each token, or why it cannot be read.
         labels: Whether a class is possible.
 
@@ -52,25 +52,22 @@ def read_sets(
     Raises:
         DataError: A file is missing or faulty; the message names file and line.
     """
-    sets, faults = {}, []
+    sets, faults = {}, RowFaults(selection)
     for name in selection.wanted(SETS):
         stem = selection.name_of(name, FILES[name])
         found = [corpus_dir / f"{prefix}{stem}.tsv" for prefix in ("basic_", "")]
         path = next((file for file in found if file.is_file()), None)
         if path is None:
             raise DataError(f"{corpus_dir} has no {stem}.tsv; give a folder of such tables, or --corpus synthetic")
-        sets[name], of_file = _read(path, name, selection, convert, labels)
-        faults += of_file
-    refuse(faults)
+        sets[name] = _read(path, name, faults, convert, labels)
+    faults.refuse()
     return sets
 
 
-def _read(
-    path: Path, name: str, selection: Selection, convert: Convert, labels: Callable[[str], bool]
-) -> tuple[DataDir, list[Fault]]:
-    """One set, and the faults of its file."""
-    data, faults, classes = DataDir(), [], {}
-    for number, line in numbered_lines(path, faults):
+def _read(path: Path, name: str, faults: RowFaults, convert: Convert, labels: Callable[[str], bool]) -> DataDir:
+    """One set."""
+    data, of_lines, classes = DataDir(), list[Fault](), {}
+    for number, line in sound_lines(path, of_lines):
         if number == 1 and line == HEADER:
             continue
         source, _, target = line.rpartition("\t")
@@ -78,16 +75,15 @@ def _read(
         text, what = convert(source)
         if not what and not (text and labels(target)):
             what = f"is not a text, a tab and a class: {line[:40]!r}"
-        if what and selection.on_missing == "drop":
-            data.dropped[utterance] = what
-        elif what:
-            faults.append(Fault(str(path), number, what))
+        if what:
+            faults.add(data, utterance, Fault(str(path), number, what))
         else:
             data.text[utterance], classes[utterance] = text, target
     data.conditions["utt2domain"] = classes
-    if not data.text and not faults:
-        faults.append(Fault(str(path), None, "holds no text; get it again"))
-    return data, faults
+    faults.add_lines(data, name, of_lines)
+    if not data.text and not data.dropped and not faults.refused:
+        faults.refused.append(Fault(str(path), None, "holds no text; get it again"))
+    return data
 
 
 def generate_sets(

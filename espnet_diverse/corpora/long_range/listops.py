@@ -34,7 +34,7 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
 
     Args:
         corpus_dir: Folder of the tables.
-        selection: Options. Rows with faults are errors unless `on_missing="drop"`.
+        selection: Options. Rows with faults are errors unless `on_bad="drop"`.
 
     Returns:
         The sets train, dev and test with text and utt2domain.

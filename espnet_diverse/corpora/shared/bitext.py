@@ -1,31 +1,26 @@
-"""Parallel files of source and target sentences, read line by line into a data directory of text.
+"""Parallel files of source and target sentences, read into a data directory of text."""
 
-The sgm and xml files of evaluation campaigns (IWSLT, WMT) have one sentence, <seg>, per line.
-"""
-
-import html
 import logging
 import re
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
 from espnet_diverse.conditions import base_language
 from espnet_diverse.corpora import Selection, split_pair
-from espnet_diverse.data.characters import clean_text
+from espnet_diverse.corpora.shared.row_faults import Lines, RowFaults, Sentence, parallel, read_lines
+from espnet_diverse.data.characters import text_fault
 from espnet_diverse.data.checks.faults import Fault
 from espnet_diverse.data.kaldi import DataDir
 from espnet_diverse.data.normalisation import lower_case
-from espnet_diverse.data.tables import scan_lines
-from espnet_diverse.errors import ConfigError, DataError
+from espnet_diverse.errors import ConfigError
 
 # A word, a punctuation mark, or a Chinese character, because Chinese words are not separated.
 _WORD = re.compile(r"[\u3400-\u9fff]|[^\W\u3400-\u9fff]+|[^\w\s]")
-
-_SEGMENT = re.compile(r"""\s*<seg id=["']?[^"'>]+["']?>(.*)</seg>\s*""", re.IGNORECASE)
 
 
 class Files(NamedTuple):
@@ -70,10 +65,11 @@ class Reader:
     """Reads parallel files and collects their faults.
 
     Attributes:
-        selection: Options; case, segmentation and on_missing are used.
+        selection: Options; case, segmentation and on_bad are used.
         corpus: Name of the corpus, a part of the ids of its sentences.
         cleaning: Limits for pairs of training sets; None leaves nothing out.
-        text_of: Function from a line to its text, or to None for a line of markup in both files.
+        text_of: Function from a line to its text, or to None for a line of markup.
+        matched: Function that pairs the sentences of two files, and returns faults of lines; by default `in_order`.
         faults: The faults found so far.
     """
 
@@ -81,9 +77,13 @@ class Reader:
     corpus: str
     cleaning: Cleaning | None = None
     text_of: Callable[[str], str | None] = str
-    faults: list[Fault] = field(default_factory=list)
+    matched: Callable[[Sequence[Lines]], tuple[list[tuple[Sentence, ...]], list[Fault]]] | None = None
+    faults: RowFaults = field(init=False)
 
-    def read(self, files: Files, direction: str, name: str, dropped: dict[str, str]) -> list[Pair]:
+    def __post_init__(self) -> None:
+        self.faults = RowFaults(self.selection)
+
+    def read(self, files: Files, direction: str, name: str, data: DataDir) -> list[Pair]:
         """The sentences of two files and their translations.
 
         Args:
@@ -91,35 +91,31 @@ class Reader:
             direction: Languages of source and target, such as "de-en".
             name: Name of the set, optionally with the name of a part, used in ids; `cleaning` applies to "train" and
                 "train-...".
-            dropped: Receives the ids of sentences that are left out, with the reason.
+            data: The set, which lists the sentences that are left out.
         """
-        (sources, source_faults), (targets, target_faults) = map(scan_lines, files)
-        unusable = self._unusable(source_faults + target_faults)
-        if unusable is None:
+        sides = [read_lines(path, self.faults.refused) for path in files]
+        there = [side for side in sides if side is not None]
+        if len(there) < len(sides):
             return []
-        if len(sources) != len(targets):
-            what = f"has {len(sources)} lines, and {files.target} has {len(targets)}; parallel files are equally long"
-            self.faults.append(Fault(str(files.source), None, f"{what}: get both again"))
-            return []
-        forms = self._forms(direction)
-        pairs = []
-        for line, texts in enumerate(zip(sources, targets, strict=True), start=1):
-            read = [self.text_of(text) for text in texts]
-            if read == [None, None]:
-                continue
-            pair = Pair(line, *(form((text or "").strip()) for form, text in zip(forms, read, strict=True)))
-            reason = unusable.get(line) or self._empty(files, pair)
-            if not reason and self.cleaning and name.startswith("train"):
-                reason = self.cleaning.reason(pair)
-            if reason:
-                dropped[self.utterance(direction, name, line)] = reason
+        matched, faults = self.matched(there) if self.matched else in_order(there, self.text_of)
+        for fault in faults:
+            self.faults.add_lines(data, f"{direction}-{self.corpus}-{name}-{Path(fault.file).name}", [fault])
+        forms, pairs = self._forms(direction), []
+        for sentences in matched:
+            texts = [form(sentence.text.strip()) for form, sentence in zip(forms, sentences, strict=True)]
+            pair, utterance = Pair(sentences[0].line, *texts), self.utterance(direction, name, sentences[0].line)
+            fault = next(filter(None, map(_fault, files, sentences, texts)), None)
+            if fault:
+                self.faults.add(data, utterance, fault)
+            elif self.cleaning and name.startswith("train") and (reason := self.cleaning.reason(pair)):
+                data.dropped[utterance] = reason
             else:
                 pairs.append(pair)
         return pairs
 
     def add(self, data: DataDir, files: Files, direction: str, name: str) -> None:
         """Read two files and add their pairs to a set."""
-        self.put(data, self.read(files, direction, name, data.dropped), direction, name)
+        self.put(data, self.read(files, direction, name, data), direction, name)
 
     def put(self, data: DataDir, pairs: Iterable[Pair], direction: str, name: str) -> None:
         """Add pairs to a set; `name` becomes a part of their ids."""
@@ -143,23 +139,48 @@ class Reader:
             return [segment, str]
         return [lambda text: lower_case(segment(text), source), lambda text: lower_case(text, target)]
 
-    def _unusable(self, faults: Sequence[Fault]) -> dict[int, str] | None:
-        """Lines to drop with the reasons, if such pairs are dropped; None if a whole file is faulty."""
-        drop = self.selection.on_missing == "drop"
-        self.faults += [fault for fault in faults if not (drop and isinstance(fault.where, int))]
-        if any(fault.where is None for fault in faults):
-            return None
-        return {fault.where: f"{Path(fault.file).name}: {fault.what}" for fault in faults if drop}
 
-    def _empty(self, files: Files, pair: Pair) -> str:
-        """The file whose line is empty, or ""; also adds a fault unless such pairs are dropped."""
-        path = next((path for path, text in zip(files, pair[1:], strict=True) if not text), None)
-        if path is None:
-            return ""
-        if self.selection.on_missing == "error":
-            todo = "write it, or leave such pairs out with --on_missing drop"
-            self.faults.append(Fault(str(path), pair.line, f"is an empty line; {todo}"))
-        return f"empty line in {path.name}"
+def _fault(path: Path, sentence: Sentence, text: str) -> Fault | None:
+    """The fault of a sentence, whose text is normalised."""
+    what = text_fault(text) if text else "is an empty line; write it, or remove it from all parallel files"
+    return sentence.fault or (Fault(str(path), sentence.line, what) if what else None)
+
+
+def in_order(
+    sides: Sequence[Lines], text_of: Callable[[str], str | None], talk: str = ""
+) -> tuple[list[tuple[Sentence, ...]], list[Fault]]:
+    """Pair the sentences of two files in their order; of lines of markup, one file may have more than the other.
+
+    Args:
+        sides: The lines of the files.
+        text_of: Function from a line to its text, or to None for a line of markup.
+        talk: Beginning of the line of markup before each talk; talks must have equally many sentences in both files.
+
+    Returns:
+        The pairs, and a fault if the numbers of sentences or of talks differ.
+    """
+    faults: list[Fault] = []
+    columns: list[list[Sentence]] = [[] for _ in sides]
+    ends: list[list[int]] = [[] for _ in sides]  # the number of sentences up to the end of each talk
+    for side, column, of_side in zip(sides, columns, ends, strict=True):
+        end = 0
+        for line, written in enumerate(side.texts, start=1):
+            if talk and written.startswith(talk):
+                of_side.append(end)
+            if (text := text_of(written)) is not None:
+                column.append(Sentence(line, text, side.faults.get(line)))
+            end = len(column) if written else end
+        of_side += [end] if talk else []
+    for number, (one, other) in enumerate(zip_longest(*ends, fillvalue="no")):
+        if one != other:
+            what = f"talk {number} ends after {other} sentences, and in {sides[0].path.name} after {one}"
+            return [], [Fault(str(sides[1].path), None, f"{what}; talks are equally long: get both files again")]
+    texts = [
+        Lines(side.path, [one.text for one in column], {n: one.fault for n, one in enumerate(column, 1) if one.fault})
+        for side, column in zip(sides, columns, strict=True)
+    ]
+    rows = parallel(texts, faults)
+    return [tuple(column[row.line - 1] for column in columns) for row in rows], faults
 
 
 def segmenter(name: str) -> Callable[[str], str]:
@@ -188,29 +209,3 @@ def _jieba() -> Callable[[str], str]:
         tokenizer.tmp_dir = folder
         tokenizer.initialize()
     return lambda text: " ".join(" ".join(tokenizer.cut(text)).split())
-
-
-def segment(line: str) -> str | None:
-    """The sentence of a line; None if the line has none."""
-    found = _SEGMENT.fullmatch(line)
-    return clean_text(html.unescape(found[1]))[0] if found else None
-
-
-def find_segments(root: Path, names: tuple[str, str], direction: str) -> Files:
-    """The files of a set, in `root` or any folder in it.
-
-    Args:
-        root: Folder of the corpus.
-        names: File names of source and target, with {} for the language.
-        direction: Languages of source and target, such as "de-en".
-
-    Raises:
-        DataError: A file is missing.
-    """
-    found = []
-    for name, language in zip(names, split_pair(direction), strict=True):
-        paths = sorted(root.rglob(name.format(language)))
-        if not paths:
-            raise DataError(f"no {name.format(language)} in {root} or its folders; unpack its archive there")
-        found.append(paths[0])
-    return Files(*found)

@@ -15,6 +15,7 @@ from typing import BinaryIO
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
+from espnet_diverse import __version__
 from espnet_diverse.data.files.locks import file_lock
 from espnet_diverse.errors import DataError
 from espnet_diverse.progress import progress
@@ -24,6 +25,7 @@ PAUSE_SECONDS = 2.0
 TIMEOUT_SECONDS = 60.0
 MOST_BYTES, MOST_FILES = 1 << 36, 2_000_000  # of an archive: 64 GiB, against archive bombs, and members
 _CHUNK_BYTES = 1 << 20
+_HEADERS_SENT = {"User-Agent": f"espnet_diverse/{__version__}"}  # some mirrors refuse that of Python itself
 _PASSING = (408, 429)  # HTTP statuses below 500 after which a later attempt may succeed
 _LENGTH = re.compile("[0-9]{1,18}")
 _WEB_PAGE = (b"<!doctype html", b"<html")
@@ -104,7 +106,9 @@ def _fetch(url: str, partial: Path) -> None:
                     return
                 partial.unlink(missing_ok=True)
             elif error.code < 500 and error.code not in _PASSING:
-                raise DataError(f"{url}: {problem}; check the address, or fetch the file by hand") from error
+                why = "the server refuses this program" if error.code == 403 else "check the address"
+                by_hand = f"or fetch the file by hand and save it as {partial.with_suffix('')}"
+                raise DataError(f"{url}: {problem}; {why}, {by_hand}") from error
         except (URLError, HTTPException, ConnectionError) as error:
             problem = getattr(error, "reason", None) or error
         if not problem:
@@ -116,7 +120,7 @@ def _fetch(url: str, partial: Path) -> None:
 def _fetch_rest(url: str, partial: Path) -> str:
     """Download the rest of `partial`; return "" if it is complete, otherwise how much is missing."""
     have = _size(partial)
-    request = Request(url, headers={"Range": f"bytes={have}-"} if have else {})
+    request = Request(url, headers=_HEADERS_SENT | ({"Range": f"bytes={have}-"} if have else {}))
     with _online(urlopen, request, timeout=TIMEOUT_SECONDS) as response:
         if response.headers.get_content_type() == "text/html":
             raise DataError(f"{url}: answered with a web page instead of a file; check the address or the connection")

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from espnet_diverse.corpora import Selection
+from espnet_diverse.corpora.shared.row_faults import RowFaults, sound_lines
 from espnet_diverse.corpora.shared.table_files import json_objects
 from espnet_diverse.data.characters import SURROGATE, clean_text, text_fault
 from espnet_diverse.data.checks.faults import Fault
 from espnet_diverse.data.kaldi import DataDir
-from espnet_diverse.data.lines import numbered_lines
 from espnet_diverse.data.normalisation import lower_case
 from espnet_diverse.errors import DataError
 
@@ -24,13 +24,13 @@ Rows = Iterator[tuple[int, Mapping[str, Any]]]
 
 def json_rows(path: Path, faults: list[Fault]) -> Rows:
     """Yield line and object of each line of JSON; other lines, but for empty ones, become faults."""
-    return json_objects(path, numbered_lines(path, faults), faults)
+    return json_objects(path, sound_lines(path, faults), faults)
 
 
 def tab_rows(path: Path, faults: list[Fault]) -> Rows:
     """Yield line and values of each line after the first, which has the names of the columns; tabs separate them."""
     columns: list[str] = []
-    for number, line in numbered_lines(path, faults):
+    for number, line in sound_lines(path, faults):
         values = line.split("\t")
         if not columns:
             columns = values
@@ -46,14 +46,17 @@ class LabelledReader:
     """Makes sets of texts with their classes, and collects their faults.
 
     Attributes:
-        selection: Options; case and on_missing are used.
+        selection: Options; case and on_bad are used.
         labels: The possible classes.
         faults: The faults found so far.
     """
 
     selection: Selection
     labels: Collection[str]
-    faults: list[Fault] = field(default_factory=list)
+    faults: RowFaults = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.faults = RowFaults(self.selection)
 
     def add(
         self, data: DataDir, utterance: str, place: tuple[Path, int | str], label: object, texts: Sequence[object]
@@ -66,19 +69,15 @@ class LabelledReader:
             place: File, and line or another place in it, for faults.
             label: Its class; a fault, unless it is one of `labels`.
             texts: The text, or the first and the second text. A text that is empty or has characters that are not
-                allowed is a fault, or is left out with `on_missing="drop"`.
+                allowed is a fault.
         """
         path, number = place
         cleaned = [self._cleaned(text) for text in texts]
         what = next((fault for _, fault in cleaned if fault), "")
         if label not in self.labels:
-            said = f"class {label!r:.60} is none of {' '.join(self.labels)}; get the file again"
-            self.faults.append(Fault(str(path), number, said))
-        elif what and self.selection.on_missing == "drop":
-            data.dropped[utterance] = what
-        elif what:
-            todo = "correct it, or leave such texts out with --on_missing drop"
-            self.faults.append(Fault(str(path), number, f"{what}; {todo}"))
+            what = f"class {label!r:.60} is none of {' '.join(self.labels)}; get the file again"
+        if what:
+            self.faults.add(data, utterance, Fault(str(path), number, what))
         else:
             *first, data.text[utterance] = (text for text, _ in cleaned)
             data.src_text.update((utterance, text) for text in first)
@@ -91,8 +90,8 @@ class LabelledReader:
         if SURROGATE.search(text):
             return "", "text has half of a surrogate pair"
         cleaned = clean_text(" ".join(text.split()))[0]
-        fault = text_fault(cleaned) if cleaned else "has an empty text"
-        return lower_case(cleaned, "en") if self.selection.case == "lower" else cleaned, fault or ""
+        cleaned = lower_case(cleaned, "en") if self.selection.case == "lower" else cleaned
+        return cleaned, text_fault(cleaned) or "" if cleaned else "has an empty text; correct it"
 
 
 def first_file(root: Path, names: Sequence[str], what: str) -> Path:

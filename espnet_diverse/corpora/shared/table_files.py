@@ -56,6 +56,8 @@ def read_table_file(path: Path) -> Table:
     if any(fault.where is None for fault in table.faults):
         refuse(table.faults)
     _READERS[suffix](table, lines)
+    faulty = {fault.where for fault in table.faults}
+    table.rows = [row for row in table.rows if row.where not in faulty]  # those whose bytes are no text
     if not table.columns and not table.faults:
         refuse([Fault(str(path), None, "is empty; the first line of a table has the names of its columns")])
     return table

@@ -16,7 +16,6 @@ from espnet_diverse.data.characters import SURROGATE, clean_text, id_fault, safe
 from espnet_diverse.data.checks.faults import Fault
 from espnet_diverse.data.normalisation import for_wer
 
-TODO = "or leave such rows out with --on_missing drop"
 _TABLES = {"language": "utt2lang", "target_language": "utt2tgtlang", "domain": "utt2domain"}
 log = logging.getLogger(__name__)
 
@@ -37,6 +36,7 @@ class Entry:
         start, end: The part of the audio file in seconds; None for its start and its end.
         conditions: Values by table, such as utt2lang.
         dropped: Reason why the row is left out, or "".
+        is_bad: Whether that is a fault.
     """
 
     where: int | str
@@ -51,6 +51,7 @@ class Entry:
     end: float | None
     conditions: dict[str, str]
     dropped: str
+    is_bad: bool
 
 
 @dataclass
@@ -105,6 +106,7 @@ class RowReader:
         scored = self.selection.transcripts == "scored"
         text = self._text(row, cells, "text")
         transcript = for_wer(text, conditions.get("utt2lang", "")) if scored else text
+        missing = self._missing(row, cells, audio)
         entry = Entry(
             where=row.where,
             utterance=self._utterance(row, cells, recording, (start, end), conditions.get("utt2tgtlang", "")),
@@ -117,7 +119,8 @@ class RowReader:
             start=start,
             end=end,
             conditions=conditions,
-            dropped=self._missing(row, cells, audio) or ("" if transcript else f"no words in transcript {text!r}"),
+            dropped=missing or ("" if transcript else f"no words in transcript {text!r}"),
+            is_bad=bool(missing),
         )
         return entry if len(self.faults) == before else None
 
@@ -171,9 +174,9 @@ class RowReader:
         lacking = {column: "is empty" for column in needed if not cells[column]}
         if "audio" not in lacking and not is_file(audio):
             lacking = {"audio": f"{audio} does not exist"} | lacking
-        if self.selection.on_missing == "error":
+        if self.selection.on_bad == "error":
             for column, what in lacking.items():
-                self._fault(row, column, f"{what}; add it, {TODO}")
+                self._fault(row, column, f"{what}; add it")
         return "; ".join(f"{self.columns[column]} {what}" for column, what in lacking.items())
 
     def _times(self, row: Row, cells: dict[str, str]) -> tuple[float | None, float | None]:

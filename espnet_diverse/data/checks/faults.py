@@ -9,7 +9,8 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 
 from espnet_diverse.errors import ConfigError, DataError
 
@@ -51,12 +52,19 @@ class Fault:
         where: A line number (from 1), or the id of an utterance or recording; None for the file as a whole.
         what: What is wrong and, unless obvious, what to do.
         kind: A key of `ACTIONS`.
+        entry: Id of the row with the fault, which can be left out; "" if the file as a whole is faulty.
     """
 
     file: str
     where: int | str | None
     what: str
     kind: str = "table"
+    entry: str = field(default="", compare=False)
+
+    @property
+    def reason(self) -> str:
+        """The fault as a reason to leave an utterance out: the line, if there is one, and what is wrong with it."""
+        return f"{Path(self.file).name}:{self.where}: {self.what}" if isinstance(self.where, int) else self.what
 
     def __str__(self) -> str:
         if self.where is None:

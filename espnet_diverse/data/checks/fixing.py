@@ -47,7 +47,7 @@ def write_fixed(
     scp = source_of(source)
     data, _ = scan_tables(source, scp)
     data.extra = scan_extra(source, data)
-    fixed = leave_out(data, _reasons(data, dropped))
+    fixed = leave_out(data, reasons(data, dropped))
     if not fixed.text:
         raise DataError(f"{source}: no utterance is left of {len(data.by_utterance())}; see the list of faults")
     check_target({target.name: fixed}, target.absolute().parent)
@@ -63,7 +63,7 @@ def left_out(source: Path, faults: Sequence[Fault], actions: Mapping[str, str] =
     if not dropped:
         return ""
     data, _ = scan_tables(source, source_of(source))
-    names = list(_reasons(data, dropped))
+    names = list(reasons(data, dropped))
     first = "" if all(actions[fault.kind] != "refuse" for fault in faults) else ", once the other faults are fixed"
     return f"leaves out {len(names)} of {len(data.by_utterance())} utterances{first}: {abridged(names, separator=' ')}"
 
@@ -91,25 +91,28 @@ def misread_line(file: Path) -> int:
         return next((number for number, (one, other) in pairs if one != other), 0)
 
 
-def _reasons(data: DataTables, dropped: Sequence[Fault]) -> dict[str, str]:
+def reasons(data: DataTables, dropped: Sequence[Fault]) -> dict[str, str]:
     """The reasons why each utterance is dropped.
 
     Faults of a recording hold for all of its segments; channels that cancel are no fault for a segment of one channel.
     """
-    in_recordings = {str(fault.where) for fault in dropped if data.segments and fault.file.endswith("wav.scp")}
+    in_recordings = {
+        fault.entry or str(fault.where) for fault in dropped if data.segments and fault.file.endswith("wav.scp")
+    }
     by_recording: dict[str, list[str]] = {}
     of_a_channel = set()
     for utterance, segment in data.segments.items() if in_recordings else ():
         if segment.recording in in_recordings:
             by_recording.setdefault(segment.recording, []).append(utterance)
             of_a_channel |= set() if segment.channel is None else {utterance}
-    reasons: dict[str, str] = {}
+    found: dict[str, str] = {}
     for fault in dropped:
+        name = fault.entry or str(fault.where)
         of_recording = data.segments and fault.file.endswith("wav.scp")
-        for utterance in by_recording.get(str(fault.where), []) if of_recording else [str(fault.where)]:
+        for utterance in by_recording.get(name, []) if of_recording else [name]:
             if not (of_recording and utterance in of_a_channel and fault.what.endswith(CANCELLED)):
-                reasons.setdefault(utterance, fault.what)
-    return reasons
+                found.setdefault(utterance, fault.reason)
+    return found
 
 
 def shared(source: Path, other: Path) -> Iterator[Fault]:

@@ -7,6 +7,9 @@ from espnet_diverse.audio.libsndfile import RATES
 from espnet_diverse.audio.resampling import RATE
 from espnet_diverse.option_checks import Options, choice, listed, must_be, needs, number
 
+FEW = 10
+"""Utterances of a set with faults, up to which their share is not checked."""
+
 
 @dataclass(frozen=True)
 class FormatOptions(Options):
@@ -20,7 +23,8 @@ class FormatOptions(Options):
         audio_format: Files to write: wav or flac, one for each utterance; or ark, all utterances as flac in arks.
         rate: Sampling rate of the files in Hz.
         shards: Number of arks of a set; fewer where a set has fewer recordings.
-        on_bad: For utterances whose audio cannot be used: "error", or "drop", which lists them as dropped.
+        on_bad: For utterances with a fault, such as audio that cannot be used: "error", or "drop", which lists them.
+        max_bad: Greatest share of the utterances of a set that are dropped because of faults; `FEW` always may be.
 
     Raises:
         ConfigError: A value is out of range.
@@ -33,6 +37,7 @@ class FormatOptions(Options):
     rate: int = number(RATE, least=RATES[0], most=RATES[1])
     shards: int = number(1, least=1)
     on_bad: str = choice("error", "drop")
+    max_bad: float = number(0.01, least=0, most=1)
 
     def __post_init__(self) -> None:
         super().__post_init__()

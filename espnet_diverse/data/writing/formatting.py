@@ -3,12 +3,12 @@
 A file that already has this form is not copied; wav.scp names the original. Sets of text alone are written as they are.
 Other tables are kept with their utterances or speakers. Rows are written as soon as a recording is done and are not
 kept in memory. Utterances outside the limits on length are dropped, each with its reason in dropped.tsv; audio that
-cannot be used (missing, truncated, NaN) is an error, or dropped with `on_bad`, and tables that do not agree are an
-error. Either all sets are written or none.
+cannot be used (missing, truncated, NaN) and tables that do not agree are an error, or the utterances are dropped with
+`on_bad`, up to a share. Either all sets are written or none.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from itertools import chain, groupby, islice, pairwise
@@ -17,15 +17,16 @@ from typing import NamedTuple
 
 from espnet_diverse.audio.segments import Segment
 from espnet_diverse.data.checks.faults import Fault, decisive, refuse
+from espnet_diverse.data.checks.fixing import reasons
 from espnet_diverse.data.checks.validate import find_faults
 from espnet_diverse.data.files.atomic_files import staged_directory
 from espnet_diverse.data.files.targets import check_prepared, check_target, mark_prepared
-from espnet_diverse.data.kaldi import DataTables, write_data_dir
+from espnet_diverse.data.kaldi import DataTables, leave_out, write_data_dir
 from espnet_diverse.data.packed_table import spool
 from espnet_diverse.data.table_views import Mapped, items_in_order
 from espnet_diverse.data.threads import Workers, map_in_parallel
 from espnet_diverse.data.writing.format_audio import AudioFormat, Job, Spoken, all_lost
-from espnet_diverse.data.writing.format_options import FormatOptions
+from espnet_diverse.data.writing.format_options import FEW, FormatOptions
 from espnet_diverse.errors import ConfigError, DataError
 
 TRAINING_SET = "train"
@@ -41,6 +42,7 @@ class Summary:
         seconds: Total length of these utterances in seconds; 0 for text alone.
         speakers: Number of speakers, including the speed-perturbed ones; 0 for text alone.
         dropped: Number of utterances dropped.
+        bad: Number of those among them that have a fault.
         converted: Number of utterances by the original form of their converted audio, such as "8000 Hz, 2 channels".
     """
 
@@ -48,12 +50,17 @@ class Summary:
     seconds: float = 0.0
     speakers: int = 0
     dropped: int = 0
+    bad: int = 0
     converted: Counter[str] = field(default_factory=Counter)
 
     def __str__(self) -> str:
         if not self.speakers:
             return f"{self.utterances} sentences"
         return f"{self.utterances} utterances, {self.seconds / 3600:.2f} hours, {self.speakers} speakers"
+
+    def share(self) -> str:
+        """The share of dropped utterances, and how many of them have faults."""
+        return f"{self.dropped / (self.utterances + self.dropped):.2%}, {self.bad} with faults"
 
 
 def format_data(
@@ -82,8 +89,7 @@ def format_data(
     check_target(sets, output_dir)
     for name in sets:
         check_prepared(output_dir / name)
-    tables = {name: find_faults(data, read_audio=False) for name, data in sets.items()}
-    refuse(decisive(replace(fault, file=f"{name}/{fault.file}") for name in tables for fault in tables[name]))
+    sets = without_faults(sets, options)
     summaries: dict[str, Summary] = {}
     faults: list[Fault] = []
     try:
@@ -91,7 +97,7 @@ def format_data(
             for name, data in sets.items():
                 staging = stack.enter_context(staged_directory(output_dir / name))
                 if data.is_text:
-                    summaries[name] = Summary(len(data.text), dropped=len(data.dropped))
+                    summaries[name] = Summary(len(data.text), dropped=len(data.dropped), bad=len(data.bad))
                     _write(data, staging)
                     continue
                 speeds = options.speeds if name == TRAINING_SET else (1.0,)
@@ -105,6 +111,54 @@ def format_data(
     except OSError as error:
         raise DataError(f"{output_dir}: cannot be written ({error}); free space or choose another path") from error
     return summaries
+
+
+def without_faults(sets: Mapping[str, DataTables], options: FormatOptions) -> dict[str, DataTables]:
+    """The sets without the utterances that have faults in their tables.
+
+    Raises:
+        DataError: There are faults, which `options.on_bad` does not allow, or more of them than `options.max_bad`.
+    """
+    usable, refused = {}, []
+    for name, data in sets.items():
+        faults = decisive(_placed(fault, name) for fault in find_faults(data, read_audio=False))
+        if data.dropped and not data.text:
+            faults = [Fault(name, None, _all_dropped(data.dropped))]
+        of_rows = [fault for fault in faults if fault.entry and options.on_bad == "drop"]
+        refused += [fault for fault in faults if fault not in of_rows]
+        usable[name] = leave_out(data, reasons(data, of_rows)) if of_rows else data
+    refuse(refused)
+    for name, data in usable.items():
+        refuse_many_bad(name, data, options.max_bad)
+    return usable
+
+
+def _placed(fault: Fault, name: str) -> Fault:
+    """A fault of a table of the set `name`."""
+    return replace(fault, file=f"{name}/{fault.file}", entry=fault.where if isinstance(fault.where, str) else "")
+
+
+def refuse_many_bad(
+    name: str, data: DataTables, max_bad: float, more: Collection[str] = (), dropped: Mapping[str, str] | None = None
+) -> None:
+    """Check the share of utterances of a set that are left out because of faults.
+
+    Args:
+        name: Name of the set.
+        data: Its tables, without the utterances with faults in them.
+        max_bad: Maximum share; `FEW` utterances may always be left out.
+        more: Utterances in these tables that will be left out, too.
+        dropped: Why utterances are left out; by default as in `data`.
+
+    Raises:
+        DataError: There are more; the message has numbers and one of the utterances.
+    """
+    count, total = len(data.bad) + len(more), len(data.by_utterance()) + len(data.dropped)
+    if count > max(FEW, max_bad * total):
+        first = min([*data.bad, *more])
+        what = f"at least {count} of {total} utterances ({count / total:.2%}) have faults, such as {first}"
+        todo = f"at most {max_bad:.2%} are left out: get the corpus again, or allow more with --max_bad"
+        raise DataError(f"{name}: {what}: {(dropped or data.dropped)[first]}; {todo}")
 
 
 def _write(data: DataTables, staging: Path) -> None:
@@ -134,7 +188,7 @@ def _format_set(
     name: str, data: DataTables, audio_format: AudioFormat, nj: int | Workers
 ) -> tuple[DataTables, Summary, list[Fault]]:
     """Prepare every utterance; return the prepared set, its counts, and the faults of its audio."""
-    summary, dropped, faults = Summary(), dict(data.dropped), []
+    summary, dropped, faults, bad = Summary(), dict(data.dropped), [], []
     ahead = {"ahead": _ARKS_AHEAD} if audio_format.options.audio_format == "ark" else {}
     found = map_in_parallel(audio_format, _Jobs(data, audio_format.options), nj, f"format {name}", all_lost, **ahead)
 
@@ -142,9 +196,11 @@ def _format_set(
         for outcome in chain.from_iterable(found):
             if outcome.fault and audio_format.options.on_bad == "drop":
                 dropped[outcome.source] = outcome.fault
+                bad.append(outcome.source)
+                refuse_many_bad(name, data, audio_format.options.max_bad, bad, dropped)
                 continue
             if outcome.fault:
-                faults.append(Fault(name, outcome.source, outcome.fault))
+                faults.append(Fault(name, outcome.source, outcome.fault, entry=outcome.source))
             for kept in outcome.kept:
                 summary.seconds += kept.seconds
                 yield kept.utterance, " ".join(_Kept(outcome.source, kept.speaker, kept.path))
@@ -159,7 +215,7 @@ def _format_set(
     faults += [Fault(name, utterance, what) for utterance in twice]
     prepared = _prepared(data, Mapped(packed, _Kept.parse), dropped, scratch)
     summary.utterances, summary.speakers = len(packed), len(prepared.spk2utt())
-    summary.dropped = len(dropped)
+    summary.dropped, summary.bad = len(dropped), len(data.bad) + len(bad)
     return prepared, summary, faults
 
 

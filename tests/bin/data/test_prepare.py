@@ -63,10 +63,15 @@ def test_drops_and_conversions_are_printed(tmp_path, corpus_dir, prepare, capsys
     soundfile.write(folder / "BAC009S0002W0122.wav", np.stack([tone(0.5, 8000)] * 2, 1), 8000)
     assert prepare("--on_missing", "drop", "--audio_format", "flac") == 0
     assert capsys.readouterr().out.splitlines()[:2] == [
-        f"train: 1 utterances, 0.00 hours, 1 speakers, 1 dropped (listed in {tmp_path}/data/train/dropped.tsv)",
+        f"train: 1 utterances, 0.00 hours, 1 speakers, 1 dropped (listed in {tmp_path}/data/train/dropped.tsv)"
+        ": 50.00%, 1 with faults",
         "train: 1 utterances of 8000 Hz, 2 channels converted to 16 kHz mono",
     ]
-    assert (tmp_path / "data/train/dropped.tsv").read_text().endswith("BAC009S0002W0999\taudio without transcript\n")
+    assert (
+        (tmp_path / "data/train/dropped.tsv")
+        .read_text()
+        .endswith("aishell_transcript_v0.8.txt; add it or remove the file\n")
+    )
     assert read_data_dir(tmp_path / "data" / "train").wav_scp["BAC009S0002W0122"].endswith(".flac")
 
 
@@ -121,7 +126,9 @@ def test_all_faults_are_listed_on_request(tmp_path, corpus_dir, prepare, capsys)
     assert f"8 faults: {corpus_dir}" in (message := capsys.readouterr().err)
     assert f"; and 5 more (all are listed in {report})" in message
     assert len(report.read_text().splitlines()) == 8
-    assert prepare() == 1 and capsys.readouterr().err.endswith("; and 5 more (--report FILE lists all)\n")
+    assert prepare() == 1 and capsys.readouterr().err.endswith(
+        "; and 5 more (--report FILE lists all); --on_bad drop leaves out utterances with faults\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -130,10 +137,10 @@ def test_all_faults_are_listed_on_request(tmp_path, corpus_dir, prepare, capsys)
         (["--nj", "0"], "--nj 0: must be 1 or more"),
         (["--train_utterances", "0"], "--train_utterances 0: must be 1 or more"),
         (["--download"], "give exactly one of SOURCE, --corpus synthetic and --download"),
-        (["--on_missing", "skip"], "on_missing must be one of error drop, but is 'skip'"),
+        (["--on_missing", "skip"], "on_bad must be one of error drop, but is 'skip'"),
         (["--max_seconds", "0.01"], "min_seconds must be below max_seconds 0.01, but is 0.1"),
         (["--corpus", "synthetic"], "give exactly one of SOURCE"),
-        (["--languages", "zh"], "corpus aishell has no option --languages; it has --on_bad --on_missing"),
+        (["--languages", "zh"], "corpus aishell has no option --languages; it has --on_bad"),
         (["--task", "st"], "corpus aishell has no option --task; it has"),
         (["--sets", "eval"], "corpus aishell has no set 'eval'; it has train dev test"),
         (["--set_names", "train"], "--set_names train: must be NAME=VALUE, each name once"),
@@ -144,7 +151,7 @@ def test_all_faults_are_listed_on_request(tmp_path, corpus_dir, prepare, capsys)
         (["--sets", "test", "--train_utterances", "1"], "--train_utterances is for the set train, and --sets has only"),
         (
             ["--columns", "text=a"],
-            "corpus aishell has no option --columns; it has --on_bad --on_missing --sets --set_names",
+            "corpus aishell has no option --columns; it has --on_bad --sets --set_names",
         ),
     ],
 )
@@ -201,7 +208,7 @@ def test_selection_reaches_the_corpus(tmp_path, monkeypatch):
     assert main([*base, *options, "--on_missing", "drop"]) == 1
     assert main([*base, "--languages", "ar", "de"]) == 1
     assert chosen == [
-        Selection("st", (), ("es-en", "fr-en"), ("pt-es",), "written", on_missing="drop"),
+        Selection("st", (), ("es-en", "fr-en"), ("pt-es",), "written", on_bad="drop"),
         Selection("asr", ("ar", "de")),
     ]
     monkeypatch.setattr(tatoeba, "prepare", prepare)

@@ -101,7 +101,7 @@ def test_the_released_tables_are_read(write_texts):
     with pytest.raises(DataError, match=r"basic_val.tsv:3: has the token 'x'; known: \[MIN \[MAX") as raised:
         listops.prepare(tree)
     assert "basic_val.tsv:4: is not a text, a tab and a class: '[MIN 1 1 ]\\t12'" in str(raised.value)
-    dropped = listops.prepare(tree, Selection(on_missing="drop"))["dev"]
+    dropped = listops.prepare(tree, Selection(on_bad="drop"))["dev"]
     assert list(dropped.text) == ["dev-0000002"] and len(dropped.dropped) == 3
 
 

@@ -109,6 +109,18 @@ def test_damaged_file_is_fetched_again(tmp_path, serve):
     assert download(serve(CONTENT).url, tmp_path / "file", md5=MD5).read_bytes() == CONTENT
 
 
+def test_downloads_have_a_user_agent_of_their_own(tmp_path, serve):
+    """Some mirrors refuse that of Python itself."""
+    server = serve(CONTENT)
+    download(server.url, tmp_path / "file")
+    assert [agent.partition("/")[0] for agent in server.agents] == ["espnet_diverse"]
+    server.status = 403
+    with pytest.raises(
+        DataError, match=f"HTTP status 403 .*; the server refuses .* by hand and save it as {tmp_path}/x$"
+    ):
+        download(server.url, tmp_path / "x")
+
+
 def test_refusals_of_the_server(tmp_path, serve):
     server = serve(CONTENT)
     server.kind = "text/html"

@@ -27,10 +27,10 @@ def test_texts_and_pairs_with_their_classes():
     reader.add(data, "u1", PLACE, "x", ["One \u200btext\n"])
     reader.add(data, "u2", PLACE, "x", ["First", "Second"])
     assert (data.text, data.src_text) == ({"u1": "one text", "u2": "second"}, {"u2": "first"})
-    assert data.conditions == {"utt2domain": {"u1": "x", "u2": "x"}} and reader.faults == []
+    assert data.conditions == {"utt2domain": {"u1": "x", "u2": "x"}} and reader.faults.refused == []
     reader.add(data, "u3", PLACE, "y", ["One"])
     reader.add(data, "u4", PLACE, "x", ["One", ""])
-    assert [str(fault).partition(";")[0] for fault in reader.faults] == [
+    assert [str(fault).partition(";")[0] for fault in reader.faults.refused] == [
         "f:7: class 'y' is none of x",
         "f:7: has an empty text",
     ]

@@ -56,7 +56,7 @@ def test_values_of_json_keep_their_kind(tmp_path):
 def test_all_faults_of_rows_are_found_and_the_others_read(tmp_path):
     content = b'audio,text\na.wav,x,y\nb.wav,"a" b\nc.wav,ok\nd.wav,\xff\ne.wav,"open\nf.wav,good\n'
     table = read(tmp_path, "t.csv", content)
-    assert [row.values["audio"] for row in table.rows] == ["c.wav", "d.wav"]
+    assert [row.values["audio"] for row in table.rows] == ["c.wav"]
     path = tmp_path / "t.csv"
     todo = "write a quotation mark in a quoted field twice, and close what is opened"
     assert sorted(map(str, table.faults)) == [

@@ -13,6 +13,7 @@ from espnet_diverse.audio.sources import open_audio
 from espnet_diverse.data.checks.plausibility import CANCELLED
 from espnet_diverse.data.checks.validate import find_faults, validate
 from espnet_diverse.data.kaldi import DataDir, read_data_dir, write_data_dir
+from espnet_diverse.data.writing import formatting
 from espnet_diverse.data.writing.format_options import FormatOptions
 from espnet_diverse.data.writing.formatting import format_data
 from espnet_diverse.errors import ConfigError, DataError
@@ -200,6 +201,26 @@ def test_unusable_audio_stops_everything_and_leaves_nothing(tmp_path, data, writ
     with pytest.raises(DataError, match="2 faults: dev: a1: .*a1.wav: holds NaN.*; dev: b1: .*not readable"):
         format_data({"train": other, "dev": data}, tmp_path / "data", FormatOptions((0.9, 1.0)))
     assert not (tmp_path / "data").exists()
+
+
+def test_faults_of_utterances_leave_them_out_up_to_a_share(tmp_path, data, monkeypatch):
+    """Faults of tables and of audio count together, also of the reader."""
+    drop, target = FormatOptions(on_bad="drop"), tmp_path / "out"
+    data.text["a1"], data.dropped["x"] = "<unk>", "odd"
+    data.bad.add("x")
+    Path(data.wav_scp["a2"]).write_bytes(b"")
+    summary = format_data({"test": data}, target, drop)["test"]
+    assert (summary.utterances, summary.dropped, summary.bad, summary.share()) == (1, 3, 3, "75.00%, 3 with faults")
+    listed = (target / "test" / "dropped.tsv").read_text()
+    assert "a1\ttranscript contains the reserved symbol <unk>" in listed and "a2\t" in listed and "x\todd" in listed
+    monkeypatch.setattr(formatting, "FEW", 1)
+    with pytest.raises(DataError, match="^test: at least 2 of 4 utterances .50.00%. have faults, such as a1: tr"):
+        format_data({"test": data}, target, drop)
+    with pytest.raises(DataError, match="^test: at least 3 of 4 utterances .75.00%. have faults, such as a1: .*60.00%"):
+        format_data({"test": data}, target, FormatOptions(on_bad="drop", max_bad=0.6))
+    data.text["b1"] = "\7"
+    with pytest.raises(DataError, match="^test: no utterance is left; all "):
+        format_data({"test": data}, target, FormatOptions(on_bad="drop", max_bad=1))
 
 
 def test_failure_keeps_the_earlier_result(tmp_path, data):

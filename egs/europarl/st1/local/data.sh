@@ -3,4 +3,4 @@
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/../path.sh"
 # Some sentences of a debate are long, and no utterance of the test set may be left out.
-espnet-diverse prepare europarl_st --task st --max_seconds 60 "$@"
+espnet-diverse prepare europarl_st --task st --max_seconds 60 --on_bad drop "$@"

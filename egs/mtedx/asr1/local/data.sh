@@ -3,4 +3,4 @@
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/../path.sh"
 # Some segments are up to a minute long; the paper's toolkit decodes up to that length.
-espnet-diverse prepare mtedx --max_seconds 60 "$@"
+espnet-diverse prepare mtedx --max_seconds 60 --on_bad drop "$@"

@@ -3,4 +3,4 @@
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/../path.sh"
 # Some segments of talks and debates are up to a minute long.
-espnet-diverse prepare --task st --max_seconds 60 "$@"
+espnet-diverse prepare --task st --max_seconds 60 --on_bad drop "$@"
