@@ -15,19 +15,17 @@ from pathlib import Path
 from typing import NamedTuple
 
 from espnet_diverse.audio.libsndfile import Powers
-from espnet_diverse.audio.reading import open_file
+from espnet_diverse.audio.reading import is_recording, open_file
 from espnet_diverse.audio.sources import STDIN
+from espnet_diverse.audio.suffixes import OTHER, SHARED, SUFFIXES
 from espnet_diverse.conditions import CONDITIONS
 from espnet_diverse.corpora.shared.columns import COLUMNS as TABLE_COLUMNS
 from espnet_diverse.data.checks.faults import Fault, refuse
 from espnet_diverse.data.lines import numbered_lines
 from espnet_diverse.data.tables import read_table
-from espnet_diverse.errors import DataError
+from espnet_diverse.errors import DataError, abridged
 from espnet_diverse.runs.condition_names import condition_table
 
-_LIBSNDFILE = "wav flac mp3 ogg oga opus sph aif aiff au caf w64 rf64"
-_FFMPEG = "m4a mp4 mov 3gp webm mkv mka aac wma amr"
-SUFFIXES = frozenset(f".{name}" for name in f"{_LIBSNDFILE} {_FFMPEG}".split())
 COLUMNS = dict.fromkeys(("audio", *TABLE_COLUMNS["audio"]), "path") | {
     column: name
     for name, condition in CONDITIONS.items()
@@ -115,7 +113,7 @@ def _of_source(source: str) -> Iterator[Recording]:
     if source == STDIN:
         yield Recording(source, "stdin", {})
     elif _is_folder(Path(source)):
-        paths = sorted(_audio_files(Path(source)))
+        paths = _audio_files(Path(source))
         # A folder without audio is one failed recording.
         yield from (Recording(str(path), path.name, {}) for path in paths or [Path(source)])
     else:
@@ -129,12 +127,22 @@ def _is_folder(path: Path) -> bool:
         return False
 
 
-def _audio_files(folder: Path) -> Iterator[Path]:
+def _audio_files(folder: Path) -> list[Path]:
+    """The recordings in a folder; a notice counts other files that are recordings by their suffix or content."""
+    taken, passed = [], []
     for root, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".")]
-        for name in names:
-            if not name.startswith(".") and Path(name).suffix.lower() in SUFFIXES:
-                yield Path(root, name)
+        for path in (Path(root, name) for name in names if not name.startswith(".")):
+            suffix = path.suffix.lower()
+            if suffix in SUFFIXES or suffix in SHARED and is_recording(path):
+                taken.append(path)
+            elif suffix in OTHER or suffix not in SHARED and is_recording(path):
+                passed.append(path)
+    if passed:
+        named = abridged([printable(str(path.relative_to(folder))) for path in sorted(passed)])
+        what = f"{len(passed)} files that may be recordings are passed over for their suffix"
+        log.warning("notice: %s: %s: %s; name them, or rename or convert them", printable(str(folder)), what, named)
+    return sorted(taken)
 
 
 def _of_scp(table: Path) -> list[Recording]:

@@ -55,6 +55,25 @@ def test_folders_give_their_audio_by_name(here):
     assert paths(found) == ["d/b.opus", "d/c.m4a", "d/dangling.wav", "d/sub/deep/a.mp3", "d/z.WAV"]
 
 
+def test_folders_give_all_formats_that_are_read(here):
+    names = "3ga 3gpp ac3 avi flv m4b m4v mp2 mpga mpg oga weba wv WMA"
+    known = [f"d/x.{name}" for name in names.split()]
+    touch(*known)
+    Path("d/talk.ts").write_bytes((b"G" + bytes(187)) * 4)
+    Path("d/code.ts").write_text("Great()")
+    assert sorted(paths(find_recordings(["d"]))) == sorted([*known, "d/talk.ts"])
+
+
+def test_a_notice_counts_the_recordings_that_a_folder_keeps_back(here, caplog):
+    touch("d/a.wav", "d/notes.txt", "d/old.shn", "d/empty")
+    soundfile.write("d/sub.dat", np.zeros(99), 8000, format="FLAC")
+    Path("d/page.html").write_text("<html>")
+    Path("d/utf16.txt").write_text("a", "utf-16")
+    assert paths(find_recordings(["d"])) == ["d/a.wav"]
+    assert "d: 2 files that may be recordings are passed over for their suffix: old.shn, sub.dat;" in caplog.text
+    assert len(caplog.records) == 1
+
+
 def test_a_folder_without_audio_stands_for_itself(here):
     touch("d/notes.txt")
     assert paths(find_recordings(["a.wav", "d"])) == ["a.wav", "d"]

@@ -43,7 +43,10 @@ def test_the_command_prints_them_without_other_arguments(capsys):
 
 def test_a_value_of_a_wrong_type_is_one_line(capsys):
     assert main(["train", "--list_options", "model/tiny", "--set", "max_epoch=many"]) == 1
-    assert capsys.readouterr().err == "espnet-diverse train: error: --set max_epoch=many: max_epoch must be a whole number, but is 'many'\n"
+    assert (
+        capsys.readouterr().err
+        == "espnet-diverse train: error: --set max_epoch=many: max_epoch must be a whole number, but is 'many'\n"
+    )
 
 
 @pytest.mark.parametrize(("key", "value"), [("max_epoch", "12:30"), ("max_epoch", "yes"), ("use_amp", "maybe")])
