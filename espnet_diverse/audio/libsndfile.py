@@ -101,6 +101,8 @@ def check_file(path: Path, name: str | Path, kind: str = "audio file") -> None:
     path = entry.path if entry else path
     if not path.is_file():
         what = "is not a regular file" if path.exists() else f"no such {kind}"
+        if "\N{REPLACEMENT CHARACTER}" in str(path):  # made in reading the table
+            raise DataError(f"{name}: {what}, as the name in the table is not UTF-8; rename the file")
         raise DataError(f"{name}: {what}; correct the path or get the file")
     if not os.access(path, os.R_OK):
         raise DataError(f"{name}: may not be read; change its permissions")

@@ -130,6 +130,11 @@ def test_a_name_that_is_not_utf_8_is_read(tmp_path, write_wav):
         assert len(read_audio(path)[0]) == 8000
 
 
+def test_a_table_that_is_not_utf_8_is_named(tmp_path):
+    with pytest.raises(DataError, match="the name in the table is not UTF-8; rename the file"):
+        inspect_audio(tmp_path / "\ufffd.wav")
+
+
 def test_raw_file_without_header_is_refused(tmp_path):
     (tmp_path / "x.raw").write_bytes(bytes(320))
     with pytest.raises(DataError, match="x.raw: not readable as audio"):

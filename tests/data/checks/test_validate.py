@@ -81,7 +81,7 @@ def test_a_line_in_a_wrong_encoding_is_one_fault_not_three(data_dir):
     (data_dir / "text").write_bytes("a1 你好\na2 二\nb1 三\n".encode("gbk"))
     lines = whats(data_dir)
     assert [line.removeprefix(f"{data_dir}/") for line in lines] == [
-        "text:1: not utf-8 at byte offset 3 (it decodes as GBK); convert the file with iconv",
+        "text:1: not utf-8 at byte offset 3 (it decodes as GBK); convert the file with iconv -f GBK -t UTF-8",
         "text: 2 more lines are not utf-8",
     ]
 
