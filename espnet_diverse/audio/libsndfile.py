@@ -200,6 +200,14 @@ class Powers:
         """Whether the mean is 30 dB or more below the channels, as with opposite phases."""
         return self.mean < self.channels / 1000
 
+    @property
+    def differ(self) -> bool:
+        """Whether the channels have little in common, as in a call with a speaker a channel, or most are silent.
+
+        The mean of two channels that have nothing in common has half of their power, and of more channels less.
+        """
+        return not self.cancel and self.mean < 0.6 * self.channels
+
 
 def mono_blocks(
     audio: soundfile.SoundFile,

@@ -66,13 +66,7 @@ def _decoded(
 ) -> Iterator[tuple[int, str, int, int]]:
     head = file.read(4096)
     if guess_encodings(head) == ["UTF-16"]:
-        faults.append(
-            Fault(
-                str(path),
-                None,
-                "is UTF-16 from byte offset 0; allowed is utf-8: convert it with iconv",
-            )
-        )
+        faults.append(Fault(str(path), None, "is UTF-16 from byte offset 0; allowed is utf-8: convert it with iconv"))
         return
     if head.startswith(_BYTE_ORDER_MARK):
         repairs["byte order mark"] += 1

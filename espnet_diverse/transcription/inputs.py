@@ -46,16 +46,23 @@ class Recording(NamedTuple):
         path: Path of its file; "-" is standard input.
         name: Name of its outputs, without their suffix; unique among the recordings of `find_recordings`.
         conditions: Values by condition that the list gives.
+        channel: Number of the channel of its file, from 0; None for the mean of all.
     """
 
     path: str
     name: str
     conditions: Mapping[str, str]
+    channel: int | None = None
+
+    @property
+    def shown(self) -> str:
+        """Its path, and its channel, for messages."""
+        return printable(self.path) + ("" if self.channel is None else f" channel {self.channel}")
 
     def channels_cancel(self) -> bool:
         """Return whether its file has channels whose mean is nearly silent; False if it cannot be read again."""
         with suppress(DataError):
-            if self.path != STDIN:
+            if self.path != STDIN and self.channel is None:
                 powers = Powers()
                 with open_file(Path(self.path)) as file:
                     for _ in file.blocks(powers=powers) if file.info.channels > 1 else ():
@@ -64,7 +71,7 @@ class Recording(NamedTuple):
         return False
 
 
-def find_recordings(sources: Sequence[str], listed: Path | None = None) -> list[Recording]:
+def find_recordings(sources: Sequence[str], listed: Path | None = None, each_channel: bool = False) -> list[Recording]:
     """List the recordings that a user names, in the order named; a recording that is named twice is listed once.
 
     Args:
@@ -76,6 +83,7 @@ def find_recordings(sources: Sequence[str], listed: Path | None = None) -> list[
             Relative paths are relative to the folder of the list; in a wav.scp, from standard input ("-") and from a
             pipe, to the current folder. Every id of a wav.scp is a separate recording, also where several have the same
             file.
+        each_channel: Whether each channel of a file is a recording of its own.
 
     Raises:
         DataError: No recording is named, a source is empty, or the list is faulty.
@@ -91,7 +99,10 @@ def find_recordings(sources: Sequence[str], listed: Path | None = None) -> list[
     once: dict[tuple, Recording] = {}
     for one in found:
         once.setdefault((_real(one.path), *sorted(one.conditions.items())), one)
-    return _named(list(once.values()), with_ids)
+    files = list(once.values())
+    if each_channel:
+        files, with_ids = ([part for one in many for part in _by_channel(one)] for many in (files, with_ids))
+    return _named(files, with_ids)
 
 
 def files_of(recordings: Sequence[Recording]) -> Iterator[Path]:
@@ -202,6 +213,16 @@ def _header_faults(columns: Sequence[str]) -> Iterator[str]:
             yield f"has the columns {' and '.join(names)}, which mean the same; rename one"
 
 
+def _by_channel(one: Recording) -> list[Recording]:
+    """A recording for each channel of a file with several; a file that cannot be read stays, to be reported."""
+    if one.path == STDIN:
+        raise DataError("the channels of standard input cannot be read one by one; give files")
+    with suppress(DataError), open_file(Path(one.path)) as file:
+        if file.info.channels > 1 or file.info.is_converted:
+            return [one._replace(channel=channel) for channel in range(file.info.channels)]
+    return [one]
+
+
 def _real(path: str) -> str:
     return path if path == STDIN or "\0" in path else os.path.realpath(path)
 
@@ -210,11 +231,13 @@ def _named(files: Sequence[Recording], with_ids: Sequence[Recording]) -> list[Re
     """Recordings with unique names; the names of files have a suffix, and ids have none."""
     found = [*files, *with_ids]
     stems = [_short(name) for name in [*(Path(one.name).stem for one in files), *(one.name for one in with_ids)]]
+    ends = ["" if one.channel is None else f"-channel{one.channel}" for one in found]
+    stems = [f"{stem}{end}" for stem, end in zip(stems, ends, strict=True)]
     shared = Counter(stem.casefold() for stem in stems)
     taken, recordings = {_RESERVED_NAME}, []
-    for one, stem, whole in zip(found, stems, _with_folders(found), strict=True):
+    for one, stem, whole, end in zip(found, stems, _with_folders(found), ends, strict=True):
         clear = shared[stem.casefold()] == 1 and stem.casefold() != _RESERVED_NAME
-        base = name = stem if clear else _short(whole)
+        base = name = stem if clear else f"{_short(whole)}{end}"
         number = 1
         while name.casefold() in taken:
             number += 1

@@ -169,6 +169,21 @@ def test_a_wrong_length_in_a_header_takes_no_memory(tmp_path, write_wav):
     tracemalloc.stop()
 
 
+@pytest.mark.parametrize(
+    ("others", "differ"), [((0.5,), False), ((0.0,), True), ((None,), True), ((0.0,) * 7, True), ((1.0,) * 3, False)]
+)
+def test_channels_that_differ_are_found(tmp_path, others, differ):
+    """Beside a first channel: the same at another level, silence, or (None) something else."""
+    first, noise = np.random.default_rng(0).normal(0, 0.1, (2, 16_000))
+    soundfile.write(
+        tmp_path / "x.wav", np.stack([first, *(noise if n is None else n * first for n in others)], 1), 8000
+    )
+    with soundfile.SoundFile(tmp_path / "x.wav") as sound:
+        for _ in mono_blocks(sound, "x.wav", 0, 16_000, powers=(powers := Powers())):
+            pass
+    assert powers.differ == differ and not powers.cancel
+
+
 def test_channels_of_opposite_phase_are_found_where_they_are(tmp_path):
     left = 0.5 * np.sin(np.arange(16_000))
     channels = np.stack([left, np.where(np.arange(16_000) < 8000, left, -left)], axis=1)
