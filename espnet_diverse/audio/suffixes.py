@@ -20,6 +20,6 @@ SHARED = _set(_SHARED)
 OTHER = _set(_OTHER)
 """Suffixes of recordings that are not read, or not always."""
 READABLE = "wav, flac, mp3, ogg, opus, sph, m4a, mp4, webm and more"
-"""What is read, for messages."""
+"""Formats that are read, for messages."""
 TO_CONVERT = "convert it: ffmpeg -i X Y.wav"
 """Advice about other recordings, for messages."""
