@@ -5,7 +5,7 @@ from inspect import signature
 import pytest
 
 from espnet_diverse.bin.main import command_parser
-from espnet_diverse.conditions import CONDITIONS, TABLES, as_arguments, values_by_condition
+from espnet_diverse.conditions import CONDITIONS, TABLES, as_arguments, base_language, known_value, values_by_condition
 from espnet_diverse.inference import Recognizer, Translator
 
 
@@ -44,3 +44,32 @@ def test_help_of_conditions_holds_for_speech_and_text(command):
     assert "language of the input: of the speech, or of the source text" in shown
     assert "language of the output text (default for asr: the input's)" in shown
     assert "domain of the recordings or texts" in shown
+
+
+@pytest.mark.parametrize(
+    ("given", "names", "known"),
+    [
+        *[(form, ["da", "no", "sv"], "no") for form in ("no", "NO", "no-NO", "nb_NO", "nob", "nor", "Norwegian")],
+        *[("pt-BR", ["pt", "es"], "pt"), ("pt", ["pt-BR", "es"], "pt-BR"), ("pt_br", ["pt-BR", "pt-PT"], "pt-BR")],
+        *[("pt", ["pt-BR", "pt-PT"], None), ("pt-BR", ["pt-PT", "es"], None), ("nno", ["no"], None)],
+        *[("de", ["eng", "deu"], "deu"), ("German", ["eng", "deu"], "deu"), ("zh-Hant-TW", ["zh", "yue"], "zh")],
+        *[("yue", ["zh", "en"], None), ("cmn", ["zh", "yue"], "zh"), ("xx", ["de", "en"], None)],
+        *[
+            ("007", ["007", "1e3", "12:30"], "007"),
+            ("7", ["007"], None),
+        ],
+    ],
+)
+def test_forms_of_a_value_are_understood(given, names, known):
+    assert known_value("lang", given, names) == known
+    assert known_value("tgtlang", given, names) == known
+
+
+def test_of_a_domain_only_the_case_does_not_matter():
+    assert known_value("domain", "News", ["news", "talk"]) == "news"
+    assert known_value("domain", "news-2020", ["news", "talk"]) is None
+
+
+def test_the_written_language_of_codes():
+    codes = ("zh-CN", "cmn_hans_cn", "yue", "zho", "tur", "az_AZ", "tha", "Khmer", "xx-YY")
+    assert list(map(base_language, codes)) == ["zh", "zh", "zh", "zh", "tr", "az", "th", "km", "xx"]

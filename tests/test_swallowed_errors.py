@@ -20,7 +20,8 @@ KNOWN = {
     "it becomes the result of its item, is told or logged there, and the other items continue": [
         *("audio_progress.header_seconds: DataError ValueError", "averaging._sound: ModelError"),
         *("format_audio.AudioFormat._format: DataError", "format_audio.AudioFormat._format_recording: DataError"),
-        *("grouping.each_result: Exception", "inputs.files_of: ValueError", "measurements.survey: DataError"),
+        *("grouping.each_result: Exception", "inputs.files_of: ValueError", "inputs._by_channel: DataError"),
+        "measurements.survey: DataError",
         *("recordings._Recording.keeping_faults: Exception", "recordings.Transcription._read: Exception"),
         *("samples.read_samples: DataError", "translate._translated.each: DataError", "utterances.readable: Exception"),
         *("validate._feature_size: DataError", "validate._hear: DataError", "walk.Walk._make: ValueError"),
@@ -28,7 +29,8 @@ KNOWN = {
     "it becomes a row of the list of faults, which is refused as a whole": [
         *("kaldi._check: DataError", "kaldi._run: DataError", "mtedx._yaml_lines: DataError"),
         *("mtedx._yaml_lines: ValueError", "table._audio_fault: DataError", "table._end: DataError"),
-        *("rttm.read_turns: ValueError", "table_files.json_objects: ValueError", "age._documents: ValueError"),
+        *("rttm.read_turns: ValueError", "table_files.json_objects: ValueError"),
+        *("table_files._json_array: ValueError", "age._documents: ValueError"),
         "stages._check_data: DataError",
     ],
     "something else is taken instead, and a line says so": [

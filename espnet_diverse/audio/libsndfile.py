@@ -15,6 +15,7 @@ import soundfile
 
 from espnet_diverse.audio.ark import CODED, WAV, ArkPart, ark_entry
 from espnet_diverse.audio.resampling import RATE
+from espnet_diverse.audio.suffixes import READABLE, TO_CONVERT
 from espnet_diverse.errors import DataError, TruncatedError
 
 LOUDEST = 4.0
@@ -28,8 +29,18 @@ BLOCK_SAMPLES = 1 << 20
 _UNKNOWN_BYTES = 0x7FFF0000
 # libsndfile's note on a wav, aiff, au or w64 file that ends too early, and the length in the header of a sph file.
 _SHORT_DATA = re.compile(r"^\s*(?:data|SSND|Data Size|riff)\s*: (\d+) \(should be (\d+)\)", re.MULTILINE)
+_SPH_HEAD = 1024
+_SPH_PACKED = re.compile(rb"\ANIST_1A[^\0]*?^sample_coding -s\d+ ([ -~]*embedded-[ -~]*)", re.MULTILINE)
 _SPH_LENGTH = re.compile(rb"^sample_count -i (\d+)", re.MULTILINE)
+# An ID3 tag, or the header of a frame of layer 2 or 3 with a rate, is the beginning of an mp3.
+_FRAME = re.compile(rb"\xff[\xf2-\xf5\xfa-\xfd][\x10-\xeb]")
+_BEGINNING = re.compile(
+    rb"(?:RIFF|RIFX|RF64)....WAVE|riff\x2e\x91|FORM....AIF|fLaC|OggS|\.snd|caff|NIST_1A|ID3|" + _FRAME.pattern,
+    re.DOTALL,
+)
+_SYNC = 1 << 16  # bytes before the first frame of a damaged mp3
 # libsndfile gives this message also for files in which its mp3 decoder finds nothing.
+_NOT_KNOWN = "Format not recognised"
 _NO_FILE = "File does not exist or is not a regular file (possibly a pipe?)"
 
 
@@ -90,6 +101,8 @@ def check_file(path: Path, name: str | Path, kind: str = "audio file") -> None:
     path = entry.path if entry else path
     if not path.is_file():
         what = "is not a regular file" if path.exists() else f"no such {kind}"
+        if "\N{REPLACEMENT CHARACTER}" in str(path):  # made in reading the table
+            raise DataError(f"{name}: {what}, as the name in the table is not UTF-8; rename the file")
         raise DataError(f"{name}: {what}; correct the path or get the file")
     if not os.access(path, os.R_OK):
         raise DataError(f"{name}: may not be read; change its permissions")
@@ -109,6 +122,20 @@ class Sound(soundfile.SoundFile):
         return False
 
 
+def begins_as_audio(path: Path) -> bool:
+    """Return whether the first bytes of a file are those of a format that libsndfile reads."""
+    with path.open("rb") as file:
+        return _BEGINNING.match(file.read(16)) is not None
+
+
+def _is_no_mp3(path: Path) -> bool:
+    """Return whether a file is named .mp3 and is not one, such as a web page; the decoder would print notes on it."""
+    if path.suffix.lower() != ".mp3" or begins_as_audio(path):
+        return False
+    with path.open("rb") as file:
+        return _FRAME.search(file.read(_SYNC)) is None
+
+
 def open_sound(path: Path, name: str | Path) -> Sound:
     """Open an audio file, or an entry of an ark, that `check_file` accepts.
 
@@ -117,10 +144,22 @@ def open_sound(path: Path, name: str | Path) -> Sound:
     """
     entry = ark_entry(path)
     try:
-        return Sound(ArkPart(entry, name) if entry else path)
+        if not entry and _is_no_mp3(path):
+            raise RuntimeError(_NOT_KNOWN)
+        return Sound(ArkPart(entry, name) if entry else os.fsencode(path))
     except (RuntimeError, TypeError) as error:
-        allowed = "readable are wav, flac, mp3, ogg, opus, sph, m4a, mp4, webm and more"
-        raise DataError(f"{name}: not readable as audio ({error_reason(error)}); {allowed}") from error
+        if not entry and (coding := _packed_sph(path)):
+            todo = "unpack it: sph2pipe -f wav X Y.wav"
+            raise DataError(f"{name}: its samples are compressed ({coding}), which is not readable; {todo}") from error
+        what = f"not readable as audio ({error_reason(error)})"
+        raise DataError(f"{name}: {what}; readable are {READABLE}: get it again, or {TO_CONVERT}") from error
+
+
+def _packed_sph(path: Path) -> str:
+    """The coding of a sph file whose samples are compressed, such as "pcm,embedded-shorten-v2.00"; otherwise ""."""
+    with path.open("rb") as file:
+        found = _SPH_PACKED.search(file.read(_SPH_HEAD))
+    return found[1].decode("ascii") if found else ""
 
 
 def sound_info(
@@ -145,8 +184,8 @@ def sound_info(
 
 
 def _sph_length(audio: soundfile.SoundFile) -> int:
-    with Path(audio.name).open("rb") as file:
-        found = _SPH_LENGTH.search(file.read(1024))
+    with Path(os.fsdecode(audio.name)).open("rb") as file:
+        found = _SPH_LENGTH.search(file.read(_SPH_HEAD))
     return int(found[1]) if found else 0
 
 
@@ -160,6 +199,14 @@ class Powers:
     def cancel(self) -> bool:
         """Whether the mean is 30 dB or more below the channels, as with opposite phases."""
         return self.mean < self.channels / 1000
+
+    @property
+    def differ(self) -> bool:
+        """Whether the channels have little in common, as in a call with a speaker a channel, or most are silent.
+
+        The mean of two channels that have nothing in common has half of their power, and of more channels less.
+        """
+        return not self.cancel and self.mean < 0.6 * self.channels
 
 
 def mono_blocks(
@@ -231,4 +278,4 @@ def _check_samples(name: str | Path, samples: np.ndarray, rate: int, start: int)
 def error_reason(error: Exception) -> str:
     """libsndfile's message without the path, which our message already gives."""
     reason = str(error).rpartition(": ")[2].strip().rstrip(".")
-    return "Format not recognised" if reason == _NO_FILE else reason
+    return _NOT_KNOWN if reason == _NO_FILE else reason

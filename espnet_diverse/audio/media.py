@@ -5,18 +5,26 @@ otherwise ffmpeg would guess it, and could open a playlist, which names other fi
 and may read no other file.
 """
 
+import logging
 import re
 import shutil
 import subprocess
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 from espnet_diverse.audio.resampling import RATE
+from espnet_diverse.audio.suffixes import TO_CONVERT
 from espnet_diverse.errors import DataError
 from espnet_diverse.untrusted.produced import MOST_SECONDS, most_bytes, too_large
 
+log = logging.getLogger(__name__)
+
 _ERROR = re.compile(r"^(?:\[[^]]* @ [^]]*\] )?\[(?:error|fatal)\] (.*)$", re.MULTILINE)
 _BLOCK = 1 << 16  # bytes by which ffmpeg may stay below its limit
+_TRACK = re.compile(r"^ *(?:\[info\])? *Stream #0:(\d+)\S*: Audio:", re.MULTILINE)
+_MAPPED = re.compile(r"Stream #0:(\d+) -> #0:0")
+_TIMED = re.compile("Input #0, (?:matroska|avi|flv)")
 _DURATION = re.compile(r"Duration: (\d+):(\d+):([\d.]+)")
 
 
@@ -42,17 +50,27 @@ _SIGNATURES = {
     (0, b"\x1a\x45\xdf\xa3"): MediaFormat("Matroska (webm, mkv)", "matroska"),
     (0, b"\x30\x26\xb2\x75\x8e\x66\xcf\x11"): MediaFormat("Windows Media (wma)", "asf"),
     (0, b"#!AMR"): MediaFormat("AMR", "amr"),
+    (8, b"AVI "): MediaFormat("AVI", "avi"),
+    (0, b"FLV\x01"): MediaFormat("Flash video", "flv"),
+    (0, b"\0\0\x01\xba"): MediaFormat("MPEG program stream (mpg, vob)", "mpeg"),
+    (0, b"wvpk"): MediaFormat("WavPack", "wv"),
 }
 _AAC = MediaFormat("AAC", "aac")
+_TRANSPORT_STREAM = MediaFormat("MPEG transport stream (ts)", "mpegts")
+_PACKETS = ((0, 188), (4, 192))  # offset and length of packets of a transport stream, which begin with "G"
 
 
 def media_format(path: Path) -> MediaFormat | None:
     """Detect from the first bytes a format that ffmpeg is needed for; None for other files."""
     with path.open("rb") as file:
-        head = file.read(16)
+        head = file.read(1024)
     for (offset, signature), known in _SIGNATURES.items():
         if head[offset:].startswith(signature):
             return known
+    if head.startswith(b"\x0b\x77") and len(head) > 5:  # the version of the bit stream tells which of the two
+        return MediaFormat("Enhanced AC-3", "eac3") if head[5] >> 3 > 10 else MediaFormat("AC-3", "ac3")
+    if any(head[first::size].startswith(b"GGG") for first, size in _PACKETS):
+        return _TRANSPORT_STREAM
     # ADTS: a sync word of twelve bits, and a layer of 0, which mp3 never has.
     return _AAC if len(head) > 1 and head[0] == 0xFF and head[1] & 0xF6 == 0xF0 else None
 
@@ -60,7 +78,7 @@ def media_format(path: Path) -> MediaFormat | None:
 def convert(
     path: Path, name: str, kind: MediaFormat, wav: Path, rate: int = RATE, at_most: float | None = None
 ) -> None:
-    """Write the first audio track of a file as mono 16-bit wav (115 MB an hour at 16 kHz).
+    """Write an audio track of a file as mono 16-bit wav (115 MB an hour at 16 kHz); of several, ffmpeg's default.
 
     Args:
         path: Path of the file.
@@ -78,7 +96,7 @@ def convert(
         what = f"is {kind.title}, which only ffmpeg reads, and no ffmpeg is installed"
         remedy = "install ffmpeg or espnet_diverse[media], or convert it elsewhere: ffmpeg -i X Y.wav"
         raise DataError(f"{name}: {what}; {remedy}")
-    source = ("-protocol_whitelist", "file", "-f", kind.demuxer, "-i", f"file:{path.absolute()}", "-map", "0:a:0")
+    source = ("-protocol_whitelist", "file", "-f", kind.demuxer, "-i", f"file:{path.absolute()}")
     strict = ("-xerror",) if kind.is_strict else ()
     limit = () if at_most is None else ("-t", f"{at_most:g}")
     # Each recording in a file may begin at time 0, so samples get times by their number. The 32-bit header of wav holds
@@ -91,14 +109,23 @@ def convert(
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=MOST_SECONDS)
     except subprocess.TimeoutExpired as error:
         what = f"ffmpeg has not read it in {MOST_SECONDS:.0f} s"
-        raise DataError(f"{name}: {what}; convert it: ffmpeg -i X Y.wav") from error
+        raise DataError(f"{name}: {what}; {TO_CONVERT}") from error
     if not done.returncode and wav.stat().st_size >= most - _BLOCK:
         raise DataError(f"{name}: {too_large(most)}")
-    log = done.stderr.decode("utf-8", "replace")
-    fault = _fault(log, done.returncode, wav, rate, at_most)
+    said = done.stderr.decode("utf-8", "replace")
+    fault = _fault(said, done.returncode, wav, rate, at_most)
     if fault:
         what = f"ffmpeg cannot read it as {kind.title} ({fault})"
-        raise DataError(f"{name}: {what}; get it again, or convert it: ffmpeg -i X Y.wav")
+        raise DataError(f"{name}: {what}; get it again, or {TO_CONVERT}")
+    tracks = _TRACK.findall(said.partition("Output #0")[0])
+    if tracks[1:] and (read := _MAPPED.search(said)):
+        _tell_of_tracks(name, len(tracks), tracks.index(read[1]) + 1)
+
+
+@cache  # a file may be opened several times
+def _tell_of_tracks(name: str, count: int, number: int) -> None:
+    what = f"has {count} audio tracks, and number {number} is read, ffmpeg's choice"
+    log.warning("notice: %s: %s; for another: ffmpeg -i X -map 0:a:N Y.wav, with N from 0", name, what)
 
 
 def _fault(log: str, code: int, wav: Path, rate: int, at_most: float | None) -> str | None:
@@ -113,13 +140,13 @@ def _fault(log: str, code: int, wav: Path, rate: int, at_most: float | None) -> 
     """
     errors = _ERROR.findall(log)
     if code or "partial file" in " ".join(errors):
-        if "matches no streams" in log:
+        if "does not contain any stream" in log:
             return "it has no audio track"
         return errors[0].strip() if errors else f"exit code {code}"
-    # A truncated Matroska file is no error for ffmpeg. The duration in its header is for the longest track, so it helps
-    # only for files without video.
+    # A truncated file of these formats is no error for ffmpeg. The duration in its header is for the longest track, so
+    # it helps only for files without video. Streams (ac3, mpg, ts) have none: any part of one is whole.
     duration = _DURATION.search(log)
-    if duration and "Input #0, matroska" in log and "Video:" not in log:
+    if duration and _TIMED.search(log) and "Video:" not in log:
         hours, minutes, rest = map(float, duration.groups())
         whole, seconds = 3600 * hours + 60 * minutes + rest, wav.stat().st_size / 2 / rate
         whole = whole if at_most is None else min(whole, at_most)

@@ -19,6 +19,7 @@ from espnet_diverse.audio.libsndfile import (
     BLOCK_SAMPLES,
     AudioInfo,
     Powers,
+    begins_as_audio,
     check_file,
     mono_blocks,
     open_sound,
@@ -170,6 +171,16 @@ def read_at(path: Path, target_rate: int, segment: Segment | None = None) -> tup
     """
     samples, rate = read_audio(path, segment, target_rate)
     return resample(samples, rate, target_rate=target_rate), len(samples) / rate
+
+
+def is_recording(path: Path) -> bool:
+    """Return whether the first bytes of a file are those of a recording that can be read; False if it cannot be."""
+    try:
+        if not path.is_file():
+            return False
+        return begins_as_audio(path) or media_format(path) is not None
+    except OSError:
+        return False
 
 
 def inspect_audio(path: Path) -> AudioInfo:

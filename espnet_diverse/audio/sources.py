@@ -10,9 +10,9 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
-from math import ceil
+from math import ceil, inf
 from numbers import Real
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -20,9 +20,10 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from espnet_diverse.audio.libsndfile import LOUDEST, RATES
+from espnet_diverse.audio.libsndfile import LOUDEST, RATES, Powers
 from espnet_diverse.audio.reading import AudioFile, open_file
 from espnet_diverse.audio.resampling import RATE, resample_blocks
+from espnet_diverse.audio.segments import Segment
 from espnet_diverse.errors import DataError, TruncatedError
 from espnet_diverse.portable import unnamed_file
 
@@ -43,6 +44,7 @@ class Audio:
         decode: Function that decodes the recording from the beginning, mono, at `rate`, in blocks of at most `largest`
             frames.
         target_rate: Sampling rate of `blocks`.
+        powers: Powers of the channels of a file and of their mean, in the blocks that were decoded.
     """
 
     name: str
@@ -50,6 +52,7 @@ class Audio:
     rate: int
     decode: Callable[..., Iterable[NDArray]]
     target_rate: int = RATE
+    powers: Powers = field(default_factory=Powers)
 
     def blocks(self, seconds: float = 30.0) -> Iterator[NDArray]:
         """The recording from its beginning, in blocks of about `seconds` or shorter: (L,) float32 at `target_rate`.
@@ -79,6 +82,7 @@ def open_audio(
     target_rate: int = RATE,
     at_most: float | None = None,
     complete: bool = True,
+    channel: int | None = None,
 ) -> Iterator[Audio]:
     """Open a recording and check it.
 
@@ -90,10 +94,12 @@ def open_audio(
         target_rate: Sampling rate in Hz that the blocks of the recording will have.
         at_most: Seconds to convert of a file that needs conversion, to bound its size on the disk.
         complete: Whether a truncated file is an error; otherwise the samples that exist are read, with a warning.
+        channel: Number of the channel of a file to read, from 0; by default the mean of all. An array has columns.
 
     Raises:
         DataError: The source cannot be read, is damaged, truncated, empty or not audio, or holds NaN or infinite
-            samples, or the rate is missing or impossible. The message begins with the name of the source.
+            samples, or the rate is missing or impossible, or there is no such channel. The message begins with the name
+            of the source.
     """
     source, rate = _with_rate(source, rate)
     if hasattr(source, "__array__") and not isinstance(source, str | bytes):  # a NumPy string is also a Python string
@@ -113,8 +119,11 @@ def open_audio(
         except OSError as error:
             what = error.strerror or error
             raise DataError(f"{name}: cannot be read ({what}); correct the path or the file") from error
-        own_rate = file.info.rate
-        yield Audio(name, _duration(frames, own_rate, target_rate), own_rate, file.blocks, target_rate)
+        if channel is not None and (fault := file.fault_of(Segment(name, 0.0, inf, channel))):
+            raise DataError(f"{name}: {fault}")
+        own_rate, powers = file.info.rate, Powers()
+        decode = partial(file.blocks, channel=channel, powers=powers)
+        yield Audio(name, _duration(frames, own_rate, target_rate), own_rate, decode, target_rate, powers)
 
 
 def _with_rate(source: Source, rate: int | None) -> tuple[Source, int | None]:

@@ -5,8 +5,8 @@
 
 Columns are audio (relative to the table) and text, and optionally id, speaker, language, target_language, translation,
 domain, start and end (or duration) in seconds, and split; `shared/columns.py` lists their other names, and
-`selection.columns` names columns with different names. Manifests of NeMo, with offset and duration, are tables. Audio
-may have any format and rate that the package reads.
+`selection.columns` names columns with different names. Manifests of NeMo, with offset and duration, are tables, and so
+is metadata.csv of LJSpeech (`shared/headerless.py`). Audio may have any format and rate that the package reads.
 
 A column split names the set of each row: train, dev (or valid, validation, val) or test; `selection.set_names` gives
 other names. Without it, the sets are drawn so that no speaker and no recording is in two sets; without speakers, each
@@ -25,6 +25,7 @@ from espnet_diverse.audio.reading import inspect_audio, open_file
 from espnet_diverse.audio.segments import Segment
 from espnet_diverse.corpora import EVERYTHING, Selection
 from espnet_diverse.corpora.shared.columns import find_columns
+from espnet_diverse.corpora.shared.headerless import with_names
 from espnet_diverse.corpora.shared.splits import SETS, connected, draw_sets
 from espnet_diverse.corpora.shared.table_files import Table, read_table_file
 from espnet_diverse.corpora.shared.table_rows import Entry, RowReader
@@ -57,7 +58,9 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
         ConfigError: An option names a column that does not exist.
         DataError: The table is faulty (file, line, column and value are named), or a set has no rows.
     """
-    return read_sets(read_table_file(corpus_dir.absolute()), selection)
+    path = corpus_dir.absolute()
+    folder = path.parent if selection.audio_dir is None else selection.audio_dir.absolute()
+    return read_sets(with_names(read_table_file(path), folder, dict(selection.columns).values()), selection)
 
 
 def read_sets(table: Table, selection: Selection) -> dict[str, DataDir]:

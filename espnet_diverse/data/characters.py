@@ -38,6 +38,7 @@ _SUSPECT = re.compile(f"[{_SPACES}{_INVISIBLE}]")
 _REPAIRED = re.compile(f"(?=[{_SPACES}{_INVISIBLE}])(?!{_SPELLED}).", re.DOTALL)
 _UNSAFE = re.compile(r"""[\s/\\$`"'|;&<>(){}\[\]*?!~#]|\.\.""")
 _NOT_SAFE = re.compile(r" +|\.{2,}")
+_LETTERS = re.compile(r"[^\W\d_]+")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _PLAIN_ID = re.compile(rf"[\w.,:=+@%-]{{1,{LONGEST_ID}}}", re.ASCII)
 
@@ -127,12 +128,39 @@ def columns(text: str) -> int:
     )
 
 
-def guess_encoding(raw: bytes) -> str | None:
-    """Guess the encoding of `raw`, which is not utf-8: UTF-16, GBK if it decodes as GBK, or None."""
+def guess_encodings(raw: bytes) -> list[str]:
+    """The encodings that a line which is not utf-8 may have: UTF-16, or those of cp1252, cp1251 and GBK that fit."""
     if raw.startswith((b"\xff\xfe", b"\xfe\xff")) or raw.count(0) > len(raw) // 4:
-        return "UTF-16"
+        return ["UTF-16"]
+    known = {"cp1252": _is_latin, "cp1251": _is_cyrillic, "GBK": _is_gbk}
+    return [encoding for encoding, fits in known.items() if fits(raw)]
+
+
+def _words(raw: bytes, encoding: str) -> list[str]:
+    """The words of a line that have letters besides ASCII; none where one is written as no language writes it."""
     try:
-        raw.decode("gbk")
+        text = raw.decode(encoding)
     except UnicodeDecodeError:
-        return None
-    return "GBK"
+        return []
+    words = [word for word in _LETTERS.findall(text) if not word.isascii()]
+    return words if all(word.islower() or word.isupper() or word.istitle() for word in words) else []
+
+
+def _is_latin(raw: bytes) -> bool:
+    words = _words(raw, "cp1252")
+    return bool(words) and all(len(word) == 1 or re.search("[A-Za-z]", word) for word in words)
+
+
+def _is_cyrillic(raw: bytes) -> bool:
+    words = _words(raw, "cp1251")
+    return bool(words) and not re.search(b"[A-Za-z][\x80-\xff]|[\x80-\xff][A-Za-z]|[\x80-\xa7\xa9-\xaa]", raw)
+
+
+def _is_gbk(raw: bytes) -> bool:
+    """Return whether most characters besides ASCII are among the common ones, of two bytes that are not ASCII."""
+    try:
+        pairs = [character.encode("gbk") for character in raw.decode("gbk") if not character.isascii()]
+    except UnicodeDecodeError:
+        return False
+    common = [pair for pair in pairs if b"\xa1" <= pair[:1] <= b"\xd7" and pair[1:] >= b"\xa1"]
+    return len(common) > 0.7 * len(pairs)

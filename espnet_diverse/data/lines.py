@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from espnet_diverse.data.characters import LONGEST_ID, guess_encoding
+from espnet_diverse.data.characters import LONGEST_ID, guess_encodings
 from espnet_diverse.data.checks.faults import Fault
 from espnet_diverse.errors import DataError, UserError
 from espnet_diverse.untrusted.whole_files import read_text
@@ -66,7 +66,7 @@ def _decoded(
     file: BinaryIO, path: Path, faults: list[Fault], repairs: Counter[str]
 ) -> Iterator[tuple[int, str, int, int]]:
     head = file.read(4096)
-    if guess_encoding(head) == "UTF-16":
+    if guess_encodings(head) == ["UTF-16"]:
         faults.append(Fault(str(path), None, "is UTF-16 from byte offset 0; allowed is utf-8: convert it with iconv"))
         return
     if head.startswith(_BYTE_ORDER_MARK):
@@ -119,9 +119,10 @@ def _skipped(file: BinaryIO, whole: bytes) -> int:
 
 
 def _encoding_fault(path: Path, number: int, offset: int, line: bytes) -> Fault:
-    guess = guess_encoding(line)
-    seems = f"it decodes as {guess}" if guess else "its encoding is unknown"
-    return Fault(str(path), number, f"not utf-8 at byte offset {offset} ({seems}); convert the file with iconv")
+    guesses = guess_encodings(line)
+    seems = f"it decodes as {' or '.join(guesses)}" if guesses else "its encoding is unknown"
+    todo = f"iconv -f {guesses[0] if len(guesses) == 1 else 'ENCODING'} -t UTF-8"
+    return Fault(str(path), number, f"not utf-8 at byte offset {offset} ({seems}); convert the file with {todo}")
 
 
 def read_utf8(

@@ -18,6 +18,7 @@ from math import inf, isnan, nan
 from pathlib import Path
 
 from espnet_diverse.audio.segments import Segment
+from espnet_diverse.audio.suffixes import SUFFIXES
 from espnet_diverse.data.characters import clean_text, id_fault, text_fault
 from espnet_diverse.data.checks.faults import Fault, refuse
 from espnet_diverse.data.files.atomic_files import write_parts
@@ -43,7 +44,7 @@ EMPTY_TRANSCRIPT = "empty transcript; add the text or remove the utterance"
 _TEXTS = ("text", "src_text")
 _SETTLED = 2.0  # seconds after its last change, after which a file is only read again if it changes
 _ALTERNATIVES = re.compile(r"\{[^{}/]*/[^{}]*\}")
-_OF_AUDIO = re.compile(r"\S+\.(?:wav|flac|mp3|ogg|opus|sph|m4a|ark:\d+)|.*\|", re.IGNORECASE)
+_OF_AUDIO = re.compile(rf"\S+(?:{'|'.join(map(re.escape, SUFFIXES))}|\.ark:\d+)|.*\|", re.IGNORECASE)
 _SEEN = 100  # rows that show what a table holds
 _TRN = re.compile(r"(.*)\(([^\s()]+)\)\s*")
 _UNWRITABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")

@@ -15,7 +15,7 @@ from pathlib import Path
 from torch import nn
 
 from espnet_diverse.attention.selection.head_selection import HeadSelection
-from espnet_diverse.conditions import CONDITIONS
+from espnet_diverse.conditions import CONDITIONS, known_value
 from espnet_diverse.data.tables import pack_table
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.runs.condition_names import condition_table
@@ -105,10 +105,11 @@ def _number(named: Callable[[str], str | None], numbers: Mapping[str, int], defa
 
 def _index(condition: str, source: str, name: str, names: Sequence[str]) -> int:
     """Index among `names` of the value `name` of a condition, which the option of the condition `source` gave."""
-    if name not in names:
+    known = known_value(condition, name, names)
+    if known is None:
         what = f"unknown {CONDITIONS[condition].label}; this model knows: {' '.join(names)}"
         raise DataError(f"{CONDITIONS[source].option} {name}: {what}")
-    return names.index(name)
+    return names.index(known)
 
 
 def completed(known: KnownConditions, given: Mapping[str, str], same_language: bool) -> dict[str, str]:

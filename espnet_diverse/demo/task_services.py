@@ -10,6 +10,7 @@ from threading import Lock
 
 from numpy.typing import NDArray
 
+from espnet_diverse.audio.suffixes import DIRECT, SUFFIXES
 from espnet_diverse.conditions import as_arguments, values_by_condition
 from espnet_diverse.data.characters import clean_text
 from espnet_diverse.decoding.condition_ids import completed
@@ -67,6 +68,7 @@ class ModelService(ABC):
             "name": self.name,
             "task": self.search.task,
             "rate": self.search.rate,
+            "suffixes": {"all": sorted(SUFFIXES), "direct": sorted(DIRECT)},
             "live": self.live is not None,
             "description": f"{WHAT[self.search.task][0]}.",
             "facts": self._facts(),

@@ -28,7 +28,7 @@ from espnet_diverse.option_checks import (
     with_present_names,
 )
 from espnet_diverse.untrusted.foreign_config import told_task
-from espnet_diverse.untrusted.foreign_yaml import MOST_OF_A_RUN, kind, parse_own, read_yaml, shortened
+from espnet_diverse.untrusted.foreign_yaml import MOST_OF_A_RUN, OwnDumper, kind, parse_own, read_yaml, shortened
 
 NONE = ("none", "null", "nil")
 """Words that ESPnet reads as no value, as in its recipes."""
@@ -78,7 +78,7 @@ def merge(
 
     Args:
         fragments: Names of fragments, see `find`.
-        overrides: `key.sub=value` arguments of `--set`; values are YAML, except that 1e-3 is a number.
+        overrides: `key.sub=value` arguments of `--set`; values are YAML, see `parse_own`.
         search: Folders with fragments, see `find`.
 
     Raises:
@@ -168,7 +168,7 @@ def save(config: dict, path: str | Path) -> None:
     """Write `config` as YAML to `path`, atomically and to the disk; its folder is created."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_text(path, yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True), durable=True)
+    write_text(path, yaml.dump(dict(config), Dumper=OwnDumper, sort_keys=False, allow_unicode=True), durable=True)
 
 
 def load(path: Path) -> dict:
@@ -239,7 +239,7 @@ def as_lists(value: object) -> object:
 
 def in_one_line(value: object) -> str:
     """A value as one line of YAML, which --set reads back."""
-    text = yaml.safe_dump(as_lists(value), default_flow_style=True, allow_unicode=True, width=inf)
+    text = yaml.dump(as_lists(value), Dumper=OwnDumper, default_flow_style=True, allow_unicode=True, width=inf)
     return text.strip().removesuffix("...").strip()
 
 

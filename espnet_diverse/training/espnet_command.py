@@ -228,4 +228,6 @@ def arguments(task: type[AbsTask], config: Mapping) -> Namespace:
     try:
         return parser.parse_args([])
     except ArgumentError as error:
-        raise ConfigError(str(error).removeprefix("argument --")) from error
+        said = str(error).removeprefix("argument --")
+        where = f"{config.origin(said.partition(':')[0])}: " if isinstance(config, Config) else ""
+        raise ConfigError(f"{where}{said}") from error

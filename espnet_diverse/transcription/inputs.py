@@ -15,19 +15,17 @@ from pathlib import Path
 from typing import NamedTuple
 
 from espnet_diverse.audio.libsndfile import Powers
-from espnet_diverse.audio.reading import open_file
+from espnet_diverse.audio.reading import is_recording, open_file
 from espnet_diverse.audio.sources import STDIN
+from espnet_diverse.audio.suffixes import OTHER, SHARED, SUFFIXES
 from espnet_diverse.conditions import CONDITIONS
 from espnet_diverse.corpora.shared.columns import COLUMNS as TABLE_COLUMNS
 from espnet_diverse.data.checks.faults import Fault, refuse
 from espnet_diverse.data.lines import numbered_lines
 from espnet_diverse.data.tables import read_table
-from espnet_diverse.errors import DataError
+from espnet_diverse.errors import DataError, abridged
 from espnet_diverse.runs.condition_names import condition_table
 
-_LIBSNDFILE = "wav flac mp3 ogg oga opus sph aif aiff au caf w64 rf64"
-_FFMPEG = "m4a mp4 mov 3gp webm mkv mka aac wma amr"
-SUFFIXES = frozenset(f".{name}" for name in f"{_LIBSNDFILE} {_FFMPEG}".split())
 COLUMNS = dict.fromkeys(("audio", *TABLE_COLUMNS["audio"]), "path") | {
     column: name
     for name, condition in CONDITIONS.items()
@@ -48,16 +46,23 @@ class Recording(NamedTuple):
         path: Path of its file; "-" is standard input.
         name: Name of its outputs, without their suffix; unique among the recordings of `find_recordings`.
         conditions: Values by condition that the list gives.
+        channel: Number of the channel of its file, from 0; None for the mean of all.
     """
 
     path: str
     name: str
     conditions: Mapping[str, str]
+    channel: int | None = None
+
+    @property
+    def shown(self) -> str:
+        """Its path, and its channel, for messages."""
+        return printable(self.path) + ("" if self.channel is None else f" channel {self.channel}")
 
     def channels_cancel(self) -> bool:
         """Return whether its file has channels whose mean is nearly silent; False if it cannot be read again."""
         with suppress(DataError):
-            if self.path != STDIN:
+            if self.path != STDIN and self.channel is None:
                 powers = Powers()
                 with open_file(Path(self.path)) as file:
                     for _ in file.blocks(powers=powers) if file.info.channels > 1 else ():
@@ -66,7 +71,7 @@ class Recording(NamedTuple):
         return False
 
 
-def find_recordings(sources: Sequence[str], listed: Path | None = None) -> list[Recording]:
+def find_recordings(sources: Sequence[str], listed: Path | None = None, each_channel: bool = False) -> list[Recording]:
     """List the recordings that a user names, in the order named; a recording that is named twice is listed once.
 
     Args:
@@ -78,6 +83,7 @@ def find_recordings(sources: Sequence[str], listed: Path | None = None) -> list[
             Relative paths are relative to the folder of the list; in a wav.scp, from standard input ("-") and from a
             pipe, to the current folder. Every id of a wav.scp is a separate recording, also where several have the same
             file.
+        each_channel: Whether each channel of a file is a recording of its own.
 
     Raises:
         DataError: No recording is named, a source is empty, or the list is faulty.
@@ -93,7 +99,10 @@ def find_recordings(sources: Sequence[str], listed: Path | None = None) -> list[
     once: dict[tuple, Recording] = {}
     for one in found:
         once.setdefault((_real(one.path), *sorted(one.conditions.items())), one)
-    return _named(list(once.values()), with_ids)
+    files = list(once.values())
+    if each_channel:
+        files, with_ids = ([part for one in many for part in _by_channel(one)] for many in (files, with_ids))
+    return _named(files, with_ids)
 
 
 def files_of(recordings: Sequence[Recording]) -> Iterator[Path]:
@@ -115,7 +124,7 @@ def _of_source(source: str) -> Iterator[Recording]:
     if source == STDIN:
         yield Recording(source, "stdin", {})
     elif _is_folder(Path(source)):
-        paths = sorted(_audio_files(Path(source)))
+        paths = _audio_files(Path(source))
         # A folder without audio is one failed recording.
         yield from (Recording(str(path), path.name, {}) for path in paths or [Path(source)])
     else:
@@ -129,12 +138,22 @@ def _is_folder(path: Path) -> bool:
         return False
 
 
-def _audio_files(folder: Path) -> Iterator[Path]:
+def _audio_files(folder: Path) -> list[Path]:
+    """The recordings in a folder; a notice counts other files that are recordings by their suffix or content."""
+    taken, passed = [], []
     for root, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".")]
-        for name in names:
-            if not name.startswith(".") and Path(name).suffix.lower() in SUFFIXES:
-                yield Path(root, name)
+        for path in (Path(root, name) for name in names if not name.startswith(".")):
+            suffix = path.suffix.lower()
+            if suffix in SUFFIXES or suffix in SHARED and is_recording(path):
+                taken.append(path)
+            elif suffix in OTHER or suffix not in SHARED and is_recording(path):
+                passed.append(path)
+    if passed:
+        named = abridged([printable(str(path.relative_to(folder))) for path in sorted(passed)])
+        what = f"{len(passed)} files that may be recordings are passed over for their suffix"
+        log.warning("notice: %s: %s: %s; name them, or rename or convert them", printable(str(folder)), what, named)
+    return sorted(taken)
 
 
 def _of_scp(table: Path) -> list[Recording]:
@@ -194,6 +213,16 @@ def _header_faults(columns: Sequence[str]) -> Iterator[str]:
             yield f"has the columns {' and '.join(names)}, which mean the same; rename one"
 
 
+def _by_channel(one: Recording) -> list[Recording]:
+    """A recording for each channel of a file with several; a file that cannot be read stays, to be reported."""
+    if one.path == STDIN:
+        raise DataError("the channels of standard input cannot be read one by one; give files")
+    with suppress(DataError), open_file(Path(one.path)) as file:
+        if file.info.channels > 1 or file.info.is_converted:
+            return [one._replace(channel=channel) for channel in range(file.info.channels)]
+    return [one]
+
+
 def _real(path: str) -> str:
     return path if path == STDIN or "\0" in path else os.path.realpath(path)
 
@@ -202,11 +231,13 @@ def _named(files: Sequence[Recording], with_ids: Sequence[Recording]) -> list[Re
     """Recordings with unique names; the names of files have a suffix, and ids have none."""
     found = [*files, *with_ids]
     stems = [_short(name) for name in [*(Path(one.name).stem for one in files), *(one.name for one in with_ids)]]
+    ends = ["" if one.channel is None else f"-channel{one.channel}" for one in found]
+    stems = [f"{stem}{end}" for stem, end in zip(stems, ends, strict=True)]
     shared = Counter(stem.casefold() for stem in stems)
     taken, recordings = {_RESERVED_NAME}, []
-    for one, stem, whole in zip(found, stems, _with_folders(found), strict=True):
+    for one, stem, whole, end in zip(found, stems, _with_folders(found), ends, strict=True):
         clear = shared[stem.casefold()] == 1 and stem.casefold() != _RESERVED_NAME
-        base = name = stem if clear else _short(whole)
+        base = name = stem if clear else f"{_short(whole)}{end}"
         number = 1
         while name.casefold() in taken:
             number += 1

@@ -61,7 +61,7 @@ class ClusterRecognizer:
         `on_progress` of a request is called once, with its result. An exception is a `DataError` with the reason.
         """
         window = self._pool.ask(partial(_window, word_timestamps))
-        sent = [Request(each.audio, each.rate, each.conditions) for each in requests]
+        sent = [Request(each.audio, each.rate, each.conditions, channel=each.channel) for each in requests]
         of_one = ([request] for request in sent)
         counts = chain.from_iterable(self._pool.map_pieces(partial(_count, word_timestamps), of_one, urgent=True))
         places: list[list[int]] = []

@@ -8,7 +8,7 @@ be read has no effect on others. No more than two windows of features are in mem
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import batched, chain, islice
 from math import ceil, inf
@@ -49,6 +49,7 @@ class Request:
             that it raises becomes the result of the recording, and the rest of it is not decoded.
         on_segments: Called with the next segments of the recording in the order of time, as soon as they are decoded;
             more than a batch of them are decoded separately from other recordings.
+        channel: Number of the channel to transcribe, as for `open_audio`.
     """
 
     audio: Source
@@ -56,6 +57,7 @@ class Request:
     conditions: Mapping[str, str] = field(default_factory=dict)
     on_progress: Callable[[float, float], None] | None = field(default=None, compare=False)
     on_segments: Callable[[Sequence[Segment]], None] | None = field(default=None, compare=False)
+    channel: int | None = None
 
 
 class _Chunk(NamedTuple):
@@ -201,7 +203,7 @@ class Transcription:
             DataError: The recording cannot be read, or a language or domain is unknown or missing.
         """
         recording = _Recording(request)
-        with open_audio(request.audio, request.rate, self.search.rate, complete=False) as audio:
+        with self._opened(request) as audio:
             recording.duration = audio.duration
             recording.report()
             chunks = self._chunks(recording, audio)
@@ -213,6 +215,7 @@ class Transcription:
                 yield from recording.handed_over()
             recording.is_read = True
             recording.report()
+            warn_of_channels(audio)
 
     def count(self, request: Request) -> int:
         """Number of segments that a recording adds to the window of `window` segments; the model is not run.
@@ -230,7 +233,7 @@ class Transcription:
         request = recording.request
         window = self.window if request.on_segments is None else self.options.batch_size
         try:
-            with open_audio(request.audio, request.rate, self.search.rate, complete=False) as audio:
+            with self._opened(request) as audio:
                 recording.duration = audio.duration
                 recording.report()
                 chunks = self._chunks(recording, audio)
@@ -241,10 +244,15 @@ class Transcription:
                         read = list(islice(chunks, window if recording.failure is None else 0))
                 recording.is_read = True
                 recording.report()
+                if detect:
+                    warn_of_channels(audio)
         except Exception as error:  # of any kind: it must not stop the other recordings
             recording.failure = error
             return []
         return read
+
+    def _opened(self, request: Request) -> AbstractContextManager[Audio]:
+        return open_audio(request.audio, request.rate, self.search.rate, complete=False, channel=request.channel)
 
     def _chunks(self, recording: _Recording, audio: Audio) -> Iterator[_Chunk]:
         if self.whole and audio.duration > self.segmentation.max_seconds:
@@ -363,6 +371,13 @@ class Transcription:
         pieces = word_pieces(self.search, segment.tokens)
         words = align_words(spans, pieces, self.frames, segment.start, segment.end)
         return fields | {"confidences": tuple(span.score for span in spans), "words": words}
+
+
+def warn_of_channels(audio: Audio) -> None:
+    """Log that the channels of a recording have little in common, of which the mean was read."""
+    if audio.powers.differ:
+        what = "channels that differ, as in a call with a speaker a channel, and their mean is transcribed"
+        logging.warning("notice: %s: has %s; transcribe --channels each transcribes each", audio.name, what)
 
 
 def _start(segment: Segment) -> float:

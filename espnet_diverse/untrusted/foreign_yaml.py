@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable
 from errno import EFBIG
 from pathlib import Path
+from typing import ClassVar
 
 import yaml
 
@@ -26,6 +27,12 @@ _MOST_OF_A_CORPUS = 1 << 26, 5_000_000
 _LONGEST_NUMBER = 100
 _NUMBER = re.compile(r"[-+0-9_:.]+")
 _NUMBER_TAGS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
+_PREFIX = re.compile("[-+]?0[xXbB]")
+_NUMBERS_HERE = (
+    r"[-+]?(0[xX][0-9a-fA-F_]+|0[bB][01_]+|[0-9][0-9_]*)$",
+    r"([-+]?(([0-9][0-9_]*\.?[0-9_]*|\.[0-9][0-9_]*)([eE][-+]?[0-9]+)?|\.(inf|Inf|INF))|\.(nan|NaN|NAN))$",
+)
+_TEXT_HERE = ("tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:value")
 _SHOWN = 200
 _FAST = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _MERGE = "tag:yaml.org,2002:merge"
@@ -52,12 +59,33 @@ class _Loader(_FAST):
 
 
 class _OwnLoader(yaml.SafeLoader):
-    """Safe YAML of a user, in which 1e-3 is a number, as in YAML 1.2; PyYAML itself reads it as text."""
+    """Safe YAML of a user, in which numbers are those of YAML 1.2: 1e-3 is a number, 010 is 10, and 12:30 is text.
+
+    PyYAML reads YAML 1.1, in which they are text, 8 and 750; a date is text here, too. Numbers may have underscores.
+    """
+
+    yaml_implicit_resolvers: ClassVar = {
+        first: [(tag, pattern) for tag, pattern in resolvers if tag not in (*_NUMBER_TAGS, *_TEXT_HERE)]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+    def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
+        """Return an integer; zeros at its beginning mean nothing."""
+        digits = self.construct_scalar(node).replace("_", "")
+        try:
+            return int(digits, 0 if _PREFIX.match(digits) else 10)
+        except ValueError as error:
+            raise LookupError(digits) from error  # see `problem`
 
 
-_OwnLoader.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"), list("-+.0123456789")
-)
+class OwnDumper(yaml.SafeDumper):
+    """Writes YAML in which text stays text, both for PyYAML and for `parse_own`: "1e3" and "12:30" get quotes."""
+
+
+for _class in (_OwnLoader, OwnDumper):
+    for _tag, _pattern in zip(_NUMBER_TAGS, _NUMBERS_HERE, strict=True):
+        _class.add_implicit_resolver(_tag, re.compile(_pattern), list("-+.0123456789"))
+_OwnLoader.add_constructor(_NUMBER_TAGS[0], _OwnLoader.construct_yaml_int)
 
 
 def shortened(value: object) -> str:
@@ -136,7 +164,7 @@ def parse_own(text: str, shown: str) -> tuple[object, dict[tuple[str, ...], int]
     """Parse a YAML text that a user wrote.
 
     Args:
-        text: The text; numbers such as 1e-3 are floats, as in YAML 1.2.
+        text: The text; its numbers are those of YAML 1.2, see `_OwnLoader`.
         shown: Name of the text in messages.
 
     Returns:
@@ -157,7 +185,9 @@ def parse_own(text: str, shown: str) -> tuple[object, dict[tuple[str, ...], int]
     except YAML_ERRORS as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{shown}:{mark.line + 1}" if mark else shown
-        raise ConfigError(f"{where}: not valid YAML: {problem(error)}") from error
+        said = problem(error)
+        todo = "; replace the tab by spaces" if r"'\t'" in said else ""
+        raise ConfigError(f"{where}: not valid YAML: {said}{todo}") from error
 
 
 def _load(text: str | bytes, loader: type, check: Callable | None = None, most_values: int = MOST_VALUES) -> object:

@@ -94,6 +94,15 @@ SPOILED = {
     "truncated w64": (spoil_truncated("x.w64"), "bytes; the file is truncated"),
     "truncated sph": (spoil_truncated("x.sph", format="NIST"), "of 8000 samples; the file is truncated"),
     "one hertz": (spoil_rate, "its rate is 1 Hz; 1000 to 768000 Hz are allowed"),
+    "shorten": (
+        lambda path, _: path.write_bytes(
+            b"NIST_1A\n   1024\nchannel_count -i 1\nsample_rate -i 8000\nsample_count -i 99\nsample_n_bytes -i 1\n"
+            b"sample_coding -s27 ulaw,embedded-shorten-v2.00\nend_head\n".ljust(1024)
+            + b"ajkg\x02"
+            + bytes(2000)
+        ),
+        "its samples are compressed (ulaw,embedded-shorten-v2.00), which is not readable; unpack it: sph2pipe -f wav",
+    ),
     "random": (
         lambda path, _: path.write_bytes(bytes(range(256)) * 9),
         "not readable as audio (Format not recognised)",
@@ -112,6 +121,18 @@ def test_unusable_audio_is_named(tmp_path, write_wav, kind):
     assert str(caught.value).startswith(f"{path}: ")
     assert what in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_name_that_is_not_utf_8_is_read(tmp_path, write_wav):
+    for name in (b"\xe9t\xe9.wav", b"\xe9t\xe9.flac", b"\xff.sph"):
+        path = tmp_path / os.fsdecode(name)
+        write_wav(tmp_path / f"x{path.suffix}", **({"format": "NIST"} if path.suffix == ".sph" else {})).rename(path)
+        assert len(read_audio(path)[0]) == 8000
+
+
+def test_a_table_that_is_not_utf_8_is_named(tmp_path):
+    with pytest.raises(DataError, match="the name in the table is not UTF-8; rename the file"):
+        inspect_audio(tmp_path / "\ufffd.wav")
 
 
 def test_raw_file_without_header_is_refused(tmp_path):
@@ -146,6 +167,21 @@ def test_a_wrong_length_in_a_header_takes_no_memory(tmp_path, write_wav):
         read_audio(tmp_path / "x.flac")
     assert tracemalloc.get_traced_memory()[1] < 1 << 25
     tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    ("others", "differ"), [((0.5,), False), ((0.0,), True), ((None,), True), ((0.0,) * 7, True), ((1.0,) * 3, False)]
+)
+def test_channels_that_differ_are_found(tmp_path, others, differ):
+    """Beside a first channel: the same at another level, silence, or (None) something else."""
+    first, noise = np.random.default_rng(0).normal(0, 0.1, (2, 16_000))
+    soundfile.write(
+        tmp_path / "x.wav", np.stack([first, *(noise if n is None else n * first for n in others)], 1), 8000
+    )
+    with soundfile.SoundFile(tmp_path / "x.wav") as sound:
+        for _ in mono_blocks(sound, "x.wav", 0, 16_000, powers=(powers := Powers())):
+            pass
+    assert powers.differ == differ and not powers.cancel
 
 
 def test_channels_of_opposite_phase_are_found_where_they_are(tmp_path):

@@ -12,7 +12,8 @@ from espnet_diverse.audio.sources import open_audio
 from espnet_diverse.errors import DataError
 from espnet_diverse.untrusted.produced import VARIABLE
 
-MEDIA = ("m4a", "mp4", "mov", "webm", "mka", "aac", "wma")
+MEDIA = ("m4a", "mp4", "mov", "webm", "mka", "aac", "wma", "avi", "flv", "wv")
+STREAMS = ("ac3", "eac3", "m2ts", "mpg", "ts", "vob")  # any part of them is whole
 
 
 @pytest.fixture(scope="module")
@@ -20,12 +21,12 @@ def recordings(tmp_path_factory, ffmpeg):
     """A folder with the same recording in every format that ffmpeg is needed for."""
     folder = tmp_path_factory.mktemp("media")
     (folder / "x.wav").write_bytes(encoded(2.0, 44_100, channels=2, format="WAV"))
-    for suffix in MEDIA:
+    for suffix in (*MEDIA, *STREAMS):
         run_ffmpeg("-i", folder / "x.wav", folder / f"x.{suffix}")
     return folder
 
 
-@pytest.mark.parametrize("suffix", MEDIA)
+@pytest.mark.parametrize("suffix", (*MEDIA, *STREAMS))
 def test_media_go_through_ffmpeg(recordings, suffix):
     samples, rate = read_audio(recordings / f"x.{suffix}")
     assert rate == RATE and len(samples) / RATE == pytest.approx(2.0, abs=0.15)
@@ -41,6 +42,19 @@ def test_truncated_media_are_refused(recordings, tmp_path, suffix):
     with pytest.raises(DataError, match=rf"^{path}: ffmpeg cannot read it as .* \(.*\); get it again") as caught:
         read_audio(path)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.usefixtures("ffmpeg")
+@pytest.mark.parametrize("default", [0, 1])
+def test_of_several_tracks_the_default_one_is_read_with_a_notice(tmp_path, caplog, default):
+    tones = [("-f", "lavfi", "-i", f"sine={hertz}:duration=0.5") for hertz in (300, 900)]
+    chosen = (f"-disposition:a:{1 - default}", "0", f"-disposition:a:{default}", "default")
+    run_ffmpeg(*tones[0], *tones[1], "-map", "0", "-map", "1", *chosen, tmp_path / "x.mkv")
+    samples, rate = read_audio(tmp_path / "x.mkv")
+    hertz = np.argmax(np.abs(np.fft.rfft(samples))) * rate / len(samples)
+    assert hertz == pytest.approx((300, 900)[default], abs=5)
+    read_audio(tmp_path / "x.mkv")
+    assert caplog.text.count(f"x.mkv: has 2 audio tracks, and number {default + 1} is read") == 1
 
 
 @pytest.mark.usefixtures("ffmpeg")

@@ -116,6 +116,16 @@ class Pipe:
         self.read = self._stream.read
 
 
+def test_one_channel_of_a_file(tmp_path):
+    samples = np.stack([np.linspace(-0.5, 0.5, 800), np.zeros(800)], 1).astype(np.float32)
+    soundfile.write(tmp_path / "x.wav", samples, 8000, subtype="FLOAT")
+    for channel in (0, 1):
+        with open_audio(tmp_path / "x.wav", target_rate=8000, channel=channel) as audio:
+            assert np.array_equal(audio.samples(), samples[:, channel]) and not audio.powers.differ
+    with pytest.raises(DataError, match="x.wav: segment has channel 2, and the audio has 2, counted from 0"):
+        open_audio(tmp_path / "x.wav", channel=2).__enter__()
+
+
 def test_streams_match_their_files(tmp_path, monkeypatch):
     path = write(tmp_path / "x.wav", 22_050)
     expected = read(path)[2]

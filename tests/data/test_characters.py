@@ -3,7 +3,7 @@ import unicodedata
 
 import pytest
 
-from espnet_diverse.data.characters import clean_text, columns, guess_encoding, id_fault, safe_name, text_fault
+from espnet_diverse.data.characters import clean_text, columns, guess_encodings, id_fault, safe_name, text_fault
 
 
 @pytest.mark.parametrize(
@@ -81,11 +81,31 @@ def test_control_characters_are_refused_and_less_than_is_not():
     assert text_fault("1 < 2 > 0 <laugh>") is None
 
 
-def test_encodings_are_guessed():
-    assert guess_encoding("utt1 你好".encode("gbk")) == "GBK"
-    assert guess_encoding("utt1 hello\n".encode("utf-16")) == "UTF-16"
-    assert guess_encoding("utt1 hello\n".encode("utf-16-le")) == "UTF-16"
-    assert guess_encoding(b"utt1 caf\xe9") is None
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        *[(f"utt1 {text}".encode("gbk"), ["GBK"]) for text in ("你好", "明天，我用 ai 技术", "中a国")],
+        *[(text.encode("utf-16"), ["UTF-16"]) for text in ("utt1 hello\n", "你好")],
+        ("utt1 hello\n".encode("utf-16-le"), ["UTF-16"]),
+        (b"utt1 caf\xe9", ["cp1252"]),
+        *[
+            (f"a1 {text}\n".encode("cp1252"), ["cp1252"])
+            for text in (
+                "Die Straße ist schön",
+                "GRÖSSE",
+                "Füße, Größe, Übermut",
+                "à bientôt, créée",
+                "El niño – ¿qué?",
+            )
+        ],
+        *[(text.encode("cp1251"), ["cp1251"]) for text in ("a1 Привет, мир", "a2 съешь ещё булок")],
+        ("МОСКВА".encode("cp1251"), ["cp1251", "GBK"]),
+        (b"a1 \xb0\xc9abc", ["cp1252", "GBK"]),
+        (b"a1 \x81\x8d \xff\xff\xff", []),
+    ],
+)
+def test_encodings_are_guessed(raw, expected):
+    assert guess_encodings(raw) == expected
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ def test_order_is_by_bytes_whatever_the_locale(tmp_path):
         ("text", b"a one\nb <s> two\n", ":2: ", "reserved symbol <s>"),
         ("text", b"a one\nb t\0wo\n", ":2: ", "control character U+0000"),
         ("text", "a one\nb 你好\n".encode("gbk"), ":2: ", "not utf-8 at byte offset 8 (it decodes as GBK)"),
-        ("text", b"a one\nb caf\xe9\n", ":2: ", "not utf-8 at byte offset 11 (its encoding is unknown)"),
+        ("text", b"a one\nb caf\xe9\n", ":2: ", "not utf-8 at byte offset 11 (it decodes as cp1252)"),
         ("text", "a one\n".encode("utf-16"), ": ", "is UTF-16 from byte offset 0; allowed is utf-8"),
         ("text", b"", ": ", "is empty"),
         ("text", b"../x one\n", ":1: ", "id '../x' contains '..'"),

@@ -49,6 +49,11 @@ def test_a_given_name_holds_for_all(data_dir):
     assert indices(KNOWN, data_dir, UTTERANCES, {"tgtlang": "de"}) == expected
 
 
+def test_another_form_of_a_given_language_is_understood(data_dir):
+    assert indices(KNOWN, data_dir, ["a"], {"lang": "de-AT", "tgtlang": "Spanish"}) == {"a": {"lang": 1, "tgtlang": 2}}
+    assert completed(KnownConditions(KNOWN), {"lang": "DE", "tgtlang": "eng"}, False) == {"lang": "de", "tgtlang": "en"}
+
+
 def test_the_target_language_is_the_language_where_none_is_named(data_dir):
     (data_dir / "utt2tgtlang").unlink()
     known = {"tgtlang": ["ar", "de"]}

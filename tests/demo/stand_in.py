@@ -60,6 +60,7 @@ class Shown:
     def about(self):
         limits = {"seconds": 120, "megabytes": 25, "characters": 100}
         names = {"name": "houses", "task": "asr", "rate": 16_000, "live": False, "description": "Speech recognition."}
+        names["suffixes"] = {"all": [".wav"], "direct": [".wav"]}
         return {**names, "facts": FACTS, "conditions": [], "beam_size": 10, "nbest": 5, "limits": limits}
 
     def run(self, body, choices):

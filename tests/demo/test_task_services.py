@@ -125,6 +125,7 @@ def test_about_gives_task_rate_and_limits(speech, translation, tiny_run):
     assert about["name"] == tiny_run.model_dir.name and about["task"] == "asr" and about["conditions"] == []
     assert about["rate"] == 16_000 and translation.about()["rate"] is None
     assert about["description"] == "Speech recognition." and (about["beam_size"], about["nbest"]) == (10, 5)
+    assert ".flac" in about["suffixes"]["direct"] and ".m4b" in about["suffixes"]["all"]
     assert about["limits"] == {"seconds": 2.0, "megabytes": 0.5, "characters": 60}
     assert translation.about()["task"] == "mt" and translation.about()["description"] == "Text translation."
 

@@ -66,6 +66,13 @@ def test_a_terminal_has_a_bar_once_all_lengths_are_known(files, clock, monkeypat
     assert sys.stderr.getvalue().rpartition("\r")[0].rpartition("\r")[2].strip() == ""  # nothing of it stays
 
 
+def test_a_video_that_is_named_mp3_prints_no_notes(files, tmp_path, capfd):
+    (tmp_path / "v.mp3").write_bytes(b"\0\0\0\x20ftypM4A ".ljust(9000, b"\0"))
+    (tmp_path / "page.mp3").write_text("<html>" * 99)
+    assert header_seconds(str(tmp_path / "v.mp3")) is header_seconds(str(tmp_path / "page.mp3")) is None
+    assert capfd.readouterr().err == ""
+
+
 def test_lengths_that_no_header_tells(files, tmp_path):
     (tmp_path / "bad.wav").write_bytes(b"words")
     paths = [*files, "-", str(tmp_path), str(tmp_path / "gone.wav"), "a\0b", str(tmp_path / "bad.wav")]

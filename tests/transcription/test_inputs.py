@@ -55,6 +55,25 @@ def test_folders_give_their_audio_by_name(here):
     assert paths(found) == ["d/b.opus", "d/c.m4a", "d/dangling.wav", "d/sub/deep/a.mp3", "d/z.WAV"]
 
 
+def test_folders_give_all_formats_that_are_read(here):
+    names = "3ga 3gpp ac3 avi flv m4b m4v mp2 mpga mpg oga weba wv WMA"
+    known = [f"d/x.{name}" for name in names.split()]
+    touch(*known)
+    Path("d/talk.ts").write_bytes((b"G" + bytes(187)) * 4)
+    Path("d/code.ts").write_text("Great()")
+    assert sorted(paths(find_recordings(["d"]))) == sorted([*known, "d/talk.ts"])
+
+
+def test_a_notice_counts_the_recordings_that_a_folder_keeps_back(here, caplog):
+    touch("d/a.wav", "d/notes.txt", "d/old.shn", "d/empty")
+    soundfile.write("d/sub.dat", np.zeros(99), 8000, format="FLAC")
+    Path("d/page.html").write_text("<html>")
+    Path("d/utf16.txt").write_text("a", "utf-16")
+    assert paths(find_recordings(["d"])) == ["d/a.wav"]
+    assert "d: 2 files that may be recordings are passed over for their suffix: old.shn, sub.dat;" in caplog.text
+    assert len(caplog.records) == 1
+
+
 def test_a_folder_without_audio_stands_for_itself(here):
     touch("d/notes.txt")
     assert paths(find_recordings(["a.wav", "d"])) == ["a.wav", "d"]
@@ -107,6 +126,20 @@ def test_channels_that_cancel_are_found_in_files_alone(here):
     assert [one.channels_cancel() for one in found] == [True, False, False, False]
 
 
+def test_each_channel_may_be_a_recording(here):
+    soundfile.write("call.wav", np.zeros((800, 2)), 8000)
+    soundfile.write("one.wav", np.zeros(800), 8000)
+    soundfile.write("call.flac", np.zeros((800, 2)), 8000)
+    found = find_recordings(["call.wav", "one.wav", "gone.wav"], each_channel=True)
+    assert [one.channel for one in found] == [0, 1, None, None]
+    assert names(found) == ["call-channel0", "call-channel1", "one", "gone"]
+    assert [one.shown for one in found[1:3]] == ["call.wav channel 1", "one.wav"]
+    both = names(find_recordings(["call.wav", "call.flac"], each_channel=True))
+    assert both == [f"call.{suffix}-channel{n}" for suffix in ("wav", "flac") for n in (0, 1)]
+    with pytest.raises(DataError, match="standard input"):
+        find_recordings(["-"], each_channel=True)
+
+
 def test_a_list_names_languages_and_domains(here):
     Path("lists").mkdir()
     Path("lists/all.tsv").write_text("a.wav\tes\ttalks\n\n../b.wav\tde\n/abs/c d.wav\r\n")
@@ -124,8 +157,8 @@ def test_a_header_names_the_columns_of_a_list(here):
 
 def test_columns_of_a_list_have_the_other_names_of_a_table(here, caplog):
     Path("all.tsv").write_text("client_id\tPath\tlang\ttgt_lang\tlangauge\nme\ta.wav\tes\ten\tde\n")
-    ((path, name, conditions),) = find_recordings([], Path("all.tsv"))
-    assert (path, name, conditions) == ("a.wav", "a", {"lang": "es", "tgtlang": "en"})
+    (one,) = find_recordings([], Path("all.tsv"))
+    assert (one.path, one.name, one.conditions) == ("a.wav", "a", {"lang": "es", "tgtlang": "en"})
     assert caplog.messages == ["notice: all.tsv: columns that are not read: client_id, langauge"]
 
 

@@ -1,14 +1,16 @@
 """YAML: small flat documents, input that is refused before a value is made of it, and the lines of keys."""
 
+import math
 import os
 import time
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import yaml
 
 from espnet_diverse.errors import ConfigError, DataError, ModelError
-from espnet_diverse.untrusted.foreign_yaml import kind, parse_own, read_list, read_yaml, shortened
+from espnet_diverse.untrusted.foreign_yaml import OwnDumper, kind, parse_own, read_list, read_yaml, shortened
 
 BOMB = "a: &a [x]\n" + "".join(f"{b}: &{b} [{', '.join([f'*{a}'] * 10)}]\n" for a, b in pairwise("abcdefghi"))
 """10^8 values in 400 characters."""
@@ -119,8 +121,27 @@ def test_the_line_of_every_key_is_returned():
     assert parse_own("", "a.yaml") == (None, {})
 
 
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        *[("010", 10), ("-0020", -20), ("09", 9), ("1_000_000", 1_000_000), ("0x1F", 31), ("0b11", 3)],
+        *[("2e4", 2e4), ("5E-4", 5e-4), (".5", 0.5), ("1_0.5", 10.5), ("-.inf", -math.inf)],
+        *[("12:30", "12:30"), ("1:30.5", "1:30.5"), ("2024-02-30", "2024-02-30"), ("=", "="), ("0o7", "0o7")],
+        *[("yes", True), ("off", False), ("~", None), ("'010'", "010"), ('"1e3"', "1e3")],
+    ],
+)
+def test_numbers_of_a_user_are_those_that_are_meant(written, meant):
+    assert repr(parse_own(f"a: {written}", "a.yaml")[0]["a"]) == repr(meant)
+
+
+@pytest.mark.parametrize("text", ["010", "08", "1e3", "12:30", "2024-02-03", "no", "null", "0x10", "=", ".5", "1_0"])
+def test_text_that_looks_like_a_number_is_written_in_quotes(text):
+    written = yaml.dump({"a": [text]}, Dumper=OwnDumper)
+    assert parse_own(written, "a.yaml")[0] == yaml.safe_load(written) == {"a": [text]}
+
+
 def test_a_fault_is_one_line_with_the_line_of_the_text():
-    with pytest.raises(ConfigError, match=r"^a\.yaml:2: not valid YAML: [^\n]+$"):
+    with pytest.raises(ConfigError, match=r"^a\.yaml:2: not valid YAML: [^\n]+; replace the tab by spaces$"):
         parse_own("a: 1\n\tb: 2\n", "a.yaml")
 
 
@@ -128,11 +149,9 @@ def test_content_that_is_not_a_mapping_is_described():
     assert [kind(content) for content in (None, [1], "x")] == ["empty", "a list", "a str"]
 
 
-def test_deep_nesting_and_impossible_dates_are_one_line():
+def test_deep_nesting_is_one_line():
     with pytest.raises(ConfigError, match=r"^a\.yaml: not valid YAML: nested deeper than 20 levels$"):
         parse_own("[" * 50, "a.yaml")
-    with pytest.raises(ConfigError, match=r"^a\.yaml: not valid YAML: month must be in 1..12$"):
-        parse_own("a: 2020-99-99", "a.yaml")
 
 
 @pytest.mark.parametrize("value", ["!!bool x", "!!int ''", "!!timestamp x"])

@@ -54,6 +54,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "names the columns: path language target_language domain, or other names of `prepare table`; paths are "
         "relative to the table, in wav.scp and from standard input (-) to the working directory",
     )
+    parser.add_argument(
+        "--channels",
+        choices=("mean", "each"),
+        default="mean",
+        help="mean: channels are averaged; each: a transcript for each channel, as of a call with a speaker a channel "
+        "(default: mean); `decode` reads the channel in the fifth column of segments",
+    )
     parser.add_argument("--task", choices=TASKS, help="required task of the model (default: any)")
     options.add_conditions(parser)
     out = parser.add_argument_group("output")
@@ -105,7 +112,7 @@ def run(args: argparse.Namespace) -> int:
     if args.max_line_width is not None and (args.max_line_width < 1 or args.output_format not in (*SUBTITLES, "all")):
         allowed = f"is for --output_format {' '.join(SUBTITLES)} all, and 1 or more"
         raise ConfigError(f"--max_line_width {args.max_line_width}: {allowed}; correct it, or leave it out")
-    recordings = find_recordings(args.sources, args.list)
+    recordings = find_recordings(args.sources, args.list, args.channels == "each")
     if args.output_dir is None and (args.output_format == "all" or args.output_format not in _MANY and recordings[1:]):
         many = f" of {len(recordings)} recordings" if recordings[1:] else ""
         raise ConfigError(f"--output_format {args.output_format}{many} needs --output_dir, the directory to write to")
@@ -184,15 +191,14 @@ def transcribe(recognizer: "Recognizer", recordings: Sequence["Recording"], args
         DataError: The model does not know a language or domain, or no recording could be transcribed.
     """
     from espnet_diverse.data.rttm import speaker_of
-    from espnet_diverse.transcription.inputs import printable
 
     given = options.conditions(args)
     _check(recognizer, args, given)
     turns = _turns(args.turns, recordings) if args.turns else {}
     failures: list[tuple[str, str]] = []
-    named = Counter(printable(recording.path) for recording in recordings)
+    named = Counter(recording.shown for recording in recordings)
     for recording, result in _results(recognizer, recordings, args, given):
-        shown = printable(recording.path)
+        shown = recording.shown
         if isinstance(result, Exception):
             # Ids of a list may share a file.
             key = shown if named[shown] == 1 else recording.name
@@ -245,6 +251,7 @@ def _results(
                 recording.path,
                 conditions={**given, **recording.conditions},
                 on_progress=partial(progress.update, index),
+                channel=recording.channel,
             )
             for index, recording in enumerate(recordings)
         ]
@@ -307,7 +314,6 @@ def _formats(args: argparse.Namespace) -> list[str]:
 def _output(recording: "Recording", transcript: "Transcript", args: argparse.Namespace, alone: bool) -> None:
     """Write or print a transcript."""
     from espnet_diverse.transcription.formats import write_transcript, written
-    from espnet_diverse.transcription.inputs import printable
 
     if args.output_dir is not None:
         write_transcript(transcript, recording.name, _formats(args), args.output_dir, args.max_line_width)
@@ -315,7 +321,7 @@ def _output(recording: "Recording", transcript: "Transcript", args: argparse.Nam
         text = written(transcript, recording.name, args.output_format, args.max_line_width)
         print(text, end="", flush=True)
     else:
-        print(printable(recording.path), " ".join(transcript.text.split()), sep="\t", flush=True)
+        print(recording.shown, " ".join(transcript.text.split()), sep="\t", flush=True)
 
 
 def _finish(failures: Sequence[tuple[str, str]], count: int, output_dir: Path | None) -> int:

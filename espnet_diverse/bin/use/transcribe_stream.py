@@ -93,6 +93,7 @@ def _check(args: argparse.Namespace) -> None:
         "--max_line_width": args.max_line_width is not None,
         "--no_segmentation": args.no_segmentation,
         "--compile": args.compile,
+        f"--channels {args.channels}": args.channels != "mean",
         "--cluster": bool(args.cluster),
         f"--precision {args.precision}": args.precision != "float32",
         f"--task {args.task}": args.task not in (None, "asr"),

@@ -1,14 +1,16 @@
 """The columns that a table of recordings may have, and their other names."""
 
 import logging
+from pathlib import Path
 
+from espnet_diverse.audio.suffixes import SUFFIXES
 from espnet_diverse.corpora import Selection
 from espnet_diverse.corpora.shared.table_files import Table
 from espnet_diverse.data.checks.faults import Fault
 from espnet_diverse.errors import ConfigError
 
 COLUMNS: dict[str, tuple[str, ...]] = {
-    "audio": ("path", "audio_path", "audio_filepath", "file", "file_name"),
+    "audio": ("path", "audio_path", "audio_filepath", "audio_file", "file", "file_name", "filename", "wav_filename"),
     "text": ("sentence", "transcript", "transcription"),
     "id": ("utterance_id",),
     "speaker": ("speaker_id", "client_id"),
@@ -47,6 +49,8 @@ def find_columns(table: Table, selection: Selection) -> tuple[dict[str, str], li
     has = f"it has {', '.join(filter(None, table.columns)) or 'none'}"
     if len(table.columns) == 1:
         has += " alone: a tab separates columns in tsv, a comma or semicolon in csv"
+    elif values := [name for name in table.columns if Path(name).suffix.lower() in SUFFIXES or len(name.split()) > 2]:
+        has += f" ({values[0]!r} is no name: is the first line, which must have the names, missing?)"
     for ours in COLUMNS:
         theirs = _matching(table, ours, named)
         if len(theirs) == 1:

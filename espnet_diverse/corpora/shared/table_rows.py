@@ -10,6 +10,7 @@ from unicodedata import normalize
 from espnet_diverse.audio.ark import is_file
 from espnet_diverse.audio.segments import milliseconds
 from espnet_diverse.corpora import Selection
+from espnet_diverse.corpora.shared.siblings import sibling
 from espnet_diverse.corpora.shared.splits import SPLITS, set_of
 from espnet_diverse.corpora.shared.table_files import Row, Table
 from espnet_diverse.data.characters import SURROGATE, clean_text, id_fault, safe_name, text_fault
@@ -173,7 +174,8 @@ class RowReader:
         needed = ("audio", "text", "translation") if self.selection.task == "st" else ("audio", "text")
         lacking = {column: "is empty" for column in needed if not cells[column]}
         if "audio" not in lacking and not is_file(audio):
-            lacking = {"audio": f"{audio} does not exist"} | lacking
+            there = sibling(cells["audio"], self._folder())
+            lacking = {"audio": f"{audio} does not exist" + (f", but {there} is there" if there else "")} | lacking
         if self.selection.on_bad == "error":
             for column, what in lacking.items():
                 self._fault(row, column, f"{what}; add it")
@@ -217,6 +219,7 @@ class RowReader:
     def _audio(self, given: str) -> Path:
         """Path of an audio file. A copy of a macOS disk may have decomposed names, while tables are composed."""
         forms = [given] if given.isascii() else [given, *(normalize(form, given) for form in ("NFC", "NFD"))]
+        forms += [given.replace("\\", "/")] if "\\" in given else []  # of Windows
         paths = [Path(os.path.normpath(self._folder() / form)) for form in forms]
         return next(filter(is_file, paths), paths[0])
 

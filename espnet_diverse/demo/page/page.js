@@ -26,6 +26,7 @@ function describe() {
   at("go").textContent = model.task === "asr" ? "Transcribe" : "Translate";
   at("result-title").textContent = model.task === "asr" ? "Text" : "Translation";
   at("segment-name").textContent = text ? "Line" : "Segment";
+  at("file").accept = ["audio/*", "video/*", ...model.suffixes.all].join(",");
   at("text").maxLength = model.limits.characters;
   at("hotwords").hidden = text;
   at("limits").textContent = `Limits: ${model.limits.seconds} seconds, ${model.limits.megabytes} MB. `
@@ -73,7 +74,7 @@ function body() {
     return new Blob([at("text").value]);
   }
   if (!source) throw new Error("Choose an audio file or make a recording first.");
-  return readable(source, model.rate);
+  return readable(source, model);
 }
 
 async function run() {

@@ -1,12 +1,11 @@
 // Recordings, converted in the browser to a format that the server reads.
 
-const READ_BY_THE_SERVER = /\.(wav|flac|mp3|ogg|oga|opus|aiff?|sph|au)$/i;
-
 /** A file that the server can read: unchanged, or converted to wav if only the browser may know its format.
  * @param rate Sampling rate of the wav in Hz.
+ * @param suffixes Suffixes of files that need no conversion, `direct`.
  */
-export async function readable(file, rate) {
-  if (READ_BY_THE_SERVER.test(file.name)) return file;
+export async function readable(file, {rate, suffixes}) {
+  if (suffixes.direct.some((suffix) => file.name.toLowerCase().endsWith(suffix))) return file;
   try {
     return await wav(await file.arrayBuffer(), rate);
   } catch {

@@ -11,7 +11,9 @@ from espnet_diverse.attention import CORES, PARTS, core_options
 from espnet_diverse.runs.condition_names import fill_in_without_data
 from espnet_diverse.runs.config import Config, in_one_line, leaves
 from espnet_diverse.runs.config_checks import check, chosen_classes
+from espnet_diverse.runs.criteria import check_forms
 from espnet_diverse.runs.training_config import FILLED_IN, NOT_HERE
+from espnet_diverse.training.config.number_checks import check_numbers
 from espnet_diverse.training.espnet_command import arguments
 from espnet_diverse.training.stages import DEFAULTS
 
@@ -32,7 +34,11 @@ def list_options(task: type[AbsTask], config: Config) -> list[str]:
     fill_in_without_data(filled)  # names that training takes from the data
     check(task, filled)
     values = Config()
-    values.update(vars(arguments(task, DEFAULTS | config)))
+    check_numbers(config)
+    check_forms(config)
+    settings = copy.deepcopy(config)
+    settings.add({key: value for key, value in DEFAULTS.items() if key not in config}, {})
+    values.update(vars(arguments(task, settings)))
     classes = chosen_classes(task, values) | ({"ctc": CTC} if "ctc_conf" in values else {})
     for name, chosen in classes.items():
         defaults = {key: value for key, value in (get_default_kwargs(chosen) or {}).items() if key not in values}

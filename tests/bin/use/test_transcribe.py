@@ -147,6 +147,20 @@ def test_a_list_names_files_and_trn_is_printed(tiny_run, decoded, capsys):
     assert capsys.readouterr().out == "".join(f"{text} ({name})\n" for name, text in decoded[0].items())
 
 
+def test_channels_are_transcribed_together_with_a_notice_or_apart(tiny_run, decoded, tmp_path, capsys, caplog):
+    samples, rate = soundfile.read(tiny_run.test_dir / "test-01.wav")
+    path = tmp_path / "call.wav"
+    soundfile.write(path, np.stack([samples, np.zeros_like(samples)], 1), rate)
+    assert call(tiny_run.model_dir, *HOW, path) == 0
+    assert "call.wav: has channels that differ" in caplog.text and "--channels each" in caplog.text
+    caplog.clear()
+    capsys.readouterr()
+    assert call(tiny_run.model_dir, *HOW, path, "--channels", "each") == 0
+    printed = capsys.readouterr().out
+    assert printed.splitlines() == [f"{path} channel 0\t{decoded[0]['test-01']}", f"{path} channel 1\t"]
+    assert "differ" not in caplog.text
+
+
 def test_silence_gives_nothing(tiny_run, tmp_path, capsys):
     noise = 0.1 * np.random.default_rng(0).standard_normal(48_000)
     cancel, silence = "its channels cancel in their mean; give one of them", "--vad none decodes all of it"

@@ -64,6 +64,12 @@ def test_faults_name_all_columns():
         find(["audio", "text"], (("words", "text"),))
 
 
+def test_a_first_line_that_has_values_is_told():
+    assert "('clips/a.mp3' is no name: is the first line" in find(["clips/a.mp3", "hello there"])[1][0]
+    assert "('I am here now' is no name: is the first line" in find(["one", "I am here now"])[1][0]
+    assert "is no name" not in find(["up votes", "words"])[1][0]
+
+
 def test_no_name_stands_for_two_columns():
     names = [*COLUMNS, *(name for others in COLUMNS.values() for name in others)]
     assert len(names) == len(set(names)) and names == [name.lower() for name in names]

@@ -15,6 +15,8 @@ FILES = {
     "semicolons.csv": b'audio;text\na.wav;yes, he said\nb.wav;"the ""best"""\n',
     "spaces.csv": b'audio , text\na.wav,"yes, he said"\nb.wav,"the ""best"""\n',
     "t.tsv": b'audio\ttext\na.wav\tyes, he said\nb.wav\tthe "best"\n',
+    "tabs.csv": b'audio\ttext\na.wav\tyes, he said\nb.wav\tthe "best"\n',
+    "commas.tsv": b'audio,text\na.wav,"yes, he said"\nb.wav,"the ""best"""\n',
     "t.jsonl": b'{"audio": "a.wav", "text": "yes, he said"}\n\n{"audio": "b.wav", "text": "the \\"best\\""}\n',
 }
 
@@ -34,6 +36,31 @@ def test_all_formats_give_the_same_rows(tmp_path, name, packed):
     blank = name in ("bom.csv", "t.jsonl")
     lines = {"bom.csv": [3, 4], "t.jsonl": [1, 3]}[name] if blank else [2, 3]
     assert [row.where for row in table.rows] == lines
+
+
+def test_an_array_of_json_is_read_and_its_faults_are_named(tmp_path):
+    table = read(tmp_path, "t.json", b'[\n  {"audio": "a.wav",\n   "text": "x"},\n  3]\n')
+    assert table.rows == [Row("object 1", {"audio": "a.wav", "text": "x"})] and table.columns == ["audio", "text"]
+    assert list(map(str, table.faults)) == [f"{tmp_path}/t.json: item 2: is 3; write one object a line"]
+    table = read(tmp_path, "cut.json", b'[\n  {"audio": "a.wav"},\n')
+    assert "begins as an array of JSON and is none (" in str(table.faults[0])
+    assert str(table.faults[0]).endswith("write one object a line")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "count"),
+    [
+        ("t.tsv", b'a\tb\n1\t"say ""yes"""\n2\t""\n3\t"no"\n', 2),
+        ("t.csv", b'a|b\n1|"say ""yes"""\n2|he said "no"\n', 1),
+        ("t.tsv", b'a\tb\n1\t"no" and "yes"\n', 0),
+        ("t.csv", b'a,b\n1,"say ""yes"""\n', 0),
+    ],
+)
+def test_a_notice_counts_quotation_marks_that_were_meant_for_csv(tmp_path, caplog, name, content, count):
+    read(tmp_path, name, content)
+    said = f"{name}:2: a text in quotation marks, as pandas writes it, in {count} rows"
+    assert [message for message in caplog.messages if said in message] == caplog.messages[: min(count, 1)]
+    assert len(caplog.messages) == min(count, 1)
 
 
 def test_a_quoted_field_may_have_lines_and_the_next_row_its_own_number(tmp_path):
@@ -59,10 +86,11 @@ def test_all_faults_of_rows_are_found_and_the_others_read(tmp_path):
     assert [row.values["audio"] for row in table.rows] == ["c.wav"]
     path = tmp_path / "t.csv"
     todo = "write a quotation mark in a quoted field twice, and close what is opened"
+    iconv = "convert the file with iconv -f ENCODING -t UTF-8"
     assert sorted(map(str, table.faults)) == [
         f"{path}:2: has 3 fields, and the header has 2, audio text; quote a field with a separator",
         f"{path}:3: is no csv (',' expected after '\"'); {todo}",
-        f"{path}:5: not utf-8 at byte offset 48 (its encoding is unknown); convert the file with iconv",
+        f"{path}:5: not utf-8 at byte offset 48 (it decodes as cp1252 or cp1251); {iconv}",
         f"{path}:6: is no csv (unexpected end of data); {todo}",
         f"{path}:7: was read as a part of line 6, which is no csv",
     ]

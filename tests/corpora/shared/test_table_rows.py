@@ -61,6 +61,15 @@ def test_names_may_be_composed_in_the_table_and_not_on_the_disk_and_the_reverse(
     assert [entry.dropped for entry in entries] == ["", "", f"audio {tmp_path}/set/Weiß.wav does not exist"]
 
 
+def test_paths_of_windows_are_read_and_a_file_with_another_name_is_named(read, tmp_path):
+    given = (r"day 1\two.wav", "ONE.wav", r"D:\set\day 1\two.wav", "two")
+    entries, faults = read([{"audio": name, "text": "x", "id": f"u{n}"} for n, name in enumerate(given)])
+    assert entries[0].audio == tmp_path / "set" / "day 1" / "two.wav" and entries[0].recording == "day_1-two"
+    assert [fault.partition(" does not exist, but ")[2].partition(" is there")[0] for fault in faults] == [
+        *("one.wav", "day 1/two.wav", ""),
+    ]
+
+
 def test_a_duration_gives_the_end(read):
     rows = [
         {"audio": "one.wav", "text": "x", "start": 0.1, "duration": 0.2},

@@ -43,7 +43,17 @@ def test_the_command_prints_them_without_other_arguments(capsys):
 
 def test_a_value_of_a_wrong_type_is_one_line(capsys):
     assert main(["train", "--list_options", "model/tiny", "--set", "max_epoch=many"]) == 1
-    assert capsys.readouterr().err == "espnet-diverse train: error: max_epoch: invalid int value: 'many'\n"
+    assert (
+        capsys.readouterr().err
+        == "espnet-diverse train: error: --set max_epoch=many: max_epoch must be a whole number, but is 'many'\n"
+    )
+
+
+@pytest.mark.parametrize(("key", "value"), [("max_epoch", "12:30"), ("max_epoch", "yes"), ("use_amp", "maybe")])
+def test_a_value_of_a_wrong_type_has_its_line(key, value, capsys, tmp_path):
+    (tmp_path / "c.yaml").write_text(f"grad_clip: 1\n{key}: {value}\n")
+    assert main(["train", "--list_options", str(tmp_path / "c.yaml")]) == 1
+    assert f"c.yaml:2: {key}" in capsys.readouterr().err
 
 
 def test_the_command_takes_other_settings_after_it(capsys, tmp_path):
