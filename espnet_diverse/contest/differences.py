@@ -161,6 +161,12 @@ def conclusion(differences: Sequence[Difference], metric: str, data_set: str) ->
     return f"{begin}{'; '.join(parts)}.{_caution(differences, metric)}"
 
 
+def shown_difference(number: float, signed: bool = False) -> str:
+    """A difference with one decimal, or with as many as a small one needs not to be shown as 0."""
+    sign = "+" if signed else ""
+    return f"{number:{sign}.1f}" if abs(number) >= 0.05 or not number else f"{number:{sign}.1g}"
+
+
 def _caution(differences: Sequence[Difference], metric: str) -> str:
     """A sentence for scores of models that have learned next to nothing."""
     scores = [score for each in differences for score in each.scores.values()]
@@ -173,12 +179,8 @@ def _caution(differences: Sequence[Difference], metric: str) -> str:
 def _shown_part(each: Difference, baseline: str, metric: str) -> str:
     bounds = [abs(bound) for bound in (*(each.over_seeds or ()), *(each.over_sentences or ()))]
     word = "better" if (each.mean < 0) == lower_is_better(metric) else "worse"
-    return f"{each.method} is {word} than {baseline}, by {_shown(min(bounds))} to {_shown(max(bounds))}"
-
-
-def _shown(number: float) -> str:
-    """A difference with a decimal, or with as many as it needs not to be 0."""
-    return f"{number:.1f}" if number >= 0.05 or not number else f"{number:.1g}"
+    least, most = shown_difference(min(bounds)), shown_difference(max(bounds))
+    return f"{each.method} is {word} than {baseline}, by {least} to {most}"
 
 
 def _open_part(left: Sequence[Difference], baseline: str, is_all: bool, metric: str) -> str:

@@ -11,7 +11,7 @@ from matplotlib.lines import Line2D
 
 from espnet_diverse.contest.costs import Cost
 from espnet_diverse.contest.curves import Curves
-from espnet_diverse.contest.differences import Difference
+from espnet_diverse.contest.differences import Difference, shown_difference
 from espnet_diverse.contest.redundant_heads import KINDS
 from espnet_diverse.data.files.atomic_files import save_figure
 from espnet_diverse.scoring.figures.forest_plot import DPI, SMALL, WIDTH, Series, draw_forest
@@ -33,15 +33,15 @@ def draw_differences(differences: Sequence[Difference], metric: str, data_set: s
     draw_forest(axes, names, _series(others), (-reach, reach))
     for row, each in enumerate(others):
         if each.by_seed:
-            shown = f"{each.mean:+.1f}".replace("-", "−")
+            shown = shown_difference(each.mean, signed=True).replace("-", "−")
             box = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
             place = {"textcoords": "offset points", "ha": "center", "fontsize": SMALL, "bbox": box}
             axes.annotate(shown, (each.mean, row), (0, 20), **place)
     axes.set_ylim(len(names) - 0.4, -0.75)
     axes.set_xlim(-reach * 1.08, reach * 1.08)
-    axes.set_xlabel(f"{metric.upper()}, difference from {baseline.method} ({better_side(metric)})")
+    axes.set_xlabel(f"{metric.upper()}, difference from {baseline.method}\n({better_side(metric)})")
     axes.set_title(f"{data_set}: difference from {baseline.method}", fontsize=11)
-    figure.legend(handles=_forest_legend(), loc="outside lower center", ncols=2, frameon=False, fontsize=SMALL)
+    figure.legend(handles=_forest_legend(others), loc="outside lower center", ncols=2, frameon=False, fontsize=SMALL)
     save_figure(figure, path, DPI)
 
 
@@ -58,13 +58,18 @@ def _series(others: Sequence[Difference]) -> list[Series]:
     ]
 
 
-def _forest_legend() -> list[Line2D]:
-    return [
-        Line2D([], [], color=_SEEDS, linewidth=4, label="95 % over seeds"),
-        Line2D([], [], color=_SENTENCES, linewidth=2, label="95 % over sentences"),
-        Line2D([], [], color="black", marker="D", linestyle="", markersize=6, label="mean over seeds"),
-        Line2D([], [], color="black", marker="|", linestyle="", markersize=6, label="one seed"),
+def _forest_legend(others: Sequence[Difference]) -> list[Line2D]:
+    """The marks that the picture has."""
+    marks = [
+        (any(each.over_seeds for each in others), {"color": _SEEDS, "linewidth": 4, "label": "95 % over seeds"}),
+        (
+            any(each.over_sentences for each in others),
+            {"color": _SENTENCES, "linewidth": 2, "label": "95 % over sentences"},
+        ),
+        (True, {"color": "black", "marker": "D", "linestyle": "", "markersize": 6, "label": "mean over seeds"}),
+        (True, {"color": "black", "marker": "|", "linestyle": "", "markersize": 6, "label": "one seed"}),
     ]
+    return [Line2D([], [], **style) for is_there, style in marks if is_there]
 
 
 def _reach(others: Sequence[Difference]) -> float:

@@ -45,10 +45,30 @@ def test_help_names_options_that_the_command_has(command):
     assert set(re.findall(r"--[a-z_]+\b", shown)) - {"--int"} <= set(parser._option_string_actions)
 
 
+def test_without_a_command_the_commands_are_listed(capsys):
+    assert main([]) == 1
+    out = capsys.readouterr().out
+    assert all(f"  {name}" in out for name in COMMANDS)
+
+
+def test_the_module_is_the_command_too():
+    done = subprocess.run([sys.executable, "-m", "espnet_diverse.bin.main", "tokens"], capture_output=True, text=True)
+    assert done.returncode == 1 and "--output_dir" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "advice"),
+    [(["--config", "a", "b"], "--config a,b"), (["--set", "max_epoch", "3"], "--set max_epoch=3")],
+)
+def test_values_that_belong_together_are_joined_in_the_advice(words, advice, capsys):
+    with pytest.raises(SystemExit):
+        main(["train", *words])
+    assert advice in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        ([], "espnet-diverse: error: the following arguments are required: COMMAND"),
         (["train", "--no_such"], "espnet-diverse train: error: the following arguments are required: "),
         (["validate", "a", "--no_such"], "espnet-diverse validate: error: unrecognized arguments: --no_such"),
         (

@@ -37,7 +37,7 @@ def drawn(monkeypatch, tmp_path):
 @pytest.mark.parametrize(("metric", "better"), [("bleu", "better →"), ("cer", "← better")])
 def test_a_forest_says_which_side_is_better(drawn, metric, better):
     (axes,) = drawn(figures.draw_differences, [BASE, NEAR], metric, "test").axes
-    assert axes.get_xlabel() == f"{metric.upper()}, difference from softmax ({better})"
+    assert axes.get_xlabel() == f"{metric.upper()}, difference from softmax\n({better})"
     assert [label.get_text() for label in axes.get_yticklabels()] == ["sdma"]
     assert [text.get_text() for text in axes.texts] == ["+0.8"]
 

@@ -37,7 +37,7 @@ def row(run, seed, data_set, score="1.00"):
 
 
 def test_lower_is_better_for_error_rates_and_perplexities():
-    lower = {"cer", "wer", "ter", "perplexity", "word_perplexity"}
+    lower = {"cer", "wer", "mer", "ter", "perplexity", "word_perplexity"}
     assert {name for name in (*METRICS, *MEASURED_BY_DECODING) if lower_is_better(name)} == lower
 
 

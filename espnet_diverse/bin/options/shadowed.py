@@ -2,7 +2,6 @@
 
 import sys
 import sysconfig
-from importlib.metadata import packages_distributions
 from pathlib import Path
 
 
@@ -15,8 +14,9 @@ def shadowing_file(error: ImportError | AttributeError) -> Path | None:
     module = error.name if isinstance(error, ImportError) else getattr(error.obj, "__name__", None)
     top = str(module).partition(".")[0]
     file = getattr(sys.modules.get(top), "__file__", None) or (error.path if isinstance(error, ImportError) else None)
-    if file is None or not (top in sys.stdlib_module_names or top in packages_distributions()):
+    if file is None:
         return None
-    libraries = {Path(sysconfig.get_path(kind)).resolve() for kind in ("stdlib", "platstdlib", "purelib", "platlib")}
     path = Path(file).resolve()
-    return None if libraries & set(path.parents) else path
+    libraries = {Path(sysconfig.get_path(kind)).resolve() for kind in ("stdlib", "platstdlib", "purelib", "platlib")}
+    shadowed = any((folder / top).is_dir() or (folder / f"{top}.py").is_file() for folder in libraries)
+    return path if shadowed and not libraries & set(path.parents) else None
