@@ -81,6 +81,8 @@ def adopt(
     weights = find_weights(model_dir, model_file, before)
     trained, _ = load_model(model_dir, weights, task=task)
     config = adopted_config(before, changes, data_dir)
+    if changes and config == adopted_config(before, Config(), data_dir):
+        raise ConfigError("the given configuration changes nothing of this model; give an attention or heads for it")
     _check_conditions(task, config)
     args = TASKS[task].get_parser().parse_args([])
     vars(args).update(config)

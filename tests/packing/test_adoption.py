@@ -269,6 +269,12 @@ def test_changes_that_cannot_be_made_are_named(tmp_path, changes, text):
     assert not (tmp_path / "new").exists()
 
 
+def test_a_configuration_that_changes_nothing_is_refused(tiny_run, tmp_path):
+    with pytest.raises(ConfigError, match="changes nothing"):
+        adopt(tiny_run.model_dir, tmp_path / "out", merge(["attention/sdma"], []))
+    assert not (tmp_path / "out").exists()
+
+
 def test_nets_without_a_counterpart_and_wrong_folders_are_refused(tmp_path):
     folder, _ = write_espnets(tmp_path / "exp", decoder="rnn")
     with pytest.raises(ConfigError, match="decoder 'rnn' cannot be adopted; those that can: transformer"):

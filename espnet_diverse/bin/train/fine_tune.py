@@ -55,10 +55,11 @@ def run(args: argparse.Namespace) -> int:
     if args.output_dir.resolve() == args.model_dir.resolve():
         raise ConfigError(f"{args.output_dir}: is the directory of the model itself; give another one")
     from espnet_diverse.bin.train.plan import run_steps
-    from espnet_diverse.runs.config import save
+    from espnet_diverse.runs.config import merge, save
     from espnet_diverse.runs.model_files import find_weights
     from espnet_diverse.runs.tasks import read_config
     from espnet_diverse.runs.training_config import training_config
+    from espnet_diverse.training.stages import check_vocabulary
 
     config = read_config(args.model_dir / "config.yaml")
     start = args.output_dir / "start.yaml"
@@ -70,6 +71,7 @@ def run(args: argparse.Namespace) -> int:
     weights = find_weights(args.model_dir, args.model_file, config)
     training = ["--init_param", weights, "--ngpu", args.ngpu, "--nproc", args.nproc, *_continuing(args)]
     steps = stages(args.output_dir, shared, training, args.number, args.debug)
+    check_vocabulary(merge(fragments, args.set), options.run_data(steps[0].args))  # for --dry_run too
     return run_steps(steps, args.output_dir / ".stamps", args.dry_run)
 
 

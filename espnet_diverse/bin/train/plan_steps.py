@@ -68,7 +68,7 @@ class Subcommand:
         if argv[1] == "plan":  # it could be this one
             raise ConfigError(f"{shlex.join(argv)}: a plan runs no plan; list the stages of that one here")
         self._module, self._parser = command_parser(argv[1], _Parser)
-        self._args = self._parser.parse_intermixed_args(argv[2:])
+        self.args = self._parser.parse_intermixed_args(argv[2:])
         self.always = not (hasattr(self._module, "inputs") or hasattr(self._module, "outputs"))
         self._paths("inputs")  # may raise ConfigError, for example for an unknown configuration fragment
 
@@ -87,9 +87,9 @@ class Subcommand:
             UserError: The command could not succeed.
         """
         if hasattr(self._module, "check") and not self._finished(cache):
-            commands = {step.argv[1]: step._args for step in before if isinstance(step, Subcommand)}
+            commands = {step.argv[1]: step.args for step in before if isinstance(step, Subcommand)}
             with _isolated(self.argv):
-                self._module.check(self._args, commands)
+                self._module.check(self.args, commands)
 
     def check_machine(self, cache: Path, before: "Iterable[Subcommand | Program]") -> None:
         """Check what this machine must have, unless the step has finished; takes the arguments of `check`.
@@ -100,7 +100,7 @@ class Subcommand:
         if hasattr(self._module, "check_machine") and not self._finished(cache):
             made = [path for step in before if isinstance(step, Subcommand) for path in step._paths("outputs")]
             with _isolated(self.argv):
-                self._module.check_machine(self._args, made)
+                self._module.check_machine(self.args, made)
 
     def _finished(self, cache: Path) -> bool:
         """Return whether the step has finished with these arguments and files; data directories are not compared."""
@@ -109,7 +109,7 @@ class Subcommand:
     def _record(self, cache: Path, inputs: Iterable[Path]) -> StageRecord:
         given = {
             name: f"--{name} {value}"
-            for name, value in sorted(vars(self._args).items())
+            for name, value in sorted(vars(self.args).items())
             if name not in _RESOURCES and value != self._parser.get_default(name)
         }
         return StageRecord(cache, self.stage, [*self.argv[:2], *given.values()], inputs, self._paths("outputs"))
@@ -124,12 +124,12 @@ class Subcommand:
 
     def _packed_model(self) -> list[Path]:
         """The packed model that is given as MODEL: an input of the command, like the files in it."""
-        model_dir = getattr(self._args, "model_dir", None)
+        model_dir = getattr(self.args, "model_dir", None)
         return [model_dir] if model_dir is not None and model_dir.is_file() else []
 
     def _paths(self, which: str) -> list[Path]:
         function = getattr(self._module, which, None)
-        return function(self._args) if function else []
+        return function(self.args) if function else []
 
 
 class Program:

@@ -163,3 +163,12 @@ def test_invalid_data_models_and_options_are_refused(tiny_run, data, tmp_path, c
     assert fine_tune(tiny_run.model_dir, data, tmp_path / "exp", "--set", "max_epochs=3") == 1
     assert "stage 'stats': --set max_epochs=3: unknown option 'max_epochs'; did you mean" in capfd.readouterr().err
     assert not (tmp_path / "exp" / "stats").exists()
+
+
+def test_another_alphabet_is_told_before_anything_runs(tiny_run, data, tmp_path, capfd):
+    for folder in ("train", "dev"):
+        lines = (data / folder / "text").read_text().split("\n")
+        (data / folder / "text").write_text("\n".join(line and f"{line.split()[0]} мир" for line in lines))
+    assert fine_tune(tiny_run.model_dir, data, tmp_path / "exp", "--dry_run") == 1
+    said = capfd.readouterr()
+    assert "lacks 12 of its 12 tokens" in said.err and "--tokens_dir" in said.err and "would run" not in said.out
