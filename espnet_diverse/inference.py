@@ -63,6 +63,11 @@ OnProgress = Callable[[float, float], None]
 """Called with the seconds of a recording that are done, and its length in seconds."""
 
 
+_TRANSLATING = ("language", "target_language", "domain", "options")
+_TRANSCRIBING = (*_TRANSLATING, "rate", "word_timestamps", "hotwords", "on_progress")
+"""Arguments of a call, for the advice about an unknown one."""
+
+
 class _Pretrained:
     model: str
     search: "Predictor | BlockSearch"
@@ -161,7 +166,7 @@ class Recognizer(_Pretrained):
         """
         names = values_by_condition({"language": language, "target_language": target_language, "domain": domain})
         request = Request(audio, rate, names, on_progress)
-        options = with_keywords(options, search, Recognizer.transcribe.__kwdefaults__)
+        options = with_keywords(options, search, _TRANSCRIBING)
         (result,) = self.transcribe_all([request], word_timestamps, options, hotwords)
         if isinstance(result, Exception):
             raise result
@@ -188,7 +193,7 @@ class Recognizer(_Pretrained):
         Takes the same arguments and raises the same errors as `transcribe`; the last digits of scores may differ.
         """
         names = values_by_condition({"language": language, "target_language": target_language, "domain": domain})
-        options = with_keywords(options, search, Recognizer.segments.__kwdefaults__)
+        options = with_keywords(options, search, _TRANSCRIBING)
         transcription = self._transcription(word_timestamps, options, hotwords)
         return transcription.segments(Request(audio, rate, names, on_progress))
 
@@ -365,7 +370,7 @@ class Translator(_Pretrained):
         texts = list(text) if isinstance(text, Iterable) and not isinstance(text, str | bytes) else [text]
         if strange := [type(one).__name__ for one in texts if not isinstance(one, str)]:
             raise DataError(f"a text is a {strange[0]}; give a text as str, or a list of them")
-        options = with_keywords(options, search, Translator.translate.__kwdefaults__)
+        options = with_keywords(options, search, _TRANSLATING)
         found = self._translate(texts, names, options)
         return found[0] if isinstance(text, str) else found
 

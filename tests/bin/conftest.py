@@ -91,3 +91,9 @@ def fake(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "espnet_diverse.bin.fake", module)
     Path("a").write_text("1")
     return module
+
+
+@pytest.fixture
+def unchecked_paths(monkeypatch):
+    """Paths that need not exist: a test of what a command refuses after them."""
+    monkeypatch.setattr("espnet_diverse.bin.main.check_paths", lambda actions, args: None)

@@ -61,7 +61,7 @@ def test_texts_of_files_match_dicts_and_are_not_kept(tmp_path):
     ("texts", "given", "languages"),
     [
         (["ไป", "go"], ["th", "en"], ["th", "en"]),
-        (["ไป", "ok", "12"], ["tha"] * 3, ["th"] * 3),
+        (["ไป", "ok", "12"], ["tha"] * 3, ["tha"] * 3),
         (["go", "ไป", "on"], ["en"] * 3, ["en"] * 3),
         (["東京", "へ行く", "ok"], ["ja-JP"] * 3, ["ja-JP"] * 3),
         (["東京", "へ行く", "は"], [""] * 3, ["ja"] * 3),

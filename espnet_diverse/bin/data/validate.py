@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `espnet-diverse validate`."""
     from espnet_diverse.data.checks.faults import ACTIONS
 
-    parser.add_argument("data_dirs", nargs="+", type=DATA_DIR, metavar="DIR", help="data directory")
+    parser.add_argument("data_dirs", nargs="+", type=Path, metavar="DIR", help="data directory")
     parser.add_argument(
         "--json", type=Path, metavar="FILE", help="file for the faults: directory, file, where, what, kind and action"
     )

@@ -51,6 +51,7 @@ def run(args: argparse.Namespace) -> int:
     """Serve until interrupted."""
     optional_package("uvicorn", "espnet-diverse serve", "serve")
     from espnet_diverse.option_checks import Rule
+    from espnet_diverse.runs.model_files import check_exists
     from espnet_diverse.serve.application import KEY_VARIABLE, Server
     from espnet_diverse.serve.limits import Limits
     from espnet_diverse.transcription.segmentation_options import SegmentationOptions
@@ -66,6 +67,8 @@ def run(args: argparse.Namespace) -> int:
     segmentation, paths = SegmentationOptions(args.vad), _paths(args.model)
     how = {"device": args.device, "precision": args.precision, "compile": args.compile}
     with Server(args.port, args.host, os.environ.get(KEY_VARIABLE) or None) as server:
+        for path in paths.values():
+            check_exists(path)  # before the import of PyTorch
         from espnet_diverse.serve.models import Models, load_model, speech_model
         from espnet_diverse.serve.transcriptions import api
 
@@ -86,10 +89,7 @@ def _paths(models: list[str]) -> dict[str, Path]:
 
     Raises:
         ConfigError: A model has no name or no path, or a name is given twice.
-        ModelError: A model does not exist.
     """
-    from espnet_diverse.runs.model_files import check_exists
-
     paths: dict[str, Path] = {}
     for given in models:
         name, _, path = given.partition("=")
@@ -98,5 +98,4 @@ def _paths(models: list[str]) -> dict[str, Path]:
         if name in paths:
             raise ConfigError(f"--model {given}: the name {name} is given twice; give each model a name of its own")
         paths[name] = Path(path)
-        check_exists(paths[name])
     return paths

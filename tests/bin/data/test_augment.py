@@ -76,6 +76,7 @@ def test_sampling_is_seeded_and_is_not_beam_search(tiny_translation, tmp_path, c
     assert "--top_k 5: top_k is for --search sampling; add that, or leave it out" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("unchecked_paths")
 @pytest.mark.parametrize("ratio", ["0.5", "-1", "nan"])
 def test_a_ratio_that_no_pair_has_is_refused_before_anything_is_written(ratio, tmp_path, capsys):
     paths = ["--data_dir", str(tmp_path), "--output_dir", str(tmp_path / "bt")]
@@ -85,6 +86,7 @@ def test_a_ratio_that_no_pair_has_is_refused_before_anything_is_written(ratio, t
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.usefixtures("unchecked_paths")
 def test_a_wrong_device_is_refused_before_anything_is_written(tmp_path, capsys):
     (mono := tmp_path / "mono").mkdir()
     (mono / "text").write_text("m1 abc\n")

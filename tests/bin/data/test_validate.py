@@ -123,6 +123,7 @@ def test_the_vocabulary_is_read_once_for_all_directories(data_dir, tmp_path, mon
     assert read == [tmp_path / "tokens"]
 
 
+@pytest.mark.usefixtures("unchecked_paths")
 @pytest.mark.parametrize(
     ("options", "said"),
     [

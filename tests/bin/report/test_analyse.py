@@ -226,6 +226,7 @@ def test_text_translation_is_analysed_too(tiny_translation, tmp_path):
     assert arrays["encoder_example_attention"].shape[-1] == arrays["cross_example_attention"].shape[-1] == read
 
 
+@pytest.mark.usefixtures("unchecked_paths")
 @pytest.mark.parametrize(
     ("options", "said"),
     [

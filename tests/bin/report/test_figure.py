@@ -74,6 +74,7 @@ def test_nothing_to_draw_is_no_error(tiny_run, tmp_path, monkeypatch, capfd):
     assert capfd.readouterr().out.split() == []
 
 
+@pytest.mark.usefixtures("unchecked_paths")
 @pytest.mark.parametrize("audio", [True, False])
 def test_a_model_of_features_is_left_out_with_a_warning(data_dir, tmp_path, capfd, audio):
     """A recipe ends with this command."""

@@ -69,6 +69,7 @@ def test_another_attention_than_softmax_is_not_adopted_as_a_third(tiny_translati
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.usefixtures("unchecked_paths")
 def test_a_difference_of_the_outputs_is_noticed(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(adoption, "adopt", lambda *_: adoption.Adopted(tmp_path / "w.pth", 3, 0.25))
     assert main(["adopt", str(tmp_path), "--output_dir", str(tmp_path / "new"), "--set", "max_epoch=1"]) == 0

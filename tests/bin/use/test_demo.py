@@ -49,6 +49,7 @@ def test_the_page_is_opened_and_has_the_examples(tiny_run, monkeypatch, capsys):
     assert (about[0]["task"], [each["name"] for each in about[0]["examples"]]) == ("asr", ["test-00.wav"])
 
 
+@pytest.mark.usefixtures("unchecked_paths")
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -64,6 +65,7 @@ def test_invalid_options_and_models_are_refused(options, message, tmp_path, caps
     assert said.startswith("espnet-diverse demo: error: ") and message in said and said.count("\n") == 1
 
 
+@pytest.mark.usefixtures("unchecked_paths")
 def test_a_port_in_use_is_told_before_the_model_is_read(tmp_path, capsys):
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]

@@ -35,6 +35,7 @@ def test_texts_are_decoded_into_themselves(tiny_autoencoder, tmp_path, capsys):
     assert capsys.readouterr().out.splitlines() == list(found.values())
 
 
+@pytest.mark.usefixtures("unchecked_paths")
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

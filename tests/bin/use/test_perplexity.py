@@ -1,11 +1,14 @@
 """perplexity: the printed line and the files for a data directory. The numbers are tested in decoding."""
 
+import pytest
+
 from espnet_diverse.bin.main import main
 from espnet_diverse.decoding.directory import perplexity as decoding
 
 NUMBERS = {"texts": 5, "tokens": 20, "words": 7, "unknown_tokens": 0, "perplexity": 3.25, "word_perplexity": 29.0}
 
 
+@pytest.mark.usefixtures("unchecked_paths")
 def test_the_row_and_the_printed_line(monkeypatch, tmp_path, capsys):
     """The model is replaced by `NUMBERS`."""
     asked = []

@@ -14,6 +14,7 @@ def test_files_of_the_command(parse):
     assert module.outputs(args) == [Path("new/text"), Path("new/score"), Path("new/nbest.jsonl")]
 
 
+@pytest.mark.usefixtures("unchecked_paths")
 @pytest.mark.parametrize("weight", ["nan", "inf", "-inf"])
 def test_a_weight_that_is_no_number_is_refused(weight, tmp_path, capsys):
     paths = ["--decode_dir", str(tmp_path / "old"), "--output_dir", str(tmp_path / "new")]

@@ -69,6 +69,7 @@ def test_each_model_is_loaded_by_its_name_and_dropped_for_another(tiny_run, monk
     loaded[1].batches.close()  # or its thread would be there when later tests fork
 
 
+@pytest.mark.usefixtures("unchecked_paths")
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -294,9 +294,7 @@ class Multilingual:
 def multilingual(monkeypatch):
     recognizer = Multilingual()
     monkeypatch.setattr("espnet_diverse.inference.Recognizer", lambda *_, **__: recognizer)
-    monkeypatch.setattr(
-        "espnet_diverse.bin.options.options.check_paths", lambda args: None
-    )  # there is no folder "model"
+    monkeypatch.setattr("espnet_diverse.bin.main.check_paths", lambda actions, args: None)  # there is no folder "model"
     return recognizer
 
 

@@ -219,6 +219,7 @@ def test_a_model_that_does_not_stream_is_refused(streaming_run, recording, tmp_p
     assert "encoder transformer does not stream; those that do are contextual_block_transformer" in line
 
 
+@pytest.mark.usefixtures("unchecked_paths")
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
