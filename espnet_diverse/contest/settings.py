@@ -22,7 +22,7 @@ from espnet_diverse.option_checks import SEED, Rule
 from espnet_diverse.runs.config import CONF_DIR, Config, differences, merge
 from espnet_diverse.runs.criteria import preferred_metrics
 from espnet_diverse.stage_cache import is_data_directory
-from espnet_diverse.untrusted.foreign_yaml import read_yaml
+from espnet_diverse.untrusted.foreign_yaml import read_yaml, shortened
 
 RECORD = "contest.yaml"
 """File of the settings in the folder of a contest."""
@@ -191,9 +191,7 @@ class Contest:
     @cached_property
     def name(self) -> str:
         """Name of the contest, in its scores: the name of its folder when it began."""
-        path = self.output_dir / RECORD
-        former = read_yaml(path, str(path), _ANEW) if path.is_file() else {}
-        return former.get("name") or self.output_dir.resolve().name
+        return _former(self.output_dir / RECORD).get("name") or self.output_dir.resolve().name
 
     @property
     def results(self) -> Path:
@@ -277,8 +275,7 @@ class Contest:
         for name, each in self.methods.items():
             if each.get("init_param"):
                 configs[name]["init_param"] = each["init_param"]
-        if path.is_file():
-            former = read_yaml(path, str(path), _ANEW)
+        if former := _former(path):
             kept = former.get("methods") or {}
             changed = differences(former.get("settings") or {}, settings) | {
                 f"{name}.{key}": change
@@ -297,7 +294,28 @@ class Contest:
         write_text(path, yaml.safe_dump(record, sort_keys=False, allow_unicode=True))
 
 
-_ANEW = "delete it to begin the contest again"
+def _former(path: Path) -> dict[str, Any]:
+    """The record of a contest that was begun, {} for none.
+
+    Raises:
+        ConfigError: A value is not as `Contest.keep` writes it.
+        ModelError: The file cannot be read.
+    """
+    anew = "delete it to begin the contest again"
+    found = read_yaml(path, str(path), anew) if path.is_file() else {}
+    nested = {f"methods.{name}": each for name, each in _mapping(found, "methods", path, anew).items()}
+    for key in ("settings", *nested):
+        _mapping(found | nested, key, path, anew)
+    if not isinstance(found.get("name"), str | None):
+        raise ConfigError(f"{path}: name is {shortened(found['name'])}, and must be a text; {anew}")
+    return found
+
+
+def _mapping(record: Mapping[str, Any], key: str, path: Path, todo: str) -> Mapping[str, Any]:
+    value = record.get(key)
+    if not isinstance(value, dict | None):
+        raise ConfigError(f"{path}: {key} is {shortened(value)}, and must be a mapping; {todo}")
+    return value or {}
 
 
 def _plain(value: Any) -> Any:

@@ -112,6 +112,8 @@ def load(path: str | Path, device: str | torch.device = "cpu") -> dict:
         ModelError: The file is missing, damaged or altered, is not a checkpoint, or holds other objects, which could
             run code, or a value that is not allowed in its place, see `checkpoint_schema`.
     """
+    if Path(path).exists() and not Path(path).is_file():
+        raise ModelError(f"{path}: cannot be read (not a regular file)")
     try:
         check_digest(Path(path))
         if Path(path).suffix == SAFETENSORS:
@@ -120,7 +122,7 @@ def load(path: str | Path, device: str | torch.device = "cpu") -> dict:
         check_archive(Path(path))
         with torch.serialization.safe_globals(_ALLOWED):
             state = torch.load(path, map_location=device, weights_only=True)
-    except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
+    except (FileNotFoundError, PermissionError) as error:
         raise ModelError(f"{path}: cannot be read ({error.strerror})") from error
     except pickle.UnpicklingError as error:
         raise ModelError(f"{path}: is not a checkpoint or holds objects that are not allowed in one") from error

@@ -119,8 +119,8 @@ class Server:
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """Filter out the traceback of an error that `as_refusal` has logged."""
-    return not record.getMessage().startswith("Exception in ASGI application")
+    """Filter out tracebacks: of an error that `as_refusal` has logged, and of text that closes its websocket."""
+    return not record.getMessage().startswith(("Exception in ASGI application", "Invalid UTF-8 sequence"))
 
 
 class _Protocol(H11Protocol):

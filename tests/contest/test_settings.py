@@ -149,6 +149,22 @@ def test_a_contest_continues_with_its_own_settings_alone(contest):
         assert text in str(refused.value) and "give the former value, or another --output_dir" in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("record", "said"),
+    [
+        ("name: [5]\n", r"name is \[5\], and must be a text"),
+        ("settings: 5\n", "settings is 5, and must be a mapping"),
+        ("methods: [old]\n", r"methods is \['old'\], and must be a mapping"),
+        ("methods: {old: 3}\n", r"methods\.old is 3, and must be a mapping"),
+    ],
+)
+def test_a_record_that_no_contest_has_written_is_refused(contest, record, said):
+    Path("out/mine").mkdir(parents=True)
+    Path("out/mine/contest.yaml").write_text(record)
+    with pytest.raises(ConfigError, match=rf"contest\.yaml: {said}; delete it to begin the contest again"):
+        contest().keep()
+
+
 def test_a_contest_continues_with_the_weights_that_its_runs_began_with_alone(contest):
     plain = contest()
 

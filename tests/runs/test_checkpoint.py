@@ -142,6 +142,14 @@ def test_missing_damaged_and_foreign_files_are_refused(tmp_path):
         checkpoint.load(path)
 
 
+def test_a_pipe_a_device_and_a_directory_are_refused_before_they_are_read(tmp_path):
+    """A pipe would be waited for, a device would fill the memory."""
+    os.mkfifo(tmp_path / "pipe.pth")
+    for path in (tmp_path / "pipe.pth", Path("/dev/zero"), tmp_path):
+        with pytest.raises(ModelError, match=rf"{path}: cannot be read \(not a regular file\)"):
+            checkpoint.load(path)
+
+
 @pytest.mark.parametrize(
     "pickled", [b"\x80\x02a.", b"\x80\x02}K\x01K\x02\x86u.", b"\x80\x02Nb.", b"\x80\x02X\x02\0\0\0ab"]
 )

@@ -238,6 +238,15 @@ def test_messages_are_bounded(server):
         assert rest(socket) == [] and socket.close_code == 1009
 
 
+def test_text_that_is_not_utf_8_closes_the_websocket_and_writes_no_traceback(server, caplog):
+    with opened(server) as socket:
+        socket.send(b"\xff\xfe", text=True)
+        with pytest.raises(ConnectionClosed) as closed:
+            socket.recv(60)
+    assert closed.value.rcvd.code == 1007 and "Traceback" not in caplog.text
+    wait_for_none(server.live)
+
+
 def test_a_fault_of_the_model_ends_the_recording_and_nothing_else(predictor, streaming_run, caplog):
     live = live_recognition(predictor, streaming_run / "config.yaml", LIMITS, ENERGY)
 

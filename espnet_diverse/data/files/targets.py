@@ -44,7 +44,7 @@ def check_target(sets: Mapping[str, DataTables], output_dir: Path) -> None:
         tables = [target / table for table in ("wav.scp", "text")]
         if target.is_dir() and any(target.iterdir()) and not any(table.is_file() for table in tables):
             raise DataError(f"{target}: exists and is no data directory; move it away or choose another path")
-        final = target.resolve()
+        final = _real(target)
         for recording, path in data.wav_scp.items() if target.exists() else ():
             if is_inside(Path(path), final):
                 raise DataError(
@@ -62,7 +62,7 @@ def check_unread(target: Path, sources: Iterable[Path]) -> None:
     Raises:
         DataError: `target` is one of `sources` or contains it, also by another name.
     """
-    final = target.resolve()
+    final = _real(target)
     for source in sources:
         if source.exists() and (real := source.resolve()).is_relative_to(final):
             kind = "directory" if source.is_dir() else "file"
@@ -82,11 +82,23 @@ def check_outputs(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
     """
     read = {source.resolve(): source for source in inputs if source.exists()}
     for output in outputs:
-        final, folder = output.resolve(), output.parent
-        for place, shown in ((final, output), (final.parent, folder), (folder.resolve(), folder)):
+        final, folder = _real(output), output.parent
+        for place, shown in ((final, output), (final.parent, folder), (_real(folder), folder)):
             if place in read:
                 kind = "directory" if place.is_dir() else "file"
                 raise DataError(f"{shown}: is the {kind} to read, {read[place]}; choose another path")
+
+
+def _real(target: Path) -> Path:
+    """The path of an output without symlinks.
+
+    Raises:
+        DataError: Symlinks lead back to themselves.
+    """
+    try:
+        return target.resolve()
+    except (OSError, RuntimeError) as error:  # RuntimeError: a loop, before Python 3.13
+        raise DataError(f"{target}: is in a loop of symlinks; choose another path") from error
 
 
 def check_no_data(output_dir: Path) -> None:

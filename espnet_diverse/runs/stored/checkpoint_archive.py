@@ -4,6 +4,7 @@ PyTorch's reader runs no code, but it creates arrays of any size and sparse tens
 unpacks records to a thousand times their size. Training writes none of these.
 """
 
+import pickle
 import pickletools
 import re
 import struct
@@ -24,6 +25,7 @@ _ALLOWED = re.compile(
 _END = struct.Struct("<4s4H2LH")  # the last record of a zip archive; a large archive has the next two before it
 _LOCATOR, _LARGE_END = struct.Struct("<4sLQL"), struct.Struct("<4sQ2H2L4Q")
 _UNSAID = 0xFFFFFFFF  # a place that only the record of a large archive has
+_OPERATIONS = 3_000_000  # of a pickle; a state of 1,000 tensors has about 100,000
 _PARTS = 5  # pickles of a file of PyTorch before version 1.6, which is no archive
 
 
@@ -91,7 +93,9 @@ def _names_of_former(path: Path) -> Iterator[str]:
 
 def _names_in(file: BinaryIO) -> Iterator[str]:
     """Module and name, with a space between them, of each class or function in a pickle."""
-    for operation, argument, _ in pickletools.genops(file):
+    for number, (operation, argument, _) in enumerate(pickletools.genops(file)):
+        if number == _OPERATIONS:
+            raise pickle.UnpicklingError(f"more than {_OPERATIONS} operations")
         if operation.name in ("GLOBAL", "INST"):  # PyTorch's reader knows no others
             yield str(argument)
 

@@ -109,7 +109,7 @@ class RunState:
         check_version(state, path)
         checkpoint.check_fit(state, path, self.model, self.optimizers, self.schedulers)
         _rescale(state, state[_RATES], self._rates)
-        self.model.load_state_dict(dict(state["model"]))  # without the notes that PyTorch adds
+        checkpoint.load_strict(self.model, state["model"], path)
         self.reporter.load_state_dict(state["reporter"])
         parts, saved_parts = (*self.optimizers, *self.schedulers), (*state["optimizers"], *state["schedulers"])
         for part, saved in zip(parts, saved_parts, strict=True):

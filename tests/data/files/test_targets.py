@@ -159,3 +159,15 @@ def test_a_mark_that_was_half_written_is_nothing_of_others(tmp_path):
         (tmp_path / ".git").mkdir()
         with pytest.raises(DataError, match="nothing shows"):
             check_prepared(tmp_path)
+
+
+def test_an_output_in_a_loop_of_symlinks_is_refused(tmp_path):
+    loop = tmp_path / "loop"
+    loop.symlink_to(tmp_path / "back")
+    (tmp_path / "back").symlink_to(loop)
+    for target in (loop, loop / "set"):
+        for check in (lambda path: check_outputs([path], []), lambda path: check_unread(path, [])):
+            with pytest.raises(DataError, match=f"{target}: is in a loop of symlinks; choose another path"):
+                check(target)
+    with pytest.raises(DataError, match="loop/train: is in a loop of symlinks"):
+        check_target({"train": DataDir()}, loop)

@@ -12,6 +12,7 @@ import torch
 
 from espnet_diverse.errors import ModelError
 from espnet_diverse.runs import checkpoint
+from espnet_diverse.runs.stored import checkpoint_archive
 from espnet_diverse.runs.stored.checkpoint_archive import check_archive
 
 ODD = {
@@ -132,6 +133,16 @@ def test_names_are_shown_without_control_characters(tmp_path):
     with pytest.raises(ModelError) as error:
         checkpoint.load(tmp_path / "w.pth")
     assert str(error.value).isprintable() and r"a\x1b[2J.b" in str(error.value)
+
+
+def test_a_pickle_of_endless_operations_is_not_read_to_its_end(tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoint_archive, "_OPERATIONS", 1000)
+    (tmp_path / "w.pth").write_bytes(b"\x80\x02}" + 998 * b"0")
+    with pytest.raises(ModelError, match=r"w\.pth: the file is damaged"):
+        checkpoint.load(tmp_path / "w.pth")
+    (tmp_path / "w.pth").write_bytes(b"\x80\x02}" + 5000 * b"0")
+    with pytest.raises(ModelError, match=r"w\.pth: is not a checkpoint"):
+        checkpoint.load(tmp_path / "w.pth")
 
 
 def test_compressed_records_are_refused(tmp_path):

@@ -6,6 +6,7 @@ import pytest
 import torch
 from espnet2.train.reporter import Reporter, SubReporter
 
+from espnet_diverse.attention import build_attention
 from espnet_diverse.attention.update_counter import UpdateCounter
 from espnet_diverse.errors import ModelError, TrainingError
 from espnet_diverse.runs import checkpoint
@@ -64,6 +65,17 @@ def test_a_position_is_saved_with_the_epochs_before(tmp_path):
     assert again.reporter.get_epoch() == 1 and again.reporter.stats == {1: {"train": {"loss": 3.0, "total_count": 1}}}
     assert again.updates.made == 5 and float(again.model.weight) == 3
     assert not list(tmp_path.glob("*epoch.pth"))
+
+
+def test_a_run_that_began_with_a_constant_for_all_layers_continues_with_it(tmp_path):
+    """Its configuration need not name the former default of differential attention."""
+    before, after = state_of(tmp_path), fresh(tmp_path)
+    for state, constant in ((before, 0.8), (after, None)):
+        state.model = build_attention("differential", 8, 2, lambda_init=constant)
+        state.optimizers[0].param_groups[0]["params"] = [*state.model.parameters()]
+    before.save_position(position())
+    after.restore("cpu")
+    assert after.model.core.lambda_init.value == 0.8
 
 
 def test_processes_that_start_again_continue_from_the_save_before_the_one_that_was_killed(tmp_path):
