@@ -6,9 +6,7 @@ import importlib
 import io
 import logging
 import os
-import re
 import select
-import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -71,11 +69,7 @@ _CHECKING = {"prepare", "train", "validate"}
 configuration, and a list of faults may be written next to the tables."""
 
 
-_JOINED = re.compile(r"(?:^| )--(config|set) ([^- ]\S*) ([^- ]\S*)")
-_JOINED_BY = {
-    "config": "join fragments with a comma: --config {1},{2}",
-    "set": "write key=value: --set {1}={2}",
-}
+_JOINED = {"--config": "join fragments with a comma: --config {},{}", "--set": "write key=value: --set {}={}"}
 """Advice where an option of one value is followed by two words."""
 
 
@@ -101,8 +95,9 @@ class Parser(argparse.ArgumentParser):
     def advice(self, message: str) -> str:
         """Advice about an error of argparse: the option most similar to an unknown one, or where all are listed."""
         known = list(self._option_string_actions)
-        if extra := _JOINED.search(shlex.join(self.given)):
-            return _JOINED_BY[extra[1]].format(*extra.groups())
+        for option, value, extra in zip(self.given, self.given[1:], self.given[2:], strict=False):
+            if option in _JOINED and "=" not in value and f"unrecognized arguments: {extra}" in message:
+                return _JOINED[option].format(value, extra)
         if "unrecognized" in message or "required" in message:  # a required option may be the one that is misspelt
             for name in (word.partition("=")[0] for word in self.given if word.startswith("--")):
                 if not any(option.startswith(name) for option in known):

@@ -2,10 +2,13 @@
 
 from pathlib import Path
 
+import pytest
+
 from espnet_diverse.bin.main import main
 from espnet_diverse.packing import pruning
 
 
+@pytest.mark.usefixtures("unchecked_paths")
 def test_the_arguments_arrive_and_the_path_is_printed(monkeypatch, capsys, tmp_path):
     monkeypatch.chdir(tmp_path)
     Path("exp").mkdir()
