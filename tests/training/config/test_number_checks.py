@@ -63,7 +63,7 @@ RUINOUS = {  # found where the model is built or first used, or by what an epoch
     "frontend_conf.fs=0": "--set frontend_conf.fs=0: frontend_conf: fs must be 1000 to 768000 Hz .*, but is 0$",
     "freeze_param=[encoder, decoder, ctc]": "freeze_param encoder decoder ctc leaves no parameter to train; freeze",
     "no_forward_run=true": "--set no_forward_run=true: key 'no_forward_run' is not supported; the training loop does",
-    "exclude_weight_decay=maybe": "--set exclude_weight_decay=maybe: exclude_weight_decay: invalid str2bool value: 'maybe'$",
+    "exclude_weight_decay=maybe": "--set exclude_weight_decay=maybe: exclude_weight_decay: invalid str2bool value",
     "allow_variable_data_keys=1": r'.*"allow_variable_data_keys" \(int\) is not an instance of bool; look for a value',
 }
 GOOD = ["max_epoch=1", "grad_clip=.inf", "grad_clip_type=.inf", "patience=null", "optim_conf.lr=1e-12", "patience=0"]
