@@ -5,6 +5,7 @@ do `adopt` and `prune` in directories of models. A directory without the mark, o
 and is not replaced. Earlier versions left no mark; in data directories their dropped.tsv stands for it.
 """
 
+import errno
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
@@ -96,9 +97,11 @@ def _real(target: Path) -> Path:
         DataError: Symlinks lead back to themselves.
     """
     try:
-        return target.resolve()
-    except (OSError, RuntimeError) as error:  # RuntimeError: a loop, before Python 3.13
-        raise DataError(f"{target}: is in a loop of symlinks; choose another path") from error
+        target.stat()
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise DataError(f"{target}: is in a loop of symlinks; choose another path") from error
+    return target.resolve()
 
 
 def check_no_data(output_dir: Path) -> None:

@@ -35,4 +35,4 @@ def test_without_the_option_the_environment_stays(monkeypatch):
 def test_another_library_is_refused(capsys):
     with pytest.raises(SystemExit):
         main(["train", "--kernels", "blas"])
-    assert "argument --kernels: invalid choice: 'blas' (choose from 'auto', 'onednn', 'mkl')" in capsys.readouterr().err
+    assert "argument --kernels: invalid choice: 'blas'" in capsys.readouterr().err
