@@ -234,7 +234,14 @@ class _Member(tarfile.TarInfo):
     @classmethod
     def frombuf(cls, buf, encoding, errors):
         """Parse a header, before the data that it announces is read."""
-        member = super().frombuf(buf, encoding, errors)
+        return cls._checked(super().frombuf(buf, encoding, errors))
+
+    @classmethod
+    def _frombuf(cls, buf, *rest, **options):  # newer versions of Python, such as 3.13.5, call it instead
+        return cls._checked(super()._frombuf(buf, *rest, **options))  # type: ignore[misc]
+
+    @staticmethod
+    def _checked(member: tarfile.TarInfo) -> tarfile.TarInfo:
         if member.type in _HEADERS and member.size > _LONGEST_HEADER:
             raise _HeaderError(f"a header of {member.size} bytes; at most {_LONGEST_HEADER} are allowed")
         return member
