@@ -151,7 +151,9 @@ def run_command(name: str, arguments: list[str]) -> int:
 
             packed = [given] if given is not None and args.model_dir != given else []
             check_outputs(module.outputs(args), [*module.inputs(args), *packed])
-        return module.run(args)
+        code = module.run(args)
+        sys.stdout.flush()  # here, where an error of the stream is told and decides about the code
+        return code
     except (UserError, OSError, KeyboardInterrupt) as error:
         if isinstance(error, BrokenPipeError) and _reader_has_gone():
             return _NO_READER
