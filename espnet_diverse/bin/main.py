@@ -16,7 +16,7 @@ from espnet_diverse import __version__
 from espnet_diverse.bin.options.input_paths import check_paths
 from espnet_diverse.bin.options.kernels_option import take_kernels
 from espnet_diverse.bin.options.shadowed import shadowing_file
-from espnet_diverse.bin.options.terminal import Terminal
+from espnet_diverse.bin.options.terminal import Terminal, is_terminal
 from espnet_diverse.cpu.allocator import keep_freed_memory
 from espnet_diverse.errors import InterruptedRunError, UserError
 from espnet_diverse.option_checks import hint, nearest
@@ -182,7 +182,7 @@ def _settle_streams() -> None:
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115, open until the end
         elif isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors=stream.errors)
-            if stream.isatty():
+            if is_terminal(stream):
                 setattr(sys, name, Terminal(stream))
     if sys.stdin is None:
         sys.stdin = os.fdopen(os.open(os.devnull, os.O_RDONLY))

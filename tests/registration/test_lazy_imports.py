@@ -74,6 +74,10 @@ def test_a_second_call_and_a_switched_off_one_do_nothing(monkeypatch):
 
 
 def test_only_warnings_about_the_code_of_espnet_and_its_dependencies_are_ignored():
+    probe = "import warnings; warnings.simplefilter('default')\nwarnings.filterwarnings('ignore', module='.*probe')\n"
+    probe += "warnings.showwarning = lambda *given: print('shown')\ncompile('1 is 1', '/probe/a.py', 'exec')"
+    if run(probe):
+        pytest.skip("this Python tells filters no path of a warning of the compiler")
     said = run(
         f"{FAST}import warnings\n"
         "warnings.showwarning = lambda message, category, filename, *rest: print(filename)\n"

@@ -6,12 +6,24 @@ All output of a command passes here, so that callers can ignore this. Files and 
 import errno
 import os
 import re
+import termios
 from collections.abc import Callable
 from typing import Any, TextIO
 
 _CONTROL = re.compile(r"\x1b(?!\[[AK])|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """Control characters and overrides of text direction, except tab, line ends and what progress bars write: `ESC [A`
 moves up a line, `ESC [K` clears its rest."""
+
+
+def is_terminal(stream: TextIO) -> bool:
+    """Return whether a stream is a terminal, open or closed; a closed one is none to `isatty` of some systems."""
+    try:
+        termios.tcgetattr(stream.fileno())
+    except (OSError, ValueError):
+        return False
+    except termios.error as error:
+        return error.args[0] == errno.EIO
+    return True
 
 
 class Terminal:
