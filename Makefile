@@ -14,7 +14,7 @@ export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: demo test test-skipped recipes test-cpu test-3.13 test-version cluster-test lint docs trust bench clean
 
-demo: $(VENV)/.ready  ## Train and score an SDMA transformer on a synthetic corpus like Aishell-1; 2 to 5 minutes on two cores.
+demo: $(VENV)/.ready  ## Train and score an SDMA transformer on a synthetic corpus like Aishell-1; about 4 minutes on two cores.
 	$(DEMO)/run.sh --corpus synthetic --nproc 2
 	@echo "See it: $(BIN)/espnet-diverse demo $(DEMO)/exp/synthetic_small_sdma_demo --examples $(DEMO)/data/synthetic/test"
 

@@ -85,7 +85,7 @@ def collect_stats(config: Config, data: RunData, output_dir: Path, workers: Work
     normalised = filled.get("normalize") == "global_mvn"
     with staged_directory(output_dir) as staging, logged(staging / "stats.log"):
         if data.speech:
-            check_vocabulary(config, data)  # before hours of features; ESPnet writes the lengths
+            check_vocabulary(config, data, tokens)  # before hours of features; ESPnet writes the lengths
             # Normalisation needs the statistics that are collected here.
             filled.update(collect_stats=True, normalize=None, normalize_conf={}, ngpu=0, output_dir=str(staging))
             on_workers = {"collect": partial(collect_sums, workers, data.task, filled)} if workers else {}
@@ -314,13 +314,12 @@ def _copy(source: Path, target: Path) -> None:
         shutil.copyfile(source, partial)
 
 
-def check_vocabulary(config: Config, data: RunData) -> None:
+def check_vocabulary(config: Config, data: RunData, tokens: Tokens) -> None:
     """Check that the vocabularies fit the texts, which is all that is read.
 
     Raises:
-        DataError: A vocabulary lacks too many characters of the training texts, or is missing.
+        DataError: A vocabulary lacks too many characters of the training texts.
     """
-    tokens = Tokens.load(data)
     for phase, data_dir in data.phases().items():
         for file, name, _ in (entry for entry in data.entries(config) if entry[2] == "text"):
             deque(_lengths(data_dir / file, phase, tokens, name), maxlen=0)

@@ -57,21 +57,25 @@ def run(args: argparse.Namespace) -> int:
     from espnet_diverse.bin.train.plan import run_steps
     from espnet_diverse.runs.config import merge, save
     from espnet_diverse.runs.model_files import find_weights
-    from espnet_diverse.runs.tasks import read_config
+    from espnet_diverse.runs.tasks import load_model, read_config
     from espnet_diverse.runs.training_config import training_config
+    from espnet_diverse.training.data.run_data import Tokens
     from espnet_diverse.training.stages import check_vocabulary
 
     config = read_config(args.model_dir / "config.yaml")
+    task, weights = config.get("task", "asr"), find_weights(args.model_dir, args.model_file, config)
     start = args.output_dir / "start.yaml"
     begun = {key: value for key, value in training_config(config).items() if not _is_left_out(key, config)}
+    load_model(args.model_dir, weights, task=task)  # refuses sizes that the weights do not have, before memory is spent
     save(begun | ({"init_known_tokens": True} if args.tokens_dir else {}), start)
     fragments = [str(start.absolute()), "update/fine_tune", *options.fragments(args)]
     shared = ["--config", ",".join(fragments), *(f"--set={change}" for change in args.set), *sets]
-    shared += ["--task", config.get("task", "asr"), *_tokens(args, config)]
-    weights = find_weights(args.model_dir, args.model_file, config)
+    shared += ["--task", task, *_tokens(args, config)]
     training = ["--init_param", weights, "--ngpu", args.ngpu, "--nproc", args.nproc, *_continuing(args)]
     steps = stages(args.output_dir, shared, training, args.number, args.debug)
-    check_vocabulary(merge(fragments, args.set), options.run_data(steps[0].args))  # for --dry_run too
+    if args.dry_run:  # otherwise `stats` begins with it
+        data = options.run_data(steps[0].args)
+        check_vocabulary(merge(fragments, args.set), data, Tokens.load(data))
     return run_steps(steps, args.output_dir / ".stamps", args.dry_run)
 
 

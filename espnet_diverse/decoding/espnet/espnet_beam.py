@@ -169,7 +169,8 @@ class TransducerSearch(ESPnetBeamSearch):
             for row, hypotheses in zip(rows, best, strict=True):
                 found[row] = hypotheses
 
-        without_repeats(found, lengths.tolist(), options, self.hotwords, again)  # a frame may have two tokens
+        if self.hotwords is not None:
+            without_repeats(found, lengths.tolist(), options, self.hotwords, again)  # a frame may have two tokens
         return found
 
     def _one(self, source: Tensor, options: Options) -> list[Hypothesis]:

@@ -124,8 +124,9 @@ class BeamSearch:
         while options.minlenratio >= 0.1 and not all(found):  # ESPnet tries again with shorter hypotheses
             options = replace(options, minlenratio=options.minlenratio - 0.1)
             again([row for row, best in enumerate(found) if not best], options)
-        spoken = heard_tokens(log_probs, lengths) if options.ctc_weight else self._bounds(lengths, options)[1] // 2
-        without_repeats(found, spoken.tolist(), options, hotwords, again)
+        if hotwords is not None:
+            spoken = heard_tokens(log_probs, lengths) if options.ctc_weight else self._bounds(lengths, options)[1] // 2
+            without_repeats(found, spoken.tolist(), options, hotwords, again)
         return found
 
     def check(self, options: Options) -> None:

@@ -192,7 +192,7 @@ def without_repeats(
     found: Sequence[Sequence[Hypothesis]],
     most: Sequence[int],
     options: Options,
-    hotwords: HotwordScorer | None,
+    hotwords: HotwordScorer,
     search: Callable[[list[int], Options], None],
 ) -> None:
     """Search again, with half of the weight each time, for texts in which phrases repeat without end.
@@ -202,11 +202,11 @@ def without_repeats(
         most: Number of tokens that each utterance can have. A text that has more in at least 5 complete phrases is
             searched again.
         options: Options of the first search.
-        hotwords: Scorer of the phrases, or None.
+        hotwords: Scorer of the phrases.
         search: Searches for the hypotheses of the utterances with these indices again, with other options.
     """
     weight = options.hotword_weight
-    while hotwords is not None and options.hotword_weight > _LEAST_WEIGHT:
+    while options.hotword_weight > _LEAST_WEIGHT:
         counts = [hotwords.count(best[0].tokens if best else ()) for best in found]
         rows = [row for row, (phrases, count) in enumerate(counts) if phrases > _FEW and count > most[row]]
         if not rows:
