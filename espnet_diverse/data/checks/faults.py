@@ -8,7 +8,7 @@ kind.
 import logging
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from espnet_diverse.errors import ConfigError, DataError
 
 NAMED = 3
 _VALUES = re.compile(r"""'[^']*'|"[^"]*"|\S*/\S*|\S+\.\w{2,5}:|^\S+|[\d.]+|(?<=: )\S+(?=: )""")
+_PATH = re.compile(r"\S*/\S*")
 ACTIONS = {
     "table": "refuse",  # a table, or a line of it, cannot be read or has a value that is not allowed
     "missing": "refuse",  # an utterance is not in all tables
@@ -76,6 +77,8 @@ class Fault:
 class FaultsError(DataError):
     """Several faults: the message lists the first few and counts the rest, the attribute `faults` has all.
 
+    Of a fault that differs from an earlier one in its place and paths alone, the message has only the place.
+
     Args:
         faults: The faults.
         listed: A place that lists all of them, for the message; needed where the message does not have all.
@@ -83,7 +86,7 @@ class FaultsError(DataError):
 
     def __init__(self, faults: Sequence[Fault], listed: str = ""):
         self.faults, self._listed = list(faults), listed
-        named = "; ".join(str(fault) for fault in self.faults[:NAMED])
+        named = "; ".join(_named(self.faults[:NAMED]))
         more = len(self.faults) - NAMED
         where = f" ({listed})" if listed else ""
         rest = f"; and {more} more{where}" if more > 0 else ""
@@ -91,6 +94,17 @@ class FaultsError(DataError):
 
     def __reduce__(self):
         return type(self), (self.faults, self._listed)
+
+
+def _named(faults: Iterable[Fault]) -> Iterator[str]:
+    """The faults for a message; the same fault at another place of a file as `also` and the place."""
+    seen = set()
+    for fault in faults:
+        alike = fault.where is not None and (fault.file, _PATH.sub("", fault.what))
+        line = "line " if isinstance(fault.where, int) else ""
+        yield f"also {line}{fault.where}" if alike in seen else str(fault)
+        if alike:
+            seen.add(alike)
 
 
 def refuse(faults: Sequence[Fault], listed: str = "") -> None:

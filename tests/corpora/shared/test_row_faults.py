@@ -18,7 +18,7 @@ def test_faults_are_refused_with_their_utterances_or_dropped():
     faults.add(data, "u", LINE)
     faults.add_lines(data, "dev", [LINE, WHOLE])
     assert [fault.entry for fault in faults.refused] == ["u", "dev-line3", ""] and data == DataDir()
-    with pytest.raises(DataError, match="^3 faults: d/text:3: is odd; d/text:3: is odd; d/text: is empty$"):
+    with pytest.raises(DataError, match="^3 faults: d/text:3: is odd; also line 3; d/text: is empty$"):
         faults.refuse()
     faults = RowFaults(Selection(on_bad="drop"))
     faults.add(data, "u", LINE)

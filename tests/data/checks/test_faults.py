@@ -15,7 +15,7 @@ def test_faults_are_named_and_counted():
     faults = [Fault("text", f"utt{number}", "bad") for number in range(5)]
     with pytest.raises(DataError) as caught:
         refuse(faults)
-    named = "text: utt0: bad; text: utt1: bad; text: utt2: bad"
+    named = "text: utt0: bad; also utt1; also utt2"
     assert str(caught.value) == f"5 faults: {named}; and 2 more"
     assert caught.value.faults == faults
     again = copy.copy(caught.value)  # by the same method as pickle
@@ -24,6 +24,19 @@ def test_faults_are_named_and_counted():
         refuse(faults, "X lists all")
     with pytest.raises(DataError, match="^3 faults: [^(]*$"):
         refuse(faults[:3], "X lists all")
+
+
+def test_the_same_fault_at_other_places_is_described_once():
+    same = [Fault("wav.scp", name, f"/data/{name}.wav: has 16000 Hz; convert it") for name in "abcd"]
+    with pytest.raises(DataError) as caught:
+        refuse(same)
+    assert (
+        str(caught.value) == "4 faults: wav.scp: a: /data/a.wav: has 16000 Hz; convert it; also b; also c; and 1 more"
+    )
+    other = [same[0], Fault("wav.scp", "b", "/data/b.wav: has 8000 Hz; convert it"), Fault("text", "a", same[0].what)]
+    with pytest.raises(DataError) as caught:
+        refuse(other)
+    assert str(caught.value) == f"3 faults: {'; '.join(map(str, other))}"
 
 
 def test_actions_can_be_changed_by_kind():
