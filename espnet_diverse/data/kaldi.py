@@ -33,7 +33,7 @@ from espnet_diverse.data.checks.faults import Fault, refuse
 from espnet_diverse.data.files.atomic_files import write_text
 from espnet_diverse.data.packed_table import Column, PackedTable
 from espnet_diverse.data.table_views import Grouped, Mapped, Without, in_order, items_in_order, lacking
-from espnet_diverse.data.tables import COLUMNS, parse_segment, scan_packed, write_table
+from espnet_diverse.data.tables import COLUMNS, data_dir_fault, parse_segment, scan_packed, write_table
 
 SOURCES = ("wav.scp", "feats.scp")
 """Tables of the input of a model: audio or features."""
@@ -230,8 +230,8 @@ def scan_tables(path: Path, source: str = "wav.scp") -> tuple[DataTables, list[F
         path: The data directory.
         source: The table of `SOURCES` that is read. The entries of feats.scp are then in `wav_scp`, without segments.
     """
-    if not path.is_dir():
-        return DataTables(), [Fault(str(path), None, "no such data directory; `espnet-diverse prepare` makes one")]
+    if wrong := data_dir_fault(path):
+        return DataTables(), [Fault(str(path), None, wrong)]
     tables: dict[str, Mapping[str, str]] = {}
     faults: list[Fault] = []
     is_spoken = any((path / name).exists() for name in (source, "utt2spk", "segments"))

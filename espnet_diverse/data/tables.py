@@ -25,7 +25,8 @@ from espnet_diverse.data.files.atomic_files import write_parts
 from espnet_diverse.data.lines import numbered_lines, placed_lines
 from espnet_diverse.data.packed_table import PackedTable, Rows
 from espnet_diverse.data.table_views import items_in_order
-from espnet_diverse.errors import DataError
+from espnet_diverse.errors import DataError, abridged
+from espnet_diverse.option_checks import similar_path
 
 COLUMNS = {
     "wav.scp": "recording path",
@@ -50,6 +51,24 @@ _TRN = re.compile(r"(.*)\(([^\s()]+)\)\s*")
 _UNWRITABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 
 log = logging.getLogger(__name__)
+
+
+def data_dir_fault(path: Path) -> str | None:
+    """What is wrong with a path that is no data directory, and what to do; None if it may be one."""
+    if not path.exists():
+        near = similar_path(path)
+        todo = f"did you mean {near}?" if near else "correct the path, or make it with espnet-diverse prepare"
+        return f"there is no such directory; {todo}"
+    if not path.is_dir():
+        return "is a file, and a directory is needed; give a data directory"
+    inner = [] if _has_table(path) else sorted(filter(_has_table, path.iterdir()))
+    if not inner:
+        return None
+    return f"has no tables, but has {abridged(each.name for each in inner)}; give one of them, such as {inner[-1]}"
+
+
+def _has_table(path: Path) -> bool:
+    return any((path / name).is_file() for name in COLUMNS)
 
 
 def read_table(path: Path, kind: str | None = None) -> dict[str, str]:

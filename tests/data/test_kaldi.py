@@ -32,7 +32,7 @@ def test_optional_tables_of_an_earlier_write_go(tmp_path, data):
 
 
 def test_missing_directory_and_missing_table(tmp_path, data_dir):
-    with pytest.raises(DataError, match="nowhere: no such data directory; `espnet-diverse prepare` makes one"):
+    with pytest.raises(DataError, match="nowhere: there is no such directory; "):
         read_data_dir(tmp_path / "nowhere")
     (data_dir / "text").unlink()
     with pytest.raises(DataError, match="text: cannot be read"):

@@ -3,7 +3,15 @@ from math import inf
 import pytest
 
 from espnet_diverse.audio.segments import Segment
-from espnet_diverse.data.tables import pack_texts, parse_segment, read_table, scan_lines, scan_table, write_table
+from espnet_diverse.data.tables import (
+    data_dir_fault,
+    pack_texts,
+    parse_segment,
+    read_table,
+    scan_lines,
+    scan_table,
+    write_table,
+)
 from espnet_diverse.errors import DataError
 
 
@@ -183,3 +191,16 @@ def test_tables_of_something_else_are_no_texts(tmp_path, name, lines, what):
 def test_texts_with_names_of_files_are_texts(tmp_path):
     (tmp_path / "text").write_text("a open a.wav\nb b.wav\n")
     assert dict(pack_texts(tmp_path / "text")) == {"a": "open a.wav", "b": "b.wav"}
+
+
+def test_a_path_that_is_no_data_directory_leads_to_one(tmp_path):
+    for name in ("data/train", "data/dev", "data/tokens"):
+        (tmp_path / name).mkdir(parents=True)
+    for name in ("train", "dev"):
+        (tmp_path / "data" / name / "text").touch()
+    data = tmp_path / "data"
+    assert data_dir_fault(tmp_path / "dta" / "dev") == f"there is no such directory; did you mean {data}/dev?"
+    assert data_dir_fault(tmp_path / "x").startswith("there is no such directory; correct the path, ")
+    assert data_dir_fault(data) == f"has no tables, but has dev, train; give one of them, such as {data}/train"
+    assert data_dir_fault(data / "dev" / "text").startswith("is a file, ")
+    assert data_dir_fault(data / "dev") is data_dir_fault(data / "tokens") is None

@@ -10,11 +10,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from espnet_diverse.errors import DataError, abridged
+from espnet_diverse.errors import DataError
 from espnet_diverse.option_checks import similar_path
 
 _KINDS = {True: "directory", False: "file", None: "file or directory"}
-_TABLES = ("wav.scp", "feats.scp", "text", "src_text", "utt2spk")
 
 
 @dataclass(frozen=True)
@@ -24,13 +23,13 @@ class InputPath:
     Attributes:
         todo: What to do if there is none.
         is_dir: Whether it is a directory; None for both.
-        has: Names of files or folders of which the directory must have one, if any of its folders has one.
+        is_data: Whether it is a data directory.
         must_have: Name of a file or folder that the directory must have.
     """
 
     todo: str
     is_dir: bool | None = True
-    has: tuple[str, ...] = ()
+    is_data: bool = False
     must_have: str = ""
 
     def __call__(self, text: str) -> Path:
@@ -47,28 +46,22 @@ class InputPath:
             DataError: There is no such file or directory, or it lacks what it must have.
         """
         kind, given = _KINDS[self.is_dir], f"{name} {path}".strip()
+        if self.is_data:
+            from espnet_diverse.data.tables import data_dir_fault  # not for --help
+
+            if wrong := data_dir_fault(path):
+                raise DataError(f"{given}: {wrong}")
+            return
         if not path.exists():
             near = similar_path(path)
             raise DataError(f"{given}: there is no such {kind}; {f'did you mean {near}?' if near else self.todo}")
         if self.is_dir is not None and path.is_dir() != self.is_dir:
             raise DataError(f"{given}: is a {_KINDS[not self.is_dir]}, and a {kind} is needed; {self.todo}")
-        if self.has and (inner := self._inner(path)):
-            what = f"has no {' or '.join(self.has[:2])}, but has {abridged(folder.name for folder in inner)}"
-            raise DataError(f"{given}: {what}; give one of them, such as {inner[-1]}")
         if self.must_have and not (path / self.must_have).exists():
             raise DataError(f"{given}: has no {self.must_have}; {self.todo}")
 
-    def _inner(self, path: Path) -> list[Path]:
-        """Folders of a directory that have what the directory lacks."""
-        if self._fits(path):
-            return []
-        return sorted(folder for folder in path.iterdir() if folder.is_dir() and self._fits(folder))
 
-    def _fits(self, folder: Path) -> bool:
-        return any((folder / name).exists() for name in self.has)
-
-
-DATA_DIR = InputPath("correct the path, or make it with espnet-diverse prepare", has=_TABLES)
+DATA_DIR = InputPath("give a data directory", is_data=True)
 SETS_DIR = InputPath("correct the path, or make it with espnet-diverse prepare")
 """A folder of data directories."""
 TOKENS_DIR = InputPath("make it with espnet-diverse tokens", must_have="tokens.yaml")

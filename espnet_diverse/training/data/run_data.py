@@ -6,7 +6,7 @@ from pathlib import Path
 from espnet_diverse.audio.ark import ark_entry
 from espnet_diverse.data.checks.fixing import NOT_PLAIN, misread_line
 from espnet_diverse.data.checks.validate import validate
-from espnet_diverse.data.tables import pack_table
+from espnet_diverse.data.tables import data_dir_fault, pack_table
 from espnet_diverse.data.threads import Workers
 from espnet_diverse.errors import DataError
 from espnet_diverse.nets import CLASSIFIERS
@@ -202,8 +202,8 @@ def check_inputs(path: Path, task: str, features: bool = False, source: str = _S
         DataError: There is no such directory, or it has no wav.scp, feats.scp or src_text, or an empty wav.scp or
             feats.scp.
     """
-    if not path.is_dir():
-        raise DataError(f"{path}: there is no such directory; correct the path")
+    if wrong := data_dir_fault(path):
+        raise DataError(f"{path}: {wrong}")
     if task == "mt" and not (path / source).exists():
         todo = "give a directory with source text, or --task asr, lm or cls for one without"
         raise DataError(f"{path}: has no src_text with the source text that --task mt reads; {todo}")

@@ -47,7 +47,7 @@ SAID = {
         "exp/sdma",
         *WRITE,
     ): "--decode_dir exp/sdma: has no nbest.jsonl; decode with",
-    ("export", "lhotse", "data", "--output", "o"): "data: has no wav.scp or feats.scp, but has dev, train; give one of",
+    ("export", "lhotse", "data", "--output", "o"): "data: has no tables, but has dev, train; give one of",
     (
         "stats",
         *DATA,
@@ -55,7 +55,7 @@ SAID = {
         "data",
         "--valid_dir",
         "data/dev",
-    ): "--train_dir data: has no wav.scp or feats.scp, but has dev, train; give one of them, such as data/train",
+    ): "--train_dir data: has no tables, but has dev, train; give one of them, such as data/train",
     ("stats", *DATA, *SETS): "--tokens_dir tokens: there is no such directory; make it with espnet-diverse tokens",
     (
         "train",

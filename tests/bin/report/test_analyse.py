@@ -240,7 +240,7 @@ def test_text_translation_is_analysed_too(tiny_translation, tmp_path):
             "is for --ctc_support and for --ablate_heads cer wer bleu chrf; leave",
         ),
         (["--out_of_domain_dir", "data"], "--out_of_domain_dir data is for --calibration; give that as well"),
-        (["--calibration", "--out_of_domain_dir", "/no/dir"], "/no/dir: no such data directory"),
+        (["--calibration", "--out_of_domain_dir", "/no/dir"], "/no/dir: there is no such directory"),
     ],
 )
 def test_options_without_their_use_are_refused(tiny_run, tmp_path, capfd, options, said):

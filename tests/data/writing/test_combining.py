@@ -118,7 +118,7 @@ def test_bad_places(tmp_path, part):
     a, b = Part("", part("a", "u1")), Part("", part("b", "u2"))
     with pytest.raises(DataError, match=f"^{tmp_path}/a: is given twice; give each data directory once"):
         combine([a, a])
-    with pytest.raises(DataError, match=f"^{tmp_path}/c: no such data directory; `espnet-diverse prepare` makes one"):
+    with pytest.raises(DataError, match=f"^{tmp_path}/c: there is no such directory; "):
         combine([a, Part("", tmp_path / "c")])
     with pytest.raises(DataError, match=f"^{tmp_path}/b: is the directory to read, {tmp_path}/b; choose another path"):
         write_combined([a, b], tmp_path / "b")
