@@ -1,9 +1,9 @@
 """Diverse attention for ESPnet.
 
 Importing the package registers its classes with ESPnet by name, for ESPnet's own entry points too. The import is cheap:
-it adds finders to `sys.meta_path`, one of which registers the classes when a task of ESPnet is imported, and does
-nothing else. The names of `espnet_diverse.inference` and `learning` in `__all__` are imported when they are first used,
-which takes seconds.
+it adds finders to `sys.meta_path`, one of which registers the classes when a task of ESPnet is imported and keeps its
+message about Flash Attention from stderr, and does nothing else. The names of `espnet_diverse.inference` and `learning`
+in `__all__` are imported when they are first used, which takes seconds.
 """
 
 import difflib

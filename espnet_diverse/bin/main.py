@@ -136,9 +136,9 @@ def command_parser(name: str, parser_class: type[argparse.ArgumentParser] = Pars
 
 def run_command(name: str, arguments: list[str]) -> int:
     """Parse `arguments` for the subcommand `name` and run it; return its exit code."""
-    logging.basicConfig(format=f"espnet-diverse {name}: %(message)s")  # where the calling program has no handler
     args, given = argparse.Namespace(debug="--debug" in arguments), None
     try:
+        logging.basicConfig(format=f"espnet-diverse {name}: %(message)s")  # where the calling program has no handler
         module, parser = command_parser(name)
         args = parser.parse_intermixed_args(arguments)
         given = getattr(args, "model_dir", None)
@@ -253,5 +253,12 @@ def main(arguments: list[str] | None = None) -> int:
     return run_command(args.command, args.arguments)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def run_module(module: str, arguments: list[str]) -> int:
+    """Run the command of a module, as `python -m MODULE` should; return the exit code.
+
+    Args:
+        module: Name of the module of a command, or of this or another module, whose arguments then name the command.
+        arguments: Arguments of the command line.
+    """
+    names = {f"espnet_diverse.bin.{place}": [name] for name, (place, _) in COMMANDS.items()}
+    return main([*names.get(module, []), *arguments])

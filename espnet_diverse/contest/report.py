@@ -40,7 +40,7 @@ _TERMS = (
     ),
     (
         "shown",
-        "A difference is called shown where both intervals lie on one side of 0. Each interval is for one comparison: "
+        "A difference is called shown where its intervals lie on one side of 0. Each interval is for one comparison: "
         "of twenty methods that equal the baseline, one is expected outside of its interval by chance.",
     ),
 )
@@ -154,8 +154,17 @@ def _difference_section(
             "it continues beyond the picture.",
         )
         header = (name, "difference", "95 % over seeds", "95 % over sentences", "p", metric.upper(), "seeds")
-        document.table(header, map(_difference_row, differences))
-    document.terms(_TERMS)
+        document.table(*_without_empty_columns(header, list(map(_difference_row, differences))))
+    is_empty = {
+        "interval over seeds": not any(each.over_seeds for some in compared.values() for each in some),
+        "interval over sentences": not any(each.over_sentences for some in compared.values() for each in some),
+    }
+    document.terms([(term, meaning) for term, meaning in _TERMS if not is_empty.get(term)])
+
+
+def _without_empty_columns(header: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[list[str], list[list[str]]]:
+    kept = [column for column in range(len(header)) if any(row[column] for row in rows)]
+    return [header[column] for column in kept], [[row[column] for column in kept] for row in rows]
 
 
 def _difference_row(each: Difference) -> list[str]:

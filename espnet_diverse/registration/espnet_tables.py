@@ -1,10 +1,15 @@
 """Registering our classes by name in the tables of ESPnet's tasks, ESPnet3's too, when the tasks are imported.
 
 `import espnet_diverse` calls `register_on_import`, which imports nothing heavy. It changes those tables, and adds two
-finders to `sys.meta_path`: one sees the import of ESPnet's tasks, the other is `edit_distance`. Nothing else changes.
+finders to `sys.meta_path`: one sees the import of ESPnet's tasks and sends what its attention prints to the log, the
+other is `edit_distance`. Nothing else changes.
 """
 
+import io
+import logging
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr
 from functools import partial
 from types import ModuleType
 
@@ -13,6 +18,8 @@ from espnet_diverse.registration.import_hooks import HookedLoader, ImportHooks
 
 TASK_MODULES = {f"espnet2.tasks.{task}": task for task in ("asr", "st", "mt", "lm", "s2t", "s2t_ctc")}
 TASK_MODULES["espnet3.systems.esp2_asr.task"] = "asr"  # ESPnet3's system of that name, with tables of its own
+# It prints "Failed to import Flash Attention" on stderr wherever that package is not installed.
+_PRINTING = "espnet2.legacy.nets.pytorch_backend.transformer.attention"
 
 
 class _Registering(ImportHooks):
@@ -25,7 +32,8 @@ def register_on_import() -> None:
         return
     edit_distance.provide()
     hooks = {name: partial(register, task=task) for name, task in TASK_MODULES.items()}
-    _Registering({name: partial(HookedLoader, after=hook) for name, hook in hooks.items()}).install()
+    wrappers = {name: partial(HookedLoader, after=hook) for name, hook in hooks.items()}
+    _Registering(wrappers | {_PRINTING: partial(HookedLoader, around=_stderr_to_log)}).install()
     for name, hook in hooks.items():
         if name in sys.modules:
             hook(sys.modules[name])
@@ -74,3 +82,12 @@ def _add(choices, classes: dict[str, type]) -> None:
         if choices.base_type is not None and not issubclass(cls, choices.base_type):
             raise TypeError(f"{choices.name} {name!r} is a {cls.__name__}; it must be a {choices.base_type.__name__}")
     choices.classes.update(classes)
+
+
+@contextmanager
+def _stderr_to_log() -> Iterator[None]:
+    printed = io.StringIO()
+    with redirect_stderr(printed):
+        yield
+    # Not `logging.debug`, which would give the root logger a handler.
+    logging.getLogger(__name__).debug(printed.getvalue().strip())

@@ -15,21 +15,19 @@ Most of the time that a command takes to start is spent on packages that ESPnet 
 - `torch.compiler.disable`, with which ESPnet decorates a function, imports the compiler, seconds of work; the function
   is decorated when a compiler traces it.
 - FutureWarnings raised by ESPnet's modules and SyntaxWarnings about the code of ESPnet and of some of its dependencies
-  (`_UNTIDY`) are ignored, and what ESPnet prints while it is imported goes to the log.
+  (`_UNTIDY`) are ignored.
 """
 
 import builtins
 import functools
 import importlib
 import importlib.util
-import io
-import logging
 import os
 import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, redirect_stderr
+from contextlib import contextmanager
 from functools import partial
 from types import FunctionType, ModuleType, SimpleNamespace
 
@@ -61,8 +59,6 @@ WITHOUT_TRANSFORMERS = frozenset(
 )
 # Packages whose code Python warns about when it compiles them for the first time.
 _UNTIDY = ("espnet", "espnet2", "jamo", "tacotron_cleaner")
-# It prints "Failed to import Flash Attention" on stderr wherever that package is not installed.
-_PRINTING = "espnet2.legacy.nets.pytorch_backend.transformer.attention"
 # They decorate functions with `torch.compiler.disable`.
 _UNCOMPILED = (
     "espnet2.legacy.nets.pytorch_backend.fastspeech.length_regulator",
@@ -89,7 +85,6 @@ def fast_start() -> None:
         return
     later = {name: partial(import_later, names=names) for name, names in SELDOM_USED.items()}
     wrappers = {
-        _PRINTING: partial(HookedLoader, around=_stderr_to_log),
         **dict.fromkeys(_UNCOMPILED, partial(HookedLoader, around=compiler_later)),
         "typeguard": partial(HookedLoader, after=check_at_first_call),
         "espnet2.layers.log_mel": partial(HookedLoader, after=use_own_mel_filters),
@@ -219,15 +214,6 @@ def _uncompiled(function: FunctionType, disable: Callable) -> Callable:
 
 def _started() -> bool:
     return any(isinstance(finder, _FastStart) for finder in sys.meta_path)
-
-
-@contextmanager
-def _stderr_to_log() -> Iterator[None]:
-    printed = io.StringIO()
-    with redirect_stderr(printed):
-        yield
-    # Not `logging.debug`, which would give the root logger a handler.
-    logging.getLogger(__name__).debug(printed.getvalue().strip())
 
 
 def _deferred(typechecked: Callable) -> Callable:

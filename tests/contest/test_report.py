@@ -4,7 +4,8 @@ import pytest
 from demo.pages import CHROMIUM, page_width
 from matplotlib.figure import Figure
 
-from espnet_diverse.contest.report import Document
+from espnet_diverse.contest.differences import Difference
+from espnet_diverse.contest.report import Document, _difference_section
 
 
 def test_both_have_everything(tmp_path):
@@ -41,3 +42,17 @@ def test_the_page_is_as_wide_as_the_screen(tmp_path, width):
     document.picture(picture, "Far too wide.")
     document.write(tmp_path / "report")
     assert page_width(tmp_path / "report.html", width) == width
+
+
+def test_columns_and_terms_of_intervals_that_nobody_has_are_left_out(tmp_path):
+    base = Difference("softmax", {0: 90.0, 1: 91.0})
+    gated = Difference("gated", {0: 88.0, 1: 88.96}, {0: -2.0, 1: -2.04}, (-4.0, -0.02))
+    texts = []
+    for others in ([gated], [gated, Difference("sdma", {0: 90.0, 1: 92.0}, {0: 0.0, 1: 1.0}, (-5, 6), (-1, 2), 0.3)]):
+        document = Document("Title", "pictures")
+        _difference_section(document, {"test": [base, *others]}, "word_perplexity", tmp_path)
+        document.write(tmp_path / "report")
+        texts.append((tmp_path / "report.md").read_text())
+    assert "| test | difference | 95 % over seeds | WORD_PERPLEXITY | seeds |" in texts[0]
+    assert "sentences" not in texts[0].replace("over seeds", "")
+    assert "| 95 % over sentences | p |" in texts[1] and "**interval over sentences**" in texts[1]

@@ -157,3 +157,10 @@ def test_a_class_of_the_wrong_type_is_refused():
     with pytest.raises(TypeError, match="encoder 'x' is a str; it must be a int"):
         espnet_tables._add(choices, {"x": str})
     assert choices.classes == {}
+
+
+def test_espnet_says_nothing_about_a_package_that_nobody_asked_for():
+    code = "import sys; sys.modules['flash_attn'] = None; import espnet_diverse\n"
+    code += "from espnet2.legacy.nets.pytorch_backend.transformer.attention import MultiHeadedAttention as a; print(a)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "MultiHeadedAttention" in done.stdout and "Flash Attention" not in done.stderr

@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dry_run",
         action="store_true",
-        help="write start.yaml and the vocabulary, and print the commands that would run",
+        help="write start.yaml and the vocabulary, check options and texts, and print the commands that would run",
     )
 
 
@@ -76,7 +76,10 @@ def run(args: argparse.Namespace) -> int:
     if args.dry_run:  # otherwise `stats` begins with it
         data = options.run_data(steps[0].args)
         check_vocabulary(merge(fragments, args.set), data, Tokens.load(data))
-    return run_steps(steps, args.output_dir / ".stamps", args.dry_run)
+    code = run_steps(steps, args.output_dir / ".stamps", args.dry_run)
+    if args.dry_run:
+        print("not checked: the audio, and the model that the configuration makes; stats checks them first")
+    return code
 
 
 def stages(output_dir: Path, shared: list[str], training: Sequence[object], number: int, debug: bool = False) -> list:
@@ -113,11 +116,18 @@ def sets_of(data_dir: Path) -> list[str]:
     Raises:
         DataError: The folder lacks one of them.
     """
-    valid = next((data_dir / name for name in _VALID if (data_dir / name).is_dir()), None)
-    if not (data_dir / "train").is_dir() or valid is None:
-        needed = "needs two data directories, train and dev"
-        raise DataError(f"{data_dir}: {needed}; write them with espnet-diverse prepare, which divides data into sets")
-    return ["--train_dir", str(data_dir / "train"), "--valid_dir", str(valid)]
+    if found := _sets_in(data_dir):
+        return ["--train_dir", str(found[0]), "--valid_dir", str(found[1])]
+    todo = "write them with espnet-diverse prepare, which divides data into sets"
+    if _sets_in(data_dir.absolute().parent):
+        todo = f"give the folder of all sets, {data_dir.parent}"
+    raise DataError(f"{data_dir}: needs two data directories, train and dev; {todo}")
+
+
+def _sets_in(folder: Path) -> tuple[Path, Path] | None:
+    """The data directories to train and to validate on of a folder."""
+    valid = next((folder / name for name in _VALID if (folder / name).is_dir()), None)
+    return (folder / "train", valid) if (folder / "train").is_dir() and valid is not None else None
 
 
 def _is_left_out(key: str, config: dict) -> bool:

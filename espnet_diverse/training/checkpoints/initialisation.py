@@ -208,7 +208,7 @@ def _by_condition(
         rows = list(product(*(known[condition] for condition in conditions)))
         missing = [label for label in labels if label not in rows]
         if missing:
-            faults[name] = f"(knows no {' '.join(missing[0])}, but {', '.join(map(' '.join, rows))})"
+            faults[name] = f"(knows no {' '.join(missing[0])}, but {abridged(map(' '.join, rows))})"
         elif len(given[name]) == len(rows):
             given[name] = given[name][[rows.index(label) for label in labels]]
     for name, module in part.named_modules():

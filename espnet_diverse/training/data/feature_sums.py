@@ -22,7 +22,7 @@ from espnet2.torch_utils.set_all_random_seed import set_all_random_seed
 from torch.utils.data import DataLoader
 
 from espnet_diverse.data.threads import Workers
-from espnet_diverse.errors import ClusterError, UserError
+from espnet_diverse.errors import ClusterError, UserError, abridged
 from espnet_diverse.progress import WithProgress
 from espnet_diverse.training import espnet_command
 from espnet_diverse.training.loop.tasks import TASKS
@@ -151,7 +151,7 @@ def _write(batches: Iterator[tuple[list[Row], Sums | UserError]], folder: Path) 
         for rows, found in batches:
             keys = [row[0].split(maxsplit=1)[0] for row in rows]
             if isinstance(found, UserError):
-                raise ClusterError(f"utterances {' '.join(keys)}: {found}")
+                raise ClusterError(f"utterances {abridged(keys, separator=' ')}: {found}")
             names = list(found.shapes)
             for name, shapes in found.shapes.items():
                 for key, shape in zip(keys, shapes, strict=True):

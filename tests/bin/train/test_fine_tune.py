@@ -164,7 +164,9 @@ def test_masks_of_spectrograms_without_number_are_refused(tiny_run, data, tmp_pa
 
 def test_invalid_data_models_and_options_are_refused(tiny_run, data, tmp_path, capfd):
     assert fine_tune(tiny_run.model_dir, data / "train", tmp_path / "exp") == 1
-    assert "train: needs two data directories, train and dev; write them with" in capfd.readouterr().err
+    assert f"needs two data directories, train and dev; give the folder of all sets, {data}\n" in capfd.readouterr().err
+    assert fine_tune(tiny_run.model_dir, tmp_path, tmp_path / "exp") == 1
+    assert f"{tmp_path}: needs two data directories, train and dev; write them with" in capfd.readouterr().err
     assert fine_tune(tiny_run.model_dir, data, tiny_run.model_dir) == 1
     assert "is the directory of the model itself; give another one" in capfd.readouterr().err
     assert fine_tune(Model("202611", "s2t_ctc").folder, data, tmp_path / "exp") == 1
@@ -175,6 +177,8 @@ def test_invalid_data_models_and_options_are_refused(tiny_run, data, tmp_path, c
 
 
 def test_another_alphabet_is_told_before_anything_runs(tiny_run, data, tmp_path, capfd):
+    assert fine_tune(tiny_run.model_dir, data, tmp_path / "exp", "--dry_run", *STILL) == 0
+    assert capfd.readouterr().out.splitlines()[-1].startswith("not checked: ")
     for folder in ("train", "dev"):
         lines = (data / folder / "text").read_text().split("\n")
         (data / folder / "text").write_text("\n".join(line and f"{line.split()[0]} мир" for line in lines))
