@@ -39,8 +39,8 @@ def draw_differences(differences: Sequence[Difference], metric: str, data_set: s
             axes.annotate(shown, (each.mean, row), (0, 20), **place)
     axes.set_ylim(len(names) - 0.4, -0.75)
     axes.set_xlim(-reach * 1.08, reach * 1.08)
-    axes.set_xlabel(f"{metric.upper()}, difference from {baseline.method}\n({better_side(metric)})")
-    axes.set_title(f"{data_set}: difference from {baseline.method}", fontsize=11)
+    axes.set_xlabel(f"{metric.upper()}, difference from {baseline.method}\n({better_side(metric)})", wrap=True)
+    axes.set_title(f"{data_set}: difference from {baseline.method}", fontsize=11, wrap=True)
     figure.legend(handles=_forest_legend(others), loc="outside lower center", ncols=2, frameon=False, fontsize=SMALL)
     save_figure(figure, path, DPI)
 
@@ -94,7 +94,7 @@ def draw_costs(
         (f"parameters ({title})", lambda cost: cost.parameters / unit),
     )
     figure = Figure(figsize=(WIDTH, 7.6 + 0.28 * math.ceil(len(shown) / 2)), layout="constrained")
-    figure.suptitle(f"{metric.upper()} on {data_set} against costs", fontsize=11)
+    figure.suptitle(f"{metric.upper()} on {data_set} against costs", fontsize=11, wrap=True)
     for axes, (label, value) in zip(figure.subplots(len(panels), 1), panels, strict=True):
         for number, each in shown:
             x, scores = value(costs[each.method]), list(each.scores.values())
@@ -102,7 +102,8 @@ def draw_costs(
             mean = statistics.mean(scores)
             axes.plot([x], [mean], _marker(number), color=_colour(number), markersize=8, label=each.method)
         axes.set_xlabel(label)
-        axes.set_ylabel(f"{metric.upper()} ({'low' if lower_is_better(metric) else 'high'} is good)", fontsize=SMALL)
+        side = "low" if lower_is_better(metric) else "high"
+        axes.set_ylabel(f"{metric.upper()} ({side} is good)", fontsize=SMALL, wrap=True)
         axes.margins(x=0.15, y=0.15)
         axes.ticklabel_format(useOffset=False)
         axes.xaxis.get_major_locator().set_params(nbins=4)
@@ -127,7 +128,7 @@ def draw_curves(curves: Sequence[Curves], methods: Sequence[str], path: Path) ->
             line = _LINES[number % len(_LINES)]  # where two curves are one, both can be seen
             axes.plot(epochs, means, line, color=colour, marker=marker, markersize=5, label=method)
         axes.set_xlabel("epoch")
-        axes.set_ylabel(f"{each.title}, validation")
+        axes.set_ylabel(f"{each.title}, validation", wrap=True)
         axes.xaxis.get_major_locator().set_params(integer=True)
         axes.grid(alpha=0.3)
     _method_legend(figure, axes)

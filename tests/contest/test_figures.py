@@ -42,6 +42,16 @@ def test_a_forest_says_which_side_is_better(drawn, metric, better):
     assert [text.get_text() for text in axes.texts] == ["+0.8"]
 
 
+def test_long_names_are_wrapped_and_not_cut(drawn):
+    base = Difference("a long name of a baseline, with its options", BASE.scores)
+    figure = drawn(figures.draw_differences, [base, NEAR], "word_perplexity", "test")
+    figure.draw_without_rendering()
+    (axes,) = figure.axes
+    for text in (axes.xaxis.label, axes.title):
+        box = text.get_window_extent()
+        assert box.x0 >= 0 and box.x1 <= figure.bbox.x1, text.get_text()
+
+
 def test_a_long_interval_does_not_hide_the_others(drawn):
     """Seeds are at most 1 from the baseline and sentences 1.3, so the picture ends at 3 times that, with arrows."""
     (axes,) = drawn(figures.draw_differences, [BASE, NEAR, FAR], "bleu", "test").axes

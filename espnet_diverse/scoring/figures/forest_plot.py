@@ -83,7 +83,7 @@ def save_forest(
     if line is not None:
         axes.axvline(line, color="grey", linestyle="--", linewidth=1)
     draw_forest(axes, rows, series)
-    axes.set_xlabel(label)
+    axes.set_xlabel(label, wrap=True)
     axes.set_title(title, fontsize=11, wrap=True)
     if len(series) > 1:
         styles = [{"color": each.colour, "linewidth": each.width, "marker": each.marker} for each in series]
