@@ -2,7 +2,7 @@
 
 CTC (`decoding/ctc_alignment.py`) learns to emit a token in one or two frames of the time in which it is spoken, and
 blank in the others, so words appear shorter than they are. A character of a script without spaces, such as a Chinese
-one, would last only a frame; it is extended to the next one, or to half a second.
+one, would last only a frame; it is extended to the next one or the end of the segment, or to half a second.
 
 The confidence of a token is the mean of its CTC posteriors over its frames, and of a word the mean over its tokens.
 Both come from CTC alone, even if the search uses other scores as well.
@@ -10,7 +10,6 @@ Both come from CTC alone, even if the search uses other scores as well.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import zip_longest
 
 from torch import nn
 from torchaudio.functional import TokenSpan
@@ -71,14 +70,18 @@ def align_words(
         own = [span.score for span in spans[first:last]]
         begin, after = (frames.boundary_within(at, start, end) for at in (spans[first].start, spans[last - 1].end))
         words.append(Word(text, begin, after, sum(own) / len(own)))
-    return tuple(replace(word, start=round(word.start, 3), end=round(word.end, 3)) for word in _until_next(words))
+    return tuple(
+        replace(word, start=round(word.start, 3), end=round(word.end, 3))
+        for word in _until_next(words, int(1000 * end) / 1000)
+    )
 
 
-def _until_next(words: Sequence[Word]) -> Iterator[Word]:
-    """Words, with those of scripts without spaces extended to the next word, to at most `_LONGEST` seconds."""
-    for word, after in zip_longest(words, words[1:]):
-        if after is not None and UNSPACED_LETTER.search(word.text):
-            word = replace(word, end=max(word.end, min(after.start, word.start + _LONGEST)))
+def _until_next(words: Sequence[Word], end: float) -> Iterator[Word]:
+    """Words, with those of scripts without spaces extended to the next word or `end`, to at most `_LONGEST` seconds."""
+    for number, word in enumerate(words, 1):
+        limit = words[number].start if number < len(words) else end
+        if UNSPACED_LETTER.search(word.text):
+            word = replace(word, end=max(word.end, min(limit, word.start + _LONGEST)))
         yield word
 
 

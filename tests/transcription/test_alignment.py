@@ -107,3 +107,6 @@ def test_characters_last_until_the_next_one_or_half_a_second():
     words = align_words(align(planted(path, 5), [1, 2, 3, 4]), tokens, FRAMES, 0.0, 2.0)
     lengths = [word.end - word.start for word in words]
     assert lengths[:3] == pytest.approx([0.16, 0.5, 0.12]) and lengths[3] == pytest.approx(0.04)
+    for end, length in ((1.25, 0.25), (2.0, 0.5)):  # the last one, to the end of the segment
+        *_, last = align_words(align(planted(path[:26], 5), [1, 2, 3]), tokens[:3], FRAMES, 0.0, end)
+        assert last.end - last.start == pytest.approx(length)
