@@ -54,7 +54,7 @@ log = logging.getLogger(__name__)
 
 
 def data_dir_fault(path: Path) -> str | None:
-    """What is wrong with a path that is no data directory, and what to do; None if it may be one."""
+    """The fault of a path that is no data directory, with the remedy; None if it may be one."""
     if not path.exists():
         near = similar_path(path)
         todo = f"did you mean {near}?" if near else "correct the path, or make it with espnet-diverse prepare"
