@@ -253,12 +253,5 @@ def main(arguments: list[str] | None = None) -> int:
     return run_command(args.command, args.arguments)
 
 
-def run_module(module: str, arguments: list[str]) -> int:
-    """Run the command of a module, as `python -m MODULE` should; return the exit code.
-
-    Args:
-        module: Name of the module of a command, or of this or another module, whose arguments then name the command.
-        arguments: Arguments of the command line.
-    """
-    names = {f"espnet_diverse.bin.{place}": [name] for name, (place, _) in COMMANDS.items()}
-    return main([*names.get(module, []), *arguments])
+if __name__ == "__main__":
+    sys.exit(main())

@@ -51,18 +51,9 @@ def test_without_a_command_the_commands_are_listed(capsys):
     assert all(f"  {name}" in out for name in COMMANDS)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["espnet_diverse.bin.main", "tokens"], "espnet-diverse tokens: error: the following arguments are required"),
-        (["espnet_diverse.bin.train.fine_tune", "--help"], "usage: espnet-diverse fine-tune"),
-        (["espnet_diverse.bin.report.score"], "espnet-diverse score: error: the following arguments are required"),
-        (["espnet_diverse.bin.options.options"], "usage: espnet-diverse [-h]"),
-    ],
-)
-def test_a_module_of_commands_runs_the_command(arguments, said):
-    done = subprocess.run([sys.executable, "-m", *arguments], capture_output=True, text=True, check=False)
-    assert (done.stdout + done.stderr).startswith(said) and done.returncode == ("--help" not in arguments)
+def test_the_module_is_the_command_too():
+    done = subprocess.run([sys.executable, "-m", "espnet_diverse.bin.main", "tokens"], capture_output=True, text=True)
+    assert done.returncode == 1 and "--output_dir" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -150,7 +150,9 @@ def test_a_model_names_no_files_and_no_resources(tiny_run, data, tmp_path, capfd
 def test_sizes_that_the_weights_do_not_have_are_refused(tiny_run, data, tmp_path, capfd):
     """A training builds the model before it reads the weights."""
     encoder = yaml.safe_load((tiny_run.model_dir / "config.yaml").read_text())["encoder_conf"]
-    model = hostile(tiny_run.model_dir, tmp_path / "model", encoder_conf=encoder | {"linear_units": 10**6, "num_blocks": 9})
+    model = hostile(
+        tiny_run.model_dir, tmp_path / "model", encoder_conf=encoder | {"linear_units": 10**6, "num_blocks": 9}
+    )
     assert fine_tune(model, data, tmp_path / "exp", "--dry_run") == 1
     assert "far larger model than these weights" in capfd.readouterr().err
     assert not (tmp_path / "exp").exists()
