@@ -19,7 +19,7 @@ def is_terminal(stream: TextIO) -> bool:
     """Return whether a stream is a terminal, open or closed; a closed one is none to `isatty` of some systems."""
     try:
         termios.tcgetattr(stream.fileno())
-    except (OSError, ValueError):
+    except OSError:
         return False
     except termios.error as error:
         return error.args[0] == errno.EIO
