@@ -175,7 +175,7 @@ def _is_list_of_texts(value: object) -> bool:
 _ALLOWED = {
     int: ("a whole number, 1 or more", lambda value: type(value) is int and value >= 1),
     str: ("a text", _is_text),
-    str | None: ("a text, in quotes if it has colons or digits only, or null", lambda x: x is None or _is_text(x)),
+    str | None: ("a text, in quotes if it has digits only, or null", lambda x: x is None or _is_text(x)),
     list[str]: ("a list of texts", _is_list_of_texts),
     dict[str, Any]: ("a mapping", lambda value: isinstance(value, dict)),
 }

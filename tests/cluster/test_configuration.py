@@ -48,7 +48,7 @@ def test_a_site_changes_some_keys_of_a_shared_configuration(write):
         ("kind: local\nwalltime: '1'", "^site.yaml:2: unknown option 'walltime'; "),
         ("kind: local\nworkers: 0", "^site.yaml:2: workers must be a whole number, 1 or more, but is 0$"),
         ("kind: local\nworkers: true", "^site.yaml:2: workers must be a whole number, 1 or more, but is True$"),
-        ("kind: slurm\nwalltime: 24:00:00", "^site.yaml:2: walltime must be a text, in quotes .* but is 86400"),
+        ("kind: slurm\nwalltime: 86400", "^site.yaml:2: walltime must be a text, in quotes .* but is 86400"),
         ("kind: slurm\nmemory: 4 gigs", "^site.yaml:2: memory must be a number and a unit.* but is '4 gigs'$"),
         ("kind: slurm\nqueue: ' '", "^site.yaml:2: queue must be a text.* but is ' '"),
         ("kind: slurm\ndirectives: --x", "^site.yaml:2: directives must be a list of texts, but is '--x'$"),
@@ -63,6 +63,10 @@ def test_a_site_changes_some_keys_of_a_shared_configuration(write):
 def test_a_fault_is_named_with_file_and_line(write, text, said):
     with pytest.raises(ConfigError, match=said):
         read_cluster(write(text))
+
+
+def test_a_time_needs_no_quotes(write):
+    assert read_cluster(write("kind: slurm\nwalltime: 24:00:00")).walltime == "24:00:00"
 
 
 def test_an_unknown_name_lists_the_shared_ones(write):

@@ -143,9 +143,7 @@ def test_segments_of_files_and_arks_equal_whole_utterances(tiny_run, search, tmp
     cut = list(decode(search, data_dir, tmp_path / "cut"))
     assert cut == whole and {one.seconds for one in cut} == {0.75}
     (data_dir / "segments").write_text("a gone 0 1\nb wav 0 1\nc lost 0 1\n")
-    with pytest.raises(
-        DataError, match=r"^2 faults: \S*/segments: a: its recording is not in wav.scp; \S*: c: its reco"
-    ):
+    with pytest.raises(DataError, match=r"^2 faults: \S*/segments: a: its recording is not in wav.scp; also c"):
         decode(search, data_dir, tmp_path / "none")
 
 
