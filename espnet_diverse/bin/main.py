@@ -203,14 +203,16 @@ def _reader_has_gone() -> bool:
 
 
 def _unpack_model(args: argparse.Namespace) -> None:
-    """Replace a packed model, or a name, given as MODEL by the directory that it is unpacked to.
+    """Replace a packed model, a name, or a Whisper model, given as MODEL by the directory that it is unpacked to.
 
     Raises:
         ModelError: The model is not valid.
     """
     model_dir = getattr(args, "model_dir", None)
     is_data = getattr(args, "format", None) == "lhotse"  # `export lhotse` takes a data directory as MODEL
-    if model_dir is not None and not model_dir.is_dir() and not is_data:
+    from espnet_diverse.runs.model_files import is_whisper  # not for --help
+
+    if model_dir is not None and not is_data and (not model_dir.is_dir() or is_whisper(model_dir)):
         from espnet_diverse.packing.archive import unpacked  # imports PyTorch, which takes seconds
 
         args.model_dir = unpacked(model_dir)

@@ -4,6 +4,7 @@ from argparse import Namespace
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from threading import RLock
+from typing import Any
 
 import torch
 from numpy.typing import NDArray
@@ -18,7 +19,7 @@ from espnet_diverse.decoding.encoder.encoding import Encoded, check_finite, chec
 from espnet_diverse.decoding.encoder.long_audio import check_long_audio, features_of_blocks
 from espnet_diverse.decoding.encoder.precision import check_device, check_precision, set_precision
 from espnet_diverse.decoding.espnet.espnet_beam import ESPnetBeamSearch, TransducerSearch
-from espnet_diverse.decoding.espnet.multitask import DecoderPrompt
+from espnet_diverse.decoding.espnet.multitask import DecoderPrompt, MultitaskSearch
 from espnet_diverse.decoding.espnet.multitask_ctc import PROMPTS, encoding_of
 from espnet_diverse.decoding.options import SEARCHED_TASKS, Options, check_search, has_ctc, text_task, usual_ctc_weight
 from espnet_diverse.decoding.search.beam import Hypothesis
@@ -282,11 +283,20 @@ class Predictor:
             (best,) = GreedySearch(self.ctc)(source, lengths, self.options)
         return Prediction([self.tokens.decode(*hypothesis) for hypothesis in best], None)
 
+    @property
+    def names_language(self) -> bool:
+        """Whether the model writes the spoken language itself, as a multitask model and Whisper do."""
+        return hasattr(self._namer, "languages") and "lang" in self.conditions.names
+
+    @property
+    def _namer(self) -> Any:
+        return self.search if isinstance(self.search, MultitaskSearch) else self.encoding.model.decoder
+
     def languages(self, features: NDArray) -> dict[str, float]:
-        """Probabilities of the spoken language of features (T, F) by a multitask model, highest first."""
+        """Probabilities of the spoken language of features (T, F) by a model that names it, highest first."""
         with self._lock, torch.inference_mode():
             source, _ = check_finite(*self.encoding.encode([features], {}))
-            return self.search.languages(source[0])
+            return self._namer.languages(source[0])
 
     def _ids(self, conditions: Sequence[Mapping[str, int]]) -> dict[str, Tensor]:
         """Indices (B,) by condition of the model."""

@@ -8,6 +8,9 @@ from espnet2.text.token_id_converter import TokenIDConverter
 
 from espnet_diverse.decoding.directory.results import Text
 from espnet_diverse.errors import ModelError
+from espnet_diverse.runs.tasks import PRETRAINED
+from espnet_diverse.text.pretrained_tokenizer import PretrainedTokenizer
+from espnet_diverse.untrusted.whole_files import read_bytes
 
 UNKNOWN = 1
 """Index of <unk>."""
@@ -26,12 +29,16 @@ class TokenText:
 
     def __init__(self, args: Namespace, left_out: Collection[int] = (0,)):
         given = {key: getattr(args, key, None) for key in ("token_type", "bpemodel")}
-        needed = ("token_type", "bpemodel") if given["token_type"] == "bpe" else ("token_type",)
+        kind = given["token_type"]
+        needed = ("token_type", "bpemodel") if kind in ("bpe", PRETRAINED) else ("token_type",)
         if lacking := [key for key in needed if not given[key]]:
             raise ModelError(f"config.yaml has no {lacking[0]}; use the file that training wrote")
         self._left_out = left_out
         self._converter = TokenIDConverter(token_list=args.token_list)
-        self._tokenizer = build_tokenizer(**{key: given[key] for key in needed})
+        if kind == PRETRAINED:
+            self._tokenizer = PretrainedTokenizer(read_bytes(given["bpemodel"]))
+        else:
+            self._tokenizer = build_tokenizer(**{key: given[key] for key in needed})
 
     def __len__(self) -> int:
         return self._converter.get_num_vocabulary_size()

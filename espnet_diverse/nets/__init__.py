@@ -23,6 +23,9 @@ from espnet_diverse.nets.frontends.bert import BertFrontend
 from espnet_diverse.nets.frontends.fused_frontend import FusedFrontends
 from espnet_diverse.nets.frontends.speech_frontend import HuggingFaceFrontend
 from espnet_diverse.nets.language_model import DiverseTransformerLM
+from espnet_diverse.nets.whisper.decoder import DiverseWhisperDecoder
+from espnet_diverse.nets.whisper.encoder import DiverseMelEncoder
+from espnet_diverse.nets.whisper.features import WhisperFrontend
 
 ENCODERS = {
     "diverse_transformer": DiverseTransformerEncoder,
@@ -31,14 +34,19 @@ ENCODERS = {
     "diverse_e_branchformer": DiverseEBranchformerEncoder,
     "diverse_contextual_block_transformer": DiverseContextualBlockTransformerEncoder,
     "diverse_contextual_block_conformer": DiverseContextualBlockConformerEncoder,
+    "diverse_whisper": DiverseMelEncoder,
 }
 PROMPTED_ENCODERS = {"diverse_e_branchformer_ctc": DiverseEBranchformerCTCEncoder}
-DECODERS = {"diverse_transformer": DiverseTransformerDecoder}
+DECODERS = {"diverse_transformer": DiverseTransformerDecoder, "diverse_whisper": DiverseWhisperDecoder}
 LANGUAGE_MODELS = {"diverse_transformer": DiverseTransformerLM}
 CLASSIFIERS = {
     "self_attentive": SelfAttentiveClassifier,
     "self_attentive_pair": SelfAttentivePairClassifier,
     "transformer": TransformerClassifier,
 }
-SPEECH_FRONTENDS = {"huggingface": HuggingFaceFrontend, "fused": FusedFrontends}  # names of ESPnet's own
+SPEECH_FRONTENDS = {
+    "huggingface": HuggingFaceFrontend,  # these two have names of ESPnet's own
+    "fused": FusedFrontends,
+    "whisper_mel": WhisperFrontend,
+}
 TEXT_FRONTENDS = {"bert": BertFrontend}

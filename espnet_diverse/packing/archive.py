@@ -10,6 +10,7 @@ Unpacking creates the directory of a run, in which every file has its usual name
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from zipfile import is_zipfile
 
@@ -17,9 +18,10 @@ from espnet_diverse.corpora.shared.release import unzip
 from espnet_diverse.cpu.machine import cache_folder
 from espnet_diverse.data.files.atomic_files import scratch_directory, write_text
 from espnet_diverse.errors import DataError, ModelError
+from espnet_diverse.packing import whisper
 from espnet_diverse.packing.run_files import VOCABULARY, copy_file, make_vocabularies
 from espnet_diverse.runs.config import save
-from espnet_diverse.runs.model_files import INSIDE, NGRAM, check_exists, weights_name
+from espnet_diverse.runs.model_files import FOREIGN_CONFIG, INSIDE, NGRAM, check_exists, is_whisper, weights_name
 from espnet_diverse.stage_cache import digest
 from espnet_diverse.text.vocabulary import MODEL_FILES
 from espnet_diverse.untrusted.foreign_config import OF_THE_MACHINE, check_config, named_files, told_task
@@ -54,10 +56,11 @@ def unpacked(model: str | Path) -> Path:
 
     A file is unpacked once; its directory stays in $ESPNET_DIVERSE_CACHE, by default ~/.cache/espnet_diverse, under the
     SHA-256 digest of the file. A repository of the Hugging Face Hub, which has the files of a packed model of ESPnet,
-    passes the same checks; its directory stays there under its name and version.
+    passes the same checks; its directory stays there under its name and version. So does the run that a Whisper model
+    of Hugging Face's layout is converted to, in a repository or a folder.
 
     Args:
-        model: Directory of a run, a packed model, or hf:owner/name for a repository.
+        model: Directory of a run or of a Whisper model, a packed model, or hf:owner/name for a repository.
 
     Raises:
         ModelError: The path does not exist, the directory is not a run's, or the file is not a packed model, is
@@ -65,15 +68,23 @@ def unpacked(model: str | Path) -> Path:
     """
     model = Path(model)
     if name := name_of(model):
-        files = fetched(name)
+        files = fetched(name, (META, FOREIGN_CONFIG))
+        files = fetched(name, whisper.FILES if is_whisper(files) else None)
         return _run_of(model, f"{name.replace('/', '--')}-{files.name}", files)
     check_exists(model)
     if model.is_dir():
-        return model
+        return _run_of(model, _state(model), model) if is_whisper(model) else model
     if not is_zipfile(model):
         what = "is not a packed model, which is a zip file, or is incomplete"
         raise ModelError(f"{model}: {what}; give the directory of a run or a packed model, or download the file again")
     return _run_of(model, str(digest(model)))
+
+
+def _state(folder: Path) -> str:
+    """A name for the state of a folder, which changes when one of its files does."""
+    files = ((path.name, path.stat()) for path in sorted(folder.iterdir()) if path.is_file())
+    state = [str(folder.resolve()), *((name, found.st_size, found.st_mtime_ns) for name, found in files)]
+    return f"{folder.resolve().name}-{sha256(repr(state).encode()).hexdigest()}"
 
 
 def _run_of(model: Path, key: str, files: Path | None = None) -> Path:
@@ -87,9 +98,12 @@ def _run_of(model: Path, key: str, files: Path | None = None) -> Path:
     target = cache_folder() / "models" / _LAYOUT / key
     if not target.is_dir():
         with _appearing(target) as (members, folder):
-            if files is None:
-                _unzip(model, members)
-            _arrange(Members(model, files or members), folder)
+            if files is not None and is_whisper(files):
+                whisper.write_run(files, folder)
+            else:
+                if files is None:
+                    _unzip(model, members)
+                _arrange(Members(model, files or members), folder)
     if (target / _UNUSED).is_file():
         unused = read_text(target / _UNUSED).strip()
         logging.warning("%s: its %s is not used; scores and texts are as without it", model, unused)

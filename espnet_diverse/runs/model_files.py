@@ -9,6 +9,7 @@ from espnet_diverse.option_checks import similar_path
 from espnet_diverse.runs.config import load
 from espnet_diverse.runs.criteria import preferred_metrics
 from espnet_diverse.untrusted.hub import OR_NAME, name_of
+from espnet_diverse.untrusted.whole_files import read_json
 
 INSIDE = "language_model"
 """Folder of a language model in the directory of a run; a packed ESPnet model's language model is unpacked to it."""
@@ -16,6 +17,8 @@ NGRAM = "ngram.bin"
 """N-gram model in that folder, in any KenLM format; KenLM recognises formats by content."""
 
 
+FOREIGN_CONFIG = "config.json"
+"""The configuration of a model of Hugging Face's layout."""
 _AVERAGE = re.compile(r"(?P<metric>[^/]+)\.ave(?:_(?P<number>\d{1,9})best)?\.(?:pth|safetensors)")
 _UNNUMBERED = 10**9  # a link to the average with the greatest number, or the only average
 
@@ -23,6 +26,15 @@ _UNNUMBERED = 10**9  # a link to the average with the greatest number, or the on
 def weights_name(config: Mapping) -> str:
     """Name of the weights that commands use by default, in the directory of a run with this configuration."""
     return f"{preferred_metrics(config)[0]}.ave.pth"
+
+
+def is_whisper(folder: Path) -> bool:
+    """Return whether a folder has a Whisper model of Hugging Face's layout."""
+    try:
+        config = read_json(folder / FOREIGN_CONFIG)
+    except (OSError, ValueError):
+        return False
+    return isinstance(config, dict) and config.get("model_type") == "whisper"
 
 
 def check_exists(model: Path) -> None:
@@ -40,8 +52,8 @@ def check_exists(model: Path) -> None:
         raise ModelError(f"{model}: no such model; {todo}")
     if not model.is_dir() and not model.is_file():
         raise ModelError(f"{model}: is a pipe or a device; give the directory of a run, a packed model, or {OR_NAME}")
-    if model.is_dir() and not (model / "config.yaml").is_file():
-        said = "is not the directory of a run, because it has no config.yaml; give one, or a packed model"
+    if model.is_dir() and not (model / "config.yaml").is_file() and not is_whisper(model):
+        said = "is not the directory of a run, because it has no config.yaml; give one, a packed model, or a Whisper"
         raise ModelError(f"{model}: {said}")
 
 

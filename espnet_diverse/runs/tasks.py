@@ -36,6 +36,9 @@ from espnet_diverse.text.pretrained_tokenizer import PretrainedTokenizer
 from espnet_diverse.untrusted.foreign_config import FILES_OF_TRAINING, check_config, named_files
 from espnet_diverse.untrusted.whole_files import check_arrays, read_bytes
 
+PRETRAINED = "hugging_face"
+"""ESPnet's type of tokens of a pretrained tokenizer, which is read from a single file."""
+
 
 class _TaskMixin:
     """Methods that our tasks share; before a task of ESPnet in the bases. `training/loop/tasks.py` adds the trainer."""
@@ -66,10 +69,19 @@ class _TaskMixin:
         Raises:
             ConfigError: A key is missing or refused, or a package that the preprocessor needs is missing.
         """
+        pretrained = [prefix for prefix in ("", "src_") if getattr(args, f"{prefix}token_type", None) == PRETRAINED]
+        # ESPnet's own tokenizer is a folder that may refer to code, so one of characters is built and replaced.
+        instead = {f"{prefix}token_type": "char" for prefix in pretrained}
         try:
-            preprocess = super().build_preprocess_fn(args, train)
+            preprocess = super().build_preprocess_fn(Namespace(**vars(args) | instead), train)
         except Exception as error:
             raise _unbuilt("preprocessor", error) from error
+        for prefix in pretrained if preprocess is not None else ():
+            tokenizer = PretrainedTokenizer(read_bytes(getattr(args, f"{prefix}bpemodel")))
+            if isinstance(preprocess.tokenizer, list):  # one of each text
+                preprocess.tokenizer[preprocess.text_name.index(f"{prefix}text")] = tokenizer
+            else:
+                preprocess.tokenizer = tokenizer
         names = names_of_conditions(vars(args))
         return ConditionIndices(preprocess, names) if names else preprocess
 
@@ -158,9 +170,6 @@ class STTask(_TaskMixin, _ESPnetST):
         parser.add_argument("--model", default="diverse")
 
 
-_PRETRAINED = "hugging_face"
-
-
 def source_table(config: Mapping) -> str:
     """Name of the table with the source text of a model of text translation; an autoencoder reads the text itself."""
     return "text" if config.get("model") == "vae" else "src_text"
@@ -192,18 +201,6 @@ class MTTask(_TaskMixin, mt.MTTask):
         if isinstance(model.frontend, BertFrontend):  # after every initialisation, which would overwrite it
             model.frontend.load_pretrained()
         return model
-
-    @classmethod
-    def build_preprocess_fn(cls, args: Namespace, train: bool):
-        """Build the preprocessor as the other tasks do; a pretrained tokenizer is read from a single file."""
-        if getattr(args, "src_token_type", None) != _PRETRAINED:
-            return super().build_preprocess_fn(args, train)
-        # ESPnet's own tokenizer is a folder that may refer to code, so one of characters is built and replaced.
-        built = super().build_preprocess_fn(Namespace(**vars(args) | {"src_token_type": "char"}), train)
-        theirs = built.preprocess if isinstance(built, ConditionIndices) else built
-        if theirs is not None:
-            theirs.tokenizer[theirs.text_name.index("src_text")] = PretrainedTokenizer(read_bytes(args.src_bpemodel))
-        return built
 
 
 class LMTask(_TaskMixin, lm.LMTask):

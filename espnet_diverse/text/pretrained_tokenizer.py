@@ -52,10 +52,10 @@ class PretrainedTokenizer:
     text2tokens = encode
 
     def decode(self, tokens: Iterable[str]) -> str:
-        """Text of tokens; unknown tokens are left out."""
+        """Text of tokens, without the space that some tokenizers put before it; unknown tokens are left out."""
         ids = [self._tokenizer.token_to_id(token) for token in tokens]
         with _refusing():
-            return self._tokenizer.decode([index for index in ids if index is not None])
+            return self._tokenizer.decode([index for index in ids if index is not None]).removeprefix(" ")
 
     tokens2text = decode
 

@@ -185,7 +185,15 @@ class Vocabulary:
         Raises:
             ConfigError: The encoder has no tokenizer.json.
         """
-        content = read_tokenizer(model)
+        return cls.of_tokenizer(read_tokenizer(model))
+
+    @classmethod
+    def of_tokenizer(cls, content: bytes) -> "Vocabulary":
+        """The vocabulary of a tokenizer.json with this content.
+
+        Raises:
+            DataError: It is not a tokenizer of Hugging Face, or has a value that is not allowed.
+        """
         return cls("bert", _tokens_of_model(_load_model("bert", content)), content)
 
     def save(self, directory: str | Path) -> None:

@@ -7,8 +7,8 @@ score for language l, and n(l) the number of its tokens with <sos/eos>,
     p(l) = exp(s(l) / (temperature n(l))) / sum over languages m of exp(s(m) / (temperature n(m)))
 
 Without n the language with the shortest texts would win most of the time, because each token lowers the probability of
-a text. The result is unreliable where the model does not recognise the speech. A multitask model, such as OWSM, writes
-the language itself, as the first token.
+a text. The result is unreliable where the model does not recognise the speech. A multitask model, such as OWSM,
+and Whisper write the language themselves, as the first token.
 """
 
 from collections.abc import Mapping, Sequence
@@ -52,7 +52,7 @@ def identify_language(
     unknown = [condition for condition in spoken_conditions(search) if condition not in conditions]
     if not unknown:
         return {}
-    if search.task == "s2t":
+    if search.names_language:
         return search.languages(features[0])
     names = search.conditions.names
     languages = [name for name in names[unknown[0]] if all(name in names[condition] for condition in unknown)]

@@ -18,16 +18,20 @@ _NETS = {
     *("conformer", "transformer", "branchformer", "e_branchformer", "multiconv_conformer", "transformer_multispkr"),
     *("contextual_block_transformer", "contextual_block_conformer", "rnn", "vgg_rnn"),
     *("diverse_transformer", "diverse_conformer", "diverse_branchformer", "diverse_e_branchformer"),
-    *("diverse_contextual_block_transformer", "diverse_contextual_block_conformer"),
+    *("diverse_contextual_block_transformer", "diverse_contextual_block_conformer", "diverse_whisper"),
 }
 _PROMPTED = {"e_branchformer_ctc", "diverse_e_branchformer_ctc"}
 _DECODERS = {
     *("transformer", "transformer_md", "rnn", "transducer", "mlm", "linear_decoder", "diverse_transformer"),
+    "diverse_whisper",
     *("lightweight_conv", "lightweight_conv2d", "dynamic_conv", "dynamic_conv2d", "flow", "vae"),
 }
 _TOKENS = {"char", "bpe", "word", "phn"}
 _ALLOWED = {
-    "frontend": {"default", "sliding_window", "wav2vec_cnn", "embed", "patch", "bert", "huggingface", "fused"},
+    "frontend": {
+        *("default", "sliding_window", "wav2vec_cnn", "embed", "patch"),
+        *("bert", "huggingface", "fused", "whisper_mel"),
+    },
     "specaug": {"specaug"},
     "normalize": {"global_mvn", "utterance_mvn"},
     "preencoder": {"sinc", "linear"},
@@ -42,8 +46,7 @@ _ALLOWED = {
         *("espnet", "espnet_ctc", "maskctc", "pit_espnet", "mt", "discrete_asr", "lm", "lm_multitask"),
         *("diverse", "flow", "vae"),
     },
-    "token_type": _TOKENS,
-    "src_token_type": _TOKENS | {"hugging_face"},  # reads one file and downloads nothing
+    **dict.fromkeys(("token_type", "src_token_type"), _TOKENS | {"hugging_face"}),  # reads one file, downloads nothing
     # Other values fetch data, or need programs of the machine.
     "g2p": {"pypinyin_g2p", "pypinyin_g2p_phone", "pypinyin_g2p_phone_without_prosody", "korean_jaso"},
 }

@@ -22,9 +22,11 @@ from espnet2.legacy.nets.pytorch_backend.transformer.embedding import (
 )
 from espnet2.legacy.nets.pytorch_backend.transformer.encoder_layer import EncoderLayer
 from espnet2.legacy.nets.pytorch_backend.transformer.label_smoothing_loss import LabelSmoothingLoss
+from espnet2.legacy.nets.pytorch_backend.transformer.mask import subsequent_mask
 from espnet2.legacy.nets.pytorch_backend.transformer.positionwise_feed_forward import PositionwiseFeedForward
 from espnet2.legacy.nets.pytorch_backend.transformer.repeat import MultiSequential
 from espnet2.legacy.nets.pytorch_backend.transformer.subsampling import (
+    Conv1dSubsampling2,
     Conv2dSubsampling,
     TooShortUttError,
     check_short_utt,
@@ -35,6 +37,7 @@ __all__ = [
     "ConformerLayer",
     "ContextualBlockConformerLayer",
     "ContextualBlockEncoderLayer",
+    "Conv1dSubsampling2",
     "Conv2dSubsampling",
     "Conv2dSubsamplingWOPosEnc",
     "ConvolutionalPositionalEmbedding",
@@ -53,5 +56,6 @@ __all__ = [
     "TooShortUttError",
     "add_sos_eos",
     "check_short_utt",
+    "subsequent_mask",
     "th_accuracy",
 ]

@@ -87,7 +87,7 @@ def check_paths(actions: Iterable[argparse.Action], args: argparse.Namespace) ->
             name = next(iter(action.option_strings), "")
             for path in given if isinstance(given, list) else [given]:
                 action.type.check(name, path)
-    from espnet_diverse.runs.model_files import check_exists, find_weights  # not for --help
+    from espnet_diverse.runs.model_files import check_exists, find_weights, is_whisper  # not for --help
 
     if getattr(args, "format", None) == "lhotse":  # `export lhotse` takes a data directory as MODEL
         DATA_DIR.check("", args.model_dir)
@@ -95,5 +95,5 @@ def check_paths(actions: Iterable[argparse.Action], args: argparse.Namespace) ->
     for model, weights in ("model_dir", "model_file"), ("lm", "lm_file"):
         if (path := getattr(args, model, None)) is not None:
             check_exists(path)
-            if path.is_dir() and hasattr(args, weights):
+            if path.is_dir() and hasattr(args, weights) and not is_whisper(path):
                 find_weights(path, getattr(args, weights))

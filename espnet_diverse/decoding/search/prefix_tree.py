@@ -137,6 +137,10 @@ class PrefixScorer(ABC):
 
     def score(self, tokens: Tensor) -> Tensor:
         """Log probabilities (B, W, V) of the next token, given the last token of each hypothesis (B, W)."""
+        return self._output(self._advance(tokens)).log_softmax(-1)
+
+    def _advance(self, tokens: Tensor) -> Tensor:
+        """Output (B, W, M) of the last layer for the last token of each hypothesis (B, W), which becomes a node."""
         if self.memory is not None and self.memory.is_full:
             self._begin_segment(self.memory)
         own = torch.eye(tokens.size(1), dtype=torch.bool, device=tokens.device).expand(len(tokens), -1, -1)
@@ -148,7 +152,7 @@ class PrefixScorer(ABC):
         for index, layer in enumerate(self.layers):
             x = self._layer(layer, index, x)
         self.step += 1
-        return self._output(x).log_softmax(-1)
+        return x
 
     def extend(self, parents: Tensor) -> None:
         """Replace the hypotheses by extensions of the hypotheses `parents` (B, W)."""

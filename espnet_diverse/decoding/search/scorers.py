@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from espnet_diverse.attention import KVCache, MultiHeadAttention, Stream
 from espnet_diverse.decoding.search.prefix_tree import PrefixScorer
 from espnet_diverse.errors import NoBatchedSearchError
+from espnet_diverse.nets.whisper.decoder import LearnedPositions
 from espnet_diverse.upstream.layers import DecoderLayer, EncoderLayer, PositionalEncoding
 
 
@@ -42,6 +43,11 @@ class DecoderScorer(PrefixScorer):
         for attention in self.chosen:
             self.source.append(_keys(attention.source, source, self.mask))
             source = attention.source.next_source(source, self.source[-1], self.mask)
+        self.prompt = self.decoder.prompt(len(source)) if hasattr(self.decoder, "prompt") else None
+        if self.prompt is not None:  # its last token takes the place of <sos/eos>
+            for tokens in self.prompt[:, :-1].split(1, dim=1):
+                self._advance(tokens)
+                self.extend(torch.zeros_like(tokens))
 
     def keep(self, rows: Tensor) -> None:
         """See `PrefixScorer.keep`."""
@@ -51,6 +57,8 @@ class DecoderScorer(PrefixScorer):
 
     def _embed(self, tokens: Tensor) -> Tensor:
         embedding, position = self.decoder.embed
+        if self.prompt is not None and self.step == self.prompt.size(1) - 1:
+            tokens = self.prompt[:, -1:]
         if self.step == 0:  # where our start tag replaces <sos/eos>
             return _positioned(embedding(tokens), position, 0)
         return _positioned(nn.Embedding.forward(embedding, tokens), position, self.step)
@@ -70,7 +78,8 @@ class DecoderScorer(PrefixScorer):
         return layer.adapter(x) if hasattr(layer, "adapter") else x
 
     def _output(self, x: Tensor) -> Tensor:
-        return self.decoder.output_layer(self.decoder.after_norm(x) if self.decoder.normalize_before else x)
+        scores = self.decoder.output_layer(self.decoder.after_norm(x) if self.decoder.normalize_before else x)
+        return scores if self.prompt is None else self.decoder.allowed(scores, self.step == self.prompt.size(1))
 
 
 class LanguageModelScorer(PrefixScorer):
@@ -131,7 +140,9 @@ def _residual(
 
 
 def _positioned(x: Tensor, position: nn.Module, step: int) -> Tensor:
-    """Add the sinusoid of position `step` to x (B, W, M); without position encoding x is unchanged."""
+    """Add the vector of position `step` to x (B, W, M); without position encoding x is unchanged."""
+    if isinstance(position, LearnedPositions):
+        return position.at(x, step)
     if not isinstance(position, PositionalEncoding):
         return x
     position.extend_pe(x.new_empty(1, step + 1))

@@ -1,0 +1,134 @@
+"""Whisper's decoder: ESPnet's transformer decoder with learned positions and a prompt, and a choice of attention.
+
+Texts begin with <sos/eos> as everywhere in ESPnet; the decoder replaces it by the prompt of the sample (`prompt.py`).
+"""
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from espnet_diverse.errors import DataError
+from espnet_diverse.nets.decoder import DiverseTransformerDecoder
+from espnet_diverse.nets.whisper.encoder import as_whisper, check_absolute
+from espnet_diverse.nets.whisper.prompt import Prompt, PromptOptions
+from espnet_diverse.option_checks import read
+from espnet_diverse.upstream.layers import subsequent_mask
+
+
+class LearnedPositions(nn.Module):
+    """Adds a learned vector for each position.
+
+    Args:
+        positions: Greatest number of positions.
+        width: Width M.
+    """
+
+    def __init__(self, positions: int, width: int):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(positions, width) * 0.01)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Compute x (B, T, M) -> (B, T, M), the first position first."""
+        self._check(x.size(1))
+        return x + self.weight[: x.size(1)]
+
+    def at(self, x: Tensor, position: int) -> Tensor:
+        """Compute x (B, W, M), all at one position -> (B, W, M)."""
+        self._check(position + 1)
+        return x + self.weight[position]
+
+    def _check(self, length: int) -> None:
+        if length > len(self.weight):
+            raise DataError(f"{length} tokens are more than the {len(self.weight)} that Whisper reads; split the text")
+
+
+class DiverseWhisperDecoder(DiverseTransformerDecoder):
+    """Whisper's decoder; `decoder: diverse_whisper` in configurations.
+
+    Args:
+        vocab_size: Number of tokens V.
+        encoder_output_size: Width M.
+        prompt: `PromptOptions` by name.
+        attention_heads, linear_units, num_blocks: Sizes of the layers.
+        max_positions: Greatest number of tokens, with the prompt.
+        suppress: Tokens that a search never emits, such as signs for sounds.
+        suppress_first: Further tokens that do not begin a text.
+        options: Options of `DiverseTransformerDecoder`, such as `attention` and dropout rates, which are 0 by default.
+
+    Raises:
+        ConfigError: An option has a value that is not allowed, or the self-attention adds position itself.
+    """
+
+    suppressed: Tensor
+
+    def __init__(
+        self,
+        vocab_size: int,
+        encoder_output_size: int,
+        prompt: Mapping,
+        attention_heads: int = 8,
+        linear_units: int = 2048,
+        num_blocks: int = 6,
+        max_positions: int = 448,
+        suppress: Sequence[int] = (),
+        suppress_first: Sequence[int] = (),
+        **options,
+    ):
+        check_absolute(options.get("attention"), type(self).__name__)
+        rates = ("dropout_rate", "positional_dropout_rate", "self_attention_dropout_rate", "src_attention_dropout_rate")
+        sizes = {"attention_heads": attention_heads, "linear_units": linear_units, "num_blocks": num_blocks}
+        super().__init__(vocab_size, encoder_output_size, **sizes, **dict.fromkeys(rates, 0.0) | options)
+        self.prompt = Prompt(read(PromptOptions, prompt, "prompt"))
+        self.embed[1] = LearnedPositions(max_positions, encoder_output_size)
+        self.output_layer.weight = self.embed[0].weight
+        as_whisper(self)
+        suppressed = torch.zeros(2, vocab_size, dtype=torch.bool)
+        suppressed[:, list(suppress)] = suppressed[0, list(suppress_first)] = True
+        self.register_buffer("suppressed", suppressed, persistent=False)
+
+    def forward(self, hs_pad: Tensor, hlens: Tensor, ys_in_pad: Tensor, ys_in_lens: Tensor, *args, **options):
+        """hs_pad (B, Tk, M), ys_in_pad (B, Tq), <sos/eos> first -> scores (B, Tq, V), lengths (B,)."""
+        added = len(self.prompt) - 1
+        whole = self._prompted(ys_in_pad)
+        scores, _ = super().forward(hs_pad, hlens, whole, ys_in_lens + added, *args, **options)
+        if isinstance(scores, tuple):  # with hidden states
+            return (scores[0][:, added:], scores[1]), ys_in_lens
+        return scores[:, added:], ys_in_lens
+
+    def forward_one_step(
+        self, tgt: Tensor, tgt_mask: Tensor, memory: Tensor, memory_mask: Tensor | None = None, **options
+    ):
+        """Compute ESPnet's cached step: tgt (B, T), <sos/eos> first, memory (B, Tk, M) -> scores (B, V), cache."""
+        whole = self._prompted(tgt)
+        mask = subsequent_mask(whole.size(1), device=whole.device).unsqueeze(0)
+        scores, cache = super().forward_one_step(whole, mask, memory, memory_mask, **options)
+        if isinstance(scores, tuple):  # with hidden states
+            return (self.allowed(scores[0], tgt.size(1) == 1).log_softmax(-1), scores[1]), cache
+        return self.allowed(scores, tgt.size(1) == 1).log_softmax(-1), cache
+
+    def allowed(self, scores: Tensor, first: bool) -> Tensor:
+        """Scores (..., V) of the next token, which are minus infinity for suppressed tokens.
+
+        Args:
+            scores: Scores, normalised or not.
+            first: Whether the next token is the first of a text.
+        """
+        return scores.masked_fill(self.suppressed[0 if first else 1], -torch.inf)
+
+    def languages(self, source: Tensor) -> dict[str, float]:
+        """Probabilities of the spoken language by the first token after the beginning, highest first.
+
+        Args:
+            source: Encoder output of one utterance (T, M).
+        """
+        start = source.new_tensor([[self.prompt.options.start]]).long()
+        mask = start.new_ones(1, 1, 1, dtype=torch.bool)
+        scores, _ = super().forward_one_step(start, mask, source.unsqueeze(0))
+        names = self.prompt.names["lang"]
+        chosen = scores[0, [self.prompt.options.languages[name] for name in names]].softmax(0).tolist()
+        return dict(sorted(zip(names, chosen, strict=True), key=lambda one: -one[1]))
+
+    def _prompted(self, tokens: Tensor) -> Tensor:
+        """Tokens (B, T) with the prompt instead of the first, (B, P - 1 + T)."""
+        return torch.cat([self.prompt(len(tokens)), tokens[:, 1:]], dim=1)

@@ -1,0 +1,226 @@
+"""A trained Whisper model of Hugging Face's layout as the directory of a run, with the same weights and outputs.
+
+Only data are read: config.json, generation_config.json, tokenizer.json and model.safetensors. No code of the model is
+run, and no other package is needed.
+
+Tokens keep their order: token i of Whisper is i + 2 here, after <blank> and <unk>. <sos/eos>, the last one, has the
+weights of <|endoftext|>, and the decoder replaces it by the prompt where it begins a text. The keys of Whisper's
+attention have no bias; a bias of 0 is the same.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from espnet_diverse.errors import DataError, ModelError
+from espnet_diverse.nets.whisper.features import RATE
+from espnet_diverse.runs import checkpoint
+from espnet_diverse.runs.config import save
+from espnet_diverse.runs.model_files import FOREIGN_CONFIG, weights_name
+from espnet_diverse.runs.tasks import PRETRAINED, TASKS
+from espnet_diverse.text.foreign_tokenizer import FILE as TOKENIZER
+from espnet_diverse.text.foreign_tokenizer import MOST_BYTES, read_content
+from espnet_diverse.text.vocabulary import Vocabulary
+from espnet_diverse.untrusted.whole_files import read_bytes, read_json
+
+_GENERATION = "generation_config.json"
+FILES = (FOREIGN_CONFIG, _GENERATION, TOKENIZER, "model*.safetensors", "README.md")
+"""Patterns of the files of a repository that are needed."""
+_SHIFT = 2  # <blank> and <unk> come first
+_NEVER = -100.0  # score of <blank>, <unk> and the second <|endoftext|>: a probability below 1e-40
+_MULTILINGUAL = 51_865  # tokens of the first multilingual model; models of English alone have one less
+_LANGUAGE = re.compile(r"<\|([a-z]{2,3})\|>")
+_SPECIAL = ("<|endoftext|>", "<|startoftranscript|>", "<|notimestamps|>")
+_TIMESTAMP_STEP, _MOST_TIMES = 0.02, 10_000  # seconds, and tokens
+_NAMES = (
+    (r"model\.encoder\.conv([12])\.", lambda m: f"encoder.embed.conv.{int(m[1]) - 1}."),
+    (r"model\.encoder\.embed_positions\.weight", "encoder.embed.positions"),
+    (r"model\.encoder\.layer_norm\.", "encoder.after_norm."),
+    (r"model\.encoder\.layers\.(\d+)\.final_layer_norm\.", r"encoder.encoders.\1.norm2."),
+    (r"model\.encoder\.layers\.", "encoder.encoders."),
+    (r"model\.decoder\.embed_positions\.weight", "decoder.embed.1.weight"),
+    (r"model\.decoder\.layer_norm\.", "decoder.after_norm."),
+    (r"model\.decoder\.layers\.(\d+)\.encoder_attn_layer_norm\.", r"decoder.decoders.\1.norm2."),
+    (r"model\.decoder\.layers\.(\d+)\.final_layer_norm\.", r"decoder.decoders.\1.norm3."),
+    (r"model\.decoder\.layers\.", "decoder.decoders."),
+    (r"\.self_attn_layer_norm\.", ".norm1."),
+    (r"\.encoder_attn\.", ".src_attn."),
+    (r"\.([qkv]|out)_proj\.", r".linear_\1."),
+    (r"\.fc([12])\.", r".feed_forward.w_\1."),
+)
+"""Names of parameters: Whisper's in transformers, and ours."""
+_EMBEDDING, _OUTPUT = "model.decoder.embed_tokens.weight", "proj_out.weight"
+_SIZES = ("encoder_attention_heads", "decoder_attention_heads", "encoder_layers", "decoder_layers")
+_NEEDED = (*_SIZES, "d_model", "encoder_ffn_dim", "decoder_ffn_dim", "num_mel_bins", "vocab_size", "eos_token_id")
+_POSITIONS = ("max_source_positions", "max_target_positions")
+
+
+def write_run(folder: Path, output_dir: Path) -> None:
+    """Write the directory of a run: config.yaml, weights and vocabulary.
+
+    Args:
+        folder: Folder of the Whisper model.
+        output_dir: Directory to write to, which exists and is empty.
+
+    Raises:
+        ModelError: A file is missing or damaged, or has a value that is not allowed.
+    """
+    config = _read(folder, FOREIGN_CONFIG)
+    if lacking := [key for key in (*_NEEDED, *_POSITIONS) if type(config.get(key)) is not int]:
+        raise ModelError(f"{folder / FOREIGN_CONFIG}: {lacking[0]} must be a whole number; restore the file")
+    if config.get("activation_function", "gelu") != "gelu" or config.get("scale_embedding"):
+        raise ModelError(f"{folder / FOREIGN_CONFIG}: activation_function and scale_embedding differ from Whisper's")
+    generation = _read(folder, _GENERATION) if (folder / _GENERATION).is_file() else {}
+    try:
+        tokenizer = _with_timestamps(read_content(read_bytes(folder / TOKENIZER, MOST_BYTES)), config["vocab_size"])
+        vocabulary = Vocabulary.of_tokenizer(json.dumps(tokenizer, ensure_ascii=False).encode())
+    except (DataError, OSError) as error:
+        raise ModelError(f"{folder / TOKENIZER}: {getattr(error, 'strerror', None) or error}") from error
+    run = _run_config(config, generation, tokenizer, vocabulary, output_dir)
+    state = dict(_renamed(_weights(folder), config))
+    vocabulary.save(output_dir)
+    checkpoint.save(state, output_dir / weights_name(run))
+    save(run, output_dir / "config.yaml")
+
+
+def _read(folder: Path, name: str) -> dict:
+    try:
+        content = read_json(folder / name)
+    except (OSError, ValueError) as error:
+        what = getattr(error, "strerror", None) or "no JSON"
+        raise ModelError(f"{folder / name}: cannot be read ({what}); download the model again") from error
+    if not isinstance(content, dict):
+        raise ModelError(f"{folder / name}: must be a mapping; download the model again")
+    return content
+
+
+def _with_timestamps(tokenizer: dict, count: int) -> dict:
+    """The tokenizer with a token for each of `count` rows, and a space before each text, as Whisper was trained.
+
+    The tokenizers of some repositories end before the tokens of times.
+    """
+    added, split = tokenizer.get("added_tokens"), tokenizer.get("pre_tokenizer")
+    if not (isinstance(added, list) and isinstance(split, dict) and isinstance(tokenizer["model"]["vocab"], dict)):
+        raise DataError(f"{TOKENIZER} is not one of Whisper, which has added_tokens and splits into bytes")
+    known = {token["id"] for token in added} | set(tokenizer["model"]["vocab"].values())
+    first = max(known) + 1
+    if lacking := [name for name in _SPECIAL if name not in {token["content"] for token in added}]:
+        raise DataError(f"{TOKENIZER} has no token {lacking[0]}, which every Whisper has")
+    if not first <= count < first + _MOST_TIMES:
+        raise DataError(f"{TOKENIZER} has {first} tokens, and the model {count}; they do not belong together")
+    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+    times = ((index, (index - first) * _TIMESTAMP_STEP) for index in range(first, count))
+    added += [{"id": index, "content": f"<|{seconds:.2f}|>", **flags} for index, seconds in times]
+    split["add_prefix_space"] = True
+    return tokenizer
+
+
+def _run_config(
+    config: Mapping[str, Any], generation: Mapping[str, Any], tokenizer: dict, vocabulary: Vocabulary, output_dir: Path
+) -> dict[str, Any]:
+    """Content of config.yaml."""
+    width = config["d_model"]
+    special = {token["content"]: token["id"] + _SHIFT for token in tokenizer["added_tokens"]}
+    prompt, conditions = _prompt(special, generation.get("is_multilingual", config["vocab_size"] >= _MULTILINGUAL))
+    end, last = config["eos_token_id"] + _SHIFT, len(vocabulary) - 1
+    suppress, first = (
+        [index + _SHIFT for index in generation.get(name, config.get(name)) or ()]
+        for name in ("suppress_tokens", "begin_suppress_tokens")
+    )
+    first = [last if index == end else index for index in first]
+    suppress = sorted({0, 1, end, *special.values(), *suppress})
+    defaults = vars(TASKS["asr"].get_parser().parse_args([]))
+    return defaults | {
+        "model": "diverse",
+        "model_conf": {"ctc_weight": 0.0, "lsm_weight": 0.0, **({"conditions": conditions} if conditions else {})},
+        "frontend": "whisper_mel",
+        "frontend_conf": {"fs": RATE, "n_mels": config["num_mel_bins"], "pad": 5.0},
+        "specaug": None,
+        "normalize": None,
+        "preencoder": None,
+        "postencoder": None,
+        "encoder": "diverse_whisper",
+        "encoder_conf": {
+            "output_size": width,
+            "attention_heads": config["encoder_attention_heads"],
+            "linear_units": config["encoder_ffn_dim"],
+            "num_blocks": config["encoder_layers"],
+            "max_positions": config["max_source_positions"],
+        },
+        "decoder": "diverse_whisper",
+        "decoder_conf": {
+            "attention_heads": config["decoder_attention_heads"],
+            "linear_units": config["decoder_ffn_dim"],
+            "num_blocks": config["decoder_layers"],
+            "max_positions": config["max_target_positions"],
+            "prompt": prompt,
+            "suppress": suppress,
+            "suppress_first": first,
+        },
+        "token_type": PRETRAINED,
+        "bpemodel": TOKENIZER,
+        "token_list": list(vocabulary.tokens),
+    }
+
+
+def _prompt(special: Mapping[str, int], multilingual: bool) -> tuple[dict, dict]:
+    """Options of the prompt, and the values of its conditions."""
+    prompt: dict = {"start": special["<|startoftranscript|>"], "no_timestamps": special["<|notimestamps|>"]}
+    if not multilingual:
+        return prompt, {}
+    found = ((_LANGUAGE.fullmatch(name), index) for name, index in special.items())
+    languages = {match[1]: index for match, index in found if match}
+    conditions = {"lang": list(languages), "tgtlang": list(languages)}
+    tasks = {"transcribe": special["<|transcribe|>"], "translate": special["<|translate|>"]}
+    return prompt | tasks | {"languages": languages, "by": list(conditions), "conditions": conditions}, conditions
+
+
+def _weights(folder: Path) -> Iterator[tuple[str, Tensor]]:
+    from safetensors import SafetensorError, safe_open
+
+    files = sorted(folder.glob("model*.safetensors"))
+    if not files:
+        raise ModelError(f"{folder}: has no model.safetensors; download the model again")
+    for file in files:
+        try:
+            with safe_open(file, "pt") as opened:
+                for name in opened.keys():  # noqa: SIM118  it is no mapping
+                    yield name, opened.get_tensor(name)
+        except (OSError, SafetensorError) as error:
+            raise ModelError(f"{file}: cannot be read ({' '.join(str(error).split())}); download it again") from error
+
+
+def _renamed(weights: Iterator[tuple[str, Tensor]], config: Mapping[str, Any]) -> Iterator[tuple[str, Tensor]]:
+    """The state dict of our model."""
+    for name, value in weights:
+        if name == _OUTPUT:
+            continue  # the embedding
+        if name == _EMBEDDING:
+            rows = _rows(value.float(), config["eos_token_id"])
+            yield "decoder.embed.0.weight", rows
+            yield "decoder.output_layer.weight", rows
+            yield "decoder.output_layer.bias", _bias(len(rows), config["eos_token_id"])
+            continue
+        ours = name if name.startswith("model.") else f"model.{name}"
+        for pattern, replacement in _NAMES:
+            ours = re.sub(pattern, replacement, ours)
+        yield ours, value.float()
+        if ours.endswith("linear_k.weight"):
+            yield ours.replace("weight", "bias"), torch.zeros(len(value))
+
+
+def _rows(embedding: Tensor, end: int) -> Tensor:
+    """Rows of our vocabulary (V, M): blank and unknown, all tokens without the end, and <sos/eos>, the end."""
+    none = embedding.new_zeros(1, embedding.size(1))
+    return torch.cat([none, none, embedding[:end], none, embedding[end + 1 :], embedding[end : end + 1]])
+
+
+def _bias(count: int, end: int) -> Tensor:
+    bias = torch.zeros(count)
+    bias[[0, 1, end + _SHIFT]] = _NEVER
+    return bias
