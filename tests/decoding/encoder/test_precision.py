@@ -47,6 +47,19 @@ def test_weights_of_8_bits_have_a_scale_for_each_output():
     assert bool(((weight.dequantize() - expected).abs() <= 0.51 * steps).all())
 
 
+def test_a_row_of_8_bits_does_not_depend_on_the_others():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(64, 40))
+    expected, x = copy.deepcopy(model), torch.randn(9, 64)
+    x[4] *= 1000
+    set_precision([model], "int8")
+    with torch.inference_mode():
+        together, alone = model(x), torch.cat([model(row) for row in x.split(1)])
+        assert torch.equal(together, alone)
+        errors = (together - expected(x)).abs().amax(1) / expected(x).abs().amax(1)
+    assert errors.max() < 0.03
+
+
 @pytest.mark.parametrize("precision", ["int8", "bfloat16"])
 def test_projections_of_selected_heads_stay_as_they_are_and_a_warning_says_so(precision, caplog):
     selection = {"strategy": "static", "pool": 4, "conditions": {"lang": ["ar", "de"]}}
