@@ -77,7 +77,7 @@ class DiverseWhisperDecoder(DiverseTransformerDecoder):
     ):
         check_absolute(options.get("attention"), type(self).__name__)
         rates = ("dropout_rate", "positional_dropout_rate", "self_attention_dropout_rate", "src_attention_dropout_rate")
-        sizes = {"attention_heads": attention_heads, "linear_units": linear_units, "num_blocks": num_blocks}
+        sizes: dict = {"attention_heads": attention_heads, "linear_units": linear_units, "num_blocks": num_blocks}
         super().__init__(vocab_size, encoder_output_size, **sizes, **dict.fromkeys(rates, 0.0) | options)
         self.prompt = Prompt(read(PromptOptions, prompt, "prompt"))
         self.embed[1] = LearnedPositions(max_positions, encoder_output_size)
