@@ -43,6 +43,7 @@ KNOWN = {
         *("file_digest._is_sound_archive: ValueError", "file_digest._is_sound_safetensors: ValueError"),
         *("inputs.Recording.channels_cancel: DataError", "linear_kernels.read_choice: ValueError"),
         *("live.live_recognition: ConfigError ModelError", "main._reader_has_gone: ValueError"),
+        "model_files.is_whisper: ValueError",
         *(
             "pack._is_ours: ValueError",
             "frame_times.known_frame_times: ModelError",
