@@ -31,6 +31,7 @@ from espnet_diverse.decoding.search.beam import Beam, Choice, Hypothesis
 from espnet_diverse.decoding.search.ctc_prefix import CTCPrefixScorer
 from espnet_diverse.decoding.search.greedy import heard_tokens
 from espnet_diverse.decoding.search.hotwords import HotwordScorer, without_repeats
+from espnet_diverse.decoding.search.loops import without_loops
 from espnet_diverse.decoding.search.ngram import NgramScorer
 from espnet_diverse.decoding.search.prefix_tree import PrefixScorer
 from espnet_diverse.decoding.search.scorers import DecoderScorer, LanguageModelScorer
@@ -127,6 +128,9 @@ class BeamSearch:
         if hotwords is not None:
             spoken = heard_tokens(log_probs, lengths) if options.ctc_weight else self._bounds(lengths, options)[1] // 2
             without_repeats(found, spoken.tolist(), options, hotwords, again)
+        if self.decoder is not None and self.decoder.most_tokens is not None and not options.maxlenratio:
+            bounds = self._bounds(lengths, options)[1].tolist()
+            return [without_loops(best, most) for best, most in zip(found, bounds, strict=True)]
         return found
 
     def check(self, options: Options) -> None:
@@ -182,8 +186,9 @@ class BeamSearch:
 
     def _bounds(self, lengths: Tensor, options: Options) -> tuple[Tensor, Tensor]:
         """Minimum and maximum number of tokens of a hypothesis, (B,) each; see `token_bounds`."""
-        rows = 0 if self.decoder is None else self.decoder.state_rows
-        return token_bounds(options, lengths - rows, self.of_text)
+        if self.decoder is None:
+            return token_bounds(options, lengths, self.of_text)
+        return token_bounds(options, lengths - self.decoder.state_rows, self.of_text, self.decoder.most_tokens)
 
     def _choose(self, beam: Beam, scorers: Sequence[_Weighted], ctc: CTCPrefixScorer | None) -> Choice:
         """The best hypotheses that are one token longer."""
@@ -249,17 +254,19 @@ def _best(
     return Choice(scores, parents, tokens, ctc)
 
 
-def token_bounds(options: Options, lengths: Tensor, of_text: bool) -> tuple[Tensor, Tensor]:
+def token_bounds(options: Options, lengths: Tensor, of_text: bool, most: int | None = None) -> tuple[Tensor, Tensor]:
     """Minimum and maximum number of tokens of a hypothesis, (B,) each.
 
     Args:
         options: Search options.
         lengths: Number of encoder frames of each utterance (B,).
         of_text: Whether the source is text, see `Options.greatest`.
+        most: Greatest number of tokens that the decoder reads; None is no bound.
     """
     frames = lengths.tolist()
     least = lengths.new_tensor([options.least(count) for count in frames])
-    return least, lengths.new_tensor([options.greatest(count, of_text) for count in frames])
+    greatest = lengths.new_tensor([options.greatest(count, of_text) for count in frames])
+    return (least, greatest) if most is None else (least.clamp(max=most), greatest.clamp(max=most))
 
 
 def source_mask(source: Tensor, lengths: Tensor) -> Tensor | None:

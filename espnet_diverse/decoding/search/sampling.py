@@ -65,7 +65,7 @@ class SamplingSearch:
         The open scope holds the condition ids of the utterances, (B,) or (1,).
         """
         conditions = current().conditions
-        least, greatest = token_bounds(options, lengths - self.scorer.state_rows, self.of_text)
+        least, greatest = token_bounds(options, lengths - self.scorer.state_rows, self.of_text, self.scorer.most_tokens)
         self.scorer.begin(source, source_mask(source, lengths))
         numbers = _uniform_numbers(utterances, max(greatest.tolist()), options).to(source.device)
         drawn = lengths.new_full(numbers.shape, self.eos)  # (B, steps, W)

@@ -22,6 +22,7 @@ class DecoderScorer(PrefixScorer):
 
     Attributes:
         state_rows: Number of rows before the frames of the encoder's output.
+        most_tokens: Greatest number of tokens of a text; None is no bound.
 
     Raises:
         NoBatchedSearchError: The decoder is of another class.
@@ -32,6 +33,7 @@ class DecoderScorer(PrefixScorer):
             raise NoBatchedSearchError(f"{type(decoder).__name__} has no batched search; use search=espnet")
         super().__init__(decoder.decoders)
         self.decoder, self.state_rows = decoder, getattr(decoder, "state_rows", 0)
+        self.most_tokens: int | None = getattr(decoder, "most_tokens", None)
 
     def begin(self, source: Tensor, mask: Tensor | None) -> None:
         """Start a new batch with encoder output `source` (B, T, M); `mask` (B, 1, T) is False at padding."""

@@ -56,6 +56,9 @@ class DiverseWhisperDecoder(DiverseTransformerDecoder):
         suppress_first: Further tokens that do not begin a text.
         options: Options of `DiverseTransformerDecoder`, such as `attention` and dropout rates, which are 0 by default.
 
+    Attributes:
+        most_tokens: Greatest number of tokens of a text.
+
     Raises:
         ConfigError: An option has a value that is not allowed, or the self-attention adds position itself.
     """
@@ -86,6 +89,7 @@ class DiverseWhisperDecoder(DiverseTransformerDecoder):
         suppressed = torch.zeros(2, vocab_size, dtype=torch.bool)
         suppressed[:, list(suppress)] = suppressed[0, list(suppress_first)] = True
         self.register_buffer("suppressed", suppressed, persistent=False)
+        self.most_tokens = max_positions - len(self.prompt)
 
     def forward(self, hs_pad: Tensor, hlens: Tensor, ys_in_pad: Tensor, ys_in_lens: Tensor, *args, **options):
         """hs_pad (B, Tk, M), ys_in_pad (B, Tq), <sos/eos> first -> scores (B, Tq, V), lengths (B,)."""
