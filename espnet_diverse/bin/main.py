@@ -147,7 +147,7 @@ def run_command(name: str, arguments: list[str]) -> int:
         if not getattr(module, "OPENS_PACKED_MODELS", False):
             _unpack_model(args)
         if name not in _CHECKING and hasattr(module, "inputs") and hasattr(module, "outputs"):
-            from espnet_diverse.data.files.targets import check_outputs
+            from espnet_diverse.data.output_paths import check_outputs
 
             packed = [given] if given is not None and args.model_dir != given else []
             check_outputs(module.outputs(args), [*module.inputs(args), *packed])
@@ -211,7 +211,7 @@ def _unpack_model(args: argparse.Namespace) -> None:
     model_dir = getattr(args, "model_dir", None)
     is_data = getattr(args, "format", None) == "lhotse"  # `export lhotse` takes a data directory as MODEL
     if model_dir is not None and not model_dir.is_dir() and not is_data:
-        from espnet_diverse.packing.archive import unpacked  # imports PyTorch, which takes seconds
+        from espnet_diverse.runs.packed.archive import unpacked  # imports PyTorch, which takes seconds
 
         args.model_dir = unpacked(model_dir)
 
