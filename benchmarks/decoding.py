@@ -78,8 +78,8 @@ class EspnetBatches:
 
     def batch(self, sources: Sequence[np.ndarray], conditions: Sequence[dict]) -> list[list]:
         """The n-best texts of each utterance, best first."""
-        from espnet_diverse.decoding.directory.results import Text
-        from espnet_diverse.decoding.espnet.quiet import quiet
+        from espnet_diverse.decoding.encoder.quiet import quiet
+        from espnet_diverse.decoding.prediction import Text
 
         with quiet():
             found = self.speech2text.batch_decode(list(sources))

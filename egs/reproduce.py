@@ -24,9 +24,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from espnet_diverse.contest.programs import Programs
+from espnet_diverse.contest.run_queue import Walk
 from espnet_diverse.contest.runs import SYNTHETIC, Run, read_runs
 from espnet_diverse.contest.scores import markdown, missing, read_results, unknown
-from espnet_diverse.contest.walk import Walk
 from espnet_diverse.errors import UserError
 
 EGS = Path(__file__).resolve().parent

@@ -23,7 +23,7 @@ from espnet_diverse.audio.sources import Source, live_blocks
 from espnet_diverse.conditions import CONDITIONS, values_by_condition
 from espnet_diverse.data.characters import clean_text
 from espnet_diverse.decoding.condition_ids import completed, indices_of, warn_of_unused
-from espnet_diverse.decoding.directory.grouping import grouped
+from espnet_diverse.decoding.grouping import grouped
 from espnet_diverse.decoding.options import (
     SPEECH_SEARCHES,
     TRANSLATION_SEARCHES,
@@ -36,11 +36,12 @@ from espnet_diverse.decoding.predictor import Predictor, load_predictor
 from espnet_diverse.decoding.search.fusion import Fusion
 from espnet_diverse.decoding.search.hotwords import Hotwords
 from espnet_diverse.errors import ConfigError, DataError, ModelError, abridged
-from espnet_diverse.packing.archive import unpacked
+from espnet_diverse.runs.packed.archive import unpacked
 from espnet_diverse.transcription.recordings import Request, Transcription
-from espnet_diverse.transcription.result import Alternative, Segment, Transcript
+from espnet_diverse.transcription.result import Alternative, Segment
 from espnet_diverse.transcription.segmentation_options import SegmentationOptions, segmentation_of
 from espnet_diverse.transcription.streaming import StreamResult, transcribe_stream
+from espnet_diverse.transcription.transcript import Transcript
 
 if TYPE_CHECKING:  # it imports what only streaming needs
     from espnet_diverse.decoding.streaming.block_search import BlockSearch

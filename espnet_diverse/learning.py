@@ -18,9 +18,9 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from espnet_diverse.bin.plan_steps import PROGRAM, make_step
 from espnet_diverse.bin.train.fine_tune import sets_of, stages
 from espnet_diverse.bin.train.plan import run_steps
-from espnet_diverse.bin.train.plan_steps import PROGRAM, make_step
 from espnet_diverse.errors import TrainingError
 from espnet_diverse.registration import fast_start
 from espnet_diverse.runs.config import in_one_line

@@ -1,4 +1,4 @@
-"""Differences between operating systems: Linux, where everything is tested, and macOS."""
+"""Differences between operating systems, Linux, where everything is tested, and macOS; the folder of the cache."""
 
 import ctypes
 import os
@@ -35,3 +35,14 @@ def can_fork() -> bool:
 def c_function(name: str) -> Callable[..., int] | None:
     """A function of the C library, or None if the library has no function of that name."""
     return getattr(ctypes.CDLL(None), name, None)
+
+
+CACHE = "ESPNET_DIVERSE_CACHE"
+"""Environment variable: the folder of the cache."""
+
+
+def cache_folder() -> Path:
+    """Folder of the cache, which may not exist: $ESPNET_DIVERSE_CACHE, by default ~/.cache/espnet_diverse."""
+    if given := os.environ.get(CACHE):
+        return Path(given)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "espnet_diverse")

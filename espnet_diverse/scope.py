@@ -50,7 +50,7 @@ class Scope:
             does not compute them.
         statistics: Whether modules compute statistics, if `collect` is set.
         token_count: Function that counts the tokens for losses that are means over tokens, if the batch of this pass is
-            part of a larger one; see `nets/processes.py`.
+            part of a larger one; see `nets/reductions.py`.
         step: The place of the batch in training; None where the training loop does not give it.
         paired: Whether the second half of the batch repeats the samples of the first, for losses that compare the two.
 
@@ -173,7 +173,7 @@ class Scope:
 
 #: A function of the inputs of N modules, each (N, ...), that returns the mean over the modules of each named loss.
 Losses = Callable[..., Mapping[str, Tensor]]
-#: A function of the numbers of tokens () and sentences of a batch, as `nets.processes.token_count`.
+#: A function of the numbers of tokens () and sentences of a batch, as `nets.reductions.token_count`.
 TokenCount = Callable[[Tensor, int], Tensor]
 
 

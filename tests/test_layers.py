@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable
 from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,7 @@ BESIDE = [
     {"untrusted"},
     {"audio"},
     {"data"},
-    {"text", "corpora", "stage_cache"},
+    {"text", "corpora", "stage_cache", "pictures"},
     {"scoring", "vocabulary"},
 ]
 LAYERS = [
@@ -49,7 +50,6 @@ LAYERS = [
     {"learning"},
 ]
 FOR_BIN = {"training"}  # layers that `bin` alone may import
-SEARCHES = {"contrib/flowseq/one_pass.py"}  # which belong to the layer of decoding
 ATTENTION_BESIDE = {"conditions", "option_checks"}  # parts beside that attention may import; below it, none
 
 
@@ -76,8 +76,6 @@ MAY_IMPORT = may_import()
 def part(path: Path) -> str:
     """The part of the package that a file belongs to: its folder below the package, or its own stem."""
     inside = path.relative_to(PACKAGE)
-    if inside.as_posix() in SEARCHES:
-        return "decoding"
     return inside.parts[0] if len(inside.parts) > 1 else inside.stem
 
 
@@ -146,6 +144,27 @@ _LAST_WORDS = {name.rpartition(".")[2] for name in _RUNNING | _UNPICKLING | _UNS
 @cache
 def parse(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+
+
+FOLDERS = sorted({path.parent for path in MODULES})
+
+
+def children(folder: Path) -> dict[str, set[str]]:
+    """The modules and folders in a folder, by name, and which of the others each imports."""
+    here = ".".join(folder.relative_to(ROOT).parts) + "."
+    found: dict[str, set[str]] = {}
+    for path in MODULES:
+        if folder in path.parents and path != folder / "__init__.py":
+            child = path.relative_to(folder).parts[0].removesuffix(".py")
+            below = {name[len(here) :].split(".")[0] for name in imports(parse(path)) if name.startswith(here)}
+            found.setdefault(child, set()).update(below - {child})
+    return {child: below & found.keys() for child, below in found.items()}
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.relative_to(ROOT).as_posix())
+def test_a_folder_is_one_way_inside(folder):
+    """No circle among its modules and folders, each folder taken as a whole."""
+    list(TopologicalSorter(children(folder)).static_order())  # a CycleError names the circle
 
 
 def test_imports_go_only_down():

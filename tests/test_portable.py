@@ -1,9 +1,10 @@
-"""Commands in a process whose Linux-only features are hidden."""
+"""Commands in a process whose Linux-only features are hidden, and the folder of the cache."""
 
 import json
 import subprocess
 import sys
 import tempfile
+from pathlib import Path
 
 import pytest
 from references.converted_audio import run_ffmpeg
@@ -77,3 +78,30 @@ def test_a_temporary_file_leaves_nothing(tmp_path, monkeypatch):
 def test_a_function_of_the_c_library_or_none():
     assert portable.c_function("labs")(-3) == 3
     assert portable.c_function("no_such_function") is None
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({"ESPNET_DIVERSE_CACHE": "/c", "XDG_CACHE_HOME": "/x"}, Path("/c")),
+        ({"XDG_CACHE_HOME": "/x"}, Path("/x/espnet_diverse")),
+        ({}, Path.home() / ".cache/espnet_diverse"),
+    ],
+)
+def test_the_folder_of_the_cache(environment, expected, monkeypatch):
+    for name in ("ESPNET_DIVERSE_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert portable.cache_folder() == expected
+
+
+@pytest.mark.parametrize("name", ["ESPNET_DIVERSE_CACHE", "XDG_CACHE_HOME"])
+def test_a_folder_that_is_given_needs_no_home(name, tmp_path, monkeypatch):
+    def home():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", home)
+    monkeypatch.delenv("ESPNET_DIVERSE_CACHE", raising=False)
+    monkeypatch.setenv(name, str(tmp_path))
+    assert portable.cache_folder() in (tmp_path, tmp_path / "espnet_diverse")

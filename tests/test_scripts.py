@@ -14,7 +14,8 @@ from espnet_diverse.scoring.bleu import TOKENIZER_OF, bleu, chrf, tokenizer_of
 from espnet_diverse.scoring.error_rate import ErrorRate
 from espnet_diverse.scoring.normalisation import Normalisation
 from espnet_diverse.scoring.texts import written_languages
-from espnet_diverse.transcription.result import Segment, Transcript
+from espnet_diverse.transcription.result import Segment
+from espnet_diverse.transcription.transcript import Transcript
 
 
 class Row(NamedTuple):

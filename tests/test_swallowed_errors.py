@@ -24,7 +24,7 @@ KNOWN = {
         "measurements.survey: DataError",
         *("recordings._Recording.keeping_faults: Exception", "recordings.Transcription._read: Exception"),
         *("samples.read_samples: DataError", "translate._translated.each: DataError", "utterances.readable: Exception"),
-        *("validate._feature_size: DataError", "validate._hear: DataError", "walk.Walk._make: ValueError"),
+        *("validate._feature_size: DataError", "validate._hear: DataError", "run_queue.Walk._make: ValueError"),
     ],
     "it becomes a row of the list of faults, which is refused as a whole": [
         *("kaldi._check: DataError", "kaldi._run: DataError", "mtedx._yaml_lines: DataError"),
@@ -52,7 +52,11 @@ KNOWN = {
             "scores._is_row: ValueError",
             "stage_cache.StageRecord._stored: ValueError",
         ),
-        *("targets._written: ValueError", "targets._written: ValueError", "alignment.has_word_times: UserError"),
+        *(
+            "output_paths._written: ValueError",
+            "output_paths._written: ValueError",
+            "alignment.has_word_times: UserError",
+        ),
         *("validate._is_list_of_faults: ValueError", "worker._threads: ValueError"),
     ],
     "it is of a number or a text of JSON, and the next lines refuse its value": [

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from espnet_diverse.analysis.figures.positions import Positions
 from espnet_diverse.analysis.sections import draw_entropy_cdf, draw_reliability
-from espnet_diverse.data.files.atomic_files import save_figure
 from espnet_diverse.decoding.directory.classification import Classifier, ClassPrediction, Encoded, true_classes
 from espnet_diverse.errors import DataError
+from espnet_diverse.pictures import save_figure
 
 _LONGEST = 80  # tokens of a text that are drawn
 

@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 from espnet_diverse.analysis.comparison import HEADER, System, columns, rows
 from espnet_diverse.analysis.differences import Difference, Differences
 from espnet_diverse.analysis.html_page import Page
-from espnet_diverse.data.files.atomic_files import save_figure
+from espnet_diverse.pictures import save_figure
 from espnet_diverse.scoring.figures.forest_plot import Series, draw_forest
 
 _LISTED = 10

@@ -11,8 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from espnet_diverse.analysis.html_page import Page
-from espnet_diverse.data.checks.survey import Survey
-from espnet_diverse.data.files.atomic_files import save_figure
+from espnet_diverse.data.checks.audio_statistics import Survey
+from espnet_diverse.pictures import save_figure
 from espnet_diverse.scoring.figures.audio_links import AudioLinks
 from espnet_diverse.scoring.figures.forest_plot import DPI, WIDTH
 

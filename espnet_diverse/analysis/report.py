@@ -31,7 +31,7 @@ from espnet_diverse.analysis.measures.redundancy import Redundancy
 from espnet_diverse.analysis.rounding import certain
 from espnet_diverse.analysis.sections import Section
 from espnet_diverse.data.files.atomic_files import staged_directory, staged_file, write_text
-from espnet_diverse.data.files.targets import mark_prepared
+from espnet_diverse.data.output_paths import mark_prepared
 from espnet_diverse.decoding.frame_times import FrameTimes
 from espnet_diverse.progress import progress
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from espnet_diverse.audio.reading import read_at
 from espnet_diverse.conditions import language_tables
 from espnet_diverse.data.kaldi import DataDir
-from espnet_diverse.decoding.directory.grouping import grouped
+from espnet_diverse.decoding.grouping import grouped
 from espnet_diverse.decoding.predictor import Predictor
 from espnet_diverse.decoding.token_text import TokenText
 from espnet_diverse.errors import DataError

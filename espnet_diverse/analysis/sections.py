@@ -18,7 +18,6 @@ from espnet_diverse.analysis.measures.calibration import BINS, Calibration
 from espnet_diverse.analysis.measures.head_ablation import HeadAblation
 from espnet_diverse.analysis.measures.text_support import TextSupport
 from espnet_diverse.analysis.rounding import certain
-from espnet_diverse.data.files.atomic_files import save_figure
 from espnet_diverse.decoding.options import INVENTED
 from espnet_diverse.functional.calibration import (
     entropy_cdf,
@@ -26,6 +25,7 @@ from espnet_diverse.functional.calibration import (
     overconfidence_error,
     reliability_bins,
 )
+from espnet_diverse.pictures import save_figure
 from espnet_diverse.scoring.metric import lower_is_better
 
 CALIBRATION_TERMS = (

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from espnet_diverse.decoding.espnet.multitask_ctc import EncoderPrompt, PromptedModel
 from espnet_diverse.decoding.options import is_non_autoregressive
-from espnet_diverse.decoding.search.teacher_forcing import reads_tokens
+from espnet_diverse.decoding.teacher_forcing import reads_tokens
 from espnet_diverse.decoding.token_text import TokenText
 from espnet_diverse.errors import ModelError
 from espnet_diverse.runs.audio_rate import required_rate

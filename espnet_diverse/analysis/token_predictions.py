@@ -9,7 +9,7 @@ from torch import Tensor
 from espnet_diverse.analysis.samples import Sample
 from espnet_diverse.decoding.encoder.encoding import Encoded
 from espnet_diverse.decoding.predictor import Predictor
-from espnet_diverse.decoding.search.teacher_forcing import token_log_probs
+from espnet_diverse.decoding.teacher_forcing import token_log_probs
 
 
 class TokenPredictions(NamedTuple):

@@ -13,12 +13,12 @@ from typing import Any
 from torch import nn
 
 from espnet_diverse.attention.core import Core
+from espnet_diverse.attention.head_patterns import build_head_patterns, head_patterns
 from espnet_diverse.attention.modifiers.differential_extension import (
     DifferentialExtension,
     DifferentialExtensionOptions,
 )
 from espnet_diverse.attention.modifiers.disagreement import DisagreementOptions, build_disagreement
-from espnet_diverse.attention.modifiers.head_patterns import build_head_patterns, head_patterns
 from espnet_diverse.attention.modifiers.head_routing import HeadRouting, HeadRoutingOptions
 from espnet_diverse.attention.modifiers.position import check_position, position_option
 from espnet_diverse.attention.modifiers.query_key_norm import QueryKeyNormOptions

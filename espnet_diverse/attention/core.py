@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from espnet_diverse import option_checks
+from espnet_diverse.attention.head_patterns import HeadPatterns, SelectedPatterns, key_lengths
 from espnet_diverse.attention.inspection import Inspection, Monitored
-from espnet_diverse.attention.modifiers.head_patterns import HeadPatterns, SelectedPatterns, key_lengths
 from espnet_diverse.attention.relative_position import PositionTerm
 from espnet_diverse.attention.supports import Supports
 from espnet_diverse.functional.precision import in_full_precision

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from espnet_diverse.attention.core import Core, Heads, Inputs, KVCache, Stream
+from espnet_diverse.attention.head_patterns import HeadPatterns
 from espnet_diverse.attention.modifiers.disagreement import Disagreement
-from espnet_diverse.attention.modifiers.head_patterns import HeadPatterns
 from espnet_diverse.attention.modifiers.position import POSITIONS, TransformerXLPosition, with_position
 from espnet_diverse.attention.modifiers.query_key_norm import QueryKeyNormOptions, ScaledQueries, UnitKeys
 from espnet_diverse.attention.parts import by_parts, is_long, slices

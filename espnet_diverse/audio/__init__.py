@@ -17,9 +17,9 @@ Samples are float32 in [-1, 1); the channels of a recording are averaged. A rate
 `reading` chooses the decoder of a file:
 
     libsndfile      wav, flac, mp3, ogg, opus, sph and more: header checks and decoding
-    media           m4a, mp4, webm, wma, amr and aac, and files that `unread` reports; converted by ffmpeg
+    media           m4a, mp4, webm, wma, amr and aac, and files that `truncation` reports; converted by ffmpeg
     ark             entries of Kaldi's arks, such as wav.1.ark:1234
-    unread          files that libsndfile does not read to their end: lengths that are missing or wrong, joined files;
+    truncation      files that libsndfile does not read to their end: lengths that are missing or wrong, joined files;
                     pages and streams of ogg
 
 No reader trusts the length in a header: memory grows with the samples that a file actually holds.

@@ -1,6 +1,6 @@
 """Conversion by ffmpeg of files that libsndfile cannot read, such as m4a, mp4, webm, wma, amr and aac.
 
-Files that `unread` reports are converted too. The format is detected from the first bytes and passed to ffmpeg;
+Files that `truncation` reports are converted too. The format is detected from the first bytes and passed to ffmpeg;
 otherwise ffmpeg would guess it, and could open a playlist, which names other files. ffmpeg is called without a shell
 and may read no other file.
 """
@@ -16,7 +16,7 @@ from typing import NamedTuple
 from espnet_diverse.audio.resampling import RATE
 from espnet_diverse.audio.suffixes import TO_CONVERT
 from espnet_diverse.errors import DataError
-from espnet_diverse.untrusted.produced import MOST_SECONDS, most_bytes, too_large
+from espnet_diverse.untrusted.output_limits import MOST_SECONDS, most_bytes, too_large
 
 log = logging.getLogger(__name__)
 
@@ -89,7 +89,8 @@ def convert(
         at_most: Seconds to convert; by default the whole file.
 
     Raises:
-        DataError: There is no ffmpeg, or the file has no audio, is damaged, or holds more than `produced.most_bytes`.
+        DataError: There is no ffmpeg, or the file has no audio, is damaged, or holds more than
+            `output_limits.most_bytes`.
     """
     program = _program()
     if program is None:

@@ -28,7 +28,7 @@ from espnet_diverse.audio.libsndfile import (
 from espnet_diverse.audio.media import MediaFormat, convert, media_format
 from espnet_diverse.audio.resampling import RATE, resample
 from espnet_diverse.audio.segments import Segment, segment_fault
-from espnet_diverse.audio.unread import check_ogg, unread_bytes, unread_format
+from espnet_diverse.audio.truncation import check_ogg, unread_bytes, unread_format
 from espnet_diverse.errors import DataError, TruncatedError
 from espnet_diverse.portable import unnamed_file
 
@@ -87,7 +87,7 @@ class AudioFile:
         return np.concatenate([np.zeros(0, np.float32), *self.blocks(start, wanted, channel=channel, powers=powers)])
 
     def unread_bytes(self) -> int:
-        """Return the number of bytes after the samples that the header leaves out; see `unread`."""
+        """Return the number of bytes after the samples that the header leaves out; see `truncation`."""
         return unread_bytes(self.path, self.name)
 
     def check_header(self) -> None:

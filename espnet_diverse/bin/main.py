@@ -147,7 +147,7 @@ def run_command(name: str, arguments: list[str]) -> int:
         if not getattr(module, "OPENS_PACKED_MODELS", False):
             _unpack_model(args)
         if name not in _CHECKING and hasattr(module, "inputs") and hasattr(module, "outputs"):
-            from espnet_diverse.data.files.targets import check_outputs
+            from espnet_diverse.data.output_paths import check_outputs
 
             packed = [given] if given is not None and args.model_dir != given else []
             check_outputs(module.outputs(args), [*module.inputs(args), *packed])
@@ -213,7 +213,7 @@ def _unpack_model(args: argparse.Namespace) -> None:
     from espnet_diverse.runs.model_files import is_whisper  # not for --help
 
     if model_dir is not None and not is_data and (not model_dir.is_dir() or is_whisper(model_dir)):
-        from espnet_diverse.packing.archive import unpacked  # imports PyTorch, which takes seconds
+        from espnet_diverse.runs.packed.archive import unpacked  # imports PyTorch, which takes seconds
 
         args.model_dir = unpacked(model_dir)
 

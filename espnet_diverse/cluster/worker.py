@@ -17,8 +17,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from espnet_diverse.data.digests import digest
 from espnet_diverse.errors import ClusterError, UserError
-from espnet_diverse.stage_cache import digest
 
 _SAME = ("espnet_diverse", "espnet", "torch", "numpy")  # packages whose version may change results
 

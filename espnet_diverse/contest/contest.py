@@ -9,10 +9,10 @@ from espnet_diverse.contest import costs, redundant_heads
 from espnet_diverse.contest.costs import Cost
 from espnet_diverse.contest.programs import Programs
 from espnet_diverse.contest.report import NAME, write_report
+from espnet_diverse.contest.run_queue import Walk
 from espnet_diverse.contest.runs import Run
 from espnet_diverse.contest.scores import missing, read_results
 from espnet_diverse.contest.settings import Contest
-from espnet_diverse.contest.walk import Walk
 from espnet_diverse.data.files.locks import folder_lock
 from espnet_diverse.option_checks import Options, number
 from espnet_diverse.progress import timespan

@@ -13,7 +13,7 @@ from espnet_diverse.contest.costs import Cost
 from espnet_diverse.contest.curves import Curves
 from espnet_diverse.contest.differences import Difference, shown_difference
 from espnet_diverse.contest.redundant_heads import KINDS
-from espnet_diverse.data.files.atomic_files import save_figure
+from espnet_diverse.pictures import save_figure
 from espnet_diverse.scoring.figures.forest_plot import DPI, SMALL, WIDTH, Series, draw_forest
 from espnet_diverse.scoring.metric import better_side, lower_is_better
 

@@ -18,7 +18,7 @@ from espnet_diverse.contest.settings import Contest, passes_twice
 from espnet_diverse.cpu.machine import cpu_model
 from espnet_diverse.data.characters import safe_name
 from espnet_diverse.data.files.atomic_files import staged_directory, write_text
-from espnet_diverse.data.files.targets import check_prepared, mark_prepared
+from espnet_diverse.data.output_paths import check_prepared, mark_prepared
 from espnet_diverse.scoring.metric import Metric, lower_is_better
 from espnet_diverse.scoring.table import markdown_table
 

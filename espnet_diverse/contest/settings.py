@@ -16,12 +16,12 @@ import yaml
 
 from espnet_diverse.contest.data_runs import DataRun
 from espnet_diverse.contest.runs import RESOURCES, RUN_KEYS, RecipeRun, Run, check_keys, stems
+from espnet_diverse.data.digests import is_data_directory
 from espnet_diverse.data.files.atomic_files import write_text
 from espnet_diverse.errors import ConfigError, DataError, prefixed
 from espnet_diverse.option_checks import SEED, Rule
 from espnet_diverse.runs.config import CONF_DIR, Config, differences, merge
 from espnet_diverse.runs.criteria import preferred_metrics
-from espnet_diverse.stage_cache import is_data_directory
 from espnet_diverse.untrusted.foreign_yaml import read_yaml, shortened
 
 RECORD = "contest.yaml"

@@ -22,7 +22,7 @@ from espnet_diverse.corpora.shared.labelled import LabelledReader, refuse_empty
 from espnet_diverse.corpora.shared.row_faults import RowFaults, sound_lines
 from espnet_diverse.corpora.shared.splits import draw_sets
 from espnet_diverse.data.characters import id_fault
-from espnet_diverse.data.checks.faults import Fault
+from espnet_diverse.data.faults import Fault
 from espnet_diverse.data.kaldi import DataDir
 from espnet_diverse.data.lines import numbered_lines
 from espnet_diverse.errors import DataError

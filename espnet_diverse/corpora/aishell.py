@@ -21,14 +21,14 @@ from pathlib import Path
 
 from espnet_diverse.corpora import EVERYTHING, Selection
 from espnet_diverse.corpora.shared.download import download as fetch
-from espnet_diverse.corpora.shared.download import unpack
 from espnet_diverse.corpora.shared.row_faults import RowFaults
-from espnet_diverse.data.checks.faults import Fault, refuse
+from espnet_diverse.data.faults import Fault, refuse
 from espnet_diverse.data.files.atomic_files import staged_directory
 from espnet_diverse.data.kaldi import DataDir
 from espnet_diverse.data.tables import read_table, scan_table
 from espnet_diverse.errors import DataError
 from espnet_diverse.progress import progress
+from espnet_diverse.untrusted.tar_files import unpack
 
 SETS = ("train", "dev", "test")
 OPTIONS = ()

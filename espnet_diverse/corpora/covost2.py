@@ -33,7 +33,7 @@ from espnet_diverse.corpora.shared.directions import refuse_untrained, spoken_la
 from espnet_diverse.corpora.shared.row_faults import RowFaults
 from espnet_diverse.corpora.shared.table_files import read_table_file
 from espnet_diverse.data.characters import clean_text, text_fault
-from espnet_diverse.data.checks.faults import Fault, refuse
+from espnet_diverse.data.faults import Fault, refuse
 from espnet_diverse.data.kaldi import DataDir
 from espnet_diverse.data.normalisation import for_wer
 from espnet_diverse.errors import DataError

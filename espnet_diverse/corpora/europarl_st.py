@@ -25,15 +25,15 @@ from espnet_diverse.audio.segments import Segment, milliseconds
 from espnet_diverse.corpora import EVERYTHING, Selection, split_pair
 from espnet_diverse.corpora.shared.directions import refuse_untrained, spoken_languages, translated_directions
 from espnet_diverse.corpora.shared.download import download as fetch
-from espnet_diverse.corpora.shared.download import unpack
 from espnet_diverse.corpora.shared.row_faults import Lines, RowFaults, parallel, read_lines
 from espnet_diverse.data.characters import safe_name
-from espnet_diverse.data.checks.faults import Fault
+from espnet_diverse.data.faults import Fault
 from espnet_diverse.data.files.atomic_files import staged_directory
 from espnet_diverse.data.kaldi import DataDir
 from espnet_diverse.data.normalisation import for_wer, subtitle
 from espnet_diverse.data.tables import entry_faults, parse_segment
 from espnet_diverse.errors import DataError
+from espnet_diverse.untrusted.tar_files import unpack
 
 SETS = ("train", "dev", "test")
 OPTIONS = ("task", "languages", "pairs", "zero_shot", "transcripts")

@@ -28,7 +28,7 @@ from espnet_diverse.corpora.shared.directions import refuse_names, translated_di
 from espnet_diverse.corpora.shared.release import fetch_release
 from espnet_diverse.corpora.shared.row_faults import Lines, Sentence
 from espnet_diverse.corpora.shared.sgm import pair_segments
-from espnet_diverse.data.checks.faults import Fault, refuse
+from espnet_diverse.data.faults import Fault, refuse
 from espnet_diverse.data.kaldi import DataDir
 from espnet_diverse.errors import DataError
 

@@ -28,9 +28,9 @@ from espnet_diverse.corpora import EVERYTHING, Selection
 from espnet_diverse.corpora.shared.converted import converted_folder
 from espnet_diverse.corpora.shared.pipes import parse_pipe, run_pipe
 from espnet_diverse.corpora.shared.splits import SETS, SPLITS, connected, draw_sets
-from espnet_diverse.data.checks.faults import Fault, decisive, refuse
 from espnet_diverse.data.checks.fixing import reasons
 from espnet_diverse.data.checks.validate import find_faults
+from espnet_diverse.data.faults import Fault, decisive, refuse
 from espnet_diverse.data.files.atomic_files import staged_directory
 from espnet_diverse.data.kaldi import DataTables, keep_utterances, leave_out, scan_extra, scan_tables, text_files
 from espnet_diverse.data.table_views import Joined, Mapped

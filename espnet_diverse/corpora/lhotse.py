@@ -19,7 +19,7 @@ from typing import Any
 
 from espnet_diverse.corpora import EVERYTHING, Selection, table
 from espnet_diverse.corpora.shared.table_files import Row, Table
-from espnet_diverse.data.checks.faults import Fault
+from espnet_diverse.data.faults import Fault
 from espnet_diverse.data.kaldi import DataDir
 from espnet_diverse.errors import DataError, optional_package
 

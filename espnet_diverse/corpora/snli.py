@@ -14,7 +14,7 @@ from pathlib import Path
 
 from espnet_diverse.corpora import EVERYTHING, Selection
 from espnet_diverse.corpora.shared.labelled import LabelledReader, first_file, json_rows, refuse_empty, tab_rows
-from espnet_diverse.data.checks.faults import Fault
+from espnet_diverse.data.faults import Fault
 from espnet_diverse.data.kaldi import DataDir
 
 SETS = ("train", "dev", "test")

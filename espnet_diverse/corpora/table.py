@@ -30,7 +30,7 @@ from espnet_diverse.corpora.shared.splits import SETS, connected, draw_sets
 from espnet_diverse.corpora.shared.table_files import Table, read_table_file
 from espnet_diverse.corpora.shared.table_rows import Entry, RowReader
 from espnet_diverse.data.characters import safe_name
-from espnet_diverse.data.checks.faults import Fault, refuse
+from espnet_diverse.data.faults import Fault, refuse
 from espnet_diverse.data.kaldi import DataDir
 from espnet_diverse.data.threads import iterate_in_threads
 from espnet_diverse.errors import DataError, abridged

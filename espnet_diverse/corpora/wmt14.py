@@ -24,7 +24,7 @@ from espnet_diverse.corpora.shared.bitext import Cleaning, Files, Reader
 from espnet_diverse.corpora.shared.directions import refuse_names, translated_directions
 from espnet_diverse.corpora.shared.release import fetch_release
 from espnet_diverse.corpora.shared.sgm import find_segments, pair_segments
-from espnet_diverse.data.checks.faults import refuse
+from espnet_diverse.data.faults import refuse
 from espnet_diverse.data.kaldi import DataDir
 from espnet_diverse.errors import DataError
 

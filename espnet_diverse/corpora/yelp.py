@@ -19,7 +19,7 @@ import numpy as np
 from espnet_diverse.corpora import EVERYTHING, Selection
 from espnet_diverse.corpora.shared.directions import refuse_names
 from espnet_diverse.corpora.shared.labelled import LabelledReader, first_file, json_rows, refuse_empty
-from espnet_diverse.data.checks.faults import Fault, refuse
+from espnet_diverse.data.faults import Fault, refuse
 from espnet_diverse.data.kaldi import DataDir
 from espnet_diverse.data.lines import numbered_lines
 

@@ -21,9 +21,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from espnet_diverse.cpu.machine import KERNELS, KERNELS_VARIABLE, cache_folder, cpu_kind
+from espnet_diverse.cpu.machine import KERNELS, KERNELS_VARIABLE, cpu_kind
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.functional.linear import AVAILABLE, arranged, column_major, linear, product
+from espnet_diverse.portable import cache_folder
 from espnet_diverse.untrusted.whole_files import read_json
 
 _SMALL = 2**15  # weights of a layer; 128 by 128 is small, 256 by 256 is not

@@ -1,26 +1,15 @@
-"""The machine that a program runs on: its CPU, and the folder where results for this machine are kept between runs."""
+"""The CPU of the machine that a program runs on."""
 
-import os
 import platform
 from functools import lru_cache
-from pathlib import Path
 
 from espnet_diverse import portable
 
-CACHE = "ESPNET_DIVERSE_CACHE"
-"""Environment variable: the folder of the cache."""
 KERNELS_VARIABLE = "ESPNET_DIVERSE_KERNELS"
 """Environment variable with one of `KERNELS`; see `cpu.linear_kernels`."""
 KERNELS = ("auto", "onednn", "mkl")
 """Library of the matrix products of linear layers: the faster one (the default), or this one in all places."""
 _KIND = ("vendor_id", "cpu family", "model", "flags", "Features", "CPU part")  # `model` and `model name`
-
-
-def cache_folder() -> Path:
-    """Folder of the cache, which may not exist: $ESPNET_DIVERSE_CACHE, by default ~/.cache/espnet_diverse."""
-    if given := os.environ.get(CACHE):
-        return Path(given)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "espnet_diverse")
 
 
 @lru_cache

@@ -29,7 +29,7 @@ import numpy as np
 
 from espnet_diverse.audio.segments import Segment
 from espnet_diverse.conditions import TABLES
-from espnet_diverse.data.checks.faults import Fault, refuse
+from espnet_diverse.data.faults import Fault, refuse
 from espnet_diverse.data.files.atomic_files import write_text
 from espnet_diverse.data.packed_table import Column, PackedTable
 from espnet_diverse.data.table_views import Grouped, Mapped, Without, in_order, items_in_order, lacking

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from espnet_diverse.data.characters import LONGEST_ID, guess_encodings
-from espnet_diverse.data.checks.faults import Fault
+from espnet_diverse.data.faults import Fault
 from espnet_diverse.errors import DataError, UserError
 from espnet_diverse.untrusted.whole_files import read_text
 

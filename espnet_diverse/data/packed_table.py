@@ -16,7 +16,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from espnet_diverse.data.files.room import named_if_full
+from espnet_diverse.data.files.disk_space import named_if_full
 from espnet_diverse.data.table_views import Joined, TableView
 from espnet_diverse.errors import DataError
 

@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from espnet_diverse.data.checks.faults import Fault, refuse
+from espnet_diverse.data.faults import Fault, refuse
 from espnet_diverse.data.lines import numbered_lines
 
 

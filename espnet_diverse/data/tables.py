@@ -20,7 +20,7 @@ from pathlib import Path
 from espnet_diverse.audio.segments import Segment
 from espnet_diverse.audio.suffixes import SUFFIXES
 from espnet_diverse.data.characters import clean_text, id_fault, text_fault
-from espnet_diverse.data.checks.faults import Fault, refuse
+from espnet_diverse.data.faults import Fault, refuse
 from espnet_diverse.data.files.atomic_files import write_parts
 from espnet_diverse.data.lines import numbered_lines, placed_lines
 from espnet_diverse.data.packed_table import PackedTable, Rows

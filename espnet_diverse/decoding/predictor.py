@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from espnet_diverse.audio.features import read_features
 from espnet_diverse.audio.reading import read_at
 from espnet_diverse.audio.segments import Segment
+from espnet_diverse.decoding.build_search import build_search
 from espnet_diverse.decoding.condition_ids import known_conditions
-from espnet_diverse.decoding.directory.results import Prediction, Text
 from espnet_diverse.decoding.encoder.encoding import Encoded, check_finite, check_parts
 from espnet_diverse.decoding.encoder.long_audio import check_long_audio, features_of_blocks
 from espnet_diverse.decoding.encoder.precision import check_device, check_precision, set_precision
@@ -22,9 +22,9 @@ from espnet_diverse.decoding.espnet.espnet_beam import ESPnetBeamSearch, Transdu
 from espnet_diverse.decoding.espnet.multitask import DecoderPrompt, MultitaskSearch
 from espnet_diverse.decoding.espnet.multitask_ctc import PROMPTS, encoding_of
 from espnet_diverse.decoding.options import SEARCHED_TASKS, Options, check_search, has_ctc, text_task, usual_ctc_weight
+from espnet_diverse.decoding.prediction import Prediction, Text
 from espnet_diverse.decoding.search.beam import Hypothesis
 from espnet_diverse.decoding.search.beam_search import BeamSearch
-from espnet_diverse.decoding.search.build_search import build_search
 from espnet_diverse.decoding.search.fusion import Fusion, language_model_of, load_language_model, used_language_model
 from espnet_diverse.decoding.search.greedy import GreedySearch
 from espnet_diverse.decoding.search.hotwords import Hotwords, HotwordScorer, load_hotwords

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from espnet2.text.build_tokenizer import build_tokenizer
 from espnet2.text.token_id_converter import TokenIDConverter
 
-from espnet_diverse.decoding.directory.results import Text
+from espnet_diverse.decoding.prediction import Text
 from espnet_diverse.errors import ModelError
 from espnet_diverse.runs.tasks import PRETRAINED
 from espnet_diverse.text.pretrained_tokenizer import PretrainedTokenizer

@@ -22,8 +22,8 @@ from espnet_diverse.demo.controls import condition_controls, search_options
 from espnet_diverse.demo.results import DecodedSegment, Results
 from espnet_diverse.errors import DataError
 from espnet_diverse.inference import Recognizer, Translation, Translator
-from espnet_diverse.packing.archive import unpacked
 from espnet_diverse.packing.model_card import WHAT, model_rows, scored_sets
+from espnet_diverse.runs.packed.archive import unpacked
 from espnet_diverse.runs.tasks import read_config
 from espnet_diverse.scoring.score_file import read_metrics
 from espnet_diverse.serve.bodies import samples_of
@@ -31,8 +31,9 @@ from espnet_diverse.serve.limits import Limits
 from espnet_diverse.serve.live import LiveRecognition, live_recognition
 from espnet_diverse.transcription.alignment import has_word_times
 from espnet_diverse.transcription.formats import written
-from espnet_diverse.transcription.result import Segment, Transcript
+from espnet_diverse.transcription.result import Segment
 from espnet_diverse.transcription.segmentation_options import SegmentationOptions
+from espnet_diverse.transcription.transcript import Transcript
 
 _NBEST = 5
 _FILES = ("srt", "vtt", "txt", "json")

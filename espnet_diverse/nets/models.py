@@ -20,7 +20,7 @@ from espnet_diverse.nets.classification.sentence_classifier import Classificatio
 from espnet_diverse.nets.gradient_balance import gradient_ratios, is_due
 from espnet_diverse.nets.losses.consistency import Branches, add_consistency, doubled, doubled_conditions
 from espnet_diverse.nets.losses.label_smoothing import replace_losses
-from espnet_diverse.nets.processes import token_count
+from espnet_diverse.nets.reductions import token_count
 from espnet_diverse.nets.replace_attention import signature_with
 from espnet_diverse.nets.stream import check_handed_over
 from espnet_diverse.option_checks import Rule

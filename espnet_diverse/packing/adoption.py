@@ -17,15 +17,15 @@ from torch import Tensor, nn
 
 from espnet_diverse.attention import MultiHeadAttention
 from espnet_diverse.attention.selection.learned_selection import LearnedSelection
-from espnet_diverse.data.files.targets import check_prepared
+from espnet_diverse.data.output_paths import check_prepared
 from espnet_diverse.decoding.options import MULTITASK
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.nets.start_tag import TaggedEmbedding
-from espnet_diverse.packing.run_files import write_model
 from espnet_diverse.runs.condition_names import fill_in, names_of_conditions
 from espnet_diverse.runs.config import Config
 from espnet_diverse.runs.config_checks import NETS, check
 from espnet_diverse.runs.model_files import find_weights
+from espnet_diverse.runs.packed.run_files import write_model
 from espnet_diverse.runs.tasks import TASKS, TRAINED, load_model, read_config
 from espnet_diverse.runs.training_config import training_config
 from espnet_diverse.scope import scope

@@ -1,4 +1,4 @@
-"""Packing the directory of a run into one file, which ESPnet can also read; `archive.py` describes the format.
+"""Packing the directory of a run into one file, which ESPnet can also read; see `runs/packed/archive.py`.
 
 A packed model can be published as a repository of the Hugging Face Hub, where hf:owner/name finds it. Low-rank adapters
 become part of the weights, except adapters by condition if no value of the condition is given.
@@ -21,13 +21,13 @@ import espnet_diverse
 from espnet_diverse.data.files.atomic_files import staged_file
 from espnet_diverse.errors import ConfigError, ModelError
 from espnet_diverse.nets.adapters.low_rank import adapted, merge_low_rank
-from espnet_diverse.packing.archive import CARD, META, NAMES, NGRAM_FILE, SAFETENSORS, place
 from espnet_diverse.packing.model_card import Facts, card
 from espnet_diverse.packing.pruning import prune_model, pruned_config
-from espnet_diverse.packing.run_files import VOCABULARY
 from espnet_diverse.runs import checkpoint
 from espnet_diverse.runs.lora import without_adapter
 from espnet_diverse.runs.model_files import INSIDE, NGRAM, find_weights
+from espnet_diverse.runs.packed.archive import CARD, META, NAMES, NGRAM_FILE, SAFETENSORS, place
+from espnet_diverse.runs.packed.run_files import VOCABULARY
 from espnet_diverse.runs.tasks import load_model, read_config
 from espnet_diverse.untrusted.foreign_config import OF_THE_MACHINE, named_files
 from espnet_diverse.untrusted.hub import INSTALL, is_name

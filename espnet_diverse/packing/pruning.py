@@ -16,18 +16,18 @@ from torch import nn
 
 from espnet_diverse.attention import MultiHeadAttention
 from espnet_diverse.conditions import CONDITIONS
-from espnet_diverse.data.files.targets import check_prepared
+from espnet_diverse.data.output_paths import check_prepared
 from espnet_diverse.decoding.condition_ids import check_conditions
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.nets.adapters.low_rank import adapted, merge_low_rank
 from espnet_diverse.nets.condition_rows import ConditionRows
 from espnet_diverse.nets.start_tag import TaggedEmbedding
 from espnet_diverse.nets.subsampling import GATED
-from espnet_diverse.packing.run_files import write_model
 from espnet_diverse.runs.condition_names import names_of_conditions
 from espnet_diverse.runs.config_checks import NETS
 from espnet_diverse.runs.lora import without_adapter
 from espnet_diverse.runs.model_files import find_weights
+from espnet_diverse.runs.packed.run_files import write_model
 from espnet_diverse.runs.tasks import load_model, read_config
 from espnet_diverse.scope import scope
 

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from espnet_diverse.data.files.atomic_files import scratch_directory, staged_file
-from espnet_diverse.data.files.room import NO_ROOM
+from espnet_diverse.data.files.disk_space import NO_ROOM
 from espnet_diverse.errors import ModelError, abridged
 from espnet_diverse.runs.file_digest import SAFETENSORS, add_digest, check_digest, safetensors_with_digest
 from espnet_diverse.runs.stored import checkpoint_schema

@@ -14,7 +14,7 @@ from espnet_diverse.conditions import base_language, language_tables
 from espnet_diverse.corpora.shared.columns import COLUMNS
 from espnet_diverse.corpora.shared.table_files import Row, read_table_file
 from espnet_diverse.data.characters import SURROGATE, clean_text, id_fault, text_fault
-from espnet_diverse.data.checks.faults import Fault, refuse
+from espnet_diverse.data.faults import Fault, refuse
 from espnet_diverse.data.lines import numbered_lines
 from espnet_diverse.data.scripts import UNSPACED, language_of_script
 from espnet_diverse.data.table_views import Joined, Same

@@ -16,7 +16,7 @@ from espnet_diverse.errors import UserError
 from espnet_diverse.serve.limits import Limits
 from espnet_diverse.serve.refusals import busy
 from espnet_diverse.transcription.recordings import Request
-from espnet_diverse.transcription.result import Transcript
+from espnet_diverse.transcription.transcript import Transcript
 
 
 class Kind(NamedTuple):

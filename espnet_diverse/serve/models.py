@@ -13,7 +13,7 @@ from espnet_diverse.decoding.options import MULTITASK, SEARCHED_TASKS, text_task
 from espnet_diverse.decoding.search.hotwords import usable_hotwords
 from espnet_diverse.errors import UserError
 from espnet_diverse.inference import Recognizer
-from espnet_diverse.packing.archive import unpacked
+from espnet_diverse.runs.packed.archive import unpacked
 from espnet_diverse.runs.tasks import read_config
 from espnet_diverse.serve.application import in_thread
 from espnet_diverse.serve.batches import Batches, Kind
@@ -21,8 +21,8 @@ from espnet_diverse.serve.limits import Limits
 from espnet_diverse.serve.live import LiveRecognition, live_recognition
 from espnet_diverse.serve.refusals import RefusedError, busy
 from espnet_diverse.transcription.recordings import Request, Transcription
-from espnet_diverse.transcription.result import Transcript
 from espnet_diverse.transcription.segmentation_options import SegmentationOptions
+from espnet_diverse.transcription.transcript import Transcript
 
 OPENAIS = ("whisper-1", "gpt-4o-transcribe", "gpt-4o-mini-transcribe", "gpt-transcribe")
 """Names of OpenAI's models that clients send by default."""

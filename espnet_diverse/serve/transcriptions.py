@@ -33,7 +33,8 @@ from espnet_diverse.serve.models import Model, Models
 from espnet_diverse.serve.refusals import RefusedError, as_refusal, error_body
 from espnet_diverse.transcription import recordings
 from espnet_diverse.transcription.formats import FORMATS
-from espnet_diverse.transcription.result import Segment, Transcript
+from espnet_diverse.transcription.result import Segment
+from espnet_diverse.transcription.transcript import Transcript
 
 _DECODING = 4  # recordings at a time: converters are processes
 _ENGLISH = ("en", "eng")

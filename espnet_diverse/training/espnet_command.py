@@ -26,7 +26,7 @@ from torch.optim import Optimizer
 from espnet_diverse.data.files.atomic_files import write_text
 from espnet_diverse.errors import ConfigError, TrainingError, UserError
 from espnet_diverse.runs.config import Config
-from espnet_diverse.training.checkpoints.initialisation import initialise
+from espnet_diverse.training.initialisation import initialise
 
 Built = tuple[nn.Module, list[Optimizer], list]
 """A model, its optimizers, and for each of them a scheduler or None."""
@@ -56,7 +56,7 @@ def run(
     Args:
         task: A task of `training/loop/tasks.py`.
         config: The configuration.
-        group: Class of the processes that train together, see `distributed/meeting.py`.
+        group: Class of the processes that train together, see `distributed/rendezvous.py`.
         collect: Function that collects statistics, with the arguments of ESPnet's.
 
     Raises:

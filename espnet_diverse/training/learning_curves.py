@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from espnet_diverse.data.files.atomic_files import save_figure
+from espnet_diverse.pictures import save_figure
 from espnet_diverse.runs import checkpoint
 
 if TYPE_CHECKING:

@@ -22,15 +22,13 @@ from espnet_diverse.runs.checkpoint import CHECKPOINT
 from espnet_diverse.runs.condition_names import condition_table, fill_in
 from espnet_diverse.runs.config import Config, located, save
 from espnet_diverse.runs.config_checks import check, doubts
-from espnet_diverse.runs.criteria import check_forms
 from espnet_diverse.runs.logs import logged
 from espnet_diverse.runs.tasks import source_table
-from espnet_diverse.runs.training_config import FILLED_IN, NOT_HERE
 from espnet_diverse.training import espnet_command
 from espnet_diverse.training.checkpoints import resumption, run_identity, run_kernels
 from espnet_diverse.training.checkpoints.data_record import DataRecord
 from espnet_diverse.training.checkpoints.run_lock import one_run, run_lock
-from espnet_diverse.training.config.number_checks import check_numbers
+from espnet_diverse.training.config.settings import DEFAULTS, check_settings
 from espnet_diverse.training.data.feature_sums import collect_sums
 from espnet_diverse.training.data.run_data import (
     FOLD_LENGTH,
@@ -42,20 +40,12 @@ from espnet_diverse.training.data.run_data import (
 )
 from espnet_diverse.training.data.sampling import read_sampling
 from espnet_diverse.training.data.statistics import check_features, check_source, check_statistics, check_target
-from espnet_diverse.training.distributed.processes import Processes, run
+from espnet_diverse.training.distributed.processes import Processes
+from espnet_diverse.training.distributed.run import run
 from espnet_diverse.training.learning_curves import draw_curves
 from espnet_diverse.training.loop.non_finite import NAME as NONFINITE
 from espnet_diverse.training.loop.tasks import TASKS
-from espnet_diverse.training.repulsion_options import read_repulsion
 
-_OFF = (None, False, "", -1)  # their values in ESPnet's defaults
-# ESPnet's plots take 10 seconds per epoch.
-DEFAULTS = {
-    "model": "diverse",
-    "use_matplotlib": False,
-    "num_att_plot": 0,
-    "resume": True,
-}
 _UNKNOWN = 1  # index of <unk>
 _MOST_UNKNOWN = 0.1  # with a larger share of <unk>, the vocabulary must be of another text
 
@@ -223,38 +213,6 @@ def _sweep(output_dir: Path, restart: bool) -> None:
     remove_leftovers(output_dir)
     for path in (*resumption.weight_files(output_dir), output_dir / NONFINITE) if restart else ():
         path.unlink(missing_ok=True)
-
-
-def check_settings(config: Config) -> None:
-    """Check keys and values that are not the user's to set, or that no class of ESPnet checks.
-
-    Raises:
-        ConfigError: The configuration is wrong.
-    """
-    filled_in = [key for key in FILLED_IN if key in config]
-    if filled_in:
-        named = " ".join(filled_in)
-        what = f"key {named!r} is" if len(filled_in) == 1 else f"keys {named} are"
-        them = "it" if len(filled_in) == 1 else "them"
-        raise ConfigError(f"{config.origin(filled_in[0])}: {what} filled in by the command line; remove {them}")
-    for key, advice in NOT_HERE.items():
-        if config.get(key) not in _OFF:
-            raise ConfigError(f"{config.origin(key)}: key {key!r} is not supported; {advice}")
-    if not config.get("resume", True):
-        said = "key 'resume' can only be true; give --restart, which deletes what the run has saved"
-        raise ConfigError(f"{config.origin('resume')}: {said}")
-    if config.get("train_dtype") == "float16":
-        said = "train_dtype float16 is not supported, as small updates of its parameters are lost; set use_amp: true"
-        raise ConfigError(f"{config.origin('train_dtype')}: {said}")
-    for key in ("iterator_type", "valid_iterator_type"):
-        if config.get(key) in ("none", "task"):
-            raise ConfigError(f"{config.origin(key)}: {key} {config[key]} is not supported; give sequence or chunk")
-    check_numbers(config)
-    check_forms(config)
-    with located(config, "repulsion"):
-        read_repulsion(config.get("repulsion"))
-    with located(config, "sampling"):
-        read_sampling(config.get("sampling"))
 
 
 def _fill(config: Config, data: RunData, tokens: Tokens) -> Config:

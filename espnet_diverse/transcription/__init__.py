@@ -8,6 +8,8 @@ streaming       partial and final texts of a stream
 language_id     the language that is spoken
 alignment       times and confidences of words
 given_text      times of a given text, as json, TextGrid and ctm
-result, formats transcripts, and the files they are written as
+result          segments of a transcript, and their words
+transcript      the transcript of a recording
+formats         the files that transcripts are written as
 audio_progress  progress in seconds of audio
 """

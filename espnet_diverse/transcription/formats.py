@@ -11,20 +11,36 @@ trn   one line, "text (name)", for sclite
 import html
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from espnet_diverse.data.characters import columns
 from espnet_diverse.data.files.atomic_files import write_text
 from espnet_diverse.data.scripts import may_break
-from espnet_diverse.decoding.directory.results import json_score, rounded_probability
-from espnet_diverse.transcription.result import Segment, Transcript
+from espnet_diverse.decoding.prediction import json_score, rounded_probability
+from espnet_diverse.transcription.result import Segment
 
 CUE_COLUMNS = 84  # two lines of 42
 CUE_PAUSE = 1.0  # seconds without a word that begin a new cue
 _ARROW = re.compile("--+>")  # separates the times of a cue
+
+
+class Formatted(Protocol):
+    """A transcript, as far as a file holds it; see `transcript.Transcript`."""
+
+    @property
+    def text(self) -> str: ...
+    @property
+    def segments(self) -> Sequence[Segment]: ...
+    @property
+    def duration(self) -> float: ...
+    @property
+    def conditions(self) -> dict[str, str]: ...
+    @property
+    def language(self) -> str | None: ...
+    @property
+    def language_probabilities(self) -> dict[str, float] | None: ...
 
 
 class _Cue(NamedTuple):
@@ -36,12 +52,12 @@ class _Cue(NamedTuple):
     speaker: str = ""
 
 
-def as_txt(transcript: Transcript, name: str) -> str:
+def as_txt(transcript: Formatted, name: str) -> str:
     """One line for each segment; `name` is not used."""
-    return "".join(f"{cue.text}\n" for cue in _segments(transcript))
+    return "".join(f"{cue.text}\n" for cue in _segments(transcript.segments))
 
 
-def as_json(transcript: Transcript, name: str) -> str:
+def as_json(transcript: Formatted, name: str) -> str:
     """All fields and `name`, under Whisper's keys where they exist; scores are rounded to their certain digits."""
     languages = transcript.language_probabilities
     content = {
@@ -56,7 +72,7 @@ def as_json(transcript: Transcript, name: str) -> str:
     return json.dumps(content, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
 
 
-def as_srt(transcript: Transcript, name: str, width: int | None = None) -> str:
+def as_srt(transcript: Formatted, name: str, width: int | None = None) -> str:
     """SubRip subtitles; `name` is not used, `width` is the greatest number of columns of a line."""
     blocks = [
         f"{number}\n{_span(cue, ',')}\n{_ARROW.sub('->', _wrapped(_spoken(cue), width))}\n"
@@ -65,7 +81,7 @@ def as_srt(transcript: Transcript, name: str, width: int | None = None) -> str:
     return "\n".join(blocks)
 
 
-def as_vtt(transcript: Transcript, name: str, width: int | None = None) -> str:
+def as_vtt(transcript: Formatted, name: str, width: int | None = None) -> str:
     """WebVTT subtitles; takes the same arguments as `as_srt`."""
     blocks = [
         f"{_span(cue, '.')}\n{_voice(cue)}{html.escape(_wrapped(cue.text, width), quote=False)}\n"
@@ -74,13 +90,15 @@ def as_vtt(transcript: Transcript, name: str, width: int | None = None) -> str:
     return "\n".join(["WEBVTT\n", *blocks])
 
 
-def as_tsv(transcript: Transcript, name: str) -> str:
+def as_tsv(transcript: Formatted, name: str) -> str:
     """Start and end in milliseconds and text of each segment, after a header line; `name` is not used."""
-    rows = [f"{_milliseconds(cue.start)}\t{_milliseconds(cue.end)}\t{cue.text}\n" for cue in _segments(transcript)]
+    rows = [
+        f"{_milliseconds(cue.start)}\t{_milliseconds(cue.end)}\t{cue.text}\n" for cue in _segments(transcript.segments)
+    ]
     return "start\tend\ttext\n" + "".join(rows)
 
 
-def as_trn(transcript: Transcript, name: str) -> str:
+def as_trn(transcript: Formatted, name: str) -> str:
     """The text, and `name` in brackets."""
     return f"{_one_line(transcript.text)} ({name})\n".lstrip(" ")
 
@@ -98,7 +116,7 @@ FORMATS: dict[str, Callable[..., str]] = {
 SUBTITLES = ("srt", "vtt")
 
 
-def written(transcript: Transcript, name: str, format: str, width: int | None = None) -> str:
+def written(transcript: Formatted, name: str, format: str, width: int | None = None) -> str:
     """The content of a file.
 
     Args:
@@ -111,16 +129,16 @@ def written(transcript: Transcript, name: str, format: str, width: int | None = 
 
 
 def write_transcript(
-    transcript: Transcript, name: str, formats: Sequence[str], directory: Path, width: int | None = None
+    transcript: Formatted, name: str, formats: Sequence[str], directory: Path, width: int | None = None
 ) -> None:
     """Write `directory`/`name`.FORMAT for each of `formats`; each file appears complete or not at all."""
     for format in formats:
         write_text(directory / f"{name}.{format}", written(transcript, name, format, width))
 
 
-def _segments(transcript: Transcript) -> Iterator[_Cue]:
+def _segments(segments: Iterable[Segment]) -> Iterator[_Cue]:
     """A cue for each segment that has text."""
-    for segment in transcript.segments:
+    for segment in segments:
         text = _one_line(segment.text)
         if text:
             words = segment.words
@@ -128,12 +146,12 @@ def _segments(transcript: Transcript) -> Iterator[_Cue]:
             yield _Cue(start, end, text, segment.speaker)
 
 
-def _cues(transcript: Transcript, width: int | None) -> Iterator[_Cue]:
+def _cues(transcript: Formatted, width: int | None) -> Iterator[_Cue]:
     """A cue for each segment that has text, or several that fit on a screen if its words have times."""
     for segment in transcript.segments:
         positions = segment.word_positions()
         if positions is None:
-            yield from _segments(replace(transcript, segments=(segment,)))
+            yield from _segments([segment])
         else:
             yield from _split_words(segment, positions, width)
 

@@ -8,9 +8,9 @@ from itertools import pairwise
 from espnet_diverse.audio.sources import Source, open_audio
 from espnet_diverse.decoding.condition_ids import completed, indices_of, warn_of_unused
 from espnet_diverse.decoding.ctc_alignment import align
-from espnet_diverse.decoding.directory.results import rounded_probability
 from espnet_diverse.decoding.frame_times import frame_times
 from espnet_diverse.decoding.options import SAME_LANGUAGE_TASKS
+from espnet_diverse.decoding.prediction import rounded_probability
 from espnet_diverse.decoding.predictor import Predictor
 from espnet_diverse.decoding.token_text import UNKNOWN
 from espnet_diverse.errors import DataError, abridged

@@ -20,7 +20,7 @@ from espnet_diverse.audio.sources import STDIN
 from espnet_diverse.audio.suffixes import OTHER, SHARED, SUFFIXES
 from espnet_diverse.conditions import CONDITIONS
 from espnet_diverse.corpora.shared.columns import COLUMNS as TABLE_COLUMNS
-from espnet_diverse.data.checks.faults import Fault, refuse
+from espnet_diverse.data.faults import Fault, refuse
 from espnet_diverse.data.lines import numbered_lines
 from espnet_diverse.data.tables import read_table
 from espnet_diverse.errors import DataError, abridged

@@ -15,8 +15,8 @@ from espnet_diverse.decoding.condition_ids import KnownConditions
 from espnet_diverse.decoding.predictor import Predictor
 from espnet_diverse.errors import DataError, UserError
 from espnet_diverse.transcription.recordings import Request, Transcription
-from espnet_diverse.transcription.result import Transcript
 from espnet_diverse.transcription.segmentation_options import SegmentationOptions
+from espnet_diverse.transcription.transcript import Transcript
 
 
 class Recognizer(Protocol):

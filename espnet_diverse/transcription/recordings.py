@@ -20,17 +20,18 @@ from torch import Tensor
 from espnet_diverse.audio.sources import Audio, Source, open_audio
 from espnet_diverse.decoding.condition_ids import KnownConditions, completed, indices_of, warn_of_unused
 from espnet_diverse.decoding.ctc_alignment import align, ctc_support
-from espnet_diverse.decoding.directory.grouping import each_result, grouped
 from espnet_diverse.decoding.frame_times import frame_times
+from espnet_diverse.decoding.grouping import each_result, grouped
 from espnet_diverse.decoding.options import MULTITASK, SAME_LANGUAGE_TASKS, Options
 from espnet_diverse.decoding.predictor import Prediction, Predictor
 from espnet_diverse.decoding.search.hotwords import Hotwords
 from espnet_diverse.transcription.alignment import align_words, check_ctc, word_pieces
 from espnet_diverse.transcription.language_id import identify_language, spoken_conditions
-from espnet_diverse.transcription.result import Alternative, Segment, Transcript
+from espnet_diverse.transcription.result import Alternative, Segment
 from espnet_diverse.transcription.segmentation import SpeechChunk, split_speech
 from espnet_diverse.transcription.segmentation_options import SegmentationOptions
-from espnet_diverse.transcription.whole import check_whole, input_of_whole, stays_whole
+from espnet_diverse.transcription.transcript import Transcript
+from espnet_diverse.transcription.unsegmented import check_whole, input_of_whole, stays_whole
 from espnet_diverse.upstream.layers import TooShortUttError
 
 _WINDOW = 4  # batches

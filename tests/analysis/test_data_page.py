@@ -9,8 +9,8 @@ from references.figures import assert_readable, leave_pictures_empty
 from espnet_diverse.analysis.data_page import draw_survey, write_survey
 from espnet_diverse.audio.libsndfile import AudioInfo
 from espnet_diverse.audio.segments import Segment
+from espnet_diverse.data.checks.audio_statistics import Survey
 from espnet_diverse.data.checks.plausibility import measure
-from espnet_diverse.data.checks.survey import Survey
 from espnet_diverse.data.checks.validate import find_faults
 from espnet_diverse.data.kaldi import DataDir, DataTables, write_data_dir
 

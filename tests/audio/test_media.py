@@ -10,7 +10,7 @@ from espnet_diverse.audio.reading import read_audio
 from espnet_diverse.audio.resampling import RATE
 from espnet_diverse.audio.sources import open_audio
 from espnet_diverse.errors import DataError
-from espnet_diverse.untrusted.produced import VARIABLE
+from espnet_diverse.untrusted.output_limits import VARIABLE
 
 MEDIA = ("m4a", "mp4", "mov", "webm", "mka", "aac", "wma", "avi", "flv", "wv")
 STREAMS = ("ac3", "eac3", "m2ts", "mpg", "ts", "vob")  # any part of them is whole

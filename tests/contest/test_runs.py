@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from espnet_diverse.bin.train.plan_steps import make_step
+from espnet_diverse.bin.plan_steps import make_step
 from espnet_diverse.contest.data_runs import DataRun
 from espnet_diverse.contest.runs import RecipeRun, read_runs
 from espnet_diverse.errors import ConfigError

@@ -5,7 +5,7 @@ import pytest
 from espnet_diverse.bin.main import main
 from espnet_diverse.corpora import Selection, covost2
 from espnet_diverse.corpora.covost2 import read_tsv
-from espnet_diverse.data.checks.faults import refuse
+from espnet_diverse.data.faults import refuse
 from espnet_diverse.data.kaldi import DataDir
 from espnet_diverse.errors import ConfigError, DataError
 

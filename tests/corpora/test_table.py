@@ -9,7 +9,7 @@ import pytest
 from espnet_diverse.audio.segments import Segment
 from espnet_diverse.bin.main import main
 from espnet_diverse.corpora import Selection, table
-from espnet_diverse.data.checks.faults import FaultsError
+from espnet_diverse.data.faults import FaultsError
 from espnet_diverse.data.kaldi import DataDir, read_data_dir
 from espnet_diverse.errors import ConfigError, DataError
 

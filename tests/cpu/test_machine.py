@@ -1,8 +1,4 @@
-"""The CPU of the machine, and the folder of the cache."""
-
-from pathlib import Path
-
-import pytest
+"""The CPU of the machine."""
 
 from espnet_diverse import portable
 from espnet_diverse.cpu import machine
@@ -20,30 +16,3 @@ def test_the_kind_of_a_cpu_is_its_model_and_flags(tmp_path, monkeypatch):
     assert kind(two) == kind(one) != kind(one.replace("avx2", "avx2 avx512f"))
     assert kind("")
     machine.cpu_kind.cache_clear()
-
-
-@pytest.mark.parametrize(
-    ("environment", "expected"),
-    [
-        ({"ESPNET_DIVERSE_CACHE": "/c", "XDG_CACHE_HOME": "/x"}, Path("/c")),
-        ({"XDG_CACHE_HOME": "/x"}, Path("/x/espnet_diverse")),
-        ({}, Path.home() / ".cache/espnet_diverse"),
-    ],
-)
-def test_the_folder_of_the_cache(environment, expected, monkeypatch):
-    for name in ("ESPNET_DIVERSE_CACHE", "XDG_CACHE_HOME"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
-    assert machine.cache_folder() == expected
-
-
-@pytest.mark.parametrize("name", ["ESPNET_DIVERSE_CACHE", "XDG_CACHE_HOME"])
-def test_a_folder_that_is_given_needs_no_home(name, tmp_path, monkeypatch):
-    def home():
-        raise RuntimeError("Could not determine home directory.")
-
-    monkeypatch.setattr(Path, "home", home)
-    monkeypatch.delenv("ESPNET_DIVERSE_CACHE", raising=False)
-    monkeypatch.setenv(name, str(tmp_path))
-    assert machine.cache_folder() in (tmp_path, tmp_path / "espnet_diverse")

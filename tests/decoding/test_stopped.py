@@ -14,10 +14,11 @@ import numpy as np
 import pytest
 from references.numbered import Numbered, numbered
 
-from espnet_diverse.data.files.targets import check_no_data
+from espnet_diverse.data.output_paths import check_no_data
 from espnet_diverse.decoding.directory.decode_dir import decode
-from espnet_diverse.decoding.directory.results import FILES, Text
+from espnet_diverse.decoding.directory.results import FILES
 from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.prediction import Text
 from espnet_diverse.decoding.predictor import load_predictor
 from espnet_diverse.errors import DataError, UserError
 

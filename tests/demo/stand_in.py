@@ -7,7 +7,8 @@ from espnet_diverse.analysis.collect import Observation
 from espnet_diverse.demo.head_maps import Axis, Sides, head_maps, spectrogram
 from espnet_diverse.demo.task_services import answer_of
 from espnet_diverse.serve.limits import Limits
-from espnet_diverse.transcription.result import Alternative, Segment, Transcript, Word
+from espnet_diverse.transcription.result import Alternative, Segment, Word
+from espnet_diverse.transcription.transcript import Transcript
 
 FACTS = [
     ("parameters", "31.20 M"),

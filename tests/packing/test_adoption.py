@@ -22,7 +22,7 @@ from espnet_diverse.runs import checkpoint
 from espnet_diverse.runs.config import merge, save
 from espnet_diverse.runs.tasks import load_model
 from espnet_diverse.scope import scope
-from espnet_diverse.training.checkpoints.initialisation import initialise
+from espnet_diverse.training.initialisation import initialise
 
 TOKENS = ["<blank>", "<unk>", "a", "b", "c", "d", "<sos/eos>"]
 FRONTEND = {"fs": "16k", "n_fft": 512, "win_length": 400, "hop_length": 160, "n_mels": 20}

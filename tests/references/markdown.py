@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from espnet_diverse.bin.train.plan_steps import Subcommand
+from espnet_diverse.bin.plan_steps import Subcommand
 
 ROOT = Path(__file__).resolve().parents[2]
 

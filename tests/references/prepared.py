@@ -3,8 +3,8 @@
 from itertools import chain
 from pathlib import Path
 
-from espnet_diverse.data.files.targets import mark_prepared
 from espnet_diverse.data.kaldi import DataDir, write_data_dir
+from espnet_diverse.data.output_paths import mark_prepared
 from espnet_diverse.data.writing.format_audio import AudioFormat, Job, Spoken
 from espnet_diverse.data.writing.format_options import FormatOptions
 

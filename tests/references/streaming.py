@@ -8,7 +8,7 @@ import torch
 from espnet2.bin.asr_inference_streaming import Speech2TextStreaming
 from espnet2.utils.yaml_no_alias_safe_dump import yaml_no_alias_safe_dump
 
-from espnet_diverse.decoding.directory.results import Text
+from espnet_diverse.decoding.prediction import Text
 from espnet_diverse.decoding.streaming.block_search import BlockSearch
 from espnet_diverse.runs.tasks import TASKS
 

@@ -14,7 +14,7 @@ from espnet_diverse.runs import checkpoint
 from espnet_diverse.runs.config import CONF_DIR, check_keys, differences, find, load, merge, save
 from espnet_diverse.runs.tasks import read_config
 from espnet_diverse.training.checkpoints.averaging import average
-from espnet_diverse.training.checkpoints.initialisation import initialise
+from espnet_diverse.training.initialisation import initialise
 
 ROOT = CONF_DIR.parent
 

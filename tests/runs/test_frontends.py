@@ -72,7 +72,7 @@ def test_a_model_of_espnet_is_packed_with_its_encoder(theirs, folder, tmp_path, 
     monkeypatch.setenv("ESPNET_DIVERSE_CACHE", str(tmp_path / "cache"))
     assert main(["pack", str(run), "--output", str(tmp_path / "m.zip")]) == 0
     shutil.rmtree(folder)
-    from espnet_diverse.packing.archive import unpacked
+    from espnet_diverse.runs.packed.archive import unpacked
 
     model, _ = load_model(unpacked(tmp_path / "m.zip"))
     with torch.no_grad():

@@ -13,9 +13,9 @@ from espnet_diverse.bin.main import main
 from espnet_diverse.errors import ConfigError, ModelError
 from espnet_diverse.nets import ENCODERS
 from espnet_diverse.packing.adoption import largest_difference
-from espnet_diverse.packing.archive import unpacked
 from espnet_diverse.runs import checkpoint, lora
 from espnet_diverse.runs.config import merge
+from espnet_diverse.runs.packed.archive import unpacked
 from espnet_diverse.runs.tasks import load_model
 
 OPTIONS = {"rank": 2, "alpha": 4, "target_modules": ["linear_q", "linear_v"]}

@@ -7,7 +7,7 @@ from espnet_diverse.runs.config import Config
 from espnet_diverse.runs.config_checks import check
 from espnet_diverse.runs.tasks import TASKS, TRAINED, read_config
 from espnet_diverse.runs.training_config import FILLED_IN, training_config
-from espnet_diverse.training.stages import check_settings
+from espnet_diverse.training.config.settings import check_settings
 
 
 def test_settings_of_the_run_are_kept_and_derived_keys_removed(tiny_run):

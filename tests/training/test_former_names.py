@@ -5,14 +5,14 @@ import torch
 import yaml
 
 from espnet_diverse.decoding.condition_ids import known_conditions
-from espnet_diverse.packing.archive import unpacked
 from espnet_diverse.packing.model_card import Facts
 from espnet_diverse.packing.pack import pack
 from espnet_diverse.runs import checkpoint
 from espnet_diverse.runs.config import merge, save
+from espnet_diverse.runs.packed.archive import unpacked
 from espnet_diverse.runs.tasks import ASRTask, load_model
 from espnet_diverse.scope import scope
-from espnet_diverse.training.checkpoints.initialisation import initialise
+from espnet_diverse.training.initialisation import initialise
 
 FORMER = {"conditions": "tasks", "default_condition": "default_task"}
 NAMES = {"lang": ["ar", "de", "el"]}

@@ -16,8 +16,8 @@ from torch import distributed, nn
 from espnet_diverse.bin.main import main
 from espnet_diverse.runs import checkpoint
 from espnet_diverse.runs.tasks import ASRTask
-from espnet_diverse.training.distributed.ranks import Ranks
 from espnet_diverse.training.loop import updates
+from espnet_diverse.training.loop.ranks import Ranks
 from espnet_diverse.training.loop.trainer import Loop, Trainer
 
 TIME, CLIP = 3, 20.0

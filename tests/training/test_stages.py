@@ -76,12 +76,6 @@ def test_keys_that_the_command_fills_in_are_refused(tiny_run, tmp_path):
         collect(tiny_run, tiny_run.train_dir, tmp_path, "token_type=char", "token_list=[a]", "output_dir=x")
 
 
-@pytest.mark.parametrize("key", ["dist_rank", "dry_run", "multi_task_dataset", "write_collected_feats"])
-def test_keys_that_would_be_ignored_are_refused_with_their_origin(key):
-    with pytest.raises(ConfigError, match=rf"^--set {key}=1: key '{key}' is not supported; \w"):
-        stages.check_settings(merge([], [f"{key}=1"]))
-
-
 def test_an_unknown_attention_leaves_nothing(tiny_run, tmp_path):
     origin = "--set encoder_conf.attention.core=sdmaa: encoder_conf.attention: "
     unknown = f"{origin}unknown attention 'sdmaa'; did you mean 'sdma'"

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from espnet_diverse.transcription.formats import CUE_COLUMNS, FORMATS, write_transcript, written
-from espnet_diverse.transcription.result import Alternative, Segment, Transcript, Word
+from espnet_diverse.transcription.result import Alternative, Segment, Word
+from espnet_diverse.transcription.transcript import Transcript
 
 TRANSCRIPT = Transcript(
     segments=(

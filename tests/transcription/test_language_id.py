@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from espnet_diverse.decoding.condition_ids import KnownConditions
-from espnet_diverse.decoding.directory.results import Text
 from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.prediction import Text
 from espnet_diverse.decoding.predictor import Predictor
 from espnet_diverse.runs.config import merge
 from espnet_diverse.runs.tasks import ASRTask

@@ -8,8 +8,8 @@ import pytest
 import torch
 from references.streaming import RATE, tones
 
-from espnet_diverse.decoding.directory.results import Text
 from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.prediction import Text
 from espnet_diverse.decoding.streaming.block_search import load_block_search
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.transcription.segmentation import split_speech

@@ -12,8 +12,8 @@ import pytest
 import soundfile
 from references.bad_audio import KINDS, RATE, patched, sound
 
-from espnet_diverse.data.checks.faults import FaultsError, decisive
 from espnet_diverse.data.checks.validate import find_faults, validate
+from espnet_diverse.data.faults import FaultsError, decisive
 from espnet_diverse.data.tables import write_table
 
 NAMES = ("u1", "u2", "u3", "u4")

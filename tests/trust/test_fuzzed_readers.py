@@ -20,7 +20,6 @@ from references.bad_audio import OGG, OPUS, sound
 from espnet_diverse.audio.features import features_shape
 from espnet_diverse.audio.reading import open_file
 from espnet_diverse.corpora.covost2 import read_tsv
-from espnet_diverse.corpora.shared.release import unzip
 from espnet_diverse.corpora.shared.table_files import read_table_file
 from espnet_diverse.data.kaldi import scan_tables
 from espnet_diverse.data.tables import scan_lines, scan_table
@@ -30,6 +29,7 @@ from espnet_diverse.text.foreign_sentencepiece import read_model
 from espnet_diverse.text.vocabulary import Vocabulary
 from espnet_diverse.untrusted.foreign_config import check_config
 from espnet_diverse.untrusted.foreign_yaml import read_yaml
+from espnet_diverse.untrusted.zip_files import unzip
 
 ROWS = "".join(f"u{i} wert {i} zwei & drei 你好 می‌رود\n" for i in range(8)).encode()
 SEGMENTS = "".join(f"u{i} r{i // 2} {i}.25 {i + 1}.5\n" for i in range(8)).encode()

@@ -10,16 +10,16 @@ import tarfile
 
 import pytest
 import soundfile
-from corpora.shared.test_download import member
 from references.streaming import RATE, tones, write_run
 from runs.stored.test_checkpoint_schema import position, run_of
+from untrusted.test_tar_files import member
 
 from espnet_diverse.bin.main import main
-from espnet_diverse.corpora.shared.download import unpack
 from espnet_diverse.errors import UserError
 from espnet_diverse.runs import checkpoint
 from espnet_diverse.text.pretrained_tokenizer import PretrainedTokenizer, read_tokenizer
 from espnet_diverse.training.checkpoints.data_record import saved_digests
+from espnet_diverse.untrusted.tar_files import unpack
 
 NAN, INF = float("nan"), float("inf")
 

@@ -20,10 +20,10 @@ from references.killed_steps import DONE, FAILED, in_fork, started, with_kill, w
 from torch import nn
 
 from espnet_diverse.bin.main import main
-from espnet_diverse.data.files.targets import check_prepared
+from espnet_diverse.data.output_paths import check_prepared
 from espnet_diverse.packing.adoption import adopt
-from espnet_diverse.packing.run_files import write_model
 from espnet_diverse.runs.config import merge
+from espnet_diverse.runs.packed.run_files import write_model
 
 TOKENS = ["<blank>", "<unk>", "a", "b", "<sos/eos>"]
 COUNTED = ("decode", "transcribe", "score", "prepare", "pack")

@@ -16,7 +16,7 @@ from references.tones import RATE, tones
 from espnet_diverse.bin.main import main
 from espnet_diverse.errors import ConfigError, ModelError
 from espnet_diverse.inference import Recognizer, SegmentationOptions, Translator
-from espnet_diverse.packing.archive import unpacked
+from espnet_diverse.runs.packed.archive import unpacked
 from espnet_diverse.untrusted.hub import encoder_folder, fetched, name_of
 
 VERSION = "0123456789abcdef0123456789abcdef01234567"

@@ -13,8 +13,8 @@ from torch import nn
 from espnet_diverse.analysis.collect import VECTORS, Observation, attentions, observe
 from espnet_diverse.analysis.figures.positions import Positions
 from espnet_diverse.attention import MultiHeadAttention
-from espnet_diverse.data.files.atomic_files import save_figure
 from espnet_diverse.decoding.frame_times import FrameTimes
+from espnet_diverse.pictures import save_figure
 
 
 @dataclass(frozen=True)

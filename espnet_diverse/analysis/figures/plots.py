@@ -17,8 +17,8 @@ from espnet_diverse.analysis.measures.clusters import ClusterUse
 from espnet_diverse.analysis.measures.head_sharing import Ownership
 from espnet_diverse.analysis.measures.redundancy import Redundancy
 from espnet_diverse.analysis.rounding import half_interval
-from espnet_diverse.data.files.atomic_files import save_figure
 from espnet_diverse.decoding.frame_times import FrameTimes
+from espnet_diverse.pictures import save_figure
 
 _ROW = 0.2  # height of a labelled row of a heat map, in inches
 _SMALL = 8  # points

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from matplotlib.axis import Axis
 
-from espnet_diverse.data.files.fonts import families
 from espnet_diverse.decoding.frame_times import FrameTimes
+from espnet_diverse.pictures import families
 
 
 @dataclass(frozen=True)

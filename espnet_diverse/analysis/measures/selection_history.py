@@ -12,7 +12,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from espnet_diverse.data.files.atomic_files import save_figure
+from espnet_diverse.pictures import save_figure
 from espnet_diverse.runs import checkpoint
 from espnet_diverse.runs.config import load
 

@@ -22,13 +22,13 @@ from dataclasses import replace
 from torch import Tensor
 
 from espnet_diverse.attention.core import Heads
-from espnet_diverse.attention.cores.sdma_options import SDMAOptions
 from espnet_diverse.attention.cores.sma import SMA, divided
 from espnet_diverse.attention.inspection import AuxiliaryLoss
 from espnet_diverse.attention.mixtures.cluster_losses import collect_losses, query_losses
 from espnet_diverse.attention.mixtures.cluster_usage import cluster_diagnoses
 from espnet_diverse.attention.mixtures.mixture import Clustering
 from espnet_diverse.attention.mixtures.noise import LearnedVariance, gaussian_noise, noise_diagnosis, noise_share
+from espnet_diverse.attention.mixtures.sdma_options import SDMAOptions
 from espnet_diverse.attention.token_masks import query_side_mask
 from espnet_diverse.scope import current
 

@@ -11,7 +11,7 @@ paper), sections III-A and III-B.
 
 The latent z of the tokens is the input of the attention divided by s, as in Algorithm 1. In training it is sampled by
 adding noise before the projections (8). The exponent of (11) is negative here; with the printed sign gamma would be
-negative. Where the paper and its released code differ, an option selects the form, see `attention.cores.sdma_options`.
+negative. Where the paper and its released code differ, an option selects the form, see `mixtures.sdma_options`.
 
 Softmax-equivalent setting: nu = 0 (gamma stays 0), noise_std = 0, lambda_k = 0 and lambda_d = 0.
 Cost: as softmax attention plus O(T C (D + C)); the mixed weights are computed in blocks of rows and never stored whole.
@@ -27,13 +27,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from espnet_diverse.attention.core import Core, Heads, Inputs
-from espnet_diverse.attention.cores.sdma_options import SMAOptions
 from espnet_diverse.attention.cores.softmax import softmax_attention
 from espnet_diverse.attention.inspection import AuxiliaryLoss, Diagnosis, HeadMap, Inspection
 from espnet_diverse.attention.mixtures.cluster_losses import Side, collect_losses, token_losses
 from espnet_diverse.attention.mixtures.cluster_usage import cluster_diagnoses, cluster_usage
 from espnet_diverse.attention.mixtures.mixture import Clustering, Mixture
 from espnet_diverse.attention.mixtures.noise import LearnedVariance, gaussian_noise, noise_diagnosis, noise_share
+from espnet_diverse.attention.mixtures.sdma_options import SMAOptions
 from espnet_diverse.attention.supports import EVERYTHING
 from espnet_diverse.attention.token_masks import key_side_mask, query_side_mask
 from espnet_diverse.attention.update_counter import UpdateCounter

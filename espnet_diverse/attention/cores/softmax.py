@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from espnet_diverse.attention.core import Core, Heads
-from espnet_diverse.attention.modifiers.head_patterns import HeadPatterns
+from espnet_diverse.attention.head_patterns import HeadPatterns
 from espnet_diverse.attention.supports import EVERYTHING
 from espnet_diverse.functional.block_sparse import block_sparse_attention
 from espnet_diverse.functional.head_patterns import (

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from espnet_diverse.attention.cores.sdma_options import SDMAOptions, SMAOptions
 from espnet_diverse.attention.mixtures.mixture import Clustering, Mixture
+from espnet_diverse.attention.mixtures.sdma_options import SDMAOptions, SMAOptions
 from espnet_diverse.functional.information import (
     Valid,
     cluster_kl,

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from espnet_diverse.attention.modifiers.head_patterns import HeadPatterns, SelectedPatterns
+from espnet_diverse.attention.head_patterns import HeadPatterns, SelectedPatterns
 from espnet_diverse.functional.pool_linear import Product, pool_linear, pool_products
 from espnet_diverse.functional.selection import weigh
 

@@ -50,7 +50,7 @@ def outputs(args: argparse.Namespace) -> list[Path]:
 
 
 def check(args: argparse.Namespace, before: Mapping[str, argparse.Namespace]) -> None:
-    """Check the search options and the limit of lengths; see `bin/train/plan_steps.py`.
+    """Check the search options and the limit of lengths; see `bin/plan_steps.py`.
 
     Raises:
         ConfigError: An option is not valid.
@@ -62,10 +62,10 @@ def check(args: argparse.Namespace, before: Mapping[str, argparse.Namespace]) ->
 
 def run(args: argparse.Namespace) -> int:
     """Translate and write; return 2 if a sentence was dropped."""
-    from espnet_diverse.data.files.targets import check_prepared, mark_prepared
     from espnet_diverse.data.kaldi import read_data_dir, write_data_dir
+    from espnet_diverse.data.output_paths import check_prepared, mark_prepared
     from espnet_diverse.data.tables import read_table
-    from espnet_diverse.data.writing.augmentation import Monolingual, augment
+    from espnet_diverse.data.writing.back_translation import Monolingual, augment
     from espnet_diverse.decoding.encoder.precision import check_device
 
     check(args, {})  # a wrong option is refused before anything is written

@@ -196,7 +196,7 @@ def outputs(args: argparse.Namespace) -> list[Path]:
 
 
 def check(args: argparse.Namespace, before: Mapping[str, argparse.Namespace]) -> None:
-    """Check the size of a synthetic corpus; see `bin/train/plan_steps.py`."""
+    """Check the size of a synthetic corpus; see `bin/plan_steps.py`."""
     if args.size is not None:
         from espnet_diverse.corpora.synthetic import check_size
 
@@ -208,7 +208,7 @@ def check(args: argparse.Namespace, before: Mapping[str, argparse.Namespace]) ->
 def run(args: argparse.Namespace) -> int:
     """Prepare every set of the corpus and print a summary."""
     from espnet_diverse.corpora import check_options, load_corpus
-    from espnet_diverse.data.checks.faults import FaultsError
+    from espnet_diverse.data.faults import FaultsError
     from espnet_diverse.data.files.atomic_files import write_text
     from espnet_diverse.data.kaldi import evenly_spaced
     from espnet_diverse.data.writing.format_options import FormatOptions
@@ -259,7 +259,7 @@ def _targets(args: argparse.Namespace, corpus: ModuleType, selection: "Selection
 
 def _check_targets(args: argparse.Namespace, corpus: ModuleType, selection: "Selection") -> None:
     """Refuse to write to inputs and to directories that `prepare` did not write, before fetching or converting."""
-    from espnet_diverse.data.files.targets import check_outputs, check_prepared, check_unread
+    from espnet_diverse.data.output_paths import check_outputs, check_prepared, check_unread
 
     read = inputs(args)
     if read and hasattr(corpus, "reads"):

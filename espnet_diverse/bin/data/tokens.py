@@ -60,7 +60,7 @@ def outputs(args: argparse.Namespace) -> list[Path]:
 
 
 def check(args: argparse.Namespace, before: Mapping[str, argparse.Namespace]) -> None:
-    """Check the options and the directory to write; see `bin/train/plan_steps.py`."""
+    """Check the options and the directory to write; see `bin/plan_steps.py`."""
     from espnet_diverse.text.sentencepiece_training import checked_size
     from espnet_diverse.text.vocabulary import check_target, check_type
 

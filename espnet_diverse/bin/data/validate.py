@@ -15,8 +15,8 @@ from espnet_diverse.bin.options.input_paths import DATA_DIR, TOKENS_DIR
 from espnet_diverse.errors import ConfigError
 
 if TYPE_CHECKING:
+    from espnet_diverse.data.checks.audio_statistics import Survey
     from espnet_diverse.data.checks.plausibility import Limits
-    from espnet_diverse.data.checks.survey import Survey
 
 _SHOWN = ("file", "where", "what", "kind")
 """Attributes of a fault that --json writes."""
@@ -24,7 +24,7 @@ _SHOWN = ("file", "where", "what", "kind")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `espnet-diverse validate`."""
-    from espnet_diverse.data.checks.faults import ACTIONS
+    from espnet_diverse.data.faults import ACTIONS
 
     parser.add_argument("data_dirs", nargs="+", type=Path, metavar="DIR", help="data directory")
     parser.add_argument(
@@ -75,10 +75,10 @@ def outputs(args: argparse.Namespace) -> list[Path]:
 
 def run(args: argparse.Namespace) -> int:
     """Print the faults of each directory; return the exit code."""
-    from espnet_diverse.data.checks.faults import alike_once, parse_actions
+    from espnet_diverse.data.checks.audio_statistics import Survey
     from espnet_diverse.data.checks.fixing import left_out, made_plain, write_fixed
     from espnet_diverse.data.checks.plausibility import Limits
-    from espnet_diverse.data.checks.survey import Survey
+    from espnet_diverse.data.faults import alike_once, parse_actions
     from espnet_diverse.data.files.atomic_files import write_text
     from espnet_diverse.text.vocabulary import Vocabulary
 
@@ -120,7 +120,7 @@ def run(args: argparse.Namespace) -> int:
 def _check(args: argparse.Namespace) -> None:
     """Refuse options and targets before all samples are read."""
     from espnet_diverse.data.files.atomic_files import check_no_file
-    from espnet_diverse.data.files.targets import check_prepared, check_unread
+    from espnet_diverse.data.output_paths import check_prepared, check_unread
 
     check_nj(args.nj)
     if args.most < 1:

@@ -200,7 +200,7 @@ def fusion(args: argparse.Namespace) -> "Fusion":
     """
     from espnet_diverse.decoding.search.fusion import Fusion
     from espnet_diverse.decoding.search.ngram import is_ngram
-    from espnet_diverse.packing.archive import unpacked
+    from espnet_diverse.runs.packed.archive import unpacked
 
     if args.lm_file is not None and args.lm is None:
         raise ConfigError(f"--lm_file {args.lm_file} has no --lm; give the language model too")

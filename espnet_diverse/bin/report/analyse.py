@@ -77,8 +77,8 @@ def outputs(args: argparse.Namespace) -> list[Path]:
 
 def run(args: argparse.Namespace) -> int:
     """Measure, write the report and print the table of redundancy; return 2 if an utterance was skipped."""
-    from espnet_diverse.data.files.targets import check_prepared
     from espnet_diverse.data.kaldi import read_data_dir
+    from espnet_diverse.data.output_paths import check_prepared
 
     _check(args)
     device = args.device
@@ -93,7 +93,7 @@ def run(args: argparse.Namespace) -> int:
     from espnet_diverse.decoding.condition_ids import condition_indices, known_conditions
     from espnet_diverse.decoding.encoder.precision import check_device
     from espnet_diverse.decoding.frame_times import known_frame_times
-    from espnet_diverse.decoding.search.teacher_forcing import check_predicts_tokens
+    from espnet_diverse.decoding.teacher_forcing import check_predicts_tokens
     from espnet_diverse.runs.logs import logged
 
     chosen = choose_utterances(data, args.utterances)

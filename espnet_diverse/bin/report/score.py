@@ -103,7 +103,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def check(args: argparse.Namespace, before: "Mapping[str, argparse.Namespace]") -> None:
-    """Check the metrics and their options; see `bin/train/plan_steps.py`."""
+    """Check the metrics and their options; see `bin/plan_steps.py`."""
     from espnet_diverse.scoring.build import ERROR_RATES, check_metrics
     from espnet_diverse.scoring.table import line
 
@@ -177,7 +177,7 @@ def embedder(args: argparse.Namespace) -> "Callable[[], Embedder] | None":
 
 def _check_outputs(args: argparse.Namespace) -> None:
     """Refuse to write the reports over texts that are read."""
-    from espnet_diverse.data.files.targets import check_outputs
+    from espnet_diverse.data.output_paths import check_outputs
 
     drawn = [form.format(name) for name in args.metric for form in (_PICTURE, _PAGE)]
     outputs = [args.output_dir / name for name in ("score.md", "score.json", "alignment.txt", *drawn)]

@@ -36,7 +36,7 @@ def outputs(args: argparse.Namespace) -> list[Path]:
 
 
 def check(args: argparse.Namespace, before: Mapping[str, argparse.Namespace]) -> None:
-    """Check that the training before it in the plan keeps epochs by the metric; see `bin/train/plan_steps.py`.
+    """Check that the training before it in the plan keeps epochs by the metric; see `bin/plan_steps.py`.
 
     Raises:
         ConfigError: The metric is none of the criteria of its configuration.

@@ -92,7 +92,7 @@ def stages(output_dir: Path, shared: list[str], training: Sequence[object], numb
         number: Number of epochs to average.
         debug: Whether an error of a step is raised, with its traceback, and not printed.
     """
-    from espnet_diverse.bin.train.plan_steps import PROGRAM, make_step
+    from espnet_diverse.bin.plan_steps import PROGRAM, make_step
 
     stats = output_dir / "stats"
     commands = {
@@ -137,7 +137,7 @@ def _is_left_out(key: str, config: dict) -> bool:
 
 def _tokens(args: argparse.Namespace, config: dict) -> list[str]:
     """The options that name the vocabularies; for a model of ESPnet they are made from its configuration."""
-    from espnet_diverse.packing.run_files import make_vocabularies
+    from espnet_diverse.runs.packed.run_files import make_vocabularies
 
     own = args.model_dir
     if not (own / "tokens.yaml").is_file():

@@ -66,7 +66,7 @@ def run_steps(steps: list, cache: Path, dry_run: bool = False) -> int:
 
 def _read(file: Path, generated: bool = False) -> list:
     """Read the steps of a plan, one per line; errors name the file, unless it was generated, and the stage."""
-    from espnet_diverse.bin.train.plan_steps import make_step
+    from espnet_diverse.bin.plan_steps import make_step
 
     try:
         lines = read_utf8(file, f"plan {file}", error=ConfigError).split("\n")

@@ -28,7 +28,7 @@ def outputs(args: argparse.Namespace) -> list[Path]:
 
 
 def check(args: argparse.Namespace, before: Mapping[str, argparse.Namespace]) -> None:
-    """Check the configuration and the directory to write; see `bin/train/plan_steps.py`."""
+    """Check the configuration and the directory to write; see `bin/plan_steps.py`."""
     from espnet_diverse.training.config.early_check import check_early
     from espnet_diverse.training.data.statistics import check_target
 
@@ -38,7 +38,7 @@ def check(args: argparse.Namespace, before: Mapping[str, argparse.Namespace]) ->
 
 def run(args: argparse.Namespace) -> int:
     """Collect the statistics."""
-    from espnet_diverse.data.files.targets import check_unread
+    from espnet_diverse.data.output_paths import check_unread
     from espnet_diverse.runs.config import merge
     from espnet_diverse.training.data.statistics import check_target
 

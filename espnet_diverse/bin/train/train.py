@@ -107,7 +107,7 @@ def outputs(args: argparse.Namespace) -> list[Path]:
 
 
 def check(args: argparse.Namespace, before: Mapping[str, argparse.Namespace]) -> None:
-    """Check the configuration; see `bin/train/plan_steps.py`."""
+    """Check the configuration; see `bin/plan_steps.py`."""
     from espnet_diverse.training.config.early_check import check_early
 
     check_early(options.fragments(args), args.set, args.task)
@@ -159,8 +159,8 @@ def _with_weights(parameters: str) -> str:
     """A value of init_param with a file of weights instead of a directory or a packed model."""
     path = _weights(parameters)
     if path.suffix == ".zip":
-        from espnet_diverse.packing.archive import unpacked
         from espnet_diverse.runs.model_files import find_weights
+        from espnet_diverse.runs.packed.archive import unpacked
 
         path = find_weights(unpacked(path))
     return "".join([str(path), *parameters.partition(":")[1:]])
@@ -177,7 +177,7 @@ def run(args: argparse.Namespace) -> int:
     if args.list_options is not None:
         _list_options(args)
         return 0
-    from espnet_diverse.data.files.targets import check_outputs
+    from espnet_diverse.data.output_paths import check_outputs
     from espnet_diverse.runs.config import merge
 
     check_outputs(outputs(args), [args.train_dir, args.valid_dir])  # the configuration may be the run's own

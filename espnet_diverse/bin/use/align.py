@@ -34,9 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Align, and print or write the result."""
-    from espnet_diverse.data.checks.faults import refuse
+    from espnet_diverse.data.faults import refuse
     from espnet_diverse.data.files.atomic_files import write_text
-    from espnet_diverse.data.files.targets import check_outputs
+    from espnet_diverse.data.output_paths import check_outputs
     from espnet_diverse.data.tables import scan_lines
 
     text = args.text

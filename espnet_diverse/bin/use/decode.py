@@ -52,7 +52,7 @@ def outputs(args: argparse.Namespace) -> list[Path]:
 
 
 def check(args: argparse.Namespace, before: Mapping[str, argparse.Namespace]) -> None:
-    """Check the search options; see `bin/train/plan_steps.py`."""
+    """Check the search options; see `bin/plan_steps.py`."""
     options.search_options(args)
     check_nj(args.nj)
 
@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
     if search_options.search == "espnet" and (args.precision != "float32" or args.compile):
         raise ConfigError("search=espnet supports neither --precision nor --compile; leave them out")
     from espnet_diverse.data.files.locks import folder_lock
-    from espnet_diverse.data.files.targets import check_no_data
+    from espnet_diverse.data.output_paths import check_no_data
 
     check_no_data(args.output_dir)
     with folder_lock(args.output_dir):  # `decode` takes it too, but only after seconds, in which a model is loaded
@@ -89,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
 def _made_by(args: argparse.Namespace, search_options: "Options", device: str) -> str:
     """Options that results depend on besides data and conditions; the batch size changes only rounding."""
     from espnet_diverse.cluster.worker import versions
-    from espnet_diverse.stage_cache import digest
+    from espnet_diverse.data.digests import digest
 
     files = [digest(path) for path in (*options.model_inputs(args), *options.fusion_inputs(args))]
     chosen = {name: value for name, value in asdict(search_options).items() if name != "batch_size"}

@@ -40,7 +40,7 @@ def outputs(args: argparse.Namespace) -> list[Path]:
 
 
 def check(args: argparse.Namespace, before: Mapping[str, argparse.Namespace]) -> None:
-    """Check the weight; see `bin/train/plan_steps.py`.
+    """Check the weight; see `bin/plan_steps.py`.
 
     Raises:
         ConfigError: The weight is infinite or not a number.
@@ -52,7 +52,7 @@ def check(args: argparse.Namespace, before: Mapping[str, argparse.Namespace]) ->
 def run(args: argparse.Namespace) -> int:
     """Rescore, and print how many texts changed."""
     check(args, {})
-    from espnet_diverse.data.files.targets import check_no_data
+    from espnet_diverse.data.output_paths import check_no_data
 
     check_no_data(args.output_dir)
     from espnet_diverse.decoding.directory.perplexity import Scorer

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from espnet_diverse.decoding.options import Options
     from espnet_diverse.inference import Recognizer
     from espnet_diverse.transcription.inputs import Recording
-    from espnet_diverse.transcription.result import Transcript
     from espnet_diverse.transcription.segmentation_options import SegmentationOptions
+    from espnet_diverse.transcription.transcript import Transcript
 
 TASKS = ("asr", "st", "s2t", "s2t_ctc")
 OPENS_PACKED_MODELS = True
@@ -158,7 +158,7 @@ def _paths(recording: "Recording", args: argparse.Namespace) -> list[Path]:
 
 def _check_outputs(recordings: Sequence["Recording"], args: argparse.Namespace) -> None:
     """Refuse to write over a recording or the list of recordings."""
-    from espnet_diverse.data.files.targets import check_outputs
+    from espnet_diverse.data.output_paths import check_outputs
     from espnet_diverse.transcription.inputs import files_of
 
     outputs = [path for recording in recordings for path in _paths(recording, args)]

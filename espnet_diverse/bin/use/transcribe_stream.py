@@ -136,7 +136,7 @@ def _end(text: str, width: int) -> str:
 
 
 def _json_line(result: "StreamResult") -> str:
-    from espnet_diverse.decoding.directory.results import rounded_score
+    from espnet_diverse.decoding.prediction import rounded_score
 
     fields = {
         "type": "final" if result.is_final else "partial",

@@ -89,7 +89,7 @@ class _Skipped(dict[str, str]):
 
 def _outputs(args: argparse.Namespace, inputs: list[str]) -> list[Path | None]:
     """Output file of each input; None is standard output."""
-    from espnet_diverse.data.files.targets import check_outputs
+    from espnet_diverse.data.output_paths import check_outputs
 
     if args.output_dir is None:
         return [None] * len(inputs)
@@ -183,7 +183,7 @@ def _translated(
 
 
 def _written(source: str, translation: "Translation", form: str) -> str:
-    from espnet_diverse.decoding.directory.results import json_score, rounded_score
+    from espnet_diverse.decoding.prediction import json_score, rounded_score
 
     if form == "txt":
         return translation.text

@@ -7,7 +7,7 @@ from espnet_diverse.attention.update_counter import UpdateCounter
 from espnet_diverse.contrib.flowseq.decoder import FlowDecoder
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.nets.models import DiverseMTModel
-from espnet_diverse.nets.processes import token_count
+from espnet_diverse.nets.reductions import token_count
 from espnet_diverse.nets.replace_attention import signature_with
 from espnet_diverse.option_checks import Rule
 from espnet_diverse.scope import current, scope

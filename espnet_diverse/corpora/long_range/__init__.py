@@ -16,7 +16,7 @@ from pathlib import Path
 from espnet_diverse.corpora import Selection
 from espnet_diverse.corpora.shared.row_faults import RowFaults, sound_lines
 from espnet_diverse.corpora.synthetic import make_once
-from espnet_diverse.data.checks.faults import Fault
+from espnet_diverse.data.faults import Fault
 from espnet_diverse.data.kaldi import DataDir
 from espnet_diverse.errors import ConfigError, DataError
 

@@ -14,7 +14,7 @@ from espnet_diverse.conditions import base_language
 from espnet_diverse.corpora import Selection, split_pair
 from espnet_diverse.corpora.shared.row_faults import Lines, RowFaults, Sentence, parallel, read_lines
 from espnet_diverse.data.characters import text_fault
-from espnet_diverse.data.checks.faults import Fault
+from espnet_diverse.data.faults import Fault
 from espnet_diverse.data.kaldi import DataDir
 from espnet_diverse.data.normalisation import lower_case
 from espnet_diverse.errors import ConfigError

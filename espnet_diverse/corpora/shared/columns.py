@@ -6,7 +6,7 @@ from pathlib import Path
 from espnet_diverse.audio.suffixes import SUFFIXES
 from espnet_diverse.corpora import Selection
 from espnet_diverse.corpora.shared.table_files import Table
-from espnet_diverse.data.checks.faults import Fault
+from espnet_diverse.data.faults import Fault
 from espnet_diverse.errors import ConfigError
 
 COLUMNS: dict[str, tuple[str, ...]] = {

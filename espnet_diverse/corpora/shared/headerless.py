@@ -13,7 +13,7 @@ from espnet_diverse.audio.suffixes import SUFFIXES
 from espnet_diverse.corpora.shared.columns import COLUMNS
 from espnet_diverse.corpora.shared.siblings import sibling
 from espnet_diverse.corpora.shared.table_files import Row, Table, named_twice
-from espnet_diverse.data.checks.faults import Fault, refuse
+from espnet_diverse.data.faults import Fault, refuse
 from espnet_diverse.errors import DataError
 
 _OF_PATHS = {2: ("audio", "text"), 3: ("audio", "speaker", "text")}

@@ -12,7 +12,7 @@ from espnet_diverse.corpora import Selection
 from espnet_diverse.corpora.shared.row_faults import RowFaults, sound_lines
 from espnet_diverse.corpora.shared.table_files import json_objects
 from espnet_diverse.data.characters import SURROGATE, clean_text, text_fault
-from espnet_diverse.data.checks.faults import Fault
+from espnet_diverse.data.faults import Fault
 from espnet_diverse.data.kaldi import DataDir
 from espnet_diverse.data.normalisation import lower_case
 from espnet_diverse.errors import DataError

@@ -18,7 +18,7 @@ from threading import Timer
 from typing import BinaryIO
 
 from espnet_diverse.errors import DataError
-from espnet_diverse.untrusted.produced import MOST_SECONDS, most_bytes, too_large
+from espnet_diverse.untrusted.output_limits import MOST_SECONDS, most_bytes, too_large
 
 _CHUNK = 1 << 20
 _END = "\n"  # of each word in the forms; words hold no line break
@@ -100,7 +100,7 @@ def run_pipe(value: str, target: Path) -> None:
 
     Raises:
         DataError: See `parse_pipe`; or a program is missing, fails, takes an hour, or writes more than
-            `produced.most_bytes` of its file.
+            `output_limits.most_bytes` of its file.
     """
     commands = [_located(value, command) for command in parse_pipe(value)]
     with ExitStack() as stack:

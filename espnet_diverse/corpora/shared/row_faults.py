@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from espnet_diverse.corpora import Selection
-from espnet_diverse.data.checks.faults import Fault, refuse
+from espnet_diverse.data.faults import Fault, refuse
 from espnet_diverse.data.kaldi import DataDir
 from espnet_diverse.data.lines import numbered_lines
 from espnet_diverse.data.tables import notice_repairs, scan_lines

@@ -14,7 +14,7 @@ from espnet_diverse.corpora import split_pair
 from espnet_diverse.corpora.shared.bitext import Files
 from espnet_diverse.corpora.shared.row_faults import Lines, Sentence
 from espnet_diverse.data.characters import clean_text
-from espnet_diverse.data.checks.faults import Fault
+from espnet_diverse.data.faults import Fault
 from espnet_diverse.errors import DataError
 
 _DOCUMENT = re.compile(r"<doc\b(?:[^>]*?\bdocid=[\"']?([^\"'\s>]+))?", re.IGNORECASE)

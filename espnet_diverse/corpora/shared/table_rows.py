@@ -14,7 +14,7 @@ from espnet_diverse.corpora.shared.siblings import sibling
 from espnet_diverse.corpora.shared.splits import SPLITS, set_of
 from espnet_diverse.corpora.shared.table_files import Row, Table
 from espnet_diverse.data.characters import SURROGATE, clean_text, id_fault, safe_name, text_fault
-from espnet_diverse.data.checks.faults import Fault
+from espnet_diverse.data.faults import Fault
 from espnet_diverse.data.normalisation import for_wer
 
 _TABLES = {"language": "utt2lang", "target_language": "utt2tgtlang", "domain": "utt2domain"}

@@ -1,5 +1,5 @@
 """Checks of data directories that report all faults in one pass, and corrected copies.
 
-Read first: `validate.py`, `faults.py`, `plausibility.py`.
+Read first: `validate.py`, `recording_faults.py`, `plausibility.py`.
 Originals are never changed.
 """

@@ -5,12 +5,12 @@ from itertools import zip_longest
 from pathlib import Path
 
 from espnet_diverse.conditions import TABLES
-from espnet_diverse.data.checks.faults import ACTIONS, Fault, refuse
 from espnet_diverse.data.checks.plausibility import CANCELLED
 from espnet_diverse.data.checks.repetitions import in_both
+from espnet_diverse.data.faults import ACTIONS, Fault, refuse
 from espnet_diverse.data.files.atomic_files import staged_directory
-from espnet_diverse.data.files.targets import check_prepared, check_target, check_unread, mark_prepared
 from espnet_diverse.data.kaldi import DataTables, leave_out, scan_extra, scan_tables, source_of, write_data_dir
+from espnet_diverse.data.output_paths import check_prepared, check_target, check_unread, mark_prepared
 from espnet_diverse.data.table_views import Without, lacking
 from espnet_diverse.data.tables import pack_table
 from espnet_diverse.errors import DataError, abridged

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator
 
 from espnet_diverse.audio.ark import CODED
 from espnet_diverse.audio.libsndfile import AudioInfo, Powers
-from espnet_diverse.data.checks.faults import Fault
 from espnet_diverse.data.checks.plausibility import CANCELLED, Finding, Measures, sound_findings
 from espnet_diverse.data.checks.repetitions import same_digests
+from espnet_diverse.data.faults import Fault
 
 
 def sound_faults(found: Measures, powers: Powers) -> Iterable[Finding]:

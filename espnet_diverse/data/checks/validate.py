@@ -18,7 +18,7 @@ from espnet_diverse.audio.features import features_shape, read_features
 from espnet_diverse.audio.libsndfile import AudioInfo, Powers
 from espnet_diverse.audio.reading import open_file
 from espnet_diverse.audio.segments import segment_fault
-from espnet_diverse.data.checks.faults import Fault, decisive, refuse
+from espnet_diverse.data.checks.audio_statistics import Survey
 from espnet_diverse.data.checks.plausibility import (
     CANCELLED,
     Limits,
@@ -29,7 +29,7 @@ from espnet_diverse.data.checks.plausibility import (
 )
 from espnet_diverse.data.checks.recording_faults import Formats, SameAudio, sound_faults
 from espnet_diverse.data.checks.repetitions import DIGEST, alike, most_of
-from espnet_diverse.data.checks.survey import Survey
+from espnet_diverse.data.faults import Fault, decisive, refuse
 from espnet_diverse.data.kaldi import DataTables, column, scan_tables
 from espnet_diverse.data.table_views import in_order, items_in_order, lacking
 from espnet_diverse.data.tables import entry_faults

@@ -3,15 +3,13 @@
 import os
 import re
 import shutil
-import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
-from typing import Any
 
+from espnet_diverse.data.files.disk_space import named_if_full
 from espnet_diverse.data.files.locks import NO_LOCKS, claim, file_lock, give_up, is_at
-from espnet_diverse.data.files.room import named_if_full
 from espnet_diverse.errors import DataError
 
 _STAGED = r"\..+\.(partial\.[0-9a-f]+|[0-9a-f]{12}\.partial)(\..*)?"  # the second form in versions up to 0.2
@@ -26,35 +24,6 @@ def write_parts(path: Path, parts: Iterable[str], durable: bool = False) -> None
     """Write parts of a text, one after another, as `write_text` does."""
     with staged_file(path, durable) as partial, partial.open("w", encoding="utf-8", newline="\n") as file:
         file.writelines(parts)
-
-
-def save_figure(figure: Any, path: Path, dpi: int = 110) -> None:
-    """Write a figure of matplotlib atomically, as `write_text` writes a text.
-
-    A "$" is drawn as it is, because labels are names and tokens of data; only powers of ten are set as mathematics. All
-    characters are drawn for which this machine has a font.
-
-    Args:
-        figure: The figure.
-        path: File to write; its suffix is the format.
-        dpi: Pixels per inch.
-    """
-    from matplotlib.text import Text
-    from matplotlib.ticker import LogFormatter
-
-    from espnet_diverse.data.files.fonts import families
-
-    axes = (axis for each in figure.axes for axis in (each.xaxis, each.yaxis))
-    scales = [axis for axis in axes if isinstance(axis.get_major_formatter(), LogFormatter)]
-    powers = {label for axis in scales for label in axis.get_ticklabels(which="both")}
-    texts = figure.findobj(Text)
-    fonts, _ = families("".join(text.get_text() for text in texts))
-    for text in texts:
-        text.set_parse_math(text in powers)
-        text.set_fontfamily(fonts)
-    with staged_file(path) as partial, warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing from font")  # `families` reports it in one line
-        figure.savefig(partial, dpi=dpi)
 
 
 @contextmanager

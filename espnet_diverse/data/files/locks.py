@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from espnet_diverse.data.files.room import named_if_full
+from espnet_diverse.data.files.disk_space import named_if_full
 from espnet_diverse.errors import DataError, UserError
 
 NAME = ".lock"

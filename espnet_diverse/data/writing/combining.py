@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 from espnet_diverse.conditions import TABLES
 from espnet_diverse.data.characters import id_fault
-from espnet_diverse.data.checks.faults import Fault, decisive, refuse
 from espnet_diverse.data.checks.validate import find_faults
+from espnet_diverse.data.faults import Fault, decisive, refuse
 from espnet_diverse.data.files.atomic_files import staged_directory
-from espnet_diverse.data.files.targets import check_prepared, check_target, check_unread, mark_prepared
 from espnet_diverse.data.kaldi import DataTables, scan_extra, scan_tables, source_of, write_data_dir
+from espnet_diverse.data.output_paths import check_prepared, check_target, check_unread, mark_prepared
 from espnet_diverse.data.table_views import Joined, Same
 from espnet_diverse.errors import ConfigError, DataError
 

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from espnet_diverse.audio.segments import Segment
-from espnet_diverse.data.checks.faults import Fault, decisive, refuse
 from espnet_diverse.data.checks.fixing import reasons
 from espnet_diverse.data.checks.validate import find_faults
+from espnet_diverse.data.faults import Fault, decisive, refuse
 from espnet_diverse.data.files.atomic_files import staged_directory
-from espnet_diverse.data.files.targets import check_prepared, check_target, mark_prepared
 from espnet_diverse.data.kaldi import DataTables, leave_out, write_data_dir
+from espnet_diverse.data.output_paths import check_prepared, check_target, mark_prepared
 from espnet_diverse.data.packed_table import spool
 from espnet_diverse.data.table_views import Mapped, items_in_order
 from espnet_diverse.data.threads import Workers, map_in_parallel

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from espnet_diverse.audio.reading import inspect_audio
 from espnet_diverse.audio.segments import Segment, segment_fault
-from espnet_diverse.data.checks.faults import decisive, refuse
 from espnet_diverse.data.checks.validate import find_faults
+from espnet_diverse.data.faults import decisive, refuse
 from espnet_diverse.data.files.atomic_files import scratch_directory
 from espnet_diverse.data.kaldi import DataTables, column, scan_tables
 from espnet_diverse.data.table_views import in_order, items_in_order

@@ -19,9 +19,10 @@ from torch.nn.utils.rnn import pad_sequence
 
 from espnet_diverse.data.files.locks import folder_lock
 from espnet_diverse.data.tables import read_table, write_table
-from espnet_diverse.decoding.directory.grouping import grouped
-from espnet_diverse.decoding.directory.results import rounded_score, write_json
+from espnet_diverse.decoding.directory.results import write_json
 from espnet_diverse.decoding.encoder.precision import check_device
+from espnet_diverse.decoding.grouping import grouped
+from espnet_diverse.decoding.prediction import rounded_score
 from espnet_diverse.errors import DataError, ModelError
 from espnet_diverse.functional.calibration import expected_calibration_error, overconfidence_error
 from espnet_diverse.functional.redundancy import pairwise_distance

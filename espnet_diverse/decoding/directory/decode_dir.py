@@ -3,7 +3,7 @@
 The batches of `utterances.py` are the same with and without utterances that cannot be read, and for any number of
 processes or workers. (Each of several processes computes in one thread; a single process does so under
 OMP_NUM_THREADS=1.) In other batches, scores agree up to rounding: for example if a batch fails in the search and its
-utterances are searched one by one. `results.rounded_score` defines which digits are written.
+utterances are searched one by one. `prediction.rounded_score` defines which digits are written.
 
 Results are written to a journal in the folder `.decoding` of the output directory, batch by batch. If a call is stopped
 or fails, the next call reads the journal and decodes the remaining utterances in the same batches. When all results are
@@ -23,9 +23,10 @@ from pathlib import Path
 from typing import overload
 
 from espnet_diverse.cluster.pool import Pool
-from espnet_diverse.data.checks.faults import Fault, alike_once, refuse
-from espnet_diverse.data.files.journal import Journal
+from espnet_diverse.data.digests import digest
+from espnet_diverse.data.faults import Fault, alike_once, refuse
 from espnet_diverse.data.files.locks import folder_lock
+from espnet_diverse.data.journal import Journal
 from espnet_diverse.data.packed_table import PackedTable
 from espnet_diverse.data.table_views import Joined, Mapped
 from espnet_diverse.data.tables import entry_faults, parse_segment, scan_packed
@@ -37,7 +38,6 @@ from espnet_diverse.decoding.directory.utterances import Description, Job, Searc
 from espnet_diverse.errors import DataError
 from espnet_diverse.portable import can_fork
 from espnet_diverse.progress import progress
-from espnet_diverse.stage_cache import digest
 
 UNFINISHED = ".decoding"
 """Folder in an output directory with the results of a call that has not finished."""
@@ -106,7 +106,7 @@ def decode(
 
 
 def _digest(made_by: str, data_dir: Path, conditions: Mapping[str, str]) -> str:
-    """Digest of all that results depend on; audio files count by their sizes, see `stage_cache.digest`."""
+    """Digest of all that results depend on; audio files count by their sizes, see `data.digests.digest`."""
     described = json.dumps([made_by, digest(data_dir), sorted(conditions.items())])
     return hashlib.sha256(described.encode()).hexdigest()
 

@@ -21,9 +21,10 @@ from espnet_diverse.contrib.vae.decoder import Posterior
 from espnet_diverse.data.files.atomic_files import staged_file
 from espnet_diverse.data.files.locks import folder_lock
 from espnet_diverse.data.tables import read_table
-from espnet_diverse.decoding.directory.grouping import grouped
-from espnet_diverse.decoding.directory.results import rounded_score, write_json
+from espnet_diverse.decoding.directory.results import write_json
+from espnet_diverse.decoding.grouping import grouped
 from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.prediction import rounded_score
 from espnet_diverse.decoding.predictor import load_predictor
 from espnet_diverse.decoding.search.beam_search import BeamSearch
 from espnet_diverse.errors import ModelError

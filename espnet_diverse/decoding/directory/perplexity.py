@@ -16,9 +16,10 @@ from torch.nn.utils.rnn import pad_sequence
 from espnet_diverse.data.files.locks import folder_lock
 from espnet_diverse.data.tables import read_table, write_table
 from espnet_diverse.decoding.condition_ids import condition_indices, known_conditions
-from espnet_diverse.decoding.directory.grouping import grouped
-from espnet_diverse.decoding.directory.results import rounded_score, write_json
+from espnet_diverse.decoding.directory.results import write_json
 from espnet_diverse.decoding.encoder.precision import check_device
+from espnet_diverse.decoding.grouping import grouped
+from espnet_diverse.decoding.prediction import rounded_score
 from espnet_diverse.decoding.search.fusion import language_model_files
 from espnet_diverse.decoding.token_text import TokenText
 from espnet_diverse.progress import progress
@@ -72,7 +73,7 @@ def perplexity(scorer: Scorer, data_dir: Path, output_dir: Path, conditions: Map
         conditions: Values by condition that hold for all texts, instead of the tables.
 
     Returns:
-        The content of perplexity.json, rounded by `results.rounded_score`. A perplexity above e^709 is infinity, and
+        The content of perplexity.json, rounded by `prediction.rounded_score`. A perplexity above e^709 is infinity, and
         null in the file.
 
     Raises:

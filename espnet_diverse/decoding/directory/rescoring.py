@@ -27,10 +27,11 @@ from espnet_diverse.decoding.condition_ids import (
 )
 from espnet_diverse.decoding.directory.decode_dir import list_jobs
 from espnet_diverse.decoding.directory.perplexity import Scorer
-from espnet_diverse.decoding.directory.results import NBEST, rounded_score, write_nbest
+from espnet_diverse.decoding.directory.results import NBEST, write_nbest
+from espnet_diverse.decoding.prediction import rounded_score
 from espnet_diverse.decoding.predictor import Predictor
 from espnet_diverse.decoding.search.beam_search import BeamSearch
-from espnet_diverse.decoding.search.teacher_forcing import token_log_probs
+from espnet_diverse.decoding.teacher_forcing import token_log_probs
 from espnet_diverse.errors import ConfigError, DataError, ModelError
 from espnet_diverse.progress import progress
 from espnet_diverse.upstream.layers import TooShortUttError

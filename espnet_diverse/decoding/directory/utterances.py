@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from espnet_diverse.audio.segments import Segment
 from espnet_diverse.decoding.condition_ids import KnownConditions
-from espnet_diverse.decoding.directory.grouping import each_result, grouped
-from espnet_diverse.decoding.directory.results import Result, Text
+from espnet_diverse.decoding.directory.results import Result
+from espnet_diverse.decoding.grouping import each_result, grouped
+from espnet_diverse.decoding.prediction import Text
 from espnet_diverse.errors import ClusterError, DataError
 from espnet_diverse.upstream.layers import TooShortUttError
 

@@ -21,7 +21,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from espnet_diverse.attention import MultiHeadAttention
 from espnet_diverse.decoding.encoder.long_audio import batch_of_one, features_in_parts, is_long
-from espnet_diverse.decoding.espnet.quiet import quiet
+from espnet_diverse.decoding.encoder.quiet import quiet
 from espnet_diverse.errors import ModelError, NoBatchedSearchError
 from espnet_diverse.functional.masks import lengths_to_mask
 from espnet_diverse.nets.frontends.speech_frontend import check_samples

@@ -12,7 +12,7 @@ from espnet2.asr.decoder.s4_decoder import S4Decoder
 from espnet2.asr.transducer.beam_search_transducer import BeamSearchTransducer
 from torch import Tensor, nn
 
-from espnet_diverse.decoding.espnet.quiet import quiet
+from espnet_diverse.decoding.encoder.quiet import quiet
 from espnet_diverse.decoding.espnet.transducer_hotwords import SEARCH, TransducerHotwords
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.decoding.search.beam import Hypothesis

@@ -17,11 +17,11 @@ from espnet_diverse.audio.features import read_features
 from espnet_diverse.audio.reading import read_at
 from espnet_diverse.audio.segments import Segment
 from espnet_diverse.decoding.condition_ids import KnownConditions, known_conditions
-from espnet_diverse.decoding.directory.results import Text
 from espnet_diverse.decoding.encoder.precision import check_device
+from espnet_diverse.decoding.encoder.quiet import quiet
 from espnet_diverse.decoding.espnet.espnet_beam import choose_class
-from espnet_diverse.decoding.espnet.quiet import quiet
 from espnet_diverse.decoding.options import Options, check_search, has_ctc, text_task, usual_ctc_weight
+from espnet_diverse.decoding.prediction import Text
 from espnet_diverse.decoding.search.fusion import Fusion, language_model_files, language_model_of, used_language_model
 from espnet_diverse.decoding.search.ngram import NgramScorer, is_ngram
 from espnet_diverse.errors import ConfigError

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from espnet_diverse.data.characters import clean_text
-from espnet_diverse.data.checks.faults import Fault, alike_once, refuse
+from espnet_diverse.data.faults import Fault, alike_once, refuse
 from espnet_diverse.data.tables import scan_lines
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.decoding.search.beam import Hypothesis

@@ -26,12 +26,12 @@ from espnet2.tasks import asr
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from espnet_diverse.decoding.build_search import Search, build_search
 from espnet_diverse.decoding.condition_ids import known_conditions
-from espnet_diverse.decoding.directory.results import Text
 from espnet_diverse.decoding.encoder.encoding import Encoding, check_finite, check_parts
 from espnet_diverse.decoding.encoder.precision import check_device
 from espnet_diverse.decoding.options import Options, has_ctc, text_task, usual_ctc_weight
-from espnet_diverse.decoding.search.build_search import Search, build_search
+from espnet_diverse.decoding.prediction import Text
 from espnet_diverse.decoding.search.fusion import Fusion, language_model_of, load_language_model, used_language_model
 from espnet_diverse.decoding.search.hotwords import Hotwords, load_hotwords
 from espnet_diverse.decoding.search.ngram import is_ngram

@@ -5,7 +5,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from espnet_diverse.functional.label_smoothing import smoothed_divergence
-from espnet_diverse.nets.processes import token_count
+from espnet_diverse.nets.reductions import token_count
 from espnet_diverse.upstream.layers import LabelSmoothingLoss as EspnetLabelSmoothingLoss
 
 

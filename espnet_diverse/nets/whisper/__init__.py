@@ -2,5 +2,5 @@
 
 Radford et al. 2023, "Robust speech recognition via large-scale weak supervision". Both nets are ESPnet's transformer
 with other inputs: convolutions with sinusoids before the encoder, learned positions and a prompt before the decoder.
-`packing/whisper.py` makes such a model from the files of a trained one.
+`runs/packed/whisper.py` makes such a model from the files of a trained one.
 """

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from espnet_diverse.data.files.atomic_files import save_figure
+from espnet_diverse.pictures import save_figure
 
 WIDTH, DPI = 4.4, 180  # inches; letters of 10 points have 11 pixels on a phone that is 390 pixels wide
 SMALL = 9  # points

@@ -19,13 +19,13 @@ from pathlib import Path
 import numpy as np
 
 from espnet_diverse.audio.ark import ark_entry, file_status, without_frames
+from espnet_diverse.data.digests import digest
 from espnet_diverse.data.files.atomic_files import staged_file, write_text
 from espnet_diverse.data.tables import pack_table
 from espnet_diverse.errors import DataError
 from espnet_diverse.progress import progress
 from espnet_diverse.runs.config import Config
 from espnet_diverse.runs.stored import schema
-from espnet_diverse.stage_cache import digest
 from espnet_diverse.untrusted.whole_files import read_json
 
 FILE = "data.json"

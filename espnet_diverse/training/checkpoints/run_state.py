@@ -11,8 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from itertools import chain, repeat
 from pathlib import Path
+from typing import Protocol
 
 import torch
+from espnet2.schedulers.abs_scheduler import AbsScheduler
 from espnet2.train.reporter import Average, Reporter, SubReporter, WeightedAverage
 from torch import nn
 
@@ -22,12 +24,20 @@ from espnet_diverse.errors import ModelError, TrainingError
 from espnet_diverse.runs import checkpoint
 from espnet_diverse.runs.lora import merged
 from espnet_diverse.training.checkpoints.averaging import rank_epochs
+from espnet_diverse.training.checkpoints.position import Position
 from espnet_diverse.training.checkpoints.run_identity import KEY, identity_of
-from espnet_diverse.training.loop.epoch_batches import Position
-from espnet_diverse.training.loop.updates import Updates
 
 _POSITION, _RATES, _UPDATES = "within_epoch", "base_learning_rates", "updates"
 _BEFORE = "updates_before"  # updates of a trained model that the run continues, by counter
+
+
+class Updated(Protocol):
+    """A model with the optimizers and schedulers that update it, and the number of updates that were made."""
+
+    model: nn.Module
+    optimizers: Sequence[torch.optim.Optimizer]
+    schedulers: Sequence[AbsScheduler | None]
+    made: int
 
 
 class RunState:
@@ -35,12 +45,12 @@ class RunState:
 
     Args:
         output_dir: Directory of the run.
-        updates: What makes the updates, with model, optimizers and schedulers.
+        updates: The model, its optimizers and schedulers, and the number of updates.
         reporter: ESPnet's reporter of the run.
         criteria: `best_model_criterion`: phase, name and mode of each.
     """
 
-    def __init__(self, output_dir: Path, updates: Updates, reporter: Reporter, criteria: Sequence[Sequence[str]] = ()):
+    def __init__(self, output_dir: Path, updates: Updated, reporter: Reporter, criteria: Sequence[Sequence[str]] = ()):
         self.output_dir, self.updates, self.reporter, self.criteria = output_dir, updates, reporter, criteria
         self.model, self.optimizers, self.schedulers = updates.model, updates.optimizers, updates.schedulers
         self._identity = identity_of(output_dir)

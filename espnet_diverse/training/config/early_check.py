@@ -7,7 +7,7 @@ from espnet_diverse.runs.condition_names import fill_in_without_data
 from espnet_diverse.runs.config import merge
 from espnet_diverse.runs.config_checks import check
 from espnet_diverse.runs.tasks import TASKS
-from espnet_diverse.training.stages import DEFAULTS, check_settings
+from espnet_diverse.training.config.settings import DEFAULTS, check_settings
 
 
 def check_early(fragments: Iterable[str], overrides: Iterable[str], task: str) -> None:

@@ -14,8 +14,8 @@ from espnet_diverse.runs.config_checks import check, chosen_classes
 from espnet_diverse.runs.criteria import check_forms
 from espnet_diverse.runs.training_config import FILLED_IN, NOT_HERE
 from espnet_diverse.training.config.number_checks import check_numbers
+from espnet_diverse.training.config.settings import DEFAULTS
 from espnet_diverse.training.espnet_command import arguments
-from espnet_diverse.training.stages import DEFAULTS
 
 _ATTENTIONS = ("attention", "cross_attention")
 

@@ -24,8 +24,8 @@ from torch.utils.data import DataLoader
 from espnet_diverse.data.threads import Workers
 from espnet_diverse.errors import ClusterError, UserError, abridged
 from espnet_diverse.progress import WithProgress
+from espnet_diverse.runs.tasks import TASKS
 from espnet_diverse.training import espnet_command
-from espnet_diverse.training.loop.tasks import TASKS
 
 Row = tuple[str, ...]
 """The lines of an utterance, one of each table."""

@@ -23,8 +23,8 @@ from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 from espnet_diverse import errors
 from espnet_diverse.errors import InterruptedRunError, TrainingError, UserError
 from espnet_diverse.runs.config import Config
-from espnet_diverse.training.distributed.meeting import KEY, on_one_machine, on_several_machines
 from espnet_diverse.training.distributed.processes import Processes
+from espnet_diverse.training.distributed.rendezvous import KEY, on_one_machine, on_several_machines
 from espnet_diverse.training.distributed.worker import work
 from espnet_diverse.untrusted.whole_files import read_json
 
@@ -36,13 +36,13 @@ _STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
 
 def launch(task: str, config: Config, processes: Processes) -> None:
-    """Run ESPnet's training command in `processes`; see `espnet_diverse.training.distributed.processes.run`."""
+    """Run ESPnet's training command in `processes`; see `espnet_diverse.training.distributed.run.run`."""
     # One GPU for each process, which it finds by its local rank. ESPnet itself starts no processes.
     backend = "nccl" if processes.ngpu else "gloo"
     config.update(ngpu=min(processes.ngpu, 1), dist_backend=backend, multiprocessing_distributed=False)
     for name in _LOGGERS:
         logging.getLogger(name).setLevel(logging.CRITICAL)
-    os.environ["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"  # or the launch opens a port; see `meeting.py`
+    os.environ["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"  # or the launch opens a port; see `rendezvous.py`
     os.environ.setdefault("NCCL_DEBUG", "WARN")  # ESPnet sets INFO: dozens of lines of each process on the console
     output_dir = Path(config["output_dir"])
     _start_tracker()

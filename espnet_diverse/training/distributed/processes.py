@@ -3,9 +3,7 @@
 from dataclasses import dataclass
 
 from espnet_diverse.option_checks import Options, conflict, must_be, number
-from espnet_diverse.runs.config import Config
 from espnet_diverse.training import espnet_command
-from espnet_diverse.training.loop.tasks import TASKS
 
 _LAST_PORT = 65535
 
@@ -50,25 +48,3 @@ class Processes(Options):
     def of_machine(self) -> int:
         """Number of processes of each machine."""
         return max(self.ngpu, self.nproc)
-
-
-def run(task: str, config: Config, processes: Processes) -> None:
-    """Run ESPnet's training command, in this process or in several.
-
-    Args:
-        task: Name of the task, a key of `TASKS`.
-        config: The checked configuration; its output_dir must be the same folder on all machines.
-        processes: The processes.
-
-    Raises:
-        UserError: What a process raised; a `TrainingError` if processes were killed too often, an
-            `InterruptedRunError` if this process was asked to stop.
-    """
-    if processes.of_machine * processes.num_nodes == 1:
-        espnet_command.run(TASKS[task], config)
-        return
-    from espnet_diverse.training.distributed.elastic import (
-        launch,  # a third of a second, which one process does not need
-    )
-
-    launch(task, config, processes)

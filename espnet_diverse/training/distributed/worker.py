@@ -34,7 +34,7 @@ def work(task: str, config: Mapping, errors: str, place: Path | str) -> None:
 
     from espnet_diverse.runs.logs import logged
     from espnet_diverse.training import espnet_command
-    from espnet_diverse.training.distributed.meeting import group_at
+    from espnet_diverse.training.distributed.rendezvous import group_at
     from espnet_diverse.training.loop.tasks import TASKS
 
     rank, restarts = int(os.environ["RANK"]), int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))

@@ -8,9 +8,10 @@ from types import TracebackType
 
 from espnet_diverse.errors import abridged
 from espnet_diverse.progress import progress
+from espnet_diverse.training.checkpoints.position import Position
 from espnet_diverse.training.data.data_workers import Item, LoaderBatches, Tensors
 from espnet_diverse.training.data.row_dataset import RowLoader
-from espnet_diverse.training.distributed.ranks import Ranks
+from espnet_diverse.training.loop.ranks import Ranks
 
 _SHOWN = 5
 
@@ -34,25 +35,6 @@ class Batch:
     def described(self) -> str:
         """Its utterances and their lengths, for a message."""
         return f"{named(self.utterances)}, of lengths {_lengths(self.tensors)}"
-
-
-@dataclass(frozen=True)
-class Position:
-    """A place within an epoch, between two updates.
-
-    Attributes:
-        epoch: Number of the epoch.
-        batches: Number of batches that are done.
-        digest: Digest of all batches of the epoch, see `EpochBatches.digest`.
-        processes: Number of processes that share the batches.
-        statistics: `run_state.statistics_of` the epoch so far.
-    """
-
-    epoch: int
-    batches: int
-    digest: int
-    processes: int
-    statistics: dict
 
 
 class EpochBatches:

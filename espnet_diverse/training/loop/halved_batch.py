@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from espnet_diverse.nets.processes import summed
+from espnet_diverse.nets.reductions import summed
 from espnet_diverse.scope import scope
 
 Output = tuple[Tensor, dict[str, Tensor | None], Tensor]
@@ -108,7 +108,7 @@ class _TokenCounts:
         self._next = 0
 
     def __call__(self, tokens: Tensor, sentences: int) -> Tensor:
-        """Note the numbers of a part, or return its share of the whole batch, (), as `nets.processes.token_count`."""
+        """Note the numbers of a part, or return its share of the whole batch, (), as `nets.reductions.token_count`."""
         if self._sums is None:
             self._noted[-1].append(torch.stack([tokens.double(), tokens.new_tensor(sentences).double()]))
             return tokens

@@ -13,8 +13,8 @@ from espnet2.train.reporter import SubReporter
 from torch import nn
 
 from espnet_diverse.errors import TrainingError
-from espnet_diverse.training.distributed.ranks import Ranks
 from espnet_diverse.training.loop.epoch_batches import Batch, named
+from espnet_diverse.training.loop.ranks import Ranks
 
 NAME = "nonfinite_batches.txt"
 IN_A_ROW = 10

@@ -16,9 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from espnet_diverse.errors import TrainingError
-from espnet_diverse.nets.processes import OutOfMemoryElsewhereError, summed
-from espnet_diverse.training.distributed.ranks import Ranks
+from espnet_diverse.nets.reductions import OutOfMemoryElsewhereError, summed
 from espnet_diverse.training.loop.epoch_batches import Batch
+from espnet_diverse.training.loop.ranks import Ranks
 
 
 def out_of_memory(error: torch.OutOfMemoryError) -> str:

@@ -28,17 +28,18 @@ from espnet_diverse.errors import TrainingError
 from espnet_diverse.runs.compilation import compile_layers
 from espnet_diverse.runs.criteria import check_criteria, expected_statistics
 from espnet_diverse.training.checkpoints.averaging import average_best
+from espnet_diverse.training.checkpoints.position import Position
 from espnet_diverse.training.checkpoints.run_kernels import taken_of
 from espnet_diverse.training.checkpoints.run_state import RunState, check_finite, restore_statistics, statistics_of
 from espnet_diverse.training.data.length_check import ShapeFile, check_lengths, shape_files
 from espnet_diverse.training.data.seeds import seed_row
-from espnet_diverse.training.distributed.ranks import Ranks
 from espnet_diverse.training.loop.cpu_layers import fast_on_cpu
 from espnet_diverse.training.loop.diagnosis import monitored_parts
-from espnet_diverse.training.loop.epoch_batches import Batch, EpochBatches, Position, named
+from espnet_diverse.training.loop.epoch_batches import Batch, EpochBatches, named
 from espnet_diverse.training.loop.epoch_table import EpochTable
 from espnet_diverse.training.loop.non_finite import NonFiniteBatches
 from espnet_diverse.training.loop.precision import mixed_precision
+from espnet_diverse.training.loop.ranks import Ranks
 from espnet_diverse.training.loop.run_length import tell_length_of_run, warn_of_warmup
 from espnet_diverse.training.loop.stopping import StopRequest, stop_on_signals
 from espnet_diverse.training.loop.trained_parameters import UNCHANGED, ParameterSample, trained_share

@@ -17,10 +17,10 @@ from torch import Tensor, nn
 from espnet_diverse.errors import TrainingError
 from espnet_diverse.scope import Step, scope
 from espnet_diverse.training.data.seeds import seed_noise, seed_update
-from espnet_diverse.training.distributed.ranks import Ranks, parallel
 from espnet_diverse.training.loop.epoch_batches import Batch
 from espnet_diverse.training.loop.halved_batch import Halvable
 from espnet_diverse.training.loop.out_of_memory import SecondTries, out_of_memory
+from espnet_diverse.training.loop.ranks import Ranks, parallel
 from espnet_diverse.training.repulsion import Repulsion
 
 

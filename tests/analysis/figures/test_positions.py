@@ -3,16 +3,16 @@
 import pytest
 from matplotlib.figure import Figure
 
+from espnet_diverse import pictures
 from espnet_diverse.analysis.figures.positions import Positions, drawable
-from espnet_diverse.data.files import fonts
 from espnet_diverse.decoding.frame_times import FrameTimes
 
 
 @pytest.fixture
 def ascii_fonts(monkeypatch):
     """No font has more than ASCII."""
-    monkeypatch.setattr(fonts, "_has", lambda font, character: character.isascii())
-    fonts._warn.cache_clear()
+    monkeypatch.setattr(pictures, "_has", lambda font, character: character.isascii())
+    pictures._warn.cache_clear()
 
 
 def test_tokens_missing_from_all_fonts_are_numbered_with_a_warning(ascii_fonts, caplog):

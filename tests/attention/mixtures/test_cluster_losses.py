@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from espnet_diverse.attention import build_attention
-from espnet_diverse.attention.cores.sdma_options import SMAOptions
 from espnet_diverse.attention.mixtures.cluster_losses import Side, collect_losses, token_losses
 from espnet_diverse.attention.mixtures.mixture import Mixture
+from espnet_diverse.attention.mixtures.sdma_options import SMAOptions
 from espnet_diverse.scope import Scope, scope
 
 SIZE, HEADS = 8, 2

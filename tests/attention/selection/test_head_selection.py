@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from espnet_diverse.attention import CORES, build_attention, build_selection
-from espnet_diverse.attention.modifiers.head_patterns import HeadPatterns
+from espnet_diverse.attention.head_patterns import HeadPatterns
 from espnet_diverse.attention.selection import head_gather, learned_selection
 from espnet_diverse.attention.selection.selection_options import SelectionOptions
 from espnet_diverse.functional.masks import lengths_to_mask

@@ -12,10 +12,10 @@ from references.espnet_models import write_model
 from references.figures import PNG, leave_pictures_empty
 from references.owsm_ctc import write_ctc_model
 
+from espnet_diverse import pictures
 from espnet_diverse.analysis import report
 from espnet_diverse.analysis.rounding import certain
 from espnet_diverse.bin.main import main
-from espnet_diverse.data.files import fonts
 
 
 class Reader(HTMLParser):
@@ -267,7 +267,7 @@ def test_an_utterance_that_cannot_be_read_is_left_out(softmax_dir, tiny_run, tmp
 
 @pytest.mark.usefixtures("no_pictures")
 def test_the_figure_utterance_is_the_one_named(softmax_dir, tiny_run, tmp_path, capfd, monkeypatch):
-    monkeypatch.setattr(fonts, "_has", lambda font, character: character != "a")  # a font without this letter
+    monkeypatch.setattr(pictures, "_has", lambda font, character: character != "a")  # a font without this letter
     chosen = arguments(softmax_dir, tiny_run.test_dir, tmp_path, "--utterances", "1", "--figure_utterance")
     assert main(["analyse", *chosen, "test-02"]) == 0
     text = Reader(tmp_path / "analysis.html").text

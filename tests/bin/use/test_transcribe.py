@@ -18,7 +18,8 @@ import soundfile
 from espnet_diverse.bin.main import main
 from espnet_diverse.decoding.condition_ids import KnownConditions
 from espnet_diverse.errors import DataError
-from espnet_diverse.transcription.result import Segment, Transcript
+from espnet_diverse.transcription.result import Segment
+from espnet_diverse.transcription.transcript import Transcript
 
 # The recordings of the tiny model are tones, which voice activity detection by energy takes for speech.
 HOW = ("--beam_size", "3", "--vad", "energy")

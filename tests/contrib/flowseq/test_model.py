@@ -6,8 +6,8 @@ from references import text_nets
 from torch.nn.utils.rnn import pad_sequence
 
 from espnet_diverse.attention import set_updates_of_run
-from espnet_diverse.contrib.flowseq.one_pass import OnePassSearch
 from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.search.one_pass import OnePassSearch
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.functional.label_smoothing import smoothed_divergence
 from espnet_diverse.runs.tasks import MTTask

@@ -8,7 +8,7 @@ import pytest
 from espnet_diverse.corpora.shared import pipes
 from espnet_diverse.corpora.shared.pipes import parse_pipe, run_pipe
 from espnet_diverse.errors import DataError
-from espnet_diverse.untrusted.produced import VARIABLE
+from espnet_diverse.untrusted.output_limits import VARIABLE
 
 
 @pytest.fixture

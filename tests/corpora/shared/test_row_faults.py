@@ -6,7 +6,7 @@ import pytest
 
 from espnet_diverse.corpora import Selection
 from espnet_diverse.corpora.shared.row_faults import RowFaults, parallel, read_lines, sound_lines
-from espnet_diverse.data.checks.faults import Fault
+from espnet_diverse.data.faults import Fault
 from espnet_diverse.data.kaldi import DataDir
 from espnet_diverse.errors import DataError
 

@@ -8,11 +8,11 @@ import pytest
 import soundfile
 
 from espnet_diverse.audio.segments import Segment
-from espnet_diverse.data.checks.faults import ACTIONS, Fault
 from espnet_diverse.data.checks.fixing import left_out, shared, write_fixed
 from espnet_diverse.data.checks.validate import find_faults, validate
-from espnet_diverse.data.files.targets import MARK
+from espnet_diverse.data.faults import ACTIONS, Fault
 from espnet_diverse.data.kaldi import DataDir, keep_utterances, read_data_dir, scan_tables, write_data_dir
+from espnet_diverse.data.output_paths import MARK
 from espnet_diverse.data.tables import read_table, write_table
 from espnet_diverse.errors import DataError
 

@@ -7,9 +7,9 @@ import pytest
 import soundfile
 
 from espnet_diverse.audio.segments import Segment
-from espnet_diverse.data.checks.faults import FaultsError
 from espnet_diverse.data.checks.plausibility import Limits
 from espnet_diverse.data.checks.validate import find_faults, validate
+from espnet_diverse.data.faults import FaultsError
 from espnet_diverse.data.kaldi import DataDir, write_data_dir
 from espnet_diverse.data.tables import write_table
 from espnet_diverse.errors import ClusterError, DataError

@@ -9,13 +9,10 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from matplotlib.figure import Figure
 from references.killed_steps import DONE, in_fork, with_room
 
-from espnet_diverse.data.files import atomic_files
 from espnet_diverse.data.files.atomic_files import (
     remove_leftovers,
-    save_figure,
     scratch_directory,
     staged_directory,
     staged_file,
@@ -296,38 +293,3 @@ def test_the_working_directory_is_not_replaced(tmp_path, monkeypatch, name):
     with pytest.raises(DataError, match="would be replaced as a whole"), staged_directory(Path(name)):
         raise AssertionError("is not reached")
     assert sorted(tmp_path.rglob("*")) == [tmp_path / "above", tmp_path / "above" / "work"]
-
-
-def test_a_figure_appears_complete_or_not_at_all(tmp_path):
-    class Broken(Figure):
-        def savefig(self, path, dpi):
-            path.write_text(f"half of {dpi}")
-            raise KeyError
-
-    (tmp_path / "a.png").write_text("before")
-    with pytest.raises(KeyError):
-        save_figure(Broken(), tmp_path / "a.png")
-    assert [path.read_text() for path in tmp_path.iterdir()] == ["before"]
-
-
-def test_names_in_figures_are_no_mathematics(tmp_path):
-    figure = Figure()
-    above, below = figure.subplots(2, 1, sharex=True)
-    above.set_xticks([0, 1], ["$a_1$", r"\frac$ of $5"])
-    above.plot([0, 1], [1, 100], label="$^{$")
-    above.set_yscale("log")
-    above.legend()
-    figure.suptitle("$_$ costs $")
-    save_figure(figure, tmp_path / "a.png")
-    names = [*below.get_xticklabels(), *above.get_legend().get_texts(), figure._suptitle]
-    assert [text.get_text() for text in names] == ["$a_1$", r"\frac$ of $5", "$^{$", "$_$ costs $"]
-    assert not any(text.get_parse_math() for text in names)
-    powers = [text for text in above.get_yticklabels() if text.get_text()]
-    assert powers and all("10^{" in text.get_text() and text.get_parse_math() for text in powers)
-
-
-def test_figures_are_saved_in_no_other_way():
-    package = Path(atomic_files.__file__).parents[2]
-    assert {path.name for path in package.rglob("*.py") if ".savefig(" in path.read_text("utf-8")} == {
-        "atomic_files.py"
-    }

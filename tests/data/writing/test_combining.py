@@ -4,10 +4,10 @@ import pytest
 from references.traced import traced
 
 from espnet_diverse.audio.segments import Segment
-from espnet_diverse.data.checks.faults import FaultsError
 from espnet_diverse.data.checks.validate import validate
-from espnet_diverse.data.files.targets import MARK
+from espnet_diverse.data.faults import FaultsError
 from espnet_diverse.data.kaldi import DataDir, read_data_dir, write_data_dir
+from espnet_diverse.data.output_paths import MARK
 from espnet_diverse.data.tables import read_table, write_table
 from espnet_diverse.data.writing.combining import Part, combine, parse_part, write_combined
 from espnet_diverse.errors import ConfigError, DataError

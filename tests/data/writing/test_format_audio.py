@@ -7,8 +7,8 @@ import pytest
 from references import bad_audio, lying_headers
 
 from espnet_diverse.audio.segments import Segment
-from espnet_diverse.data.checks.faults import FaultsError
 from espnet_diverse.data.checks.validate import find_faults
+from espnet_diverse.data.faults import FaultsError
 from espnet_diverse.data.kaldi import DataDir
 from espnet_diverse.data.writing.format_audio import AudioFormat, Job, Outcome, Spoken, all_lost, prefix
 from espnet_diverse.data.writing.format_options import FormatOptions

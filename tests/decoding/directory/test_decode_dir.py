@@ -14,9 +14,9 @@ from espnet_diverse.decoding.condition_ids import KnownConditions
 from espnet_diverse.decoding.directory import decode_dir
 from espnet_diverse.decoding.directory.decode_dir import decode
 from espnet_diverse.decoding.directory.rescoring import read_nbest
-from espnet_diverse.decoding.directory.results import Text
 from espnet_diverse.decoding.directory.utterances import Description, Job
 from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.prediction import Text
 from espnet_diverse.decoding.predictor import load_predictor
 from espnet_diverse.errors import DataError
 

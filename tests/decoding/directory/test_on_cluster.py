@@ -7,7 +7,7 @@ from references.numbered import Numbered
 
 from espnet_diverse.decoding.directory.decode_dir import decode
 from espnet_diverse.decoding.directory.on_cluster import described
-from espnet_diverse.decoding.directory.results import Text
+from espnet_diverse.decoding.prediction import Text
 from espnet_diverse.errors import ClusterError
 
 

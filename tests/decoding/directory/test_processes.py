@@ -15,8 +15,8 @@ from references.numbered import Numbered, numbered, read
 
 from espnet_diverse.decoding.directory import processes
 from espnet_diverse.decoding.directory.decode_dir import UNFINISHED, decode
-from espnet_diverse.decoding.directory.results import Text
 from espnet_diverse.decoding.directory.utterances import Job, Read
+from espnet_diverse.decoding.prediction import Text
 from espnet_diverse.errors import UserError
 
 

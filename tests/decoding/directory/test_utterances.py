@@ -5,7 +5,6 @@ import logging
 from references.numbered import Numbered
 
 from espnet_diverse.decoding.condition_ids import KnownConditions
-from espnet_diverse.decoding.directory.results import Text
 from espnet_diverse.decoding.directory.utterances import (
     Description,
     Job,
@@ -15,6 +14,7 @@ from espnet_diverse.decoding.directory.utterances import (
     failure_of,
     readable,
 )
+from espnet_diverse.decoding.prediction import Text
 from espnet_diverse.errors import ClusterError, DataError
 
 

@@ -20,7 +20,7 @@ from espnet_diverse.errors import ConfigError, DataError, ModelError
 from espnet_diverse.inference import Fusion, Recognizer, SegmentationOptions
 from espnet_diverse.runs import checkpoint
 from espnet_diverse.runs.tasks import TASKS
-from espnet_diverse.transcription import whole
+from espnet_diverse.transcription import unsegmented
 
 UNCUT = SegmentationOptions(vad="none")
 TOKENS = ["<blank>", *SYMBOLS, "a", "<sos>", "<eos>", "<sop>"]
@@ -170,7 +170,7 @@ def test_words_have_times_in_segments(folder):
 
 def test_segments_and_words_turn_the_windows_off(folder, caplog):
     samples = tones(9, 6)
-    whole._warn.cache_clear()
+    unsegmented._warn.cache_clear()
     recognizer = Recognizer(folder, options=Options(beam_size=2))
     assert len(recognizer(samples, RATE).segments) == len(recognizer(samples, RATE).segments) == 1
     said = "recordings longer than 6 s are read in windows and decoded by greedy CTC alone; --vad energy"

@@ -18,8 +18,8 @@ from espnet_diverse.attention.update_counter import UpdateCounter
 from espnet_diverse.errors import ModelError
 from espnet_diverse.runs import checkpoint
 from espnet_diverse.runs.stored import checkpoint_schema
+from espnet_diverse.training.checkpoints.position import Position
 from espnet_diverse.training.checkpoints.run_state import RunState, statistics_of
-from espnet_diverse.training.loop.epoch_batches import Position
 
 NAN = float("nan")
 

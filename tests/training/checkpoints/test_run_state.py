@@ -10,8 +10,8 @@ from espnet_diverse.attention import build_attention
 from espnet_diverse.attention.update_counter import UpdateCounter
 from espnet_diverse.errors import ModelError, TrainingError
 from espnet_diverse.runs import checkpoint
+from espnet_diverse.training.checkpoints.position import Position
 from espnet_diverse.training.checkpoints.run_state import RunState, check_finite, restore_statistics, statistics_of
-from espnet_diverse.training.loop.epoch_batches import Position
 
 
 def state_of(folder, lr=0.1, weight=1.0, scheduled=True, criteria=()):
@@ -54,17 +54,6 @@ def test_statistics_come_back_and_continue(tmp_path):
         step(second, number)
     assert repr(dict(straight.stats)) == repr(dict(second.stats))
     assert (straight.count, straight.total_count) == (second.count, second.total_count) == (4, 14)
-
-
-def test_a_position_is_saved_with_the_epochs_before(tmp_path):
-    state_of(tmp_path, weight=3.0).save_position(position())
-    saved = checkpoint.load(tmp_path / checkpoint.CHECKPOINT)
-    assert {"model", "reporter", "optimizers", "schedulers", "scaler"} <= saved.keys()  # as ESPnet's
-    again = fresh(tmp_path)
-    assert again.restore("cpu") == position()
-    assert again.reporter.get_epoch() == 1 and again.reporter.stats == {1: {"train": {"loss": 3.0, "total_count": 1}}}
-    assert again.updates.made == 5 and float(again.model.weight) == 3
-    assert not list(tmp_path.glob("*epoch.pth"))
 
 
 def test_a_run_that_began_with_a_constant_for_all_layers_continues_with_it(tmp_path):

@@ -5,7 +5,7 @@ import multiprocessing
 
 import pytest
 
-from espnet_diverse.data.checks.faults import Fault, FaultsError
+from espnet_diverse.data.faults import Fault, FaultsError
 from espnet_diverse.errors import DataError
 from espnet_diverse.option_checks import OptionError, UnknownOptionError
 from espnet_diverse.training import espnet_command

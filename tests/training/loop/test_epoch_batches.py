@@ -1,14 +1,12 @@
 """The batches of an epoch: in groups, from any position, and the same for any number of workers and processes."""
 
-from functools import partial
-
 import numpy as np
 import pytest
 import torch
 
+from espnet_diverse.training.checkpoints.position import Position
 from espnet_diverse.training.data.row_dataset import RowBatches, RowIterFactory
-from espnet_diverse.training.data.seeds import seed_row
-from espnet_diverse.training.loop.epoch_batches import Batch, EpochBatches, Position, named
+from espnet_diverse.training.loop.epoch_batches import Batch, EpochBatches, named
 
 
 def batches(number=5, size=4):
@@ -99,24 +97,6 @@ def test_other_batches_begin_again(caplog):
 
 def test_batches_of_any_loader_are_read_and_left_out():
     assert [batch.utterances[0] for batch in read(batches(), Position(1, 3, 0, 1, {}))] == ["u30", "u40"]
-
-
-def test_a_loader_without_seeds_draws_the_same_from_any_position():
-    """Other code, such as dropout, may draw random numbers between its batches."""
-
-    def noisy():
-        for number in range(5):
-            yield [f"u{number}"], {"x": torch.rand(1), "y": torch.tensor(np.random.rand())}
-
-    def drawn(position=None):
-        with EpochBatches(noisy(), "train", None, position, partial(seed_row, 0, 1, position=0)) as epoch:
-            found = []
-            for (batch,) in epoch.groups(1):
-                found.append([float(batch.tensors[key]) for key in "xy"])
-                torch.rand(3 if position else 7)
-        return found
-
-    assert drawn(Position(1, 3, 0, 1, {})) == drawn()[3:]
 
 
 def test_a_batch_is_described_by_its_utterances_and_lengths():

@@ -2,12 +2,10 @@ from argparse import Namespace
 
 import pytest
 import torch
-from torch import nn
+from training.test_freezing import decoder
 
-from espnet_diverse.errors import ConfigError
-from espnet_diverse.nets.adapters.low_rank import LowRankOptions, add_low_rank
 from espnet_diverse.runs import tasks
-from espnet_diverse.training.loop.tasks import TASKS, freeze
+from espnet_diverse.training.loop.tasks import TASKS
 from espnet_diverse.training.loop.trainer import Trainer
 
 
@@ -68,14 +66,6 @@ def test_a_run_that_began_without_it_continues_without_it():
     assert fused.param_groups[0]["fused"] is False
 
 
-def decoder():
-    """A net whose output layer has the weight of its embedding."""
-    torch.manual_seed(0)
-    net = nn.ModuleDict({"embed": nn.Embedding(5, 4), "hidden": nn.Linear(4, 4), "output_layer": nn.Linear(4, 5)})
-    net["output_layer"].weight = net["embed"].weight
-    return net
-
-
 @pytest.mark.parametrize("frozen", ["output_layer", ["embed", "hidden.bias"], ["output_layer.weight", "hidden"]])
 @pytest.mark.parametrize("options", [{}, {"exclude_weight_decay": True}, {"optim": "sgd"}], ids=str)
 def test_frozen_parameters_stay_by_each_of_their_names(frozen, options, monkeypatch):
@@ -93,52 +83,3 @@ def test_frozen_parameters_stay_by_each_of_their_names(frozen, options, monkeypa
     expected = {name for name in before if name.startswith(frozen if isinstance(frozen, str) else tuple(frozen))}
     expected |= {"embed.weight", "output_layer.weight"}  # of which each of the three has a name
     assert kept == expected
-
-
-@pytest.mark.parametrize(
-    ("names", "said"),
-    [
-        (["*.weights"], r"freeze_param: the model has nothing under the name '\*.weights'; it has: embed hidden"),
-        (["embde"], "freeze_param: the model has nothing under the name 'embde'; it has: embed hidden output_layer"),
-        (["hidden", "emb"], "the model has nothing under the name 'emb'"),
-        (["embed", "hidden", "output_layer"], "freeze_param embed hidden output_layer leaves no parameter to train"),
-    ],
-)
-def test_freezing_unknown_or_all_parameters_is_refused(names, said):
-    with pytest.raises(ConfigError, match=said):
-        freeze(decoder(), names)
-
-
-def still_trained(net):
-    return {name for name, value in net.named_parameters() if value.requires_grad}
-
-
-def test_patterns_freeze_and_unfreeze():
-    net = decoder()
-    freeze(net, "*", ["*.bias"])
-    assert still_trained(net) == {"hidden.bias", "output_layer.bias"}
-    net = decoder()
-    freeze(net, ["hidden.*", "output_layer.bias"], "hidden.bias")
-    assert still_trained(net) == {"embed.weight", "hidden.bias"}
-    with pytest.raises(ConfigError, match="unfreeze_param: the model has nothing under the name 'hidden.scale'; it"):
-        freeze(net, [], ["hidden.scale"])
-
-
-def adapted():
-    net = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Linear(4, 4), nn.BatchNorm1d(4))
-    add_low_rank(net, LowRankOptions(target_modules=["0"]))
-    return net
-
-
-def test_an_adapter_is_trained_and_frozen_batch_norms_keep_their_statistics():
-    net = adapted()
-    freeze(net, ["*"], ["3.*"])
-    assert still_trained(net) == {"0.lora_A", "0.lora_B", "3.weight", "3.bias"}
-    net.train()(torch.randn(5, 4))
-    assert net[1].num_batches_tracked == 0 and net[3].num_batches_tracked == 1
-
-
-@pytest.mark.parametrize("names", [[], ["2"]])
-def test_a_map_that_is_trained_beside_its_adapter_is_refused(names):
-    with pytest.raises(ConfigError, match="use_adapter: 0 has an adapter, and its weight is trained itself; freeze"):
-        freeze(adapted(), names)

@@ -10,8 +10,8 @@ from espnet2.schedulers.warmup_lr import WarmupLR
 from espnet_diverse.errors import TrainingError
 from espnet_diverse.runs.tasks import ASRTask
 from espnet_diverse.scope import current
-from espnet_diverse.training.distributed.ranks import Ranks
 from espnet_diverse.training.loop.epoch_batches import Batch
+from espnet_diverse.training.loop.ranks import Ranks
 from espnet_diverse.training.loop.trainer import Trainer
 from espnet_diverse.training.loop.updates import Updates
 

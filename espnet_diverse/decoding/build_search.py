@@ -1,0 +1,90 @@
+"""The search of a loaded model, by its options and its decoder."""
+
+import logging
+
+from torch import nn
+
+from espnet_diverse.contrib.flowseq import FlowDecoder
+from espnet_diverse.decoding.espnet.espnet_beam import ESPnetBeamSearch, TransducerSearch, check_decoder
+from espnet_diverse.decoding.espnet.multitask import DecoderPrompt, MultitaskSearch
+from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.search.beam_search import BeamSearch
+from espnet_diverse.decoding.search.greedy import GreedySearch
+from espnet_diverse.decoding.search.hotwords import HotwordScorer
+from espnet_diverse.decoding.search.ngram import NgramScorer
+from espnet_diverse.decoding.search.one_pass import OnePassSearch
+from espnet_diverse.decoding.search.sampling import SamplingSearch
+from espnet_diverse.errors import ConfigError, NoBatchedSearchError
+
+Search = BeamSearch | ESPnetBeamSearch | GreedySearch | OnePassSearch | SamplingSearch
+
+
+def build_search(
+    model: nn.Module,
+    ctc: nn.Module | None,
+    options: Options,
+    of_text: bool,
+    language_model: nn.Module | NgramScorer | None = None,
+    hotwords: HotwordScorer | None = None,
+    prompt: DecoderPrompt | None = None,
+) -> Search:
+    """Build the search for options and model; ESPnet's search, with one warning, where ours does not support a net.
+
+    Args:
+        model: Model of speech recognition, speech translation or text translation.
+        ctc: CTC module over the output text, or None.
+        options: Search options, resolved.
+        of_text: Whether the source is text, see `Options.greatest`.
+        language_model: Language model over the same tokens, or None.
+        hotwords: Scorer of hotwords, or None.
+        prompt: Prompts of a multitask model with a decoder; None for another model.
+
+    Raises:
+        ConfigError: The model translates in one pass, and there is a language model or a hotword; the model is
+            multitask, and another search than the batched one is named, or a hotword; the model needs
+            ESPnet's search, and an option is given that this search lacks, or a hotword for a model other than a
+            transducer; or the decoder cannot be sampled from.
+        ModelError: The decoder is of a class that ESPnet's search does not support either.
+    """
+    if prompt is not None:
+        if options.search != "batched":
+            raise ConfigError(f"search={options.search} is not possible with a multitask model; set search=batched")
+        if hotwords is not None:
+            raise ConfigError("hotwords are not possible with a multitask model; leave them out")
+        reason = "a multitask model has no batched search"
+        return _of_espnet(MultitaskSearch(model, prompt, language_model), options, reason)
+    if isinstance(model.decoder, FlowDecoder):
+        if language_model is not None or hotwords is not None:
+            raise ConfigError("a non-autoregressive model has neither language model nor hotwords; leave them out")
+        return OnePassSearch(model.decoder, model.eos)
+    if options.search == "greedy":
+        return GreedySearch(ctc)
+    if options.search == "sampling":
+        return _sampling(model, of_text)
+    decoder = None if options.ctc_weight == 1 else model.decoder  # its class may have no batched search
+    try:
+        return BeamSearch(decoder, ctc, model.eos, language_model, hotwords, of_text, model.sos)
+    except NoBatchedSearchError as error:
+        reason = str(error).partition(";")[0]
+    is_transducer = getattr(model, "use_transducer_decoder", False)
+    if options.search != "batched" or (hotwords is not None and not is_transducer):
+        what = "hotwords are" if hotwords is not None else f"search={options.search} is"
+        raise ConfigError(f"{what} not possible: {reason}; leave it out")
+    if is_transducer:
+        return _of_espnet(TransducerSearch(model, language_model, hotwords), options, reason)
+    check_decoder(model.decoder)
+    return _of_espnet(ESPnetBeamSearch(model, ctc, language_model, of_text), options, reason)
+
+
+def _of_espnet(search: ESPnetBeamSearch, options: Options, reason: str) -> ESPnetBeamSearch:
+    """The search, with a warning, after its check of the options."""
+    search.check(options)
+    logging.warning("%s: ESPnet's is used, one utterance at a time", reason)
+    return search
+
+
+def _sampling(model: nn.Module, of_text: bool) -> SamplingSearch:
+    try:
+        return SamplingSearch(model.decoder, model.eos, of_text)
+    except NoBatchedSearchError as error:
+        raise ConfigError("search=sampling needs a transformer decoder; set search=batched") from error

@@ -1,0 +1,80 @@
+"""The transcript of a recording."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+from espnet_diverse.data.scripts import join_texts
+from espnet_diverse.transcription.formats import written
+from espnet_diverse.transcription.result import Segment, Word
+
+
+@dataclass(frozen=True)
+class Transcript:
+    """The transcript of a recording.
+
+    Attributes:
+        segments: Segments of speech in the order of time, without overlap; empty if there is no speech.
+        duration: Length of the recording in seconds.
+        conditions: Values by condition, such as {"lang": "es", "domain": "talks"}, for the conditions of the model; the
+            language may be a detected one.
+        language_probabilities: Probability of each language of the model, highest first; None unless the language was
+            detected.
+        language: The spoken language: as given, as detected, or the model's only or default language. None if it was
+            not given and the model has no languages, or if there is no speech to detect it from.
+    """
+
+    segments: tuple[Segment, ...]
+    duration: float
+    conditions: dict[str, str]
+    language_probabilities: dict[str, float] | None = None
+    language: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The texts of the segments, with spaces between them except in scripts without spaces, such as Chinese."""
+        return join_texts(segment.text for segment in self.segments)
+
+    @property
+    def words(self) -> tuple[Word, ...]:
+        """The words of all segments; empty unless word times were requested."""
+        return tuple(word for segment in self.segments for word in segment.words)
+
+    def with_speakers(self, speaker_of: Callable[[float, float], str]) -> "Transcript":
+        """Return this transcript with the speaker of each segment.
+
+        A segment whose words have times is split where the speaker changes; its parts have the score of the whole
+        segment, and neither tokens nor alternatives.
+
+        Args:
+            speaker_of: Returns the speaker between two times in seconds.
+        """
+        parts = (part for segment in self.segments for part in _by_speaker(segment, speaker_of))
+        return replace(self, segments=tuple(parts))
+
+    def to_json(self, name: str = "") -> str:
+        """All fields and `name`, as `transcribe --output_format json` writes them."""
+        return written(self, name, "json")
+
+    def to_srt(self, max_line_width: int | None = None) -> str:
+        """SubRip subtitles, in lines of at most `max_line_width` columns; see `formats`."""
+        return written(self, "", "srt", max_line_width)
+
+    def to_vtt(self, max_line_width: int | None = None) -> str:
+        """WebVTT subtitles; takes the same arguments as `to_srt`."""
+        return written(self, "", "vtt", max_line_width)
+
+
+def _by_speaker(segment: Segment, speaker_of: Callable[[float, float], str]) -> Iterator[Segment]:
+    positions = segment.word_positions()
+    named = [speaker_of(word.start, word.end) for word in segment.words] if positions else []
+    if len(set(named)) < 2:
+        yield replace(segment, speaker=named[0] if named else speaker_of(segment.start, segment.end))
+        return
+    starts = [0, *positions[1:], len(segment.text)]
+    for speaker, places in groupby(range(len(named)), key=named.__getitem__):
+        own = list(places)
+        words = segment.words[own[0] : own[-1] + 1]
+        text = segment.text[starts[own[0]] : starts[own[-1] + 1]].strip()
+        part = Segment(words[0].start, words[-1].end, text, segment.score, words=words, speaker=speaker)
+        yield replace(part, ctc_support=segment.ctc_support)

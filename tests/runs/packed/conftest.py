@@ -1,0 +1,3 @@
+from references.packed_models import cache, packed
+
+__all__ = ["cache", "packed"]
