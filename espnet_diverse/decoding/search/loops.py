@@ -1,4 +1,4 @@
-"""Texts of a decoder that repeats itself until the greatest length, as Whisper's sometimes does."""
+"""Texts of a decoder that repeats itself without end, as Whisper's sometimes does."""
 
 from collections.abc import Sequence
 
@@ -10,14 +10,14 @@ _REPEATS = 3  # a text that ends with fewer repetitions is kept
 def without_loops(hypotheses: Sequence[Hypothesis], most: int) -> list[Hypothesis]:
     """Hypotheses whose endless repetitions are cut after the first.
 
-    Only a hypothesis of the greatest length can be endless: the decoder ended the others itself, and the same words may
-    be spoken several times.
+    The same words may be spoken several times, so that short hypotheses stay. A decoder in a loop stops near the greatest
+    length of its training, which nobody speaks in that time.
 
     Args:
         hypotheses: Hypotheses of an utterance.
         most: Greatest number of tokens of its hypotheses.
     """
-    return [each._replace(tokens=_cut(each.tokens)) if len(each.tokens) >= most else each for each in hypotheses]
+    return [each._replace(tokens=_cut(each.tokens)) if 2 * len(each.tokens) >= most else each for each in hypotheses]
 
 
 def _cut(tokens: list[int]) -> list[int]:

@@ -17,7 +17,7 @@ from espnet_diverse.decoding.search.loops import without_loops
         ([], []),
     ],
 )
-def test_a_text_of_the_greatest_length(tokens, kept):
-    (found,) = without_loops([Hypothesis(tokens, -1.5)], len(tokens))
+def test_a_text_of_half_the_greatest_length(tokens, kept):
+    (found,) = without_loops([Hypothesis(tokens, -1.5)], 2 * len(tokens))
     assert found == Hypothesis(kept, -1.5)
-    assert without_loops([Hypothesis(tokens, -1.5)], len(tokens) + 1) == [Hypothesis(tokens, -1.5)]
+    assert without_loops([Hypothesis(tokens, -1.5)], 2 * len(tokens) + 1) == [Hypothesis(tokens, -1.5)]
