@@ -10,8 +10,8 @@ _REPEATS = 3  # a text that ends with fewer repetitions is kept
 def without_loops(hypotheses: Sequence[Hypothesis], most: int) -> list[Hypothesis]:
     """Hypotheses whose endless repetitions are cut after the first.
 
-    The same words may be spoken several times, so that short hypotheses stay. A decoder in a loop stops near the greatest
-    length of its training, which nobody speaks in that time.
+    The same words may be spoken several times, so that short hypotheses stay. A decoder in a loop stops near the
+    greatest length of its training, which nobody speaks in that time.
 
     Args:
         hypotheses: Hypotheses of an utterance.
