@@ -1,10 +1,10 @@
 """Vocabularies: tokens and tokenizers of texts, saved in files that ESPnet can read as well.
 
-There are four types: `char` (a token per character; a space is `<space>`), `unigram` (Kudo 2018, "Subword
-Regularization", arXiv:1804.10959) and `bpe` (Sennrich et al. 2016, arXiv:1508.07909) of sentencepiece, and `bert`, the
-tokenizer of a pretrained encoder of source text. A vocabulary directory holds `tokens.txt` (one token per line:
-`<blank>` first, `<unk>` second, `<sos/eos>` last), `tokens.yaml` and the file of the tokenizer: `bpe.model` for
-sentencepiece, `tokenizer.json` for `bert`. Encoding and decoding equal ESPnet's `CharTokenizer` or
+There are five types: `char` (a token per character; a space is `<space>`), `unigram` (Kudo 2018, "Subword
+Regularization", arXiv:1804.10959) and `bpe` (Sennrich et al. 2016, arXiv:1508.07909) of sentencepiece, `bert`, the
+tokenizer of a pretrained encoder of source text, and `whisper`, Whisper's tokenizer of text. A vocabulary directory
+holds `tokens.txt` (one token per line: `<blank>` first, `<unk>` second, `<sos/eos>` last), `tokens.yaml` and the file
+of the tokenizer: `bpe.model` for sentencepiece, `tokenizer.json` for `bert` and `whisper`. Encoding and decoding equal ESPnet's `CharTokenizer` or
 `SentencepiecesTokenizer` followed by `TokenIDConverter`.
 """
 
@@ -28,10 +28,12 @@ from espnet_diverse.untrusted.foreign_yaml import read_yaml, shortened
 from espnet_diverse.untrusted.whole_files import read_bytes
 
 BLANK, UNKNOWN, SPACE, SENTENCE = "<blank>", "<unk>", "<space>", "<sos/eos>"
-TYPES = ("char", "bpe", "unigram", "bert")
-MODEL_FILES = {"bpe": "bpe.model", "unigram": "bpe.model", "bert": FILE}
+PRETRAINED = ("bert", "whisper")
+"""Types whose tokenizer is not trained here."""
+TYPES = ("char", "bpe", "unigram", *PRETRAINED)
+MODEL_FILES = {"bpe": "bpe.model", "unigram": "bpe.model", **dict.fromkeys(PRETRAINED, FILE)}
 """File of the tokenizer for each type; `char` has none."""
-_ESPNET_TYPES = {"char": "char", "bpe": "bpe", "unigram": "bpe", "bert": "hugging_face"}
+_ESPNET_TYPES = {"char": "char", "bpe": "bpe", "unigram": "bpe", **dict.fromkeys(PRETRAINED, "hugging_face")}
 _MOST_BYTES, _MOST_TOKENS = 1 << 26, 300_000
 _MAKE = "make it with espnet-diverse tokens"
 _STAGING = ".tokens"  # beginning of the name of the folder in which `save` makes a vocabulary
@@ -107,7 +109,7 @@ class Vocabulary:
 
     @property
     def token_type(self) -> str:
-        """ESPnet's name of the type: "char", "bpe" for all sentencepiece models, "hugging_face" for "bert"."""
+        """ESPnet's name of the type: "char", "bpe" for all sentencepiece models, "hugging_face" for "bert", "whisper"."""
         return _ESPNET_TYPES[self.type]
 
     def tokenise(self, text: str) -> list[str]:
@@ -159,12 +161,13 @@ class Vocabulary:
                 more; 0 for all. All characters of all lines are in the vocabulary.
 
         Raises:
-            ConfigError: The type is unknown or "bert", or `vocab_size` does not fit the type or the text.
+            ConfigError: The type is unknown or one of `PRETRAINED`, or `vocab_size` does not fit the type or the text.
             DataError: The lines are empty.
         """
         check_type(type)
-        if type == "bert":
-            raise ConfigError("type bert is not trained on text; give the pretrained encoder with --bert PATH")
+        if type in PRETRAINED:
+            todo = "give the pretrained encoder with --bert PATH" if type == "bert" else "convert the model with adopt"
+            raise ConfigError(f"type {type} is not trained on text; {todo}")
         words = (line for line in map(normalise, lines) if line)
         first = next(words, None)
         if first is None:
@@ -185,16 +188,16 @@ class Vocabulary:
         Raises:
             ConfigError: The encoder has no tokenizer.json.
         """
-        return cls.of_tokenizer(read_tokenizer(model))
+        return cls.of_tokenizer(read_tokenizer(model), "bert")
 
     @classmethod
-    def of_tokenizer(cls, content: bytes) -> "Vocabulary":
-        """The vocabulary of a tokenizer.json with this content.
+    def of_tokenizer(cls, content: bytes, type: str) -> "Vocabulary":
+        """The vocabulary of a tokenizer.json with this content, of one of the types `PRETRAINED`.
 
         Raises:
             DataError: It is not a tokenizer of Hugging Face, or has a value that is not allowed.
         """
-        return cls("bert", _tokens_of_model(_load_model("bert", content)), content)
+        return cls(type, _tokens_of_model(_load_model(type, content)), content)
 
     def save(self, directory: str | Path) -> None:
         """Write tokens.txt, tokens.yaml and the tokenizer's file into `directory`."""
@@ -287,7 +290,7 @@ def _characters(lines: Iterable[str], vocab_size: int | None) -> list[str]:
 
 
 def _load_model(type: str, model: bytes | None) -> SentencePieceProcessor | PretrainedTokenizer:
-    return PretrainedTokenizer(model) if type == "bert" else read_model(model or b"")
+    return PretrainedTokenizer(model) if type in PRETRAINED else read_model(model or b"")
 
 
 def _tokens_of_model(processor: SentencePieceProcessor | PretrainedTokenizer) -> tuple[str, ...]:

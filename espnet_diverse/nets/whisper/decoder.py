@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from espnet_diverse.errors import DataError
 from espnet_diverse.nets.decoder import DiverseTransformerDecoder
+from espnet_diverse.nets.replace_attention import signature_with
 from espnet_diverse.nets.whisper.encoder import as_whisper, check_absolute
 from espnet_diverse.nets.whisper.prompt import Prompt, PromptOptions
 from espnet_diverse.option_checks import read
@@ -63,6 +64,9 @@ class DiverseWhisperDecoder(DiverseTransformerDecoder):
         ConfigError: An option has a value that is not allowed, or the self-attention adds position itself.
     """
 
+    __signature__ = signature_with(
+        DiverseTransformerDecoder, prompt=None, max_positions=448, suppress=(), suppress_first=()
+    )
     suppressed: Tensor
 
     def __init__(
@@ -97,8 +101,8 @@ class DiverseWhisperDecoder(DiverseTransformerDecoder):
         whole = self._prompted(ys_in_pad)
         scores, _ = super().forward(hs_pad, hlens, whole, ys_in_lens + added, *args, **options)
         if isinstance(scores, tuple):  # with hidden states
-            return (scores[0][:, added:], scores[1]), ys_in_lens
-        return scores[:, added:], ys_in_lens
+            return (scores[0][:, added:].contiguous(), scores[1]), ys_in_lens
+        return scores[:, added:].contiguous(), ys_in_lens  # ESPnet's losses take a view
 
     def forward_one_step(
         self, tgt: Tensor, tgt_mask: Tensor, memory: Tensor, memory_mask: Tensor | None = None, **options

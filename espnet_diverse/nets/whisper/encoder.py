@@ -66,6 +66,8 @@ class DiverseMelEncoder(DiverseTransformerEncoder):
         ConfigError: An option has a value that is not allowed, or the attention adds position itself.
     """
 
+    __signature__ = None  # type: ignore[assignment]  # of `__init__`, not of the base
+
     def __init__(
         self,
         input_size: int,

@@ -78,7 +78,7 @@ def write_run(folder: Path, output_dir: Path) -> None:
     generation = _read(folder, _GENERATION) if (folder / _GENERATION).is_file() else {}
     try:
         tokenizer = _with_timestamps(read_content(read_bytes(folder / TOKENIZER, MOST_BYTES)), config["vocab_size"])
-        vocabulary = Vocabulary.of_tokenizer(json.dumps(tokenizer, ensure_ascii=False).encode())
+        vocabulary = Vocabulary.of_tokenizer(json.dumps(tokenizer, ensure_ascii=False).encode(), "whisper")
     except (DataError, OSError) as error:
         raise ModelError(f"{folder / TOKENIZER}: {getattr(error, 'strerror', None) or error}") from error
     run = _run_config(config, generation, tokenizer, vocabulary, output_dir)
