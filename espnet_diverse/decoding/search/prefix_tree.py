@@ -148,10 +148,13 @@ class PrefixScorer(ABC):
         if self.memory is not None:
             self.memory.valid.append(own.diagonal(dim1=-2, dim2=-1))
         self.behind = own if self.behind is None else torch.cat([self.behind, own], -1)
-        x = self._embed(tokens)
+        x = self._through_layers(self._embed(tokens))
+        self.step += 1
+        return x
+
+    def _through_layers(self, x: Tensor) -> Tensor:
         for index, layer in enumerate(self.layers):
             x = self._layer(layer, index, x)
-        self.step += 1
         return x
 
     def extend(self, parents: Tensor) -> None:

@@ -46,10 +46,6 @@ class DecoderScorer(PrefixScorer):
             self.source.append(_keys(attention.source, source, self.mask))
             source = attention.source.next_source(source, self.source[-1], self.mask)
         self.prompt = self.decoder.prompt(len(source)) if hasattr(self.decoder, "prompt") else None
-        if self.prompt is not None:  # its last token takes the place of <sos/eos>
-            for tokens in self.prompt[:, :-1].split(1, dim=1):
-                self._advance(tokens)
-                self.extend(torch.zeros_like(tokens))
 
     def keep(self, rows: Tensor) -> None:
         """See `PrefixScorer.keep`."""
@@ -57,10 +53,19 @@ class DecoderScorer(PrefixScorer):
         self.mask = None if self.mask is None else self.mask[rows]
         self.source = [cache.keep(rows) for cache in self.source]
 
+    def _advance(self, tokens: Tensor) -> Tensor:
+        """See `PrefixScorer`; a prompt takes the place of <sos/eos>, and its tokens are read side by side."""
+        if self.prompt is None or self.step:
+            return super()._advance(tokens)
+        count = self.prompt.size(1)
+        before = torch.ones(count, count, dtype=torch.bool, device=tokens.device).tril()
+        self.behind = before.expand(len(tokens), -1, -1)
+        x = self._through_layers(self.decoder.embed(self.prompt))
+        self.behind, self.step = self.behind[:, -1:], count
+        return x[:, -1:]
+
     def _embed(self, tokens: Tensor) -> Tensor:
         embedding, position = self.decoder.embed
-        if self.prompt is not None and self.step == self.prompt.size(1) - 1:
-            tokens = self.prompt[:, -1:]
         if self.step == 0:  # where our start tag replaces <sos/eos>
             return _positioned(embedding(tokens), position, 0)
         return _positioned(nn.Embedding.forward(embedding, tokens), position, self.step)
@@ -69,7 +74,7 @@ class DecoderScorer(PrefixScorer):
         def look(x: Tensor) -> Tensor:
             attention, source = self.chosen[index].source, self.source[index]
             mask = self.mask if source.sums is None else None
-            stream = Stream(mask, query_position=self.step)
+            stream = Stream(mask, query_position=None if x.size(1) > 1 and self.step == 0 else self.step)
             return attention.attend_cached(attention.project_query(x), x, source, stream, self.length)
 
         before = layer.normalize_before

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from espnet_diverse.errors import DataError
+from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.nets.decoder import DiverseTransformerDecoder
 from espnet_diverse.nets.replace_attention import signature_with
 from espnet_diverse.nets.whisper.encoder import as_whisper, check_absolute
@@ -83,6 +83,10 @@ class DiverseWhisperDecoder(DiverseTransformerDecoder):
         **options,
     ):
         check_absolute(options.get("attention"), type(self).__name__)
+        if options.get("memory") is not None:
+            raise ConfigError(
+                "memory does not fit DiverseWhisperDecoder, whose texts begin with a prompt; leave it out"
+            )
         rates = ("dropout_rate", "positional_dropout_rate", "self_attention_dropout_rate", "src_attention_dropout_rate")
         sizes: dict = {"attention_heads": attention_heads, "linear_units": linear_units, "num_blocks": num_blocks}
         super().__init__(vocab_size, encoder_output_size, **sizes, **dict.fromkeys(rates, 0.0) | options)

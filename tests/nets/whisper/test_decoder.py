@@ -76,5 +76,7 @@ def test_errors():
         build()(source, lengths, tokens.repeat(1, 2), counts * 2)
     with pytest.raises(ConfigError, match="prompt"):
         DiverseWhisperDecoder(30, 16, PROMPT | {"stop": 3}, **SIZES)
+    with pytest.raises(ConfigError, match="memory"):
+        build(memory={"kind": "xl"})
     with pytest.raises(ConfigError, match="position alibi"):
         build(attention={"core": "softmax", "position": "alibi"})
