@@ -2,10 +2,10 @@
 
 There are five types: `char` (a token per character; a space is `<space>`), `unigram` (Kudo 2018, "Subword
 Regularization", arXiv:1804.10959) and `bpe` (Sennrich et al. 2016, arXiv:1508.07909) of sentencepiece, `bert`, the
-tokenizer of a pretrained encoder of source text, and `whisper`, Whisper's tokenizer of text. A vocabulary directory
-holds `tokens.txt` (one token per line: `<blank>` first, `<unk>` second, `<sos/eos>` last), `tokens.yaml` and the file
-of the tokenizer: `bpe.model` for sentencepiece, `tokenizer.json` for `bert` and `whisper`. Encoding and decoding equal ESPnet's `CharTokenizer` or
-`SentencepiecesTokenizer` followed by `TokenIDConverter`.
+tokenizer of a pretrained encoder of source text, and `whisper`, Whisper's tokenizer. A vocabulary directory holds
+`tokens.txt` (one token per line: `<blank>` first, `<unk>` second, `<sos/eos>` last), `tokens.yaml` and the file of the
+tokenizer: `bpe.model` for sentencepiece, `tokenizer.json` for the last two. Encoding and decoding equal ESPnet's
+`CharTokenizer` or `SentencepiecesTokenizer` followed by `TokenIDConverter`.
 """
 
 import unicodedata
@@ -109,7 +109,7 @@ class Vocabulary:
 
     @property
     def token_type(self) -> str:
-        """ESPnet's name of the type: "char", "bpe" for all sentencepiece models, "hugging_face" for "bert", "whisper"."""
+        """ESPnet's name of the type: "char", "bpe" for all of sentencepiece, "hugging_face" for those of `PRETRAINED`."""
         return _ESPNET_TYPES[self.type]
 
     def tokenise(self, text: str) -> list[str]:

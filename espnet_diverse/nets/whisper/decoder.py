@@ -84,9 +84,7 @@ class DiverseWhisperDecoder(DiverseTransformerDecoder):
     ):
         check_absolute(options.get("attention"), type(self).__name__)
         if options.get("memory") is not None:
-            raise ConfigError(
-                "memory does not fit DiverseWhisperDecoder, whose texts begin with a prompt; leave it out"
-            )
+            raise ConfigError("memory does not fit Whisper's decoder, whose texts begin with a prompt; leave it out")
         rates = ("dropout_rate", "positional_dropout_rate", "self_attention_dropout_rate", "src_attention_dropout_rate")
         sizes: dict = {"attention_heads": attention_heads, "linear_units": linear_units, "num_blocks": num_blocks}
         super().__init__(vocab_size, encoder_output_size, **sizes, **dict.fromkeys(rates, 0.0) | options)
