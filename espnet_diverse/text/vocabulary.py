@@ -109,7 +109,7 @@ class Vocabulary:
 
     @property
     def token_type(self) -> str:
-        """ESPnet's name of the type: "char", "bpe" for all of sentencepiece, "hugging_face" for those of `PRETRAINED`."""
+        """ESPnet's name of the type: "char", "bpe" for all of sentencepiece, "hugging_face" for `PRETRAINED`."""
         return _ESPNET_TYPES[self.type]
 
     def tokenise(self, text: str) -> list[str]:
