@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import soundfile
 from references.streaming import RATE, tones, write_run
+from references.whisper import write_whisper
 
 from espnet_diverse.data.kaldi import read_data_dir
 
@@ -104,6 +105,28 @@ def test_callers_at_once_get_the_texts_of_single_ones(tiny_run, capsys):
     assert [row[0] for row in rows_of(shown)[1:]] == ["one by one", "at once"]
     assert all(float(cell) > 0 for row in rows_of(shown)[1:] for cell in row[1:])
     assert shown.endswith("; 6 of 6 texts are equal\n")
+
+
+def test_whisper_is_compared_with_transformers(tiny_run, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("ESPNET_DIVERSE_CACHE", str(tmp_path / "cache"))
+    model = write_whisper(tmp_path / "whisper", max_target_positions=12)
+    options = [
+        str(model),
+        str(tiny_run.test_dir),
+        "--language",
+        "zh",
+        "--transformers",
+        "--clips",
+        "2",
+        "--rounds",
+        "1",
+    ]
+    for more in [[], ["--seconds", "3"]]:
+        importlib.import_module("whisper_speed").main([*options, *more])
+        _, *rows = rows_of(capsys.readouterr().out)
+        names = [row[0] for row in rows]
+        assert names[0] == "ours float32" and names[-1] == "transformers" and len(names) == 5
+        assert all(float(row[1]) > 0 and float(row[3]) >= 0 for row in rows)
 
 
 @pytest.mark.recipes

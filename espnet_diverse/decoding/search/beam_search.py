@@ -31,10 +31,10 @@ from espnet_diverse.decoding.search.beam import Beam, Choice, Hypothesis
 from espnet_diverse.decoding.search.ctc_prefix import CTCPrefixScorer
 from espnet_diverse.decoding.search.greedy import heard_tokens
 from espnet_diverse.decoding.search.hotwords import HotwordScorer, without_repeats
-from espnet_diverse.decoding.search.loops import without_loops
 from espnet_diverse.decoding.search.ngram import NgramScorer
 from espnet_diverse.decoding.search.prefix_tree import PrefixScorer
 from espnet_diverse.decoding.search.scorers import DecoderScorer, LanguageModelScorer
+from espnet_diverse.decoding.search.unspoken import heard, without_loops
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.functional.masks import lengths_to_mask
 from espnet_diverse.scope import current, scope
@@ -113,6 +113,7 @@ class BeamSearch:
         if options.ctc_weight and log_probs is None:
             log_probs = self.ctc.log_softmax(source)
         found = self._search(source, lengths, options, hotwords, log_probs)
+        no_speech = None if self.decoder is None else self.decoder.no_speech  # of this search, not of the next
 
         def again(rows: list[int], options: Options) -> None:
             index = torch.tensor(rows, device=lengths.device)
@@ -130,7 +131,9 @@ class BeamSearch:
             without_repeats(found, spoken.tolist(), options, hotwords, again)
         if self.decoder is not None and self.decoder.most_tokens is not None and not options.maxlenratio:
             bounds = self._bounds(lengths, options)[1].tolist()
-            return [without_loops(best, most) for best, most in zip(found, bounds, strict=True)]
+            found = [without_loops(best, most) for best, most in zip(found, bounds, strict=True)]
+        if no_speech is not None:
+            return [[*heard(best, probability)] for best, probability in zip(found, no_speech.tolist(), strict=True)]
         return found
 
     def check(self, options: Options) -> None:

@@ -23,6 +23,8 @@ class DecoderScorer(PrefixScorer):
     Attributes:
         state_rows: Number of rows before the frames of the encoder's output.
         most_tokens: Greatest number of tokens of a text; None is no bound.
+        no_speech: Probability that there is no speech (B,), of the utterances that the batch began with; None where the
+            decoder does not know.
 
     Raises:
         NoBatchedSearchError: The decoder is of another class.
@@ -34,6 +36,7 @@ class DecoderScorer(PrefixScorer):
         super().__init__(decoder.decoders)
         self.decoder, self.state_rows = decoder, getattr(decoder, "state_rows", 0)
         self.most_tokens: int | None = getattr(decoder, "most_tokens", None)
+        self.no_speech: Tensor | None = None
 
     def begin(self, source: Tensor, mask: Tensor | None) -> None:
         """Start a new batch with encoder output `source` (B, T, M); `mask` (B, 1, T) is False at padding."""
@@ -61,6 +64,7 @@ class DecoderScorer(PrefixScorer):
         before = torch.ones(count, count, dtype=torch.bool, device=tokens.device).tril()
         self.behind = before.expand(len(tokens), -1, -1)
         x = self._through_layers(self.decoder.embed(self.prompt))
+        self.no_speech = self.decoder.no_speech(self.decoder.after_norm(x[:, 0]))
         self.behind, self.step = self.behind[:, -1:], count
         return x[:, -1:]
 

@@ -126,6 +126,15 @@ class DiverseWhisperDecoder(DiverseTransformerDecoder):
         """
         return scores.masked_fill(self.suppressed[0 if first else 1], -torch.inf)
 
+    def no_speech(self, x: Tensor) -> Tensor | None:
+        """Probabilities that there is no speech (B,), or None in a model without a token for it.
+
+        Args:
+            x: Input of the output layer at the beginning of the prompt (B, M).
+        """
+        token = self.prompt.options.no_speech
+        return None if token is None else self.output_layer(x).softmax(-1)[:, token]
+
     def languages(self, source: Tensor) -> dict[str, float]:
         """Probabilities of the spoken language by the first token after the beginning, highest first.
 

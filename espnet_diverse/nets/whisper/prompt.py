@@ -24,6 +24,7 @@ class PromptOptions:
     Attributes:
         start: Token of the beginning.
         no_timestamps: Token that asks for a text without timestamps.
+        no_speech: Token that a recording without speech begins with.
         transcribe, translate: Tokens of the tasks; None in a model of English alone.
         languages: Token of each language by its name; none in a model of English alone.
         by: The conditions that the prompt depends on.
@@ -32,6 +33,7 @@ class PromptOptions:
 
     start: int
     no_timestamps: int
+    no_speech: int | None = None
     transcribe: int | None = None
     translate: int | None = None
     languages: Mapping[str, int] = field(default_factory=dict)

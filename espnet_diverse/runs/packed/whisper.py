@@ -36,6 +36,7 @@ _NEVER = -100.0  # score of <blank>, <unk> and the second <|endoftext|>: a proba
 _MULTILINGUAL = 51_865  # tokens of the first multilingual model; models of English alone have one less
 _LANGUAGE = re.compile(r"<\|([a-z]{2,3})\|>")
 _SPECIAL = ("<|endoftext|>", "<|startoftranscript|>", "<|notimestamps|>")
+_NO_SPEECH = ("<|nospeech|>", "<|nocaptions|>")
 _TIMESTAMP_STEP, _MOST_TIMES = 0.02, 10_000  # seconds, and tokens
 _NAMES = (
     (r"model\.encoder\.conv([12])\.", lambda m: f"encoder.embed.conv.{int(m[1]) - 1}."),
@@ -171,6 +172,7 @@ def _run_config(
 def _prompt(special: Mapping[str, int], multilingual: bool) -> tuple[dict, dict]:
     """Options of the prompt, and the values of its conditions."""
     prompt: dict = {"start": special["<|startoftranscript|>"], "no_timestamps": special["<|notimestamps|>"]}
+    prompt["no_speech"] = next((special[name] for name in _NO_SPEECH if name in special), None)
     if not multilingual:
         return prompt, {}
     found = ((_LANGUAGE.fullmatch(name), index) for name, index in special.items())

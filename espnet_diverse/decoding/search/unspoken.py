@@ -1,10 +1,16 @@
-"""Texts of a decoder that repeats itself without end, as Whisper's sometimes does."""
+"""Texts of Whisper that nobody spoke: repetitions without end, and texts of recordings without speech.
+
+Radford et al. 2023, section 4.5, take a segment for silence where the probability of no speech is above .6 and the mean
+log probability of a token below -1. They detect repetitions by the size of the compressed text and search again with
+random numbers; here the repeated part is cut, without another search.
+"""
 
 from collections.abc import Sequence
 
 from espnet_diverse.decoding.search.beam import Hypothesis
 
 _REPEATS = 3  # a text that ends with fewer repetitions is kept
+_NO_SPEECH, _UNSURE = 0.6, -1.0
 
 
 def without_loops(hypotheses: Sequence[Hypothesis], most: int) -> list[Hypothesis]:
@@ -18,6 +24,20 @@ def without_loops(hypotheses: Sequence[Hypothesis], most: int) -> list[Hypothesi
         most: Greatest number of tokens of its hypotheses.
     """
     return [each._replace(tokens=_cut(each.tokens)) if 2 * len(each.tokens) >= most else each for each in hypotheses]
+
+
+def heard(hypotheses: Sequence[Hypothesis], no_speech: float) -> Sequence[Hypothesis]:
+    """Hypotheses of an utterance, best first, or one without tokens where there is no speech.
+
+    Args:
+        hypotheses: The hypotheses.
+        no_speech: Probability that there is no speech.
+    """
+    if not hypotheses or no_speech <= _NO_SPEECH:
+        return hypotheses
+    best = hypotheses[0]
+    is_sure = best.score / (len(best.tokens) + 1) >= _UNSURE
+    return hypotheses if is_sure else [best._replace(tokens=[])]
 
 
 def _cut(tokens: list[int]) -> list[int]:
