@@ -127,7 +127,10 @@ def _write_average(model_dir: Path, epochs: list[int], path: Path) -> None:
 
 
 def _mean(files: list[Path]) -> dict[str, Tensor]:
-    """Mean of floating-point tensors, computed in double precision; integer tensors come from the last file."""
+    """Mean of floating-point tensors, computed in double precision; integer tensors come from the last file.
+
+    Tensors that share their memory, such as tied embeddings, do so in the mean.
+    """
     total: dict[str, Tensor] = {}
     number = 0
     for file, state in _sound(files):
@@ -140,10 +143,12 @@ def _mean(files: list[Path]) -> dict[str, Tensor]:
                 total[name] = tensor.double() + total.get(name, 0.0)
             else:
                 total[name] = tensor
-    return {
-        name: (total[name] / number).to(tensor.dtype) if tensor.is_floating_point() else tensor
-        for name, tensor in state.items()
-    }
+    means: dict[tuple, Tensor] = {}
+    for name, tensor in state.items():
+        if tensor.is_floating_point():
+            memory = (tensor.data_ptr(), tensor.shape, tensor.stride()) if tensor.numel() else (name,)
+            total[name] = means.setdefault(memory, (total[name] / number).to(tensor.dtype))
+    return total
 
 
 def _sound(files: list[Path]) -> Iterator[tuple[Path, dict[str, Tensor]]]:

@@ -44,6 +44,19 @@ def test_the_best_epochs_are_averaged_and_integers_are_the_newest(model_dir):
     assert state["count"] == 4
 
 
+def test_tied_parameters_are_stored_once(tmp_path):
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump({"best_model_criterion": CRITERIA[:1]}))
+    for epoch in (1, 2):
+        tied = torch.full((300, 100), float(epoch))
+        state = {"embed": tied, "output": tied, "part": tied[:200], "equal": tied.clone()}
+        checkpoint.save(state, tmp_path / f"{epoch}epoch.pth")
+    stats = {epoch: {"valid": {"acc": 0.1 * epoch}} for epoch in (1, 2)}
+    checkpoint.save({"reporter": {"stats": stats}}, tmp_path / "checkpoint.pth")
+    found = checkpoint.load(averaging.average(tmp_path, "valid.acc", 2))
+    assert all(bool((found[name] == 1.5).all()) for name in state)
+    assert found["embed"].data_ptr() == found["output"].data_ptr() != found["equal"].data_ptr()
+
+
 def test_fewer_epochs_than_asked_for_are_averaged_with_a_warning(model_dir, caplog):
     averaging.average(model_dir, "valid.acc", 4)
     assert not caplog.records
