@@ -11,8 +11,9 @@ can be shared by threads: search options are arguments of a call.
 # ruff: noqa: E402 (modules that import ESPnet come after `fast_start`)
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Self, overload
 
+import numpy as np
 from numpy.typing import NDArray
 
 from espnet_diverse.registration import fast_start
@@ -38,7 +39,7 @@ from espnet_diverse.decoding.search.hotwords import Hotwords
 from espnet_diverse.errors import ConfigError, DataError, ModelError, abridged
 from espnet_diverse.runs.packed.archive import unpacked
 from espnet_diverse.transcription.recordings import Request, Transcription
-from espnet_diverse.transcription.result import Alternative, Segment
+from espnet_diverse.transcription.result import Alternative, Segment, Translation
 from espnet_diverse.transcription.segmentation_options import SegmentationOptions, segmentation_of
 from espnet_diverse.transcription.streaming import StreamResult, transcribe_stream
 from espnet_diverse.transcription.transcript import Transcript
@@ -69,9 +70,9 @@ _TRANSCRIBING = (*_TRANSLATING, "rate", "word_timestamps", "hotwords", "on_progr
 """Arguments of a call, for the advice about an unknown one."""
 
 
-class _Pretrained:
+class _Pretrained[Search: Predictor | BlockSearch]:
     model: str
-    search: "Predictor | BlockSearch"
+    search: Search
 
     def __repr__(self) -> str:
         search, known = self.search, self.search.conditions.names
@@ -80,17 +81,18 @@ class _Pretrained:
         return f"<{type(self).__name__} {self.model}: {search.task}{rate}, {search.device}{''.join(values)}>"
 
     @classmethod
-    def from_pretrained(cls, name: str, **options) -> Self:
+    def from_pretrained(cls, name: str, **options: Any) -> Self:
         """Load a model by its name on the Hugging Face Hub, hf:owner/name; the extra `hub` fetches it.
 
         Args:
             name: hf:owner/name; the constructor takes it as well.
             options: Other arguments of the constructor.
         """
-        return cls(name, **options)
+        make: Callable[..., Self] = cls
+        return make(name, **options)
 
 
-class Recognizer(_Pretrained):
+class Recognizer(_Pretrained[Predictor]):
     """Transcribes recordings; with a model of speech translation, translates them.
 
     Args:
@@ -126,8 +128,7 @@ class Recognizer(_Pretrained):
     ):
         self.model, self.segmentation = str(model), segmentation_of(segmentation)
         options = options_of(options, searches=SPEECH_SEARCHES)
-        folder = unpacked(Path(model))
-        self.search = load_predictor(folder, model_file, options, device, precision, compile, fusion)
+        self.search = load_predictor(unpacked(Path(model)), model_file, options, device, precision, compile, fusion)
         if self.search.task == "mt":
             raise ModelError(f"{model}: translates text, not speech; use Translator, or espnet-diverse translate")
 
@@ -234,7 +235,7 @@ class Recognizer(_Pretrained):
         return Transcription(self.search, self.segmentation, word_timestamps, chosen, hotwords)
 
 
-class StreamRecognizer(_Pretrained):
+class StreamRecognizer(_Pretrained["BlockSearch"]):
     """Transcribes streams while they are spoken; one at a time.
 
     Args:
@@ -282,7 +283,7 @@ class StreamRecognizer(_Pretrained):
         with open_live(source, pcm_rate, self.search.rate, real_time=real_time) as blocks:
             yield from self.stream(blocks)
 
-    def stream(self, blocks: Iterable[NDArray], rate: int | None = None) -> Iterator[StreamResult]:
+    def stream(self, blocks: Iterable[NDArray[np.generic]], rate: int | None = None) -> Iterator[StreamResult]:
         """Transcribe blocks of samples as they come; memory does not grow with their number.
 
         Args:
@@ -299,23 +300,7 @@ class StreamRecognizer(_Pretrained):
         return transcribe_stream(self.search, live_blocks(blocks, rate, self.search.rate), self.segmentation)
 
 
-class Translation(NamedTuple):
-    """Translation of a text.
-
-    Attributes:
-        text: The best translation.
-        score: Its log score.
-        alternatives: The n-best translations, best first.
-        tokens: Tokens of the best translation.
-    """
-
-    text: str
-    score: float
-    alternatives: tuple[Alternative, ...] = ()
-    tokens: tuple[str, ...] = ()
-
-
-class Translator(_Pretrained):
+class Translator(_Pretrained[Predictor]):
     """Translates text; has the arguments (except `segmentation`), attributes and errors of `Recognizer`.
 
     A ModelError is also raised for a model that reads speech.
@@ -334,11 +319,32 @@ class Translator(_Pretrained):
     ):
         self.model = str(model)
         options = options_of(options, searches=TRANSLATION_SEARCHES)
-        folder = unpacked(Path(model))
-        self.search = load_predictor(folder, model_file, options, device, precision, compile, fusion)
+        self.search = load_predictor(unpacked(Path(model)), model_file, options, device, precision, compile, fusion)
         if self.search.task != "mt":
             raise ModelError(f"{model}: reads speech, not text; use Recognizer, or espnet-diverse transcribe")
 
+    @overload
+    def translate(
+        self,
+        text: str,
+        *,
+        language: str | None = None,
+        target_language: str | None = None,
+        domain: str | None = None,
+        options: SearchOptions = None,
+        **search: Any,
+    ) -> Translation: ...
+    @overload
+    def translate(
+        self,
+        text: list[str] | tuple[str, ...],
+        *,
+        language: str | None = None,
+        target_language: str | None = None,
+        domain: str | None = None,
+        options: SearchOptions = None,
+        **search: Any,
+    ) -> list[Translation]: ...
     def translate(
         self,
         text: str | Sequence[str],
@@ -371,8 +377,7 @@ class Translator(_Pretrained):
         texts = list(text) if isinstance(text, Iterable) and not isinstance(text, str | bytes) else [text]
         if strange := [type(one).__name__ for one in texts if not isinstance(one, str)]:
             raise DataError(f"a text is a {strange[0]}; give a text as str, or a list of them")
-        options = with_keywords(options, search, _TRANSLATING)
-        found = self._translate(texts, names, options)
+        found = self._translate(texts, names, with_keywords(options, search, _TRANSLATING))
         return found[0] if isinstance(text, str) else found
 
     __call__ = translate
@@ -381,8 +386,8 @@ class Translator(_Pretrained):
         search, options = self.search, self.search.resolve(options_of(options, self.search.options))
         warn_of_unused(search.conditions, given, same_language=False, told=search.warned)
         indices = indices_of(search.conditions, completed(search.conditions, given, same_language=False))
-        found = [Translation("", 0.0)] * len(texts)
         cleaned = [clean_text(text)[0] for text in texts]  # as the tables of training data are
+        found = [Translation("", float("-inf") if text else 0.0) for text in cleaned]
         read = [(place, search.read(text)[0]) for place, text in enumerate(cleaned) if text]
         for batch in grouped(read, lambda one: len(one[1]), options.batch_size, search.batch_frames):
             results = search.batch([source for _, source in batch], [indices] * len(batch), options)
@@ -390,6 +395,4 @@ class Translator(_Pretrained):
                 if best:
                     others = tuple(Alternative(each.text, each.score) for each in best)
                     found[place] = Translation(best[0].text, best[0].score, others, tuple(best[0].tokens))
-                else:
-                    found[place] = Translation("", float("-inf"))
         return found

@@ -23,6 +23,7 @@ from espnet_diverse.cluster.configuration import (
     SchedulerOptions,
     SlurmOptions,
 )
+from espnet_diverse.cluster.connections import separated_connections
 from espnet_diverse.errors import ClusterError, ConfigError, UserError
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def started(options: ClusterOptions) -> Iterator["Client"]:
         "distributed.worker.http.routes": [],
         "distributed.admin.tick.limit": "60s",  # importing torch takes several seconds, and Dask would warn
     }
-    with _quiet() as logger, dask.config.set(settings), ExitStack() as stack:
+    with _quiet() as logger, dask.config.set(settings), separated_connections(), ExitStack() as stack:
         try:
             given = stack.enter_context(_STARTS[options.kind](options))
             client = given if isinstance(given, Client) else stack.enter_context(Client(given))
@@ -224,6 +225,7 @@ def _in_files(folder: Path, stack: ExitStack) -> "Security":
         paths[name].write_text(value, encoding="utf-8")
     settings = {"distributed.comm.tls.ca-file": str(paths["cert"]), "distributed.comm.require-encryption": True}
     settings["distributed.comm.default-scheme"] = "tls"
+    settings["distributed.scheduler.preload"] = [separated_connections.__module__]
     for role in ("scheduler", "worker", "client"):
         settings |= {f"distributed.comm.tls.{role}.{name}": str(path) for name, path in paths.items()}
     stack.enter_context(dask.config.set(settings))

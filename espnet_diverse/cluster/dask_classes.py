@@ -5,14 +5,15 @@ import logging
 from distributed import Adaptive, Worker, WorkerPlugin
 from distributed.core import Status
 
+from espnet_diverse.cluster.connections import separate_connections
 from espnet_diverse.cpu.allocator import keep_freed_memory
 from espnet_diverse.registration import fast_start
 
 
 class QuickStart(WorkerPlugin):
-    """Keeps freed memory, and prepares the quick import of ESPnet.
+    """Keeps freed memory, prepares the quick import of ESPnet, and separates connections.
 
-    Both must be done before the first piece of work is unpickled.
+    The first two must be done before the first piece of work is unpickled.
     """
 
     name = "espnet_diverse quick start"
@@ -21,6 +22,7 @@ class QuickStart(WorkerPlugin):
         """Called by Dask when a worker starts."""
         keep_freed_memory()
         fast_start()
+        separate_connections()
         # Failures are reported by results; a connection that ends with its command would be logged as an error.
         logging.getLogger("distributed").setLevel(logging.CRITICAL)
 

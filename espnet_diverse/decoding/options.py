@@ -100,7 +100,7 @@ class Options(option_checks.Options):
     )
     seed: int = _number(0, least=0, help="random seed of --search sampling")
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         if self.length_penalty and self.search != "batched":
             raise conflict(self, "length_penalty", f"search={self.search}; set search=batched or length_penalty=0")
@@ -128,7 +128,7 @@ class Options(option_checks.Options):
             return max(1, _bound(self.maxlenratio, frames))
         return 2 * (frames - 1) + 10 if of_text else frames  # the encoder reads <sos/eos> as well
 
-    def for_espnet(self, vocabulary: int) -> dict:
+    def for_espnet(self, vocabulary: int) -> dict[str, Any]:
         """The options that ESPnet's search also has; a beam of more than `vocabulary` would fail."""
         options = replace(self, beam_size=min(self.beam_size, vocabulary))
         return {name: value for name, value in asdict(options).items() if name not in _OURS}
@@ -175,8 +175,10 @@ def options_of(
     Raises:
         ConfigError: An option is unknown or has a wrong value, or the search is not one of `searches`.
     """
-    options = given
-    if given is not None and not isinstance(given, Options):
+    options: Options | None
+    if given is None or isinstance(given, Options):
+        options = given
+    else:
         options = option_checks.read(Options, given, "the search")
         options = options if defaults is None else replace(defaults, **given)
     if options is not None and options.search not in searches:
@@ -209,7 +211,7 @@ def _bound(ratio: float, length: int) -> int:
     return -int(ratio) if ratio < 0 else int(ratio * length)
 
 
-def text_task(config: Mapping, config_file: Path, known: Sequence[str] = TEXT_TASKS) -> str:
+def text_task(config: Mapping[str, Any], config_file: Path, known: Sequence[str] = TEXT_TASKS) -> str:
     """Task of a model that writes text, from its config.yaml.
 
     Args:
@@ -227,7 +229,7 @@ def text_task(config: Mapping, config_file: Path, known: Sequence[str] = TEXT_TA
     return task
 
 
-def check_search(config: Mapping, options: Options) -> None:
+def check_search(config: Mapping[str, Any], options: Options) -> None:
     """Refuse a search that is not possible with a non-autoregressive model.
 
     Args:
@@ -242,12 +244,12 @@ def check_search(config: Mapping, options: Options) -> None:
         raise ConfigError(f"{what}: the model is non-autoregressive and translates in one pass; set search=batched")
 
 
-def is_non_autoregressive(config: Mapping) -> bool:
+def is_non_autoregressive(config: Mapping[str, Any]) -> bool:
     """Return whether a model writes all tokens in one pass, from its config.yaml."""
     return config.get("model") == "flow"
 
 
-def usual_ctc_weight(config: Mapping, task: str) -> float:
+def usual_ctc_weight(config: Mapping[str, Any], task: str) -> float:
     """Weight of CTC for a model that has it: 1 where it has CTC alone, and 0 for transducers and multitask models with
     a decoder, which ESPnet decodes without CTC. Takes the same arguments as `has_ctc`."""
     if task == "s2t" or config.get("decoder") == "transducer":
@@ -256,7 +258,7 @@ def usual_ctc_weight(config: Mapping, task: str) -> float:
     return 1.0 if alone else _WITH_CTC
 
 
-def has_ctc(config: Mapping, task: str) -> bool:
+def has_ctc(config: Mapping[str, Any], task: str) -> bool:
     """Return whether a model was trained with CTC over its output text.
 
     Args:

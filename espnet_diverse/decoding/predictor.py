@@ -6,6 +6,7 @@ from pathlib import Path
 from threading import RLock
 from typing import Any
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
@@ -114,7 +115,7 @@ class Predictor:
         fused = [language_model] if isinstance(language_model, nn.Module) else []
         set_precision([model, *fused, *attention], precision)
         if compiled:
-            compile_layers(model.encoder, True)
+            compile_layers(model.get_submodule("encoder"), True)
         self.conditions = known_conditions(model) if self.prompt is None else self.prompt.conditions
         self.table = source_table(vars(args)) if task == "mt" else "wav.scp" if self.rate else "feats.scp"
         self.preprocess = TASKS[task].build_preprocess_fn(args, train=False) if task == "mt" else None
@@ -160,7 +161,7 @@ class Predictor:
             raise ConfigError("hotwords are not possible with the search of this model; leave them out")
         return load_hotwords(hotwords, self.options.search, self.tokens, self.device)
 
-    def read(self, value: str, segment: Segment | None = None) -> tuple[NDArray, float]:
+    def read(self, value: str, segment: Segment | None = None) -> tuple[NDArray[np.generic], float]:
         """Read one input of the data directory's table.
 
         Args:
@@ -189,7 +190,7 @@ class Predictor:
         samples, seconds = read_at(Path(value), self.rate, segment)
         return self.features(samples), seconds
 
-    def features(self, samples: NDArray) -> NDArray:
+    def features(self, samples: NDArray[np.float32]) -> NDArray[np.float32]:
         """Compute features (T, F) of samples (L,) float32 at `rate`, or normalise features (T, F).
 
         Raises:
@@ -200,7 +201,7 @@ class Predictor:
         with self._lock:
             return self.encoding.features(samples)
 
-    def features_of_blocks(self, blocks: Iterable[NDArray]) -> NDArray:
+    def features_of_blocks(self, blocks: Iterable[NDArray[np.float32]]) -> NDArray[np.float32]:
         """Compute features (T, F) of a recording of any length from blocks (L,) float32 at `rate`, in bounded memory.
 
         Raises:
@@ -211,7 +212,7 @@ class Predictor:
             return features_of_blocks(self.encoding.model, blocks, self.device)
 
     @torch.inference_mode()
-    def encode(self, sources: Sequence[NDArray], conditions: Sequence[Mapping[str, int]]) -> Encoded:
+    def encode(self, sources: Sequence[NDArray[np.generic]], conditions: Sequence[Mapping[str, int]]) -> Encoded:
         """Run the encoder over a batch, with the arguments of `find`; no utterance depends on the others.
 
         Raises:
@@ -223,14 +224,17 @@ class Predictor:
             return Encoded(*check_finite(*self.encoding.encode(features, ids)), ids)
 
     def batch(
-        self, sources: Sequence[NDArray], conditions: Sequence[Mapping[str, int]], options: Options | None = None
+        self,
+        sources: Sequence[NDArray[np.generic]],
+        conditions: Sequence[Mapping[str, int]],
+        options: Options | None = None,
     ) -> list[list[Text]]:
         """The n-best texts of each utterance, best first; arguments and errors as in `find`."""
         return [found.texts for found in self.find(sources, conditions, options)]
 
     def find(
         self,
-        sources: Sequence[NDArray],
+        sources: Sequence[NDArray[np.generic]],
         conditions: Sequence[Mapping[str, int]],
         options: Options | None = None,
         posteriors: bool = False,
@@ -252,23 +256,23 @@ class Predictor:
         options = self.resolve(options)
         with self._lock, torch.inference_mode():
             source, lengths, ids = self.encode(sources, conditions)
-            log_probs = self.ctc.log_softmax(source) if posteriors else None
+            log_probs = self._log_probs(source) if posteriors else None
             with scope(ids, collect=False):
                 found = self._search(source, lengths, options, sources, hotwords, log_probs)
-            log_probs = [None] * len(found) if log_probs is None else log_probs.cpu()
+            frames = [None] * len(found) if log_probs is None else log_probs.cpu()
         texts = [[self.tokens.decode(*hypothesis) for hypothesis in best] for best in found]
-        rows, first = zip(texts, log_probs, lengths.tolist(), strict=True), self.encoding.prompt_frames
+        rows, first = zip(texts, frames, lengths.tolist(), strict=True), self.encoding.prompt_frames
         return [Prediction(best, None if x is None else x[first:length]) for best, x, length in rows]
 
     @torch.inference_mode()
-    def posteriors(self, features: NDArray, conditions: Mapping[str, int]) -> Tensor:
+    def posteriors(self, features: NDArray[np.float32], conditions: Mapping[str, int]) -> Tensor:
         """CTC log probabilities (T, V) of an utterance by a model that has CTC, without a search."""
         source, lengths, _ = self.encode([features], [conditions])
         with self._lock:
-            log_probs = self.ctc.log_softmax(source)[0, : int(lengths[0])].cpu()
+            log_probs = self._log_probs(source)[0, : int(lengths[0])].cpu()
         return log_probs[self.encoding.prompt_frames :]
 
-    def find_long(self, features: NDArray, conditions: Mapping[str, int]) -> Prediction:
+    def find_long(self, features: NDArray[np.float32], conditions: Mapping[str, int]) -> Prediction:
         """Decode an utterance of any length by greedy CTC, whose cost grows linearly: see `Encoding.encode_long`.
 
         Raises:
@@ -290,13 +294,18 @@ class Predictor:
 
     @property
     def _namer(self) -> Any:
-        return self.search if isinstance(self.search, MultitaskSearch) else self.encoding.model.decoder
+        is_multitask = isinstance(self.search, MultitaskSearch)
+        return self.search if is_multitask else getattr(self.encoding.model, "decoder", None)
 
-    def languages(self, features: NDArray) -> dict[str, float]:
+    def languages(self, features: NDArray[np.float32]) -> dict[str, float]:
         """Probabilities of the spoken language of features (T, F) by a model that names it, highest first."""
         with self._lock, torch.inference_mode():
             source, _ = check_finite(*self.encoding.encode([features], {}))
             return self._namer.languages(source[0])
+
+    def _log_probs(self, source: Tensor) -> Tensor:
+        assert self.ctc is not None  # as the caller has checked
+        return self.ctc.log_softmax(source)
 
     def _ids(self, conditions: Sequence[Mapping[str, int]]) -> dict[str, Tensor]:
         """Indices (B,) by condition of the model."""
@@ -310,7 +319,7 @@ class Predictor:
         source: Tensor,
         lengths: Tensor,
         options: Options,
-        utterances: Sequence[NDArray],
+        utterances: Sequence[NDArray[np.generic]],
         hotwords: HotwordScorer | None,
         log_probs: Tensor | None,
     ) -> list[list[Hypothesis]]:
@@ -367,7 +376,9 @@ def load_predictor(
     has = has_ctc(config, task), folder is not None, usual_ctc_weight(config, task)
     options = options.resolved(*has)  # before loading, which takes seconds
     model, args = TASKS[task].build_model_from_file(config_file, weights, device)
-    lm = folder and load_language_model(folder, fusion.weights, args.token_list, known_conditions(model), device)
+    lm: nn.Module | NgramScorer | None = None
+    if folder is not None:
+        lm = load_language_model(folder, fusion.weights, args.token_list, known_conditions(model), device)
     predictor = Predictor(model, args, task, options, device, precision, compiled, lm, fusion.hotwords)
     predictor.used = {"model_file": weights.name, **used_language_model(folder, fusion, options.lm_weight)}
     return predictor

@@ -27,6 +27,7 @@ from espnet2.asr.encoder.transformer_encoder import TransformerEncoder
 from torch import Tensor, nn
 
 from espnet_diverse.attention import MultiHeadAttention
+from espnet_diverse.attention.pruning import prune_heads
 from espnet_diverse.data.files.atomic_files import scratch_directory
 from espnet_diverse.decoding.condition_ids import completed, known_conditions, warn_of_unused
 from espnet_diverse.errors import ConfigError, ModelError
@@ -166,7 +167,7 @@ def _pruned(net: EncoderCTC, ids: Mapping[str, Tensor]) -> EncoderCTC:
     with scope(ids, collect=False):
         for module in list(net.modules()):
             if isinstance(module, MultiHeadAttention):
-                module.prune()
+                prune_heads(module)
     return net
 
 

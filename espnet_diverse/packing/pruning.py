@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from espnet_diverse.attention import MultiHeadAttention
+from espnet_diverse.attention.pruning import prune_heads
 from espnet_diverse.conditions import CONDITIONS
 from espnet_diverse.data.output_paths import check_prepared
 from espnet_diverse.decoding.condition_ids import check_conditions
@@ -84,7 +85,7 @@ def prune_model(model: nn.Module, conditions: Mapping[str, str]) -> None:
     with scope(ids, collect=False), torch.no_grad():
         for module in list(model.modules()):
             if isinstance(module, MultiHeadAttention):
-                module.prune()
+                prune_heads(module)
             elif isinstance(module, nn.Sequential) and len(module) and isinstance(module[0], TaggedEmbedding):
                 module[0] = _untagged(module[0], model.sos)
         merge_low_rank(model)

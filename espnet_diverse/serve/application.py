@@ -6,9 +6,9 @@ Uploads are never written to disk under a name, and no path of the disk is serve
 import asyncio
 import logging
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Any, Self, cast
 
 import anyio.to_thread
 import uvicorn
@@ -17,6 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
+from starlette.types import ExceptionHandler
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from espnet_diverse.errors import ConfigError, UserError
@@ -33,7 +34,7 @@ _MESSAGE_BYTES = 1 << 20  # of a websocket
 
 def application(routes: Sequence[BaseRoute]) -> Starlette:
     """An application whose errors have OpenAI's form."""
-    handlers: dict = {
+    handlers: Mapping[Any, ExceptionHandler] = {
         RefusedError: handle_error,
         UserError: handle_error,
         HTTPException: handle_http_error,
@@ -131,8 +132,8 @@ class _Protocol(H11Protocol):
 
     _silence: asyncio.TimerHandle
 
-    def connection_made(self, transport) -> None:
-        super().connection_made(transport)
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(cast(asyncio.Transport, transport))
         self._silence = self.loop.call_later(_SILENT_SECONDS, self._close_if_silent)
 
     def on_response_complete(self) -> None:

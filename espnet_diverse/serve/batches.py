@@ -53,6 +53,7 @@ class Job:
 
     def watched(self) -> Request:
         """The request, which stops within a batch if nobody waits for it any more."""
+        assert self.request is not None  # until it is finished
         return replace(self.request, on_progress=self._check)
 
     def finish(self, result: Transcript | Exception) -> None:

@@ -12,6 +12,7 @@ from http import HTTPStatus
 from io import BytesIO
 from typing import NamedTuple
 
+import numpy as np
 from numpy.typing import NDArray
 from starlette.datastructures import UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
@@ -142,7 +143,7 @@ class Bodies:
             yield chunk
 
 
-def samples_of(body: bytes, name: str, max_seconds: float, rate: int) -> NDArray:
+def samples_of(body: bytes, name: str, max_seconds: float, rate: int) -> NDArray[np.float32]:
     """Samples (L,) float32 at `rate` of a recording in any format; `name` is only for messages.
 
     Raises:

@@ -11,6 +11,7 @@ from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from threading import Lock
+from typing import Any
 
 import anyio
 import anyio.from_thread
@@ -135,7 +136,7 @@ class _Stream:
     def heard(self) -> float:
         return self.samples / self.rate
 
-    def blocks(self) -> Iterator[NDArray]:
+    def blocks(self) -> Iterator[NDArray[np.float32]]:
         """Samples (L,) float32 as they come."""
         while (part := anyio.from_thread.run(self._receive)) is not None:
             yield part.astype(np.float32) / np.float32(2**15)
@@ -149,7 +150,7 @@ class _Stream:
             self._text = result.text[-1:] or self._text
         anyio.from_thread.run(self._send, {"type": kind, "text": result.text, "space": space, **times})
 
-    async def _receive(self) -> NDArray | None:
+    async def _receive(self) -> NDArray[np.int16] | None:
         """The next samples (L,) int16, or None at the end."""
         waits = time.monotonic()
         try:
@@ -175,7 +176,7 @@ class _Stream:
             raise DataError(f"the recording is longer than {longest}; stop before, or see --max_stream_seconds")
         return np.frombuffer(part, "<i2")
 
-    async def _send(self, message: dict) -> None:
+    async def _send(self, message: dict[str, Any]) -> None:
         if self.websocket.client_state is WebSocketState.CONNECTED:
             await self.websocket.send_json(message)
 

@@ -159,8 +159,7 @@ def load_model(
         ConfigError: An option is not possible with this model or on this machine.
         ModelError: A file is missing or damaged, or the model reads text.
     """
-    how = {"device": device, "precision": precision, "compile": compile}
-    recognizer = Recognizer(folder, segmentation=segmentation, **how)
+    recognizer = Recognizer(folder, device=device, precision=precision, compile=compile, segmentation=segmentation)
     live = live_recognition(recognizer.search, folder / "config.yaml", limits, segmentation)
     return Model(recognizer, limits, batch_size, wait, live)
 

@@ -2,6 +2,7 @@
 
 import logging
 from http import HTTPStatus
+from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -49,7 +50,7 @@ def as_refusal(error: Exception) -> RefusedError:
     return RefusedError(HTTPStatus.INTERNAL_SERVER_ERROR, message)
 
 
-def error_body(error: RefusedError) -> dict:
+def error_body(error: RefusedError) -> dict[str, Any]:
     """The error in OpenAI's form."""
     kind = _TYPES.get(error.status, "invalid_request_error")
     return {"error": {"message": str(error), "type": kind, "param": error.param, "code": error.code}}

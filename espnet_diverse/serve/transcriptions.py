@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from http import HTTPStatus
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
@@ -80,7 +81,7 @@ class Asked(Options):
     timestamp_granularities: tuple[str, ...] = listed(("segment",), choice("segment", "word"))
     stream: bool = flag(False)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         if self.stream and self.response_format not in ("json", "text"):
             raise conflict(self, "response_format", "stream; set json")
@@ -94,7 +95,7 @@ class Asked(Options):
         Raises:
             OptionError: A field is unknown, has a value that is not allowed, or is repeated.
         """
-        given: dict[str, object] = {}
+        given: dict[str, Any] = {}
         for name, text in form:
             name = _field(name)
             if not text.strip() or name in UNUSED or (name, text.lower()) == ("language", "auto"):
@@ -172,7 +173,7 @@ class _Endpoints:
         except Exception as error:  # of any kind, such as one while the model is loaded
             await close_with(websocket, error)
 
-    def _describe(self, name: str) -> dict:
+    def _describe(self, name: str) -> dict[str, Any]:
         return {"id": name, "object": "model", "created": self._started, "owned_by": "espnet_diverse"}
 
     async def serve(self, request: Request, translates: bool) -> Response:
@@ -200,6 +201,7 @@ class _Endpoints:
     async def _work(self, upload: Upload, model: Model, kind: Kind, conditions: dict[str, str]) -> "_Work":
         """Decode a recording, and put it into the queue of its model."""
         rate, longest = model.search.rate, self._limits.seconds
+        assert rate is not None  # of a model that reads speech
         async with self._decoding:
             samples = await in_thread(samples_of, upload.content, upload.name, longest, rate)
         work = _Work(model, recordings.Request(samples, rate, conditions), kind, len(samples) / rate)
@@ -312,7 +314,11 @@ def _number(name: str, text: str) -> float:
 
 
 def answer(
-    transcript: Transcript, response_format: str, granularities: Iterable[str], verbose: dict, ids: Callable
+    transcript: Transcript,
+    response_format: str,
+    granularities: Iterable[str],
+    verbose: dict[str, str | None],
+    ids: Callable[[Sequence[str]], list[int]],
 ) -> Response:
     """The answer to a request.
 
@@ -329,7 +335,7 @@ def answer(
         return PlainTextResponse(f"{transcript.text}\n")
     if response_format in FORMATS:
         return PlainTextResponse(FORMATS[response_format](transcript, ""))
-    content = {**verbose, "duration": round(transcript.duration, 3), "text": transcript.text}
+    content: dict[str, Any] = {**verbose, "duration": round(transcript.duration, 3), "text": transcript.text}
     if "segment" in granularities:
         content["segments"] = [_segment(number, one, ids) for number, one in enumerate(transcript.segments)]
     if "word" in granularities:
@@ -344,12 +350,12 @@ def delta(before: str, segments: Iterable[Segment]) -> str:
     return join_texts([before, *(segment.text for segment in segments)])[len(before) :]
 
 
-def event(content: dict) -> str:
+def event(content: dict[str, Any]) -> str:
     """A server-sent event."""
     return f"data: {json.dumps(content, ensure_ascii=False, allow_nan=False)}\n\n"
 
 
-def _segment(number: int, segment: Segment, ids: Callable) -> dict:
+def _segment(number: int, segment: Segment, ids: Callable[[Sequence[str]], list[int]]) -> dict[str, Any]:
     text = segment.text.encode()
     return {
         "id": number,

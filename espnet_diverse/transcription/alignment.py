@@ -41,8 +41,9 @@ def check_ctc(ctc: nn.Module | None) -> None:
 
 def has_word_times(search: Predictor) -> bool:
     """Return whether the model of a search can give word times."""
+    if search.ctc is None or search.rate is None:
+        return False
     try:
-        check_ctc(search.ctc)
         frame_times(search.encoding.model, search.rate)
     except UserError:
         return False

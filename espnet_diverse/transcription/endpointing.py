@@ -28,14 +28,16 @@ class UtterancePart(NamedTuple):
         last: Whether the utterance ends with this part.
     """
 
-    samples: NDArray
+    samples: NDArray[np.float32]
     start: float
     end: float
     heard: float
     last: bool
 
 
-def utterances(blocks: Iterable[NDArray], options: SegmentationOptions, rate: int) -> Iterator[UtterancePart]:
+def utterances(
+    blocks: Iterable[NDArray[np.float32]], options: SegmentationOptions, rate: int
+) -> Iterator[UtterancePart]:
     """Find the utterances of a stream.
 
     Args:
@@ -61,7 +63,7 @@ class _Endpointer:
 
     def __init__(self, limits: FrameLimits, rate: int):
         self.limits, self.rate = limits, rate
-        self.held: list[NDArray] = []
+        self.held: list[NDArray[np.float32]] = []
         self.heard = self.samples = 0  # frames and samples of the stream
         self.continues = False
         self._begin()
@@ -70,7 +72,7 @@ class _Endpointer:
         """Wait for the next utterance."""
         self.start = self.given = self.speech = self.silent = 0  # frames
 
-    def add(self, frame: NDArray, probability: float) -> Iterator[UtterancePart]:
+    def add(self, frame: NDArray[np.float32], probability: float) -> Iterator[UtterancePart]:
         """Add the next frame; yield the parts that are now certain."""
         limits = self.limits
         is_speech = bool(probability >= (limits.end_threshold if self.speech else limits.start_threshold))

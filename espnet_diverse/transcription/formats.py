@@ -13,7 +13,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from espnet_diverse.data.characters import columns
 from espnet_diverse.data.files.atomic_files import write_text
@@ -223,7 +223,7 @@ def _clock(seconds: float, point: str) -> str:
     return f"{minutes // 60:02}:{minutes % 60:02}:{milliseconds // 1000:02}{point}{milliseconds % 1000:03}"
 
 
-def _fields(segment: Segment) -> dict:
+def _fields(segment: Segment) -> dict[str, Any]:
     return {
         "start": segment.start,
         "end": segment.end,

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 from espnet_diverse.audio.sources import Source, open_audio
 from espnet_diverse.decoding.condition_ids import completed, indices_of, warn_of_unused
@@ -61,6 +62,7 @@ def align_text(
     check_ctc(search.ctc)
     if not isinstance(text, str):
         raise DataError(f"the text to align is a {type(text).__name__}; give the spoken text as str")
+    assert search.rate is not None  # a model with CTC reads audio
     frames = frame_times(search.encoding.model, search.rate, "align with another model")
     known, given, same = search.conditions, conditions or {}, search.task in SAME_LANGUAGE_TASKS
     warn_of_unused(known, given, same)
@@ -89,8 +91,8 @@ def align_text(
     words = align_words(spans, tokens, frames, 0.0, duration)
     times = [[frames.boundary_within(at, 0.0, duration) for at in (span.start, span.end)] for span in spans]
     timed = [
-        Word(token.removeprefix(WORD_START), *both, span.score)
-        for token, both, span in zip(tokens, times, spans, strict=True)
+        Word(token.removeprefix(WORD_START), start, end, span.score)
+        for token, (start, end), span in zip(tokens, times, spans, strict=True)
     ]
     return AlignedText(text, duration, words, tuple(_shown(tokens, timed, words)))
 
@@ -109,7 +111,7 @@ def _shown(tokens: Sequence[str], timed: Sequence[Word], words: Sequence[Word]) 
 def as_json(found: AlignedText, name: str) -> str:
     """Name, text, duration, and words and tokens with times and probabilities."""
 
-    def row(one: Word, key: str) -> dict:
+    def row(one: Word, key: str) -> dict[str, Any]:
         times = {"start": round(one.start, 3), "end": round(one.end, 3)}
         return {key: one.text, **times, "probability": rounded_probability(one.confidence)}
 

@@ -96,7 +96,7 @@ def find_recordings(sources: Sequence[str], listed: Path | None = None, each_cha
         found += _of_table(listed)
     if not found and not with_ids:
         raise DataError("no recording is named; give files, folders, - for standard input, or --list")
-    once: dict[tuple, Recording] = {}
+    once: dict[tuple[str | tuple[str, str], ...], Recording] = {}
     for one in found:
         once.setdefault((_real(one.path), *sorted(one.conditions.items())), one)
     files = list(once.values())

@@ -14,6 +14,7 @@ and Whisper write the language themselves, as the first token.
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -33,7 +34,7 @@ def spoken_conditions(search: Predictor) -> list[str]:
 
 def identify_language(
     search: Predictor,
-    features: Sequence[NDArray],
+    features: Sequence[NDArray[np.float32]],
     conditions: Mapping[str, int],
     options: Options | None = None,
 ) -> dict[str, float]:
@@ -63,12 +64,15 @@ def identify_language(
     options = options or search.options
     nbest = options.nbest if options.search == "sampling" else 1  # of samples, the best of all is taken
     plain = replace(options, length_penalty=0.0, penalty=0.0, nbest=nbest)
-    scores, tokens = sum(_scores(search, segment, candidates, plain) for segment in features).unbind()
+    nothing = torch.zeros(2, 1, dtype=torch.float64)
+    scores, tokens = sum((_scores(search, segment, candidates, plain) for segment in features), nothing)
     found = (scores / (_TEMPERATURE * tokens)).softmax(0).tolist()
     return dict(sorted(zip(languages, found, strict=True), key=lambda one: -one[1]))
 
 
-def _scores(search: Predictor, segment: NDArray, candidates: Sequence[Mapping[str, int]], options: Options) -> Tensor:
+def _scores(
+    search: Predictor, segment: NDArray[np.float32], candidates: Sequence[Mapping[str, int]], options: Options
+) -> Tensor:
     """Log scores of the best texts of a segment for N candidates, and their numbers of tokens, (2, N) float64."""
     size = max(1, search.batch_frames // len(segment))
     scores = []

@@ -14,13 +14,14 @@ from itertools import batched, chain, islice
 from math import ceil, inf
 from typing import Any, NamedTuple
 
+import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
 from espnet_diverse.audio.sources import Audio, Source, open_audio
 from espnet_diverse.decoding.condition_ids import KnownConditions, completed, indices_of, warn_of_unused
 from espnet_diverse.decoding.ctc_alignment import align, ctc_support
-from espnet_diverse.decoding.frame_times import frame_times
+from espnet_diverse.decoding.frame_times import FrameTimes, frame_times
 from espnet_diverse.decoding.grouping import each_result, grouped
 from espnet_diverse.decoding.options import MULTITASK, SAME_LANGUAGE_TASKS, Options
 from espnet_diverse.decoding.predictor import Prediction, Predictor
@@ -74,7 +75,7 @@ class _Chunk(NamedTuple):
     recording: "_Recording"
     start: float
     end: float
-    features: NDArray
+    features: NDArray[np.float32]
     covered: float
 
 
@@ -164,19 +165,20 @@ class Transcription:
         options: Options | None = None,
         hotwords: Hotwords | None = None,
     ):
-        self.hotwords = search.hotwords_of(hotwords)
+        assert search.rate is not None  # it reads audio
+        self.hotwords, self.rate = search.hotwords_of(hotwords), search.rate
         self.search, self.segmentation, self.options = search, segmentation, search.resolve(options)
         self.window = _WINDOW * self.options.batch_size
         if search.prompt is not None:
             longest = min(segmentation.max_seconds, search.prompt.seconds)
             self.segmentation = replace(segmentation, max_seconds=longest)
         self.whole = stays_whole(search, segmentation, word_timestamps)
-        self.frames = None
+        self.frames: FrameTimes | None = None
         check_whole(search, self.segmentation, word_timestamps, self.options)
         if word_timestamps:
             check_ctc(search.ctc)
-            self.frames = frame_times(search.encoding.model, search.rate)
-        by_decoder = self.options.search != "greedy" and self.options.ctc_weight < 1  # else CTC supports its own texts
+            self.frames = frame_times(search.encoding.model, self.rate)
+        by_decoder = self.options.search != "greedy" and self.options.ctc_weight != 1  # else CTC supports its own texts
         self.has_support = search.ctc is not None and by_decoder
         self.posteriors = word_timestamps or self.has_support
 
@@ -253,7 +255,7 @@ class Transcription:
         return read
 
     def _opened(self, request: Request) -> AbstractContextManager[Audio]:
-        return open_audio(request.audio, request.rate, self.search.rate, complete=False, channel=request.channel)
+        return open_audio(request.audio, request.rate, self.rate, complete=False, channel=request.channel)
 
     def _chunks(self, recording: _Recording, audio: Audio) -> Iterator[_Chunk]:
         if self.whole and audio.duration > self.segmentation.max_seconds:
@@ -274,8 +276,8 @@ class Transcription:
     def _segments(self, audio: Audio) -> Iterable[SpeechChunk]:
         if self.segmentation.whole:
             samples = audio.samples()
-            return [SpeechChunk(0.0, samples, self.search.rate)] if len(samples) else []
-        return split_speech(audio.blocks(), self.segmentation, self.search.rate)
+            return [SpeechChunk(0.0, samples, self.rate)] if len(samples) else []
+        return split_speech(audio.blocks(), self.segmentation, self.rate)
 
     def _is_long(self, chunk: _Chunk) -> bool:
         """Return whether a chunk is a long recording that was not split."""
@@ -385,7 +387,7 @@ def _start(segment: Segment) -> float:
     return segment.start
 
 
-def _first_seconds(chunks: Sequence[_Chunk]) -> list[NDArray]:
+def _first_seconds(chunks: Sequence[_Chunk]) -> list[NDArray[np.float32]]:
     """Features of the first `_LANGUAGE_SECONDS` of chunks; a rest of less than a second is left out."""
     left, features = _LANGUAGE_SECONDS, []
     for chunk in chunks:

@@ -1,6 +1,10 @@
-"""Segments of a transcript, and their words. All times are in seconds from the beginning of the recording."""
+"""Segments of a transcript with their words, and translations.
+
+All times are in seconds from the beginning of the recording.
+"""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from espnet_diverse.decoding.options import INVENTED
 
@@ -21,6 +25,22 @@ class Alternative:
 
     text: str
     score: float
+
+
+class Translation(NamedTuple):
+    """Translation of a text.
+
+    Attributes:
+        text: The best translation.
+        score: Its log score.
+        alternatives: The n-best translations, best first.
+        tokens: Tokens of the best translation.
+    """
+
+    text: str
+    score: float
+    alternatives: tuple[Alternative, ...] = ()
+    tokens: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ class SpeechChunk(NamedTuple):
     """A part of a recording: its start in seconds, and its samples (L,) float32 at `rate` Hz."""
 
     start: float
-    samples: NDArray
+    samples: NDArray[np.float32]
     rate: int = RATE
 
     @property
@@ -70,7 +70,7 @@ class FrameLimits(NamedTuple):
 
 
 def split_speech(
-    blocks: Iterable[NDArray], options: SegmentationOptions | None = None, rate: int = RATE
+    blocks: Iterable[NDArray[np.float32]], options: SegmentationOptions | None = None, rate: int = RATE
 ) -> Iterator[SpeechChunk]:
     """Split a recording into chunks of speech.
 
@@ -88,7 +88,7 @@ def split_speech(
     options = options or SegmentationOptions()
     blocks = (block for block in blocks if len(block))
     if options.vad == "auto":
-        head: list[NDArray] = []
+        head: list[NDArray[np.float32]] = []
         for block in blocks:
             head.append(block)
             if sum(map(len, head)) > options.max_seconds * rate:
@@ -101,7 +101,7 @@ def split_speech(
     yield from _split(blocks, options, rate)
 
 
-def _split(blocks: Iterable[NDArray], options: SegmentationOptions, rate: int) -> Iterator[SpeechChunk]:
+def _split(blocks: Iterable[NDArray[np.float32]], options: SegmentationOptions, rate: int) -> Iterator[SpeechChunk]:
     segmenter = _Segmenter(options, rate)
     for frame, probability in frames_of_speech(blocks, options, rate):
         yield from segmenter.add(frame, probability)
@@ -109,8 +109,8 @@ def _split(blocks: Iterable[NDArray], options: SegmentationOptions, rate: int) -
 
 
 def frames_of_speech(
-    blocks: Iterable[NDArray], options: SegmentationOptions, rate: int
-) -> Iterator[tuple[NDArray, float]]:
+    blocks: Iterable[NDArray[np.float32]], options: SegmentationOptions, rate: int
+) -> Iterator[tuple[NDArray[np.float32], float]]:
     """Frames (L,) of a recording and the probability of speech in each; takes the same arguments as `split_speech`.
 
     A frame is yielded as soon as it was read and, where the rate is not 16 kHz, resampled.
@@ -122,7 +122,7 @@ def frames_of_speech(
         yield frame, next(probabilities, 0.0)
 
 
-def _probabilities(blocks: Iterable[NDArray], options: SegmentationOptions) -> Iterator[float]:
+def _probabilities(blocks: Iterable[NDArray[np.float32]], options: SegmentationOptions) -> Iterator[float]:
     """Probability of speech in each frame of blocks at 16 kHz; the last frame is padded with zeros."""
     detect, rest = options.detector(), np.zeros(0, np.float32)
     for block in blocks:
@@ -135,7 +135,7 @@ def _probabilities(blocks: Iterable[NDArray], options: SegmentationOptions) -> I
         yield from detect(np.pad(rest, (0, FRAME - len(rest)))[None])
 
 
-def _frames(blocks: Iterable[NDArray], rate: int) -> Iterator[NDArray]:
+def _frames(blocks: Iterable[NDArray[np.float32]], rate: int) -> Iterator[NDArray[np.float32]]:
     """Frames (L,) of the recording; the last one may be shorter."""
     rest, index = np.zeros(0, np.float32), 0
     for block in blocks:
@@ -159,12 +159,12 @@ class _Segmenter:
 
     def __init__(self, options: SegmentationOptions, rate: int):
         self.rate, self.limits = rate, FrameLimits.of(options)
-        self.frames: list[NDArray] = []
+        self.frames: list[NDArray[np.float32]] = []
         self.is_speech: list[bool] = []
         self.first = 0  # index of the first frame held
         self.in_speech = self.continues = False
 
-    def add(self, frame: NDArray, probability: float) -> Iterator[SpeechChunk]:
+    def add(self, frame: NDArray[np.float32], probability: float) -> Iterator[SpeechChunk]:
         """Add the next frame; yield the chunk that it ends, if any."""
         if len(self.frames) >= self.limits.longest:
             yield from self._emit(self._quietest())
@@ -205,6 +205,6 @@ class _Segmenter:
         """Number of frames before the quietest place of the second half."""
         shortest = min(map(len, self.frames))  # frames may differ by a sample, depending on the rate
         levels = decibels(np.stack([frame[:shortest] for frame in self.frames]))
-        levels = np.convolve(levels, np.ones(_SMOOTHED_FRAMES), mode="same")
-        half = len(levels) // 2
-        return half + int(np.argmin(levels[half:]))
+        smooth = np.convolve(levels, np.ones(_SMOOTHED_FRAMES), mode="same")
+        half = len(smooth) // 2
+        return half + int(np.argmin(smooth[half:]))

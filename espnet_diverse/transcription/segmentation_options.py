@@ -41,7 +41,7 @@ class SegmentationOptions(Options):
     threshold: float = number(0.5, least=0.05, most=1)
     whole: bool = flag(False)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         if self.whole and self.vad != "auto":
             raise conflict(self, "vad", "whole (--no_segmentation), for it splits recordings")

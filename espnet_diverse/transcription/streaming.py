@@ -46,7 +46,7 @@ class StreamResult:
 
 def transcribe_stream(
     search: "BlockSearch",
-    blocks: Iterable[NDArray],
+    blocks: Iterable[NDArray[np.float32]],
     segmentation: SegmentationOptions | None = None,
     seconds: float = BLOCK_SECONDS,
 ) -> Iterator[StreamResult]:
@@ -68,7 +68,7 @@ def transcribe_stream(
     source = _Source(blocks)
     search.reset()
     search.stream = own = object()
-    waiting: list[NDArray] = []
+    waiting: list[NDArray[np.float32]] = []
     text, had = "", False
     for part in utterances(source, segmentation or SegmentationOptions(), search.rate):
         waiting.append(part.samples)
@@ -89,18 +89,18 @@ def transcribe_stream(
 class _Source:
     """The blocks of a stream; an exception ends them, and is kept until the last utterance has its text."""
 
-    def __init__(self, blocks: Iterable[NDArray]):
+    def __init__(self, blocks: Iterable[NDArray[np.float32]]):
         self.blocks = blocks
         self.fault: BaseException | None = None
 
-    def __iter__(self) -> Iterator[NDArray]:
+    def __iter__(self) -> Iterator[NDArray[np.float32]]:
         try:
             yield from self.blocks
         except (Exception, KeyboardInterrupt) as error:  # the usual end of a microphone is an interrupt
             self.fault = error
 
 
-def _result(search: "BlockSearch", samples: NDArray, part: UtterancePart) -> StreamResult:
+def _result(search: "BlockSearch", samples: NDArray[np.float32], part: UtterancePart) -> StreamResult:
     begin = time.perf_counter()
     found = search.add(samples, part.last)
     computing = time.perf_counter() - begin

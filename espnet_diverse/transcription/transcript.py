@@ -66,7 +66,7 @@ class Transcript:
 
 
 def _by_speaker(segment: Segment, speaker_of: Callable[[float, float], str]) -> Iterator[Segment]:
-    positions = segment.word_positions()
+    positions = segment.word_positions() or []
     named = [speaker_of(word.start, word.end) for word in segment.words] if positions else []
     if len(set(named)) < 2:
         yield replace(segment, speaker=named[0] if named else speaker_of(segment.start, segment.end))

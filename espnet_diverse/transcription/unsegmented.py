@@ -9,6 +9,7 @@ s2t_ctc read overlapping windows, so they split long recordings only on request.
 import logging
 from functools import cache
 
+import numpy as np
 from numpy.typing import NDArray
 
 from espnet_diverse.audio.sources import Audio
@@ -53,7 +54,9 @@ def check_whole(search: Predictor, segmentation: SegmentationOptions, word_times
         _warn("no segmentation: recordings longer than %g s are decoded by greedy CTC alone", segmentation.max_seconds)
 
 
-def input_of_whole(search: Predictor, audio: Audio, segmentation: SegmentationOptions, options: Options) -> NDArray:
+def input_of_whole(
+    search: Predictor, audio: Audio, segmentation: SegmentationOptions, options: Options
+) -> NDArray[np.float32]:
     """The input of `Predictor.find_long` for a recording of any length: its features (T, F), or its samples (L,).
 
     Raises:

@@ -26,11 +26,11 @@ _STATE = 128
 class Detector(Protocol):
     """A voice activity detector for one recording."""
 
-    def __call__(self, frames: NDArray) -> NDArray:
+    def __call__(self, frames: NDArray[np.float32]) -> NDArray[np.float32]:
         """Probability of speech in each frame: (n, FRAME) -> (n,)."""
 
 
-def decibels(frames: NDArray) -> NDArray:
+def decibels(frames: NDArray[np.float32]) -> NDArray[np.float32]:
     """Loudness of frames in dB of full scale, without their mean, at least -100: (n, FRAME) -> (n,)."""
     centred = frames - frames.mean(axis=1, keepdims=True)
     return 10 * np.log10((centred.astype(np.float64) ** 2).mean(axis=1) + 1e-10)
@@ -53,7 +53,7 @@ class SileroDetector:
         self._state = [np.zeros((1, 1, _STATE), np.float32)] * 2
         self._before = np.zeros(_CONTEXT, np.float32)
 
-    def __call__(self, frames: NDArray) -> NDArray:
+    def __call__(self, frames: NDArray[np.float32]) -> NDArray[np.float32]:
         """Probability of speech in each frame: (n, FRAME) -> (n,)."""
         contexts = np.vstack([self._before, frames[:-1, -_CONTEXT:]])
         self._before = frames[-1, -_CONTEXT:].copy()
@@ -77,7 +77,7 @@ class EnergyDetector:
     def __init__(self) -> None:
         self._floor = 0.0
 
-    def __call__(self, frames: NDArray) -> NDArray:
+    def __call__(self, frames: NDArray[np.float32]) -> NDArray[np.float32]:
         """1 for frames of speech, 0 for others: (n, FRAME) -> (n,)."""
         levels = decibels(frames)
         floor = np.empty_like(levels)
@@ -90,7 +90,7 @@ class EnergyDetector:
 class NoDetector:
     """Treats every frame as speech, so that a recording is split by its length alone."""
 
-    def __call__(self, frames: NDArray) -> NDArray:
+    def __call__(self, frames: NDArray[np.float32]) -> NDArray[np.float32]:
         """1 for each frame: (n, FRAME) -> (n,)."""
         return np.ones(len(frames), np.float32)
 
@@ -103,8 +103,9 @@ def silero_is_installed() -> bool:
 @lru_cache(maxsize=1)
 def _network() -> "InferenceSession":
     onnxruntime = import_onnxruntime()
-    # Importing silero_vad would set torch to one thread.
-    folder = Path(find_spec("silero_vad").submodule_search_locations[0])
+    package = find_spec("silero_vad")  # importing it would set torch to one thread
+    assert package is not None and package.submodule_search_locations is not None
+    folder = Path(package.submodule_search_locations[0])
     options = onnxruntime.SessionOptions()
     options.inter_op_num_threads = options.intra_op_num_threads = 1
     file = folder / "data" / "silero_vad_16k_sequence.onnx"

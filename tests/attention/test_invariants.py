@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from espnet_diverse.attention import CORES, Core, KVCache, build_attention
+from espnet_diverse.attention.pruning import prune_heads
 from espnet_diverse.scope import scope
 
 SIZE, HEADS = 16, 4
@@ -288,7 +289,7 @@ def test_all_gradients_exist_and_are_finite_even_for_a_fully_masked_row(core, re
 @pytest.mark.parametrize("core", [core for core in [*CORES, *VARIANTS] if softmax_equivalent(core) is not None])
 def test_the_softmax_equivalent_setting_is_softmax(core):
     module, (x, _) = make(core, **softmax_equivalent(core)), inputs()
-    module.prune()
+    prune_heads(module)
     softmax = make("softmax")
     softmax.load_state_dict({k: v for k, v in module.state_dict().items() if not k.startswith("core.")})
     mask = torch.arange(7) < torch.tensor([[[7]], [[4]]])

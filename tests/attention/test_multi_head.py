@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from espnet_diverse.attention import EVERYTHING, Core, MultiHeadAttention, Supports, build_attention
-from espnet_diverse.attention.cores.softmax import Softmax
 from espnet_diverse.scope import scope
 
 SIZE, HEADS, WIDTH, TIME = 8, 2, 4, 5
@@ -27,22 +26,6 @@ def make(supports=EVERYTHING):
     core = Asked(SIZE, HEADS)
     core.supports = supports
     return MultiHeadAttention(SIZE, HEADS, core).eval()
-
-
-def test_relative_position_equals_loops():
-    """(q_i + u) . k_j + (q_i + v) . r_{i-j}, over sqrt(D); row n of the embeddings is distance T - 1 - n."""
-    torch.manual_seed(0)
-    module = build_attention("softmax", SIZE, HEADS, relative=True).double().eval()
-    x, embeddings = torch.randn(1, TIME, SIZE).double(), torch.randn(1, 2 * TIME - 1, SIZE).double()
-    with scope(keep_attention=True):
-        module(x, x, x, embeddings, None)
-    for h in range(HEADS):
-        own = slice(h * WIDTH, (h + 1) * WIDTH)
-        q, k, r = module.linear_q(x)[0, :, own], module.linear_k(x)[0, :, own], module.linear_pos(embeddings)[0, :, own]
-        u, v = module.pos_bias_u[h], module.pos_bias_v[h]
-        for i in range(TIME):
-            logits = [(q[i] + u) @ k[j] + (q[i] + v) @ r[TIME - 1 - (i - j)] for j in range(TIME)]
-            torch.testing.assert_close(module.attn[0, h, i], (torch.stack(logits) / WIDTH**0.5).softmax(-1))
 
 
 def test_the_mask_may_be_left_out():
@@ -85,78 +68,6 @@ def test_length_is_limited_in_the_full_pass_and_with_a_cache():
     ):
         with pytest.raises(ValueError, match=name):
             too_long()
-
-
-def test_keys_of_several_hypotheses_may_be_more_than_the_limit_of_positions():
-    module, x = make(replace(EVERYTHING, max_length=TIME)), torch.randn(1, TIME + 3, SIZE)
-    q, cache = module.project_qkv(x)
-    assert module.attend_cached(q, x, cache, None, length=TIME).shape == x.shape
-
-
-@pytest.mark.parametrize("core", ["softmax", "sma", "sdma"])
-def test_nothing_of_an_analysis_stays_after_a_cached_call(core):
-    module, x = build_attention(core, SIZE, HEADS).eval(), torch.randn(2, TIME, SIZE)
-    with scope(keep_attention=True):
-        module(x, x, x, None)
-    assert module.attn is not None
-    q, cache = module.project_qkv(x)
-    module.attend_cached(q, x, cache, None)
-    assert module.attn is None
-    assert not module.core.inspect().maps and not module.core.inspect().posteriors
-
-
-def test_a_joint_projection_equals_three_separate_ones():
-    module, x = build_attention("sdma", SIZE, HEADS).double().eval(), torch.randn(2, TIME, SIZE).double()
-    parts = (module.linear_q, module.linear_k, module.linear_v)
-    joint = torch.nn.Linear(SIZE, 3 * SIZE).double()
-    joint.weight.data = torch.cat([part.weight for part in parts])
-    joint.bias.data = torch.cat([part.bias for part in parts])
-    (q, cache), (other_q, other_cache) = module.project_qkv(x), module.project_qkv(x, joint)
-    for one, other in zip((q, *cache), (other_q, *other_cache), strict=True):
-        torch.testing.assert_close(one, other)
-
-
-def test_a_pruned_copy_leaves_the_module_as_it_is():
-    names = {"conditions": {"lang": ["de", "en"]}}
-    module = build_attention("softmax", SIZE, HEADS, selection={"strategy": "static", **names}).eval()
-    x = torch.randn(2, TIME, SIZE)
-    with scope({"lang": torch.tensor([1])}):
-        expected, pruned = module(x, x, x, None), module.pruned()
-        assert pruned.selection is None and pruned.linear_q.weight.shape == (SIZE, SIZE)
-        assert module.selection is not None and module.linear_q.weight.shape == (2 * SIZE, SIZE)
-        torch.testing.assert_close(module(x, x, x, None), expected)
-    torch.testing.assert_close(pruned(x, x, x, None), expected)
-
-
-def test_heads_are_masked_with_a_cache_too():
-    module, x = build_attention("sdma", SIZE, HEADS).double().eval(), torch.randn(2, TIME, SIZE).double()
-    module.head_mask = torch.tensor([True, False])
-    q, cache = module.project_qkv(x)
-    torch.testing.assert_close(module.attend_cached(q, x, cache, None), module(x, x, x, None))
-    module.head_mask = torch.tensor([False, False])
-    torch.testing.assert_close(module(x, x, x, None), module.linear_out.bias.expand_as(x))
-    assert "head_mask" not in module.state_dict()
-
-
-def test_a_masked_head_of_a_pool_is_masked_in_its_language():
-    names = {"conditions": {"lang": ["de", "en"]}}  # static: de has the heads 0 and 1, en has 2 and 3
-    module = build_attention("softmax", SIZE, HEADS, selection={"strategy": "static", **names}).double().eval()
-    x, module.head_mask = torch.randn(2, TIME, SIZE).double(), torch.tensor([True, True, True, False])
-    with scope({"lang": torch.tensor([0, 1])}):
-        masked = module(x, x, x, None)
-        q, cache = module.project_qkv(x)
-        torch.testing.assert_close(module.attend_cached(q, x, cache, None), masked)
-    for language, head_mask in enumerate([[True, True], [True, False]]):
-        with scope({"lang": torch.tensor([language])}):
-            pruned = module.pruned()
-        assert pruned.head_mask.tolist() == head_mask
-        torch.testing.assert_close(pruned(x, x, x, None)[language], masked[language])
-    assert len(module.head_mask) == 4
-
-
-def test_a_width_that_heads_do_not_divide_is_refused():
-    with pytest.raises(ValueError, match="width 8 is not a multiple of 3 heads; choose heads that divide it"):
-        MultiHeadAttention(8, 3, Softmax(8, 3))
 
 
 @pytest.mark.parametrize("mask", [None, torch.ones(2, 1, 5, dtype=torch.bool)], ids=["none", "padding"])

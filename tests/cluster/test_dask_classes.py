@@ -2,6 +2,7 @@
 
 import logging
 import os
+import ssl
 from functools import partial
 
 import pytest
@@ -9,16 +10,19 @@ from references.cluster_work import double, load
 
 from espnet_diverse.cluster import backends, dask_classes
 from espnet_diverse.cluster.configuration import LocalOptions
+from espnet_diverse.cluster.connections import SeparateSocket
 from espnet_diverse.cluster.pool import Pool
 from espnet_diverse.cluster.worker import Setup
 
 
-def test_a_worker_imports_espnet_quickly_and_logs_no_closed_connection(monkeypatch):
+def test_a_worker_imports_espnet_quickly_separates_connections_and_logs_no_closed_one(monkeypatch):
     asked = []
+    monkeypatch.setattr(ssl.SSLContext, "sslsocket_class", ssl.SSLSocket)
     monkeypatch.setattr(dask_classes, "fast_start", lambda: asked.append(True))
     monkeypatch.setattr(logging.getLogger("distributed"), "level", logging.INFO)
     dask_classes.QuickStart().setup(None)
-    assert asked and logging.getLogger("distributed").level == logging.CRITICAL
+    assert asked and ssl.SSLContext.sslsocket_class is SeparateSocket
+    assert logging.getLogger("distributed").level == logging.CRITICAL
 
 
 @pytest.mark.slow

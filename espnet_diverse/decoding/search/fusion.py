@@ -61,7 +61,7 @@ def language_model_of(
     return own / NGRAM if is_usable(own / NGRAM) else None
 
 
-def used_language_model(folder: Path | None, fusion: Fusion, weight: float) -> dict[str, str | float]:
+def used_language_model(folder: Path | None, fusion: Fusion, weight: float | None) -> dict[str, str | float]:
     """Path and weight of a language model, as written next to results; warns where the user did not name it.
 
     Args:

@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from espnet_diverse.attention import Core, KVCache, MultiHeadAttention
+from espnet_diverse.attention.pruning import pruned
 from espnet_diverse.cpu.fast_linear import joined, speed_up
 from espnet_diverse.decoding.search.hypothesis_memory import HypothesisMemory
 from espnet_diverse.functional.running_sums import Sums
@@ -60,7 +61,7 @@ class Attention(nn.Module):
 
         Selecting them again at each step is slow.
         """
-        one = Attention(self.own.pruned(), None if self.source is None else self.source.pruned(), self.joint)
+        one = Attention(pruned(self.own), None if self.source is None else pruned(self.source), self.joint)
         speed_up(one)
         return one
 

@@ -8,6 +8,7 @@ import torch
 
 from espnet_diverse.attention import CORES, build_attention, build_selection
 from espnet_diverse.attention.head_patterns import HeadPatterns
+from espnet_diverse.attention.pruning import prune_heads, pruned
 from espnet_diverse.attention.selection import head_gather, learned_selection
 from espnet_diverse.attention.selection.selection_options import SelectionOptions
 from espnet_diverse.functional.masks import lengths_to_mask
@@ -116,14 +117,14 @@ def test_gradients_are_finite_even_for_a_fully_masked_row(core, strategy):
 @each_position
 def test_pruned_equals_masked(core, strategy, relative):
     module, (x, positions) = build(core, strategy, relative=relative), inputs(2, relative)
-    plain = build_attention(core, SIZE, HEADS, relative=relative).double()
+    built = build_attention(core, SIZE, HEADS, relative=relative).double()
     for condition in range(3):
-        pruned = copy.deepcopy(module)
+        plain = copy.deepcopy(module)
         with languages(condition):
             masked = module(x, x, x, *positions, None)
-            pruned.prune()
-        plain.load_state_dict(pruned.state_dict())
-        torch.testing.assert_close(pruned(x, x, x, *positions, None), masked, atol=1e-10, rtol=1e-10)
+            prune_heads(plain)
+        built.load_state_dict(plain.state_dict())
+        torch.testing.assert_close(plain(x, x, x, *positions, None), masked, atol=1e-10, rtol=1e-10)
 
 
 @each_strategy
@@ -131,10 +132,10 @@ def test_pruned_equals_masked(core, strategy, relative):
 def test_a_pruned_copy_leaves_the_mode_of_every_module(strategy, training):
     module = build("softmax", strategy).train(training)
     with languages(1):
-        module.pruned()
+        pruned(module)
     assert {part.training for part in module.modules()} == {training}
     with languages(1, 2), pytest.raises(ValueError):
-        module.pruned()
+        pruned(module)
     assert {part.training for part in module.modules()} == {training}
 
 
@@ -346,9 +347,9 @@ def test_patterns_of_a_mixed_batch_match_its_samples_alone_pruned_and_cached(cor
         one = x[sample : sample + 1]
         with languages(language):
             torch.testing.assert_close(module(one, one, one, causal), mixed[sample : sample + 1])
-            pruned = module.pruned()
+            plain = pruned(module)
         assert len(module.patterns.patterns) == module.pool
-        torch.testing.assert_close(pruned(one, one, one, causal), mixed[sample : sample + 1])
+        torch.testing.assert_close(plain(one, one, one, causal), mixed[sample : sample + 1])
 
 
 def test_layers_share_the_patterns_of_the_pool(monkeypatch):

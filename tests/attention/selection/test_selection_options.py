@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from espnet_diverse.attention import PARTS, build_attention
+from espnet_diverse.attention.pruning import prune_heads
 from espnet_diverse.attention.selection import learned_selection
 from espnet_diverse.functional.selection import bernoulli_kl, official_kl, soft_sample
 from espnet_diverse.option_checks import OptionError
@@ -98,7 +99,7 @@ def test_a_default_task_stands_in():
 
 def test_pruning_wants_one_task():
     with languages(0, 1), pytest.raises(ValueError, match="the lang of 2 samples was given for a batch of 1"):
-        build().prune()
+        prune_heads(build())
 
 
 @pytest.mark.parametrize(

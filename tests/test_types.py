@@ -1,0 +1,58 @@
+"""Types of the Python interface: a strict type checker accepts a script of a user, and finds its mistakes."""
+
+from pathlib import Path
+
+import pytest
+from mypy import api
+from references.markdown import ROOT
+
+USE = """\
+from pathlib import Path
+
+import torch
+
+from espnet_diverse import Recognizer, StreamRecognizer, Translator, fine_tune, train
+from espnet_diverse.attention import Core, MultiHeadAttention, build_attention
+from espnet_diverse.inference import Fusion, Request, Segment, SegmentationOptions, Transcript, Translation
+
+
+def transcripts(recognizer: Recognizer, files: list[Path]) -> list[str]:
+    found = recognizer.transcribe_all([Request(file) for file in files], word_timestamps=True)
+    return [one.to_json() for one in found if isinstance(one, Transcript)]
+
+
+run: Path = train("model/small,attention/sdma", "data", "exp/sdma", settings={"max_epoch": 20})
+recognizer = Recognizer(fine_tune(run, "other", "exp/tuned"), segmentation=SegmentationOptions("energy"))
+transcript: Transcript = recognizer.transcribe("talk.mp3", language="de", word_timestamps=True, beam_size=3)
+subtitles: str = transcript.to_srt(max_line_width=40)
+starts: dict[str, float] = {word.text: word.start for word in transcript.words}
+segments: list[Segment] = list(recognizer.segments("talk.mp3", options={"beam_size": 5}))
+rate: int | None = recognizer.search.rate
+hub = Recognizer.from_pretrained("hf:owner/name", fusion=Fusion(hotwords=["attention"])).transcribe("talk.mp3").text
+
+translator = Translator("exp/mt_model")
+one: Translation = translator.translate("guten Tag", target_language="en")
+several: list[str] = [each.text for each in translator.translate(["guten Tag", "Ja"])]
+partial: list[str] = [each.text for each in StreamRecognizer("exp/streaming").listen("-")]
+
+attention: MultiHeadAttention = build_attention("sdma", size=64, heads=4, dropout=0.1)
+core: Core = attention.core
+x = torch.randn(2, 7, 64)
+y: torch.Tensor = attention(x, x, x, torch.ones(2, 1, 7, dtype=torch.bool))
+print(transcripts(recognizer, [Path("talk.mp3")]), attention.pool, core.supports.explicit_weights)
+"""
+
+
+@pytest.mark.slow
+def test_a_strict_checker_accepts_a_users_script_and_finds_its_mistakes(tmp_path, monkeypatch):
+    monkeypatch.setenv("MYPYPATH", str(ROOT))
+    monkeypatch.chdir(tmp_path)  # the cache keeps the paths of files
+    Path("use.py").write_text(USE, encoding="utf-8")
+    mistakes = f"{USE}number: int = transcript.text\none.txt\nrecognizer.search.reset()\n"
+    Path("mistakes.py").write_text(mistakes, encoding="utf-8")
+    cache = ROOT / ".mypy_cache" / "strict"
+    options = ["--strict", "--config-file=", "--follow-imports=silent", f"--cache-dir={cache}"]
+    text, error, _ = api.run([*options, "use.py", "mistakes.py"])
+    count = USE.count("\n")
+    places = [line.split(": error")[0] for line in text.splitlines()[:-1]]
+    assert not error and places == [f"mistakes.py:{count + number}" for number in (1, 2, 3)], text
