@@ -37,6 +37,10 @@ _MULTILINGUAL = 51_865  # tokens of the first multilingual model; models of Engl
 _LANGUAGE = re.compile(r"<\|([a-z]{2,3})\|>")
 _SPECIAL = ("<|endoftext|>", "<|startoftranscript|>", "<|notimestamps|>")
 _NO_SPEECH = ("<|nospeech|>", "<|nocaptions|>")
+_NOTES = "♩♪♫♬♭♮♯"
+_BRACKETS = '"#()*+/:;<=>@[\\]^_`{|}~「」『』'
+_SEQUENCES = "<< >> <<< >>> -- --- -( -[ (' (\" (( )) ((( ))) [[ ]] {{ }} ♪♪ ♪♪♪"
+"""Signs that openai-whisper never writes, used where generation_config.json has no list."""
 _TIMESTAMP_STEP, _MOST_TIMES = 0.02, 10_000  # seconds, and tokens
 _NAMES = (
     (r"model\.encoder\.conv([12])\.", lambda m: f"encoder.embed.conv.{int(m[1]) - 1}."),
@@ -129,10 +133,10 @@ def _run_config(
     special = {token["content"]: token["id"] + _SHIFT for token in tokenizer["added_tokens"]}
     prompt, conditions = _prompt(special, generation.get("is_multilingual", config["vocab_size"] >= _MULTILINGUAL))
     end, last = config["eos_token_id"] + _SHIFT, len(vocabulary) - 1
-    suppress, first = (
-        [index + _SHIFT for index in generation.get(name, config.get(name)) or ()]
-        for name in ("suppress_tokens", "begin_suppress_tokens")
-    )
+    lists = [generation.get(name, config.get(name)) for name in ("suppress_tokens", "begin_suppress_tokens")]
+    suppress, first = ([index + _SHIFT for index in listed or ()] for listed in lists)
+    if lists == [None, None]:
+        suppress, first = _signs(vocabulary), [*vocabulary.encode(" ")[:1], last]
     first = [last if index == end else index for index in first]
     suppress = sorted({0, 1, end, *special.values(), *suppress})
     defaults = vars(TASKS["asr"].get_parser().parse_args([]))
@@ -167,6 +171,16 @@ def _run_config(
         "bpemodel": TOKENIZER,
         "token_list": list(vocabulary.tokens),
     }
+
+
+def _signs(vocabulary: Vocabulary) -> list[int]:
+    """Tokens of signs that transcripts have for sounds, such as brackets and notes, alone and after a word."""
+    found = {vocabulary.encode(word)[0] for word in ("-", "'")}  # with a space before it; others belong to words
+    for sign in (*_BRACKETS, *_SEQUENCES.split(), *_NOTES):
+        for tokens in (vocabulary.encode(sign), vocabulary.encode(f"a{sign}")[1:]):
+            if len(tokens) == 1 or sign in _NOTES:
+                found.add(tokens[0])
+    return sorted(found)
 
 
 def _prompt(special: Mapping[str, int], multilingual: bool) -> tuple[dict, dict]:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
+import yaml
 from references.whisper import LANGUAGES, write_whisper
 from tokenizers import Tokenizer
 
@@ -104,6 +105,19 @@ def test_a_model_of_english_alone_has_no_conditions(tmp_path, monkeypatch):
     run = unpacked(write_whisper(tmp_path / "english", multilingual=False))
     model, _ = load_model(run)
     assert model.conditions == {} and len(model.decoder.prompt) == 2
+
+
+def test_signs_of_sounds_are_suppressed_where_no_list_is_given(folder, tmp_path):
+    file, config = folder / "generation_config.json", folder / "config.json"
+    file.unlink()
+    content = json.loads(config.read_text())
+    config.write_text(json.dumps({key: value for key, value in content.items() if "suppress" not in key}))
+    (tmp_path / "run").mkdir()
+    whisper.write_run(folder, tmp_path / "run")
+    options = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())
+    suppressed = {options["token_list"][index] for index in options["decoder_conf"]["suppress"]}
+    assert {"(", "[", "*", "<blank>", "<|endoftext|>", "<|nospeech|>"} <= suppressed
+    assert not {"a", "!", ",", "<sos/eos>"} & suppressed
 
 
 def test_a_folder_is_converted_once_and_again_when_it_changes(folder):
