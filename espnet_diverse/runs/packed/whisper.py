@@ -175,9 +175,10 @@ def _run_config(
 
 def _signs(vocabulary: Vocabulary) -> list[int]:
     """Tokens of signs that transcripts have for sounds, such as brackets and notes, alone and after a word."""
+    word_tokens = len(vocabulary.encode("a"))
     found = {vocabulary.encode(word)[0] for word in ("-", "'")}  # with a space before it; others belong to words
     for sign in (*_BRACKETS, *_SEQUENCES.split(), *_NOTES):
-        for tokens in (vocabulary.encode(sign), vocabulary.encode(f"a{sign}")[1:]):
+        for tokens in (vocabulary.encode(sign), vocabulary.encode(f"a{sign}")[word_tokens:]):
             if len(tokens) == 1 or sign in _NOTES:
                 found.add(tokens[0])
     return sorted(found)
