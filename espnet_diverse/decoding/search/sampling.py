@@ -72,6 +72,8 @@ class SamplingSearch:
         scores = numbers.new_zeros(len(lengths), options.nbest)
         rows, done = torch.arange(len(lengths), device=source.device), torch.zeros_like(scores, dtype=torch.bool)
         tokens = lengths.new_full(scores.shape, self.eos)
+        if self.scorer.step:  # one prompt was read for all texts of an utterance
+            self.scorer.extend(torch.zeros_like(tokens))
         for step in range(numbers.size(1)):
             with scope(conditions=of_rows(conditions, rows), collect=False):
                 log_probs = self.scorer.score(tokens).double()

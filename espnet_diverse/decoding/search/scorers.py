@@ -79,7 +79,7 @@ class DecoderScorer(PrefixScorer):
 
     def _output(self, x: Tensor) -> Tensor:
         scores = self.decoder.output_layer(self.decoder.after_norm(x) if self.decoder.normalize_before else x)
-        return scores if self.prompt is None else self.decoder.allowed(scores, self.step == self.prompt.size(1))
+        return scores if self.prompt is None else self.decoder.allowed(scores, self.step)
 
 
 class LanguageModelScorer(PrefixScorer):
