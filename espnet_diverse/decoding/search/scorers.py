@@ -58,7 +58,7 @@ class DecoderScorer(PrefixScorer):
     def _embed(self, tokens: Tensor) -> Tensor:
         embedding, position = self.decoder.embed
         if self.prompt is not None and self.step == self.prompt.size(1) - 1:
-            tokens = self.prompt[:, -1:]
+            tokens = self.prompt[:, -1:].expand_as(tokens)
         if self.step == 0:  # where our start tag replaces <sos/eos>
             return _positioned(embedding(tokens), position, 0)
         return _positioned(nn.Embedding.forward(embedding, tokens), position, self.step)
