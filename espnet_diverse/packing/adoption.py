@@ -118,7 +118,8 @@ def adopted_config(before: dict, changes: Config, data_dir: Path | None = None) 
         fill_in(config, data_dir, data_dir)
     changed = Config()
     changed.extend(changes)  # for the origins; ESPnet's configurations may have keys of other versions
-    changed.update({key: config[key] for key in (*changes, *NETS, "model") if key in config})
+    classes = (key.removesuffix("_conf") for key in changes)  # whose options change, such as frontend
+    changed.update({key: config[key] for key in (*changes, *classes, *NETS, "model") if key in config})
     check(TASKS[task], changed)
     return config
 

@@ -117,6 +117,7 @@ CELLS = [
     Cell("analyse whisper --data_dir data --utterances 1 --output_dir out", files=("analysis.html",)),
     Cell("adopt whisper --output_dir out", "difference of the outputs: 0\n", files=("train.yaml", "tokenizer.json")),
     Cell("adopt whisper --config attention/sdma --output_dir out", "difference of the outputs: 0\n"),
+    Cell("adopt whisper --set frontend_conf.pad=full --output_dir out", "does not begin as the trained one"),
     Cell("export safetensors whisper --output out.safetensors"),
     Cell("validate data", "no faults"),
     Cell("prune whisper --language de --output_dir out", "cannot be pruned", 1),
