@@ -45,7 +45,7 @@ class Example:
 
     Attributes:
         utterance: Id of the utterance.
-        tokens: Tokens of its transcript.
+        tokens: Tokens of its transcript, after the prompt of a model that has one.
         seen: Observations by kind of attention, a key of `collect.KINDS`.
         source: Tokens of its source text; None if the model reads audio.
         times: Times of the encoder frames, if they are known.

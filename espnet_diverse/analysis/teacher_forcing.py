@@ -76,6 +76,21 @@ def source_vocabulary(model_dir: Path) -> Vocabulary | TokenText | None:
     )
 
 
+def prompt_tokens(model: AbsESPnetModel, conditions: Mapping[str, int] | None = None) -> list[str]:
+    """Return the tokens that the decoder reads after <sos> and before a text, as Whisper's; usually there are none.
+
+    Args:
+        model: A model.
+        conditions: Index of the value of each condition that the model needs.
+    """
+    prompt = getattr(getattr(model, "decoder", None), "prompt", None)
+    if prompt is None:
+        return []
+    ids = {condition: torch.tensor([index]) for condition, index in (conditions or {}).items()}
+    with scope(ids, collect=False):
+        return [model.token_list[index] for index in prompt(1)[0, 1:].tolist()]
+
+
 def run_teacher_forced(
     model: AbsESPnetModel, source: NDArray, text: Sequence[int], conditions: Mapping[str, int] | None = None
 ) -> None:

@@ -2,6 +2,7 @@
 
 from argparse import Namespace
 from collections.abc import Iterable, Mapping, Sequence
+from math import inf
 from pathlib import Path
 from threading import RLock
 from typing import Any
@@ -22,7 +23,15 @@ from espnet_diverse.decoding.encoder.precision import check_device, check_precis
 from espnet_diverse.decoding.espnet.espnet_beam import ESPnetBeamSearch, TransducerSearch
 from espnet_diverse.decoding.espnet.multitask import DecoderPrompt, MultitaskSearch
 from espnet_diverse.decoding.espnet.multitask_ctc import PROMPTS, encoding_of
-from espnet_diverse.decoding.options import SEARCHED_TASKS, Options, check_search, has_ctc, text_task, usual_ctc_weight
+from espnet_diverse.decoding.options import (
+    MULTITASK,
+    SEARCHED_TASKS,
+    Options,
+    check_search,
+    has_ctc,
+    text_task,
+    usual_ctc_weight,
+)
 from espnet_diverse.decoding.prediction import Prediction, Text
 from espnet_diverse.decoding.search.beam import Hypothesis
 from espnet_diverse.decoding.search.beam_search import BeamSearch
@@ -288,9 +297,20 @@ class Predictor:
         return Prediction([self.tokens.decode(*hypothesis) for hypothesis in best], None)
 
     @property
+    def seconds(self) -> float:
+        """Greatest length of audio that the model reads; infinite for most."""
+        reading = self.prompt or getattr(self.encoding.model, "frontend", None)
+        return getattr(reading, "seconds", inf)
+
+    @property
     def names_language(self) -> bool:
         """Whether the model writes the spoken language itself, as a multitask model and Whisper do."""
         return hasattr(self._namer, "languages") and "lang" in self.conditions.names
+
+    @property
+    def translates(self) -> bool:
+        """Whether the model can also write another language than the spoken one, if it is asked to."""
+        return "tgtlang" in self.conditions.names and (self.task in MULTITASK or self.names_language)
 
     @property
     def _namer(self) -> Any:

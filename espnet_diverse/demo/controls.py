@@ -42,12 +42,13 @@ def search_options(options: Options, choices: Mapping[str, str]) -> Options:
     return options
 
 
-def condition_controls(known: KnownConditions, task: str) -> list[dict]:
+def condition_controls(known: KnownConditions, task: str, translates: bool = False) -> list[dict]:
     """Describe the controls of language, target language and domain.
 
     Args:
         known: The conditions that the model depends on.
         task: Task of the model.
+        translates: Whether the model can also write another language than the spoken one.
 
     Returns:
         For each condition its `argument`, its `label`, the known values as `names`, and as `free` the label for making
@@ -55,10 +56,12 @@ def condition_controls(known: KnownConditions, task: str) -> list[dict]:
     """
     controls = []
     for condition, names in known.names.items():
-        if task == "asr" and condition == "tgtlang" and "lang" in known.names:
+        is_target = condition == "tgtlang" and "lang" in known.names
+        if is_target and task == "asr" and not translates:
             continue  # the text is in the language that is spoken
         default = f"default ({known.defaults[condition]})" if condition in known.defaults else None
         found = "identify it" if condition == "lang" and task != "mt" and len(names) > 1 else None
+        found = "as spoken" if is_target and translates else found
         controls.append(
             {
                 "argument": CONDITIONS[condition].argument,

@@ -12,6 +12,7 @@ from espnet2.train.abs_espnet_model import AbsESPnetModel
 from numpy.typing import NDArray
 
 from espnet_diverse.analysis.collect import KINDS, Observation, observe
+from espnet_diverse.analysis.teacher_forcing import prompt_tokens
 from espnet_diverse.decoding.frame_times import known_frame_times
 from espnet_diverse.decoding.predictor import Predictor
 from espnet_diverse.demo.controls import whole
@@ -89,7 +90,8 @@ class Results:
         kind = choices.get("attention") or next(reversed(seen))
         layer = whole(choices, "layer") or (len(seen[kind].weights) if kind in seen else 1)
         head = None if choices.get("head") == "all" else whole(choices, "head")
-        sides = Sides(segment.tokens, self._read(segment), self._frames(segment.start))
+        written = [*prompt_tokens(self._model, self._ids(segment)), *segment.tokens]
+        sides = Sides(written, self._read(segment), self._frames(segment.start))
         shapes = {each: one.weights.shape for each, one in seen.items()}
         return {
             "attentions": [
@@ -127,12 +129,15 @@ class Results:
         if self._seen[0] is not segment:
             source = self._indices(segment) if isinstance(segment.source, str) else segment.source
             text = TokenIDConverter(self.search.args.token_list).tokens2ids(segment.tokens)
-            names = getattr(self._model, "conditions", {})
-            ids = {key: list(names[key]).index(name) for key, name in segment.conditions.items() if key in names}
-            self._seen = segment, observe(self._model, source, text, ids)
+            self._seen = segment, observe(self._model, source, text, self._ids(segment))
         if not self._seen[1]:
             raise ModelError("this model has no attention with one matrix of weights per head; choose another model")
         return self._seen[1]
+
+    def _ids(self, segment: DecodedSegment) -> dict[str, int]:
+        """Index of the value of each condition of the model."""
+        names = getattr(self._model, "conditions", {})
+        return {key: list(names[key]).index(name) for key, name in segment.conditions.items() if key in names}
 
     def _read(self, segment: DecodedSegment) -> list[str] | None:
         """Tokens of the source text; None where the source is audio."""

@@ -73,7 +73,7 @@ class ModelService(ABC):
             "live": self.live is not None,
             "description": f"{WHAT[self.search.task][0]}.",
             "facts": self._facts(),
-            "conditions": condition_controls(self.search.conditions, self.search.task),
+            "conditions": condition_controls(self.search.conditions, self.search.task, self.search.translates),
             "beam_size": beam_size,
             "nbest": min(_NBEST, beam_size),
             "limits": {

@@ -177,9 +177,17 @@ def _counterpart(
 
 
 def signature_with(base: type, **added: object) -> inspect.Signature:
-    """Return the signature of ESPnet's class `base` with our options added, so that `--print_config` shows them all."""
-    options = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default) for name, default in added.items()
-    ]
+    """Return the signature of ESPnet's class `base` with our options added, so that `--print_config` shows them all.
+
+    An option that `base` has gets our default.
+    """
     signature = inspect.signature(base)
-    return signature.replace(parameters=[*signature.parameters.values(), *options])
+    theirs = {
+        name: signature.parameters[name].replace(default=added[name]) for name in added & signature.parameters.keys()
+    }
+    ours = {
+        name: inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default)
+        for name, default in added.items()
+        if name not in theirs
+    }
+    return signature.replace(parameters=list({**signature.parameters, **theirs, **ours}.values()))

@@ -21,7 +21,7 @@ from espnet_diverse.data.output_paths import check_prepared
 from espnet_diverse.decoding.options import MULTITASK
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.nets.start_tag import TaggedEmbedding
-from espnet_diverse.runs.condition_names import fill_in, names_of_conditions
+from espnet_diverse.runs.condition_names import fill_in, has_parameters_by_condition, names_of_conditions
 from espnet_diverse.runs.config import Config
 from espnet_diverse.runs.config_checks import NETS, check
 from espnet_diverse.runs.model_files import find_weights
@@ -88,7 +88,10 @@ def adopt(
     vars(args).update(config)
     model = TASKS[task].build_whole_model(args)
     new = adopt_weights(model, trained)
-    difference = largest_difference(trained, model, task, names_of_conditions(config), config.get("input_size"))
+    conditions = names_of_conditions(config)
+    if not has_parameters_by_condition(config):  # the values change what the decoder reads, and no computation
+        conditions = {name: values[:1] for name, values in conditions.items()}
+    difference = largest_difference(trained, model, task, conditions, config.get("input_size"))
     further = training_config(config) if task in TRAINED else None
     write_model(model, config, model_dir, output_dir / weights.name, "adopt", further)
     return Adopted(output_dir / weights.name, new, difference)
@@ -115,7 +118,8 @@ def adopted_config(before: dict, changes: Config, data_dir: Path | None = None) 
         fill_in(config, data_dir, data_dir)
     changed = Config()
     changed.extend(changes)  # for the origins; ESPnet's configurations may have keys of other versions
-    changed.update({key: config[key] for key in (*changes, *NETS, "model") if key in config})
+    classes = (key.removesuffix("_conf") for key in changes)  # whose options change, such as frontend
+    changed.update({key: config[key] for key in (*changes, *classes, *NETS, "model") if key in config})
     check(TASKS[task], changed)
     return config
 

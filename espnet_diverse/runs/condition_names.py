@@ -98,6 +98,11 @@ def names_of_conditions(config: Mapping) -> Mapping[str, Sequence[str]]:
     return (config.get("model_conf") or {}).get("conditions") or {}
 
 
+def has_parameters_by_condition(config: Mapping) -> bool:
+    """Return whether a part of the nets with parameters depends on a condition; a prompt has none."""
+    return any(keys[-1] != "prompt" for keys, _ in _parts(config))
+
+
 class ConditionIndices:
     """ESPnet's preprocessor of utterances, which also turns values of conditions into indices.
 

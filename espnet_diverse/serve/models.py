@@ -9,7 +9,7 @@ from dataclasses import replace
 from http import HTTPStatus
 from pathlib import Path
 
-from espnet_diverse.decoding.options import MULTITASK, SEARCHED_TASKS, text_task
+from espnet_diverse.decoding.options import SEARCHED_TASKS, text_task
 from espnet_diverse.decoding.search.hotwords import usable_hotwords
 from espnet_diverse.errors import UserError
 from espnet_diverse.inference import Recognizer
@@ -59,7 +59,7 @@ class Model:
     @property
     def translates(self) -> bool:
         """Whether the model can translate."""
-        return self.search.task == "st" or self.search.task in MULTITASK and "tgtlang" in self.search.conditions.names
+        return self.search.task == "st" or self.search.translates
 
     @property
     def is_idle(self) -> bool:

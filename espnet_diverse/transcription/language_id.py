@@ -54,7 +54,7 @@ def identify_language(
     if not unknown:
         return {}
     if search.names_language:
-        return search.languages(features[0])
+        return search.languages(max(features, key=len))
     names = search.conditions.names
     languages = [name for name in names[unknown[0]] if all(name in names[condition] for condition in unknown)]
     candidates = [

@@ -23,7 +23,7 @@ from espnet_diverse.decoding.condition_ids import KnownConditions, completed, in
 from espnet_diverse.decoding.ctc_alignment import align, ctc_support
 from espnet_diverse.decoding.frame_times import FrameTimes, frame_times
 from espnet_diverse.decoding.grouping import each_result, grouped
-from espnet_diverse.decoding.options import MULTITASK, SAME_LANGUAGE_TASKS, Options
+from espnet_diverse.decoding.options import SAME_LANGUAGE_TASKS, Options
 from espnet_diverse.decoding.predictor import Prediction, Predictor
 from espnet_diverse.decoding.search.hotwords import Hotwords
 from espnet_diverse.transcription.alignment import align_words, check_ctc, word_pieces
@@ -169,9 +169,7 @@ class Transcription:
         self.hotwords, self.rate = search.hotwords_of(hotwords), search.rate
         self.search, self.segmentation, self.options = search, segmentation, search.resolve(options)
         self.window = _WINDOW * self.options.batch_size
-        if search.prompt is not None:
-            longest = min(segmentation.max_seconds, search.prompt.seconds)
-            self.segmentation = replace(segmentation, max_seconds=longest)
+        self.segmentation = replace(segmentation, max_seconds=min(segmentation.max_seconds, search.seconds))
         self.whole = stays_whole(search, segmentation, word_timestamps)
         self.frames: FrameTimes | None = None
         check_whole(search, self.segmentation, word_timestamps, self.options)
@@ -316,9 +314,8 @@ class Transcription:
         return beginning
 
     def _has_same_language(self, given: Mapping[str, str]) -> bool:
-        """Return whether the text is in the spoken language; a multitask model translates into a target language."""
-        task = self.search.task
-        return task in SAME_LANGUAGE_TASKS and not (task in MULTITASK and "tgtlang" in given)
+        """Return whether the text is in the spoken language; some models also translate into a target language."""
+        return self.search.task in SAME_LANGUAGE_TASKS and not (self.search.translates and "tgtlang" in given)
 
     def _spoken(self, names: Mapping[str, str], same_language: bool) -> str | None:
         """The spoken language among values by condition, None if the model detects it."""

@@ -45,7 +45,9 @@ def check_whole(search: Predictor, segmentation: SegmentationOptions, word_times
     if not segmentation.whole:
         return
     if search.ctc is None:
-        raise ConfigError("whole (--no_segmentation) is not possible: it decodes by CTC, which the model lacks")
+        raise ConfigError(
+            "whole (--no_segmentation) is not possible: it decodes by CTC, which the model lacks; leave it out"
+        )
     if word_timestamps:
         raise ConfigError("word_timestamps is not possible with whole (--no_segmentation); leave out one of them")
     if not search.encoding.reads_windows:

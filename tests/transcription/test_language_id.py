@@ -22,6 +22,8 @@ SEGMENT = np.zeros((100, 4), dtype=np.float32)
 class Given:
     """A search that scores a segment by the index of its language, and remembers its conditions."""
 
+    names_language = False
+
     def __init__(self, scores, names, task="asr", batch_frames=1000, tokens=(3, 3, 3)):
         self.scores, self.tokens, self.task, self.batch_frames = scores, tokens, task, batch_frames
         self.conditions, self.asked, self.options = KnownConditions(names), [], Options()

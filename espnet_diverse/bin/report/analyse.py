@@ -89,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
     from espnet_diverse.analysis.measures import redundancy
     from espnet_diverse.analysis.measures.head_sharing import ownerships
     from espnet_diverse.analysis.report import PICTURES, Example, write_report
-    from espnet_diverse.analysis.teacher_forcing import load, source_vocabulary, target_vocabulary
+    from espnet_diverse.analysis.teacher_forcing import load, prompt_tokens, source_vocabulary, target_vocabulary
     from espnet_diverse.decoding.condition_ids import condition_indices, known_conditions
     from espnet_diverse.decoding.encoder.precision import check_device
     from espnet_diverse.decoding.frame_times import known_frame_times
@@ -116,7 +116,8 @@ def run(args: argparse.Namespace) -> int:
         shown = args.figure_utterance or measured.utterances[0]
         seen = observe_utterance(model, vocabulary, data, shown, conditions[shown], source, rate)
         read = source.tokenise(data.src_text[shown]) if source else None
-        example = Example(shown, vocabulary.tokenise(data.text[shown]), seen, read, known_frame_times(model, rate))
+        tokens = [*prompt_tokens(model, conditions[shown]), *vocabulary.tokenise(data.text[shown])]
+        example = Example(shown, tokens, seen, read, known_frame_times(model, rate))
         title = f"Attention of {args.model_dir.resolve().name} on {args.data_dir.resolve().name}"
         sections, skipped = _sections(args, vocabulary, predictor)
         write_report(measured, example, ownerships(model), title, args.output_dir, sections)

@@ -79,7 +79,7 @@ def _of_utterance(args: argparse.Namespace) -> list[Path]:
     utterance = args.utterance or min(data.text)
     from espnet_diverse.analysis.figures.heads import draw, head_maps
     from espnet_diverse.analysis.samples import read_source
-    from espnet_diverse.analysis.teacher_forcing import load, source_vocabulary, target_vocabulary
+    from espnet_diverse.analysis.teacher_forcing import load, prompt_tokens, source_vocabulary, target_vocabulary
     from espnet_diverse.decoding.condition_ids import condition_indices, known_conditions
     from espnet_diverse.decoding.encoder.precision import check_device
     from espnet_diverse.decoding.frame_times import known_frame_times
@@ -96,7 +96,8 @@ def _of_utterance(args: argparse.Namespace) -> list[Path]:
             maps = head_maps(model, source, vocabulary.encode(data.text[utterance]), conditions[utterance])
         except TooShortUttError as error:
             raise DataError(f"{args.data_dir}: {utterance}: {error}; give another --utterance") from error
-        tokens = [*vocabulary.tokenise(data.text[utterance]), "<eos>"]
+        prompt = prompt_tokens(model, conditions[utterance])
+        tokens = [*prompt, *vocabulary.tokenise(data.text[utterance]), "<eos>"]
         read = ["<sos>", *of_source.tokenise(data.src_text[utterance])] if of_source else None
         paths = {net: args.output_dir / f"{utterance}.{net}.png" for net in maps}
         for net, path in paths.items():

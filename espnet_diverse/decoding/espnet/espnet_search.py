@@ -29,8 +29,10 @@ from espnet_diverse.nets.frontends.speech_frontend import check_samples
 from espnet_diverse.registration import constructed
 from espnet_diverse.runs.audio_rate import audio_rate, required_rate
 from espnet_diverse.runs.model_files import find_weights
-from espnet_diverse.runs.tasks import TASKS, read_config, source_table
+from espnet_diverse.runs.tasks import PRETRAINED, TASKS, read_config, source_table
 from espnet_diverse.scope import scope
+from espnet_diverse.text.pretrained_tokenizer import PretrainedTokenizer
+from espnet_diverse.untrusted.whole_files import read_bytes
 
 _CLASSES = {"asr": asr_inference.Speech2Text, "st": st_inference.Speech2Text, "mt": mt_inference.Text2Text}
 
@@ -170,7 +172,13 @@ def load_search(
     )
     cls = _CLASSES[task]
     ours = {f"{task.upper()}Task": TASKS[task], "LMTask": TASKS["lm"]}
+    pretrained = config.get("token_type") == PRETRAINED
+    if pretrained:  # as in `build_preprocess_fn`: a tokenizer of characters is built and replaced
+        given["token_type"] = "char"
     speech2text = constructed(cls, ours, config_file, weights, device=device, **lm, **given)
+    if pretrained:
+        args = getattr(speech2text, f"{task}_train_args")
+        speech2text.tokenizer = PretrainedTokenizer(read_bytes(args.bpemodel))
     model = getattr(speech2text, f"{task}_model")
     conditions = known_conditions(model)
     if task == "mt":

@@ -60,13 +60,13 @@ class DecoderScorer(PrefixScorer):
         """See `PrefixScorer`; a prompt takes the place of <sos/eos>, and its tokens are read side by side."""
         if self.prompt is None or self.step:
             return super()._advance(tokens)
-        count = self.prompt.size(1)
+        count, width = self.prompt.size(1), tokens.size(1)
         before = torch.ones(count, count, dtype=torch.bool, device=tokens.device).tril()
         self.behind = before.expand(len(tokens), -1, -1)
         x = self._through_layers(self.decoder.embed(self.prompt))
         self.no_speech = self.decoder.no_speech(self.decoder.after_norm(x[:, 0]))
-        self.behind, self.step = self.behind[:, -1:], count
-        return x[:, -1:]
+        self.behind, self.step = self.behind[:, -1:].expand(-1, width, -1), count
+        return x[:, -1:].expand(-1, width, -1)
 
     def _embed(self, tokens: Tensor) -> Tensor:
         embedding, position = self.decoder.embed
@@ -90,7 +90,7 @@ class DecoderScorer(PrefixScorer):
 
     def _output(self, x: Tensor) -> Tensor:
         scores = self.decoder.output_layer(self.decoder.after_norm(x) if self.decoder.normalize_before else x)
-        return scores if self.prompt is None else self.decoder.allowed(scores, self.step == self.prompt.size(1))
+        return scores if self.prompt is None else self.decoder.allowed(scores, self.step)
 
 
 class LanguageModelScorer(PrefixScorer):

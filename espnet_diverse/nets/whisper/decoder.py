@@ -16,6 +16,18 @@ from espnet_diverse.nets.whisper.prompt import Prompt, PromptOptions
 from espnet_diverse.option_checks import read
 from espnet_diverse.upstream.layers import subsequent_mask
 
+_RATES: dict = dict.fromkeys(
+    ("dropout_rate", "positional_dropout_rate", "self_attention_dropout_rate", "src_attention_dropout_rate"), 0.0
+)
+_OURS = _RATES | {
+    "attention_heads": 8,
+    "prompt": None,
+    "max_positions": 448,
+    "suppress": (),
+    "suppress_first": (),
+}
+"""Options of this decoder, and those with other defaults than ESPnet's, for `--print_config`."""
+
 
 class LearnedPositions(nn.Module):
     """Adds a learned vector for each position.
@@ -64,9 +76,7 @@ class DiverseWhisperDecoder(DiverseTransformerDecoder):
         ConfigError: An option has a value that is not allowed, or the self-attention adds position itself.
     """
 
-    __signature__ = signature_with(
-        DiverseTransformerDecoder, prompt=None, max_positions=448, suppress=(), suppress_first=()
-    )
+    __signature__ = signature_with(DiverseTransformerDecoder, **_OURS)
     suppressed: Tensor
 
     def __init__(
@@ -85,9 +95,8 @@ class DiverseWhisperDecoder(DiverseTransformerDecoder):
         check_absolute(options.get("attention"), type(self).__name__)
         if options.get("memory") is not None:
             raise ConfigError("memory does not fit Whisper's decoder, whose texts begin with a prompt; leave it out")
-        rates = ("dropout_rate", "positional_dropout_rate", "self_attention_dropout_rate", "src_attention_dropout_rate")
         sizes: dict = {"attention_heads": attention_heads, "linear_units": linear_units, "num_blocks": num_blocks}
-        super().__init__(vocab_size, encoder_output_size, **sizes, **dict.fromkeys(rates, 0.0) | options)
+        super().__init__(vocab_size, encoder_output_size, **sizes, **_RATES | options)
         self.prompt = Prompt(read(PromptOptions, prompt, "prompt"))
         self.embed[1] = LearnedPositions(max_positions, encoder_output_size)
         self.output_layer.weight = self.embed[0].weight
@@ -114,17 +123,21 @@ class DiverseWhisperDecoder(DiverseTransformerDecoder):
         mask = subsequent_mask(whole.size(1), device=whole.device).unsqueeze(0)
         scores, cache = super().forward_one_step(whole, mask, memory, memory_mask, **options)
         if isinstance(scores, tuple):  # with hidden states
-            return (self.allowed(scores[0], tgt.size(1) == 1).log_softmax(-1), scores[1]), cache
-        return self.allowed(scores, tgt.size(1) == 1).log_softmax(-1), cache
+            return (self.allowed(scores[0], whole.size(1)).log_softmax(-1), scores[1]), cache
+        return self.allowed(scores, whole.size(1)).log_softmax(-1), cache
 
-    def allowed(self, scores: Tensor, first: bool) -> Tensor:
+    def allowed(self, scores: Tensor, read: int) -> Tensor:
         """Scores (..., V) of the next token, which are minus infinity for suppressed tokens.
+
+        After as many tokens as the decoder reads, only the end of the text is allowed.
 
         Args:
             scores: Scores, normalised or not.
-            first: Whether the next token is the first of a text.
+            read: Number of tokens before the next one, with the prompt.
         """
-        return scores.masked_fill(self.suppressed[0 if first else 1], -torch.inf)
+        if read == len(self.embed[1].weight):
+            return torch.cat([torch.full_like(scores[..., :-1], -torch.inf), scores[..., -1:]], dim=-1)
+        return scores.masked_fill(self.suppressed[0 if read == len(self.prompt) else 1], -torch.inf)
 
     def no_speech(self, x: Tensor) -> Tensor | None:
         """Probabilities that there is no speech (B,), or None in a model without a token for it.

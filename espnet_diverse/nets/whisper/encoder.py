@@ -1,6 +1,7 @@
 """Whisper's encoder: ESPnet's transformer encoder after two convolutions, with a choice of attention."""
 
 import math
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -66,7 +67,7 @@ class DiverseMelEncoder(DiverseTransformerEncoder):
         ConfigError: An option has a value that is not allowed, or the attention adds position itself.
     """
 
-    __signature__ = None  # type: ignore[assignment]  # of `__init__`, not of the base
+    __signature__: Any = None  # that of its own constructor, and not that of the base class
 
     def __init__(
         self,

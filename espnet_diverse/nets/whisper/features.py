@@ -19,6 +19,7 @@ SECONDS = 30
 """Length of the audio that the encoder reads at most."""
 _WINDOW, _HOP = 400, 160
 _STEP = 2 * _HOP  # samples of a frame of the encoder
+_LEAST = RATE // 10  # in less, the models write what they learned for silence, such as "you"
 _FLOOR, _RANGE = 1e-10, 8.0  # least energy, and greatest difference to the loudest in powers of 10
 _PAD = Rule(float, words=("full",), least=0.1, most=SECONDS)
 
@@ -32,12 +33,15 @@ class WhisperFrontend(AbsFrontend):
         pad: Seconds of silence after the audio, at least 0.1, or "full" to pad to 30 seconds.
 
     Attributes:
+        seconds: Greatest length of a recording.
+        least_samples: Least length of a recording in samples; it is a tenth of a second.
         hop_length: Number of samples between frames.
 
     Raises:
         OptionError: A value is not allowed.
     """
 
+    seconds = SECONDS
     filters: Tensor
     window: Tensor
 
@@ -47,7 +51,7 @@ class WhisperFrontend(AbsFrontend):
             raise must_be("fs", f"{RATE}, as Whisper reads no other rate", fs)
         Rule(int, least=1, most=1024).check("n_mels", n_mels)
         _PAD.check("pad", pad)
-        self.pad, self.hop_length, self.least_samples = pad, _HOP, 1
+        self.pad, self.hop_length, self.least_samples = pad, _HOP, _LEAST
         scale = {"norm": "slaney", "mel_scale": "slaney"}
         filters = torchaudio.functional.melscale_fbanks(_WINDOW // 2 + 1, 0.0, RATE / 2, n_mels, RATE, **scale)
         self.register_buffer("filters", filters, persistent=False)

@@ -1,5 +1,7 @@
 """The decoder of Whisper: the prompt, cached steps, suppressed tokens; transformers' outputs are in packing."""
 
+import inspect
+
 import pytest
 import torch
 
@@ -53,9 +55,20 @@ def test_cached_steps_equal_the_whole(attention):
 
 def test_suppressed_tokens_are_impossible():
     decoder = build(suppress=[3, 4], suppress_first=[5])
-    first, later = (decoder.allowed(torch.zeros(30), first=each) for each in (True, False))
+    first, later = (decoder.allowed(torch.zeros(30), len(decoder.prompt) + count) for count in (0, 1))
     assert (first == -torch.inf).nonzero().flatten().tolist() == [3, 4, 5]
     assert (later == -torch.inf).nonzero().flatten().tolist() == [3, 4]
+
+
+def test_the_text_ends_after_as_many_tokens_as_the_decoder_reads():
+    allowed = build().allowed(torch.zeros(2, 30), SIZES["max_positions"])
+    assert (allowed > -torch.inf).nonzero().tolist() == [[0, END], [1, END]]
+
+
+def test_options_of_a_configuration_are_its_own():
+    options = inspect.signature(DiverseWhisperDecoder).parameters
+    assert options["dropout_rate"].default == 0 and options["max_positions"].default == 448
+    assert "cross_attention" in options and options["attention_heads"].default == 8
 
 
 def test_languages_are_compared_after_the_first_token():
