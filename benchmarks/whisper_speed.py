@@ -17,6 +17,7 @@ for a second of audio, how many times as fast as faster-whisper's float32 with t
 import argparse
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
 from itertools import islice
 from pathlib import Path
 
@@ -130,10 +131,10 @@ def ours(
 def faster_whisper(args: argparse.Namespace, samples: Sequence[NDArray], kind: str) -> Callable[[], list[str]]:
     """faster-whisper, one clip at a time."""
     try:
-        from faster_whisper import WhisperModel
+        package = import_module("faster_whisper")
     except ImportError:
         sys.exit("--ctranslate2 needs faster-whisper: pip install faster-whisper")
-    model = WhisperModel(str(args.ctranslate2), device="cpu", compute_type=kind, cpu_threads=args.threads)
+    model = package.WhisperModel(str(args.ctranslate2), device="cpu", compute_type=kind, cpu_threads=args.threads)
     options = {"beam_size": args.beam_size, "temperature": 0, "condition_on_previous_text": False}
     options["without_timestamps"] = args.seconds is None or args.seconds <= _LONG  # it needs them to go on after 30 s
 

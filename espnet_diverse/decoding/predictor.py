@@ -80,6 +80,9 @@ class Predictor:
         options: Default search options, with `ctc_weight` as a number.
         ctc: CTC module over the output text; None for a model without it, and for a multitask model with a decoder.
         conditions: The conditions that the model depends on.
+        names_language: Whether the model writes the spoken language itself, as a multitask model and Whisper do.
+        translates: Whether the model can also write another language than the spoken one, if it is asked to.
+        seconds: Greatest length of audio that the model reads; infinite for most.
         table: Table of a data directory that names the inputs.
         batch_size, nbest: Default numbers of utterances in a batch, and of hypotheses that are requested.
         batch_frames: Maximum number of frames in a batch, padding included.
@@ -126,6 +129,11 @@ class Predictor:
         if compiled:
             compile_layers(model.get_submodule("encoder"), True)
         self.conditions = known_conditions(model) if self.prompt is None else self.prompt.conditions
+        is_multitask = isinstance(self.search, MultitaskSearch)
+        self._namer: Any = self.search if is_multitask else getattr(model, "decoder", None)
+        self.names_language = hasattr(self._namer, "languages") and "lang" in self.conditions.names
+        self.translates = "tgtlang" in self.conditions.names and (task in MULTITASK or self.names_language)
+        self.seconds: float = getattr(self.prompt or getattr(model, "frontend", None), "seconds", inf)
         self.table = source_table(vars(args)) if task == "mt" else "wav.scp" if self.rate else "feats.scp"
         self.preprocess = TASKS[task].build_preprocess_fn(args, train=False) if task == "mt" else None
         self.batch_size, self.batch_frames, self.nbest = options.batch_size, _BATCH_FRAMES, options.nbest
@@ -295,27 +303,6 @@ class Predictor:
             source, lengths = check_finite(*self.encoding.encode_long(features, ids, self.batch_size))
             (best,) = GreedySearch(self.ctc)(source, lengths, self.options)
         return Prediction([self.tokens.decode(*hypothesis) for hypothesis in best], None)
-
-    @property
-    def seconds(self) -> float:
-        """Greatest length of audio that the model reads; infinite for most."""
-        reading = self.prompt or getattr(self.encoding.model, "frontend", None)
-        return getattr(reading, "seconds", inf)
-
-    @property
-    def names_language(self) -> bool:
-        """Whether the model writes the spoken language itself, as a multitask model and Whisper do."""
-        return hasattr(self._namer, "languages") and "lang" in self.conditions.names
-
-    @property
-    def translates(self) -> bool:
-        """Whether the model can also write another language than the spoken one, if it is asked to."""
-        return "tgtlang" in self.conditions.names and (self.task in MULTITASK or self.names_language)
-
-    @property
-    def _namer(self) -> Any:
-        is_multitask = isinstance(self.search, MultitaskSearch)
-        return self.search if is_multitask else getattr(self.encoding.model, "decoder", None)
 
     def languages(self, features: NDArray[np.float32]) -> dict[str, float]:
         """Probabilities of the spoken language of features (T, F) by a model that names it, highest first."""

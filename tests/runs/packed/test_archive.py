@@ -99,7 +99,7 @@ def test_paths_without_a_model_are_refused(tmp_path):
     with pytest.raises(ModelError, match=r"gone: no such model; .* a packed model, or hf:owner/name"):
         unpacked(tmp_path / "gone")
     with pytest.raises(
-        ModelError, match=r"is not the directory of a run, because it has no config\.yaml; give one, or a packed"
+        ModelError, match=r"is not the directory of a run, because it has no config\.yaml; give one, a packed model"
     ):
         unpacked(tmp_path)
     (tmp_path / "a.wav").write_bytes(b"RIFF")
