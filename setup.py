@@ -108,6 +108,7 @@ setup(
         "espnet3": ["dask-jobqueue>=0.9", "dask[distributed]>=2025.1", "lightning>=2.5"],  # what its training imports
         "ssl": ["huggingface_hub>=1.0", "transformers>=5.0"],
         "wandb": ["wandb>=0.17"],
+        "whisper": ["huggingface_hub>=1.0", "tokenizers>=0.22"],
         "media": ["imageio-ffmpeg>=0.5"],
         "vad": ["onnxruntime>=1.20", "silero-vad>=6.2.3"],
         "zh": ["jieba>=0.42"],

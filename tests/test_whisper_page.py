@@ -23,9 +23,10 @@ def folder(tmp_path_factory):
     root = tmp_path_factory.mktemp("whisper")
     write_whisper(root / "whisper-base")
     shutil.copytree(root / "whisper-base", root / "downloaded")
-    write_data_dir(root / "data" / "test", 2, 3)
-    utterances = (line.split()[0] for line in (root / "data" / "test" / "text").read_text().splitlines())
-    (root / "data" / "test" / "utt2lang").write_text("".join(f"{each} de\n" for each in utterances))
+    for number, name in enumerate(("test", "train", "dev")):
+        write_data_dir(root / "data" / name, 2, 3 + number)
+        utterances = (line.split()[0] for line in (root / "data" / name / "text").read_text().splitlines())
+        (root / "data" / name / "utt2lang").write_text("".join(f"{each} de\n" for each in utterances))
     (root / "recordings").mkdir()
     write_speech(root / "talk.wav", "good morning to all of you")
     write_speech(root / "recordings" / "second.wav", "the train leaves at nine")
@@ -43,6 +44,7 @@ def test_every_command_runs(folder, monkeypatch):
     for line in COMMANDS:
         words = ["downloaded" if word.startswith("hf:") else word for word in shlex.split(line)]
         words += MOST if words[1] in ("transcribe", "decode") else ()
+        words += ("--set", "max_epoch=1") if words[1] == "fine-tune" else ()
         words += ("--port", "0") if words[1] in ("serve", "demo") else ()
         done = run_here(words, folder)
         assert done.returncode == 0, f"{line}\n{done.stderr}"

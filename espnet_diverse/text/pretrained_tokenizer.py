@@ -30,7 +30,7 @@ class PretrainedTokenizer:
     """
 
     def __init__(self, model: bytes):
-        tokenizers = optional_package("tokenizers", "a pretrained tokenizer", "bert")
+        tokenizers = optional_package("tokenizers", "a pretrained tokenizer", "whisper")
         content = read_content(model)
         with _refusing():
             self._tokenizer = tokenizers.Tokenizer.from_buffer(model)

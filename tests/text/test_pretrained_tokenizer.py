@@ -86,7 +86,7 @@ def test_faulty_files_are_refused(tiny_bert, tmp_path):
 
 def test_the_missing_package_is_named(tiny_bert, monkeypatch):
     monkeypatch.setitem(sys.modules, "tokenizers", None)
-    with pytest.raises(ConfigError, match="needs tokenizers; run: pip install 'espnet_diverse\\[bert\\]'"):
+    with pytest.raises(ConfigError, match="needs tokenizers; run: pip install 'espnet_diverse\\[whisper\\]'"):
         PretrainedTokenizer(read_tokenizer(tiny_bert))
 
 
