@@ -30,7 +30,7 @@ from espnet_diverse.decoding.options import Options
 from espnet_diverse.decoding.search.beam import Beam, Choice, Hypothesis
 from espnet_diverse.decoding.search.ctc_prefix import CTCPrefixScorer
 from espnet_diverse.decoding.search.greedy import heard_tokens
-from espnet_diverse.decoding.search.hotwords import HotwordScorer, without_repeats
+from espnet_diverse.decoding.search.hotwords import HotwordScorer, repeating, without_repeats
 from espnet_diverse.decoding.search.ngram import NgramScorer
 from espnet_diverse.decoding.search.prefix_tree import PrefixScorer
 from espnet_diverse.decoding.search.scorers import DecoderScorer, LanguageModelScorer
@@ -42,6 +42,8 @@ from espnet_diverse.scope import current, scope
 _PRE_BEAM = 1.5
 _DOUBT = 0.5
 """Share of the gain of an unfinished phrase that does not count while the beam is chosen."""
+_MORE_TOKENS = 2
+"""Tokens that hotwords may add to a text of a decoder without CTC, which may repeat whole sentences to gain more."""
 _Weighted = tuple[float, PrefixScorer | NgramScorer | HotwordScorer]
 
 
@@ -115,7 +117,7 @@ class BeamSearch:
         found = self._search(source, lengths, options, hotwords, log_probs)
         no_speech = None if self.decoder is None else self.decoder.no_speech  # of this search, not of the next
 
-        def again(rows: list[int], options: Options) -> None:
+        def again(rows: list[int], options: Options, hotwords: HotwordScorer | None = hotwords) -> None:
             index = torch.tensor(rows, device=lengths.device)
             part = log_probs[index] if log_probs is not None else None
             with scope(conditions=of_rows(current().conditions, index), collect=False):
@@ -126,6 +128,11 @@ class BeamSearch:
         while options.minlenratio >= 0.1 and not all(found):  # ESPnet tries again with shorter hypotheses
             options = replace(options, minlenratio=options.minlenratio - 0.1)
             again([row for row, best in enumerate(found) if not best], options)
+        if hotwords is not None and not options.ctc_weight and not options.minlenratio:
+            for row in repeating(found, hotwords):
+                again([row], options, None)
+                longest = len(found[row][0].tokens) + _MORE_TOKENS if found[row] else 1
+                again([row], replace(options, maxlenratio=-longest))
         if hotwords is not None:
             spoken = heard_tokens(log_probs, lengths) if options.ctc_weight else self._bounds(lengths, options)[1] // 2
             without_repeats(found, spoken.tolist(), options, hotwords, again)

@@ -188,6 +188,11 @@ class _Tree:
         return failure, pending
 
 
+def repeating(found: Sequence[Sequence[Hypothesis]], hotwords: HotwordScorer) -> list[int]:
+    """Indices of the utterances whose best text, the first of `found`, has at least 5 complete phrases."""
+    return [row for row, best in enumerate(found) if best and hotwords.count(best[0].tokens)[0] > _FEW]
+
+
 def without_repeats(
     found: Sequence[Sequence[Hypothesis]],
     most: Sequence[int],

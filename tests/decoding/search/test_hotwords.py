@@ -6,6 +6,7 @@ import pytest
 import torch
 from decoding.search.test_beam_search import batched, options
 
+from espnet_diverse.decoding.search import beam_search
 from espnet_diverse.decoding.search.hotwords import HotwordScorer, read_hotwords, split_prompt
 from espnet_diverse.errors import DataError
 
@@ -249,6 +250,24 @@ def test_a_large_bonus_repeats_no_phrase_without_end(build, sources, caplog, ctc
     caplog.clear()
     batched(decoder, ctc, sources, few, hotwords=scorer)
     assert not caplog.messages
+
+
+def test_without_ctc_a_text_that_repeats_phrases_has_hardly_more_tokens_than_without_hotwords(
+    build, sources, monkeypatch
+):
+    decoder, _ = build()
+    decoder.output_layer.bias.data[-1] += 4  # so that texts end
+    option, scorer = options(ctc_weight=0.0, nbest=1, hotword_weight=8.0), HotwordScorer([[3], [5]], 30)
+    plain = batched(decoder, None, sources, option)
+    found = batched(decoder, None, sources, option, hotwords=scorer)
+    monkeypatch.setattr(beam_search, "repeating", lambda found, hotwords: [])
+    monkeypatch.setattr(beam_search, "without_repeats", lambda *given: None)
+    endless = batched(decoder, None, sources, option, hotwords=scorer)
+    repeated = [row for row, (best,) in enumerate(endless) if scorer.count(best.tokens)[0] > 4]
+    assert repeated
+    for row in repeated:
+        before, after, without = (len(each[row][0].tokens) for each in (endless, found, plain))
+        assert after <= without + 2 < before
 
 
 @pytest.mark.parametrize("ctc_weight", [0.3, 1.0])
