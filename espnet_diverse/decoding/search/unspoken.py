@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from espnet_diverse.decoding.search.beam import Hypothesis
 
-_REPEATS = 3  # a text that ends with fewer repetitions is kept
+_REPEATS = 3  # a text with fewer repetitions is kept
 _NO_SPEECH, _UNSURE = 0.6, -1.0
 
 
@@ -41,11 +41,11 @@ def heard(hypotheses: Sequence[Hypothesis], no_speech: float) -> Sequence[Hypoth
 
 
 def _cut(tokens: list[int]) -> list[int]:
-    """Tokens up to the end of the first of several repetitions with which they end."""
+    """Tokens up to the end of the first of several repetitions that make up half of the text, or all tokens."""
     for period in range(1, len(tokens) // _REPEATS + 1):
-        repeated = 0  # tokens that equal the one a period before
-        while repeated < len(tokens) - period and tokens[-1 - repeated] == tokens[-1 - repeated - period]:
-            repeated += 1
-        if repeated >= (_REPEATS - 1) * period:
-            return tokens[: len(tokens) - repeated]
+        run = 0  # consecutive tokens that equal the one a period before
+        for place in range(period, len(tokens)):
+            run = run + 1 if tokens[place] == tokens[place - period] else 0
+            if run >= (_REPEATS - 1) * period and 2 * (run + period) >= len(tokens):
+                return tokens[: place - run + 1]
     return tokens
