@@ -69,7 +69,7 @@ class _TaskMixin:
         Raises:
             ConfigError: A key is missing or refused, or a package that the preprocessor needs is missing.
         """
-        pretrained = [prefix for prefix in ("", "src_") if getattr(args, f"{prefix}token_type", None) == PRETRAINED]
+        pretrained = [prefix for prefix in ("", "src_") if _reads_tokenizer(args, prefix)]
         # ESPnet's own tokenizer is a folder that may refer to code, so one of characters is built and replaced.
         instead = {f"{prefix}token_type": "char" for prefix in pretrained}
         try:
@@ -298,6 +298,12 @@ def load_model(model_dir: str | Path, model_file: str | Path | None = None, devi
     """
     folder = Path(model_dir)
     return TASKS[task].build_model_from_file(folder / "config.yaml", find_weights(folder, model_file), device)
+
+
+def _reads_tokenizer(args: Namespace, prefix: str) -> bool:
+    """Return whether tokens are those of a tokenizer.json; ESPnet's own are of a folder or a name."""
+    given = getattr(args, f"{prefix}bpemodel", None)
+    return getattr(args, f"{prefix}token_type", None) == PRETRAINED and given is not None and Path(given).is_file()
 
 
 def _unbuilt(part: str, error: Exception) -> Exception:

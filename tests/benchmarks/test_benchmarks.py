@@ -129,6 +129,13 @@ def test_whisper_is_compared_with_transformers(tiny_run, tmp_path, monkeypatch, 
         assert all(float(row[1]) > 0 and float(row[3]) >= 0 for row in rows)
 
 
+def test_sounds_without_speech_are_transcribed(tiny_run, capsys):
+    importlib.import_module("invented_text").main([str(tiny_run.model_dir), "--clips", "1"])
+    rows = rows_of(capsys.readouterr().out)[1:]
+    assert [row[0] for row in rows] == ["silence", "white noise", "pink noise", "music"] * 2
+    assert all(row[2] in ("0 of 1", "1 of 1") and int(row[3]) >= 0 for row in rows)
+
+
 @pytest.mark.recipes
 def test_hotwords_are_taken_out_of_training_and_counted(tiny_run, tmp_path, capsys):
     hotwords = importlib.import_module("hotwords")

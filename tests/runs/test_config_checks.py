@@ -284,6 +284,8 @@ def test_the_configuration_of_another_task_is_named():
     said = "tiny.yaml:2: key 'frontend' is not one of the task given, but of asr st mt; give another --task, or the"
     with pytest.raises(ConfigError, match=said):
         check(LMTask, merge(["model/tiny"]))
-    said = "mt_base.yaml:5: unknown frontend 'embed'; known: default .* whisper; for this one give --task mt$"
+    said = (
+        "mt_base.yaml:5: unknown frontend 'embed'; known: default .* whisper whisper_mel; for this one give --task mt$"
+    )
     with pytest.raises(ConfigError, match=said):
         check(ASRTask, merge(["model/mt_base"]))

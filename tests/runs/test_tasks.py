@@ -10,6 +10,7 @@ import yaml
 from espnet_diverse.analysis.comparison import count_parameters
 from espnet_diverse.errors import ConfigError, ModelError
 from espnet_diverse.runs import checkpoint
+from espnet_diverse.runs.config import load, save
 from espnet_diverse.runs.tasks import ASRTask, load_model, read_config
 from espnet_diverse.text.vocabulary import Vocabulary
 from espnet_diverse.untrusted.foreign_config import TRUST
@@ -201,6 +202,14 @@ def test_a_tokenizer_of_espnets_that_needs_transformers_says_how_to_get_it(copie
     args.token_type, args.bpemodel = "hugging_face", "bert"
     with pytest.raises(ConfigError, match="preprocessor .* cannot be built: this process works without .* set the env"):
         ASRTask.build_preprocess_fn(args, train=False)
+
+
+def test_a_tokenizer_of_a_run_must_be_a_file(copied):
+    """A name would be downloaded by ESPnet's tokenizer."""
+    config = load(copied / "config.yaml") | {"token_type": "hugging_face", "bpemodel": "bert-base"}
+    save(config, copied / "config.yaml")
+    with pytest.raises(ModelError, match="bpemodel bert-base is not found"):
+        read_config(copied / "config.yaml")
 
 
 def test_a_file_whose_name_is_too_long_is_not_found(tmp_path):

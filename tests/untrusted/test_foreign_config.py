@@ -83,7 +83,6 @@ def test_nothing_and_either_case_are_allowed():
         ({"decoder": "hugging_face_transformers"}, "decoder 'hugging_face_.* may download and run code"),
         ({"extra_asr_decoder": "whisper"}, "extra_asr_decoder 'whisper' is not allowed"),
         ({"token_type": "whisper_en"}, "token_type 'whisper_en' is not allowed"),
-        ({"token_type": "hugging_face"}, "token_type 'hugging_face' is not allowed"),
         ({"g2p": "g2p_en"}, "g2p 'g2p_en' is not allowed"),  # nltk fetches its data
         ({"g2p": "pyopenjtalk_kana"}, "g2p 'pyopenjtalk_kana' is not allowed .*; allowed: korean_jaso pypinyin_g2p"),
         ({"encoder": ["transformer"]}, r"encoder \['transformer'\] is not allowed"),
@@ -93,7 +92,7 @@ def test_nothing_and_either_case_are_allowed():
         ({"src_token_list": [1]}, "src_token_list of config.yaml is .1.; it must be the list of tokens itself"),
         (
             {"token_list": ["a"], "token_type": None},
-            "token_type of config.yaml is None; it must be one of bpe char phn",
+            "token_type of config.yaml is None; it must be one of bpe char hugging_face phn word",
         ),
         (
             {"src_token_list": ["a"], "src_token_type": None},
