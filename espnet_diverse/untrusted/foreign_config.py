@@ -85,6 +85,7 @@ _NUMBERS = {
     "num_layers": (0, 1000),
     "nlayers": (0, 1000),
     "layer": (0, 1000),
+    "max_positions": (1, 100_000),
     **dict.fromkeys(("num_time_mask", "num_freq_mask"), (0, 100)),  # masks of SpecAugment, drawn for each utterance
 }
 """Least and greatest value by option; other numbers of a part are at most 1,000,000."""

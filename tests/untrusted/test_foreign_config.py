@@ -99,6 +99,10 @@ def test_nothing_and_either_case_are_allowed():
             "src_token_type of config.yaml is None; it must be one of bpe char hugging_face",
         ),
         ({"encoder_conf": {"num_blocks": 10**9}}, r"encoder_conf.num_blocks of .* 1000000000; allowed are 0 to 1000$"),
+        (
+            {"decoder_conf": {"max_positions": 10**6}},
+            "decoder_conf.max_positions of .* 1000000; allowed",
+        ),
         ({"frontend_conf": {"hop_length": 1}}, "frontend_conf.hop_length of config.yaml is 1; allowed are 16 to 65536"),
         ({"frontend_conf": {"n_fft": 2**40}}, "frontend_conf.n_fft of config.yaml is 1099511627776; allowed are 16"),
         ({"decoder_conf": {"a": [{"b": 1e7}]}}, r"decoder_conf.a.b of config.yaml is 10000000.0; allowed are -1000000"),

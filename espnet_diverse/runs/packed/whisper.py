@@ -84,9 +84,15 @@ def write_run(folder: Path, output_dir: Path) -> None:
     try:
         tokenizer = _with_timestamps(read_content(read_bytes(folder / TOKENIZER, MOST_BYTES)), config["vocab_size"])
         vocabulary = Vocabulary.of_tokenizer(json.dumps(tokenizer, ensure_ascii=False).encode(), "whisper")
+        run = _run_config(config, generation, tokenizer, vocabulary)
     except (DataError, OSError) as error:
         raise ModelError(f"{folder / TOKENIZER}: {getattr(error, 'strerror', None) or error}") from error
-    run = _run_config(config, generation, tokenizer, vocabulary, output_dir)
+    except (AttributeError, KeyError, TypeError) as error:  # an entry of another form
+        what = f"cannot be read as a Whisper's ({type(error).__name__}: {error})"
+        raise ModelError(f"{folder / TOKENIZER}: {what}; download the model again") from error
+    named = (each for key in ("suppress", "suppress_first") for each in run["decoder_conf"][key])
+    if strange := [each for each in named if not 0 <= each < len(vocabulary)]:
+        raise ModelError(f"{folder}: suppresses token {strange[0] - _SHIFT}, which does not exist; restore the files")
     state = dict(_renamed(_weights(folder), config))
     vocabulary.save(output_dir)
     checkpoint.save(state, output_dir / weights_name(run))
@@ -126,7 +132,7 @@ def _with_timestamps(tokenizer: dict, count: int) -> dict:
 
 
 def _run_config(
-    config: Mapping[str, Any], generation: Mapping[str, Any], tokenizer: dict, vocabulary: Vocabulary, output_dir: Path
+    config: Mapping[str, Any], generation: Mapping[str, Any], tokenizer: dict, vocabulary: Vocabulary
 ) -> dict[str, Any]:
     """Content of config.yaml."""
     width = config["d_model"]

@@ -133,6 +133,10 @@ def test_a_folder_is_converted_once_and_again_when_it_changes(folder):
         ("config.json", {"d_model": None}, "d_model"),
         ("config.json", {"activation_function": "relu"}, "activation_function"),
         ("tokenizer.json", {"model": None}, "tokenizer.json"),
+        ("tokenizer.json", {"added_tokens": [{"id": 3}]}, "tokenizer.json"),
+        ("tokenizer.json", {"pre_tokenizer": None}, "tokenizer.json"),
+        ("generation_config.json", {"suppress_tokens": [10**9]}, "token 1000000000"),
+        ("generation_config.json", {"begin_suppress_tokens": ["x"]}, "TypeError"),
     ],
 )
 def test_files_with_faults(folder, tmp_path, file, change, named):
