@@ -96,8 +96,9 @@ def registered(registered_and_used):
 @pytest.mark.recipes
 def test_espnets_tables_hold_its_own_classes_and_ours(plain, registered):
     nets = {"diverse_transformer", "diverse_conformer", "diverse_branchformer", "diverse_e_branchformer"}
-    nets |= {"diverse_contextual_block_transformer", "diverse_contextual_block_conformer"}
-    ours = {"encoder_choices": nets, "decoder_choices": {"diverse_transformer"}, "lm_choices": {"diverse_transformer"}}
+    nets |= {"diverse_contextual_block_transformer", "diverse_contextual_block_conformer", "diverse_whisper"}
+    decoders = {"diverse_transformer", "diverse_whisper"}
+    ours = {"encoder_choices": nets, "decoder_choices": decoders, "lm_choices": {"diverse_transformer"}}
     assert registered["tables"].keys() == plain["tables"].keys()
     for key, classes in plain["tables"].items():
         task, table = key.split()
@@ -110,7 +111,7 @@ def test_espnets_tables_hold_its_own_classes_and_ours(plain, registered):
             }
             added = added | of_text.get(table, set())
         if table == "frontend_choices" and not task.endswith(".mt"):
-            added = {"huggingface", "fused"}  # in tables that have ESPnet's, ours take their places
+            added = {"huggingface", "fused", "whisper_mel"}  # in tables that have ESPnet's, ours take their places
         if task.endswith(".s2t_ctc") and table == "encoder_choices":
             added = {"diverse_e_branchformer_ctc"}
         assert set(registered["tables"][key]) == set(classes) | added, key
