@@ -2,7 +2,7 @@
 
 float32   oneDNN with weights that are rearranged once (`fast_linear.py`); results differ in the order of sums.
 int8      8-bit weights with a scale for each output, and 8-bit inputs with a scale for each row, on a CPU. Sums are
-          exact, so that a row does not depend on the others.
+          exact, so that on x86 a row does not depend on the others.
 bfloat16  16-bit weights and inputs of linear layers, with 8 bits of precision; on GPUs, and on CPUs that support it.
 
 Linear layers have nearly all of a transformer's computation and memory. In every precision they take and return
@@ -49,12 +49,18 @@ class Int8Linear(nn.Module):
         self.bias = weight.new_zeros(len(weight)) if linear.bias is None else linear.bias.detach().float()
         self.packed = torch.ops.quantized.linear_prepack(self.weight, None)
         self.most = 127 if torch.cpu._is_vnni_supported() else 63
+        self.has_range = torch.backends.quantized.engine in ("x86", "fbgemm")  # others find the range of a batch
 
     def forward(self, x: Tensor) -> Tensor:
         """x (..., in) -> (..., out)."""
         scales = x.abs().amax(-1, keepdim=True).clamp(min=1e-30)
-        multiply = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32
-        return torch.addcmul(self.bias, multiply(x / scales, 1 / self.most, self.most + 1, self.packed), scales)
+        operations, rows = torch.ops.quantized, x / scales
+        if self.has_range:
+            multiply = operations.linear_with_input_q_dq_qweight_dq_output_fp32
+            y = multiply(rows, 1 / self.most, self.most + 1, self.packed)
+        else:
+            y = operations.linear_dynamic(rows, self.packed, reduce_range=self.most < 127)
+        return torch.addcmul(self.bias, y, scales)
 
 
 class HalfLinear(nn.Module):

@@ -60,6 +60,25 @@ def test_a_row_of_8_bits_does_not_depend_on_the_others():
     assert errors.max() < 0.03
 
 
+@pytest.mark.parametrize("engine", torch.backends.quantized.supported_engines)
+def test_8_bits_with_the_kernels_of_other_cpus(engine, monkeypatch):
+    if engine == "none":
+        return
+    before = torch.backends.quantized.engine
+    torch.backends.quantized.engine = engine
+    try:
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(64, 40))
+        expected, x = copy.deepcopy(model), torch.randn(9, 64)
+        x[4] *= 1000
+        set_precision([model], "int8")
+        with torch.inference_mode():
+            errors = (model(x) - expected(x)).abs().amax(1) / expected(x).abs().amax(1)
+    finally:
+        torch.backends.quantized.engine = before
+    assert errors.max() < 0.04
+
+
 @pytest.mark.parametrize("precision", ["int8", "bfloat16"])
 def test_projections_of_selected_heads_stay_as_they_are_and_a_warning_says_so(precision, caplog):
     selection = {"strategy": "static", "pool": 4, "conditions": {"lang": ["ar", "de"]}}
