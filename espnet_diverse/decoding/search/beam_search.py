@@ -115,7 +115,8 @@ class BeamSearch:
         if options.ctc_weight and log_probs is None:
             log_probs = self.ctc.log_softmax(source)
         found = self._search(source, lengths, options, hotwords, log_probs)
-        no_speech = None if self.decoder is None else self.decoder.no_speech  # of this search, not of the next
+        # Of this search, not of the next; with CTC, which hears what is spoken, the decoder may take no part.
+        no_speech = None if options.ctc_weight or self.decoder is None else self.decoder.no_speech
 
         def again(rows: list[int], options: Options, hotwords: HotwordScorer | None = hotwords) -> None:
             index = torch.tensor(rows, device=lengths.device)
@@ -129,8 +130,9 @@ class BeamSearch:
             options = replace(options, minlenratio=options.minlenratio - 0.1)
             again([row for row, best in enumerate(found) if not best], options)
         if hotwords is not None and not options.ctc_weight and not options.minlenratio:
-            for row in repeating(found, hotwords):
-                again([row], options, None)
+            if rows := repeating(found, hotwords):
+                again(rows, options, None)
+            for row in rows:
                 longest = len(found[row][0].tokens) + _MORE_TOKENS if found[row] else 1
                 again([row], replace(options, maxlenratio=-longest))
         if hotwords is not None:
@@ -140,7 +142,8 @@ class BeamSearch:
             bounds = self._bounds(lengths, options)[1].tolist()
             found = [without_loops(best, most) for best, most in zip(found, bounds, strict=True)]
         if no_speech is not None:
-            return [[*heard(best, probability)] for best, probability in zip(found, no_speech.tolist(), strict=True)]
+            each = zip(found, no_speech.tolist(), strict=True)
+            return [heard(best, probability, options.length_penalty) for best, probability in each]
         return found
 
     def check(self, options: Options) -> None:

@@ -26,18 +26,19 @@ def without_loops(hypotheses: Sequence[Hypothesis], most: int) -> list[Hypothesi
     return [each._replace(tokens=_cut(each.tokens)) if 2 * len(each.tokens) >= most else each for each in hypotheses]
 
 
-def heard(hypotheses: Sequence[Hypothesis], no_speech: float) -> Sequence[Hypothesis]:
+def heard(hypotheses: list[Hypothesis], no_speech: float, length_penalty: float = 0.0) -> list[Hypothesis]:
     """Hypotheses of an utterance, best first, or one without tokens where there is no speech.
 
     Args:
         hypotheses: The hypotheses.
         no_speech: Probability that there is no speech.
+        length_penalty: Exponent of the number of tokens that scores were divided by.
     """
     if not hypotheses or no_speech <= _NO_SPEECH:
         return hypotheses
     best = hypotheses[0]
-    is_sure = best.score / (len(best.tokens) + 1) >= _UNSURE
-    return hypotheses if is_sure else [best._replace(tokens=[])]
+    mean = best.score * (len(best.tokens) + 1) ** (length_penalty - 1)
+    return hypotheses if mean >= _UNSURE else [best._replace(tokens=[])]
 
 
 def _cut(tokens: list[int]) -> list[int]:

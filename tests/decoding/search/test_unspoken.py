@@ -1,9 +1,14 @@
 """Endless repetitions are cut after the first, and texts without speech are empty."""
 
 import pytest
+import torch
+from espnet2.asr.ctc import CTC
 
+from espnet_diverse.decoding.options import Options
 from espnet_diverse.decoding.search.beam import Hypothesis
+from espnet_diverse.decoding.search.beam_search import BeamSearch
 from espnet_diverse.decoding.search.unspoken import heard, without_loops
+from espnet_diverse.nets.whisper.decoder import DiverseWhisperDecoder
 
 
 @pytest.mark.parametrize(
@@ -34,3 +39,20 @@ def test_a_text_without_speech(no_speech, score, kept):
     found = heard([Hypothesis([1, 2, 3], score), *others], no_speech)
     assert found == [Hypothesis(kept, score), *(others if kept else [])]
     assert heard([], no_speech) == []
+    assert heard([Hypothesis([1, 2, 3], score / 4), *others], no_speech, 1.0)[0].tokens == kept
+
+
+@torch.no_grad()
+def test_a_search_by_ctc_alone_asks_no_decoder_for_speech():
+    torch.manual_seed(0)
+    prompt = {"start": 20, "no_timestamps": 25, "no_speech": 26}
+    decoder = DiverseWhisperDecoder(30, 16, prompt, attention_heads=2, linear_units=32, num_blocks=1).eval()
+    decoder.embed[0].weight *= 0.01  # so that it is not sure of a token
+    decoder.no_speech = lambda x: torch.ones(len(x))
+    search = BeamSearch(decoder, CTC(30, 16).eval(), eos=29)
+    source, lengths = torch.randn(3, 12, 16), torch.full((3,), 12)
+    options = {"beam_size": 2, "maxlenratio": -4, "lm_weight": 0.0}
+    assert [best[0].tokens for best in search(source, lengths, Options(ctc_weight=0.0, **options))] == [[]] * 3
+    joint = search(source, lengths, Options(ctc_weight=0.5, **options))
+    assert all(best[0].tokens for best in joint)
+    assert len(search(source[:2], lengths[:2], Options(ctc_weight=1.0, **options))) == 2
