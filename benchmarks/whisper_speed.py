@@ -110,11 +110,10 @@ def ours(
     from espnet_diverse.inference import Request
 
     search = {"beam_size": args.beam_size, "batch_size": args.batch}
-    recognizer = Recognizer(str(args.model), precision=precision, options=search)
     language = {} if args.language is None else {"language": args.language}
-    whole = {"segmentation": {"vad": "none"}} if args.seconds is None or args.seconds <= _LONG else {}
-    if whole:
-        recognizer = Recognizer(str(args.model), precision=precision, options=search, **whole)
+    is_short = args.seconds is None or args.seconds <= _LONG
+    vad = {"vad": "none"} if is_short else None
+    recognizer = Recognizer(str(args.model), precision=precision, options=search, segmentation=vad)
     given = {"lang": args.language} if language else {}
 
     def single() -> list[str]:

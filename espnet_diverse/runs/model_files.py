@@ -29,7 +29,9 @@ def weights_name(config: Mapping) -> str:
 
 
 def is_whisper(folder: Path) -> bool:
-    """Return whether a folder has a Whisper model of Hugging Face's layout."""
+    """Return whether a folder has a Whisper model of Hugging Face's layout, and is not the directory of a run."""
+    if (folder / "config.yaml").is_file():
+        return False
     try:
         config = read_json(folder / FOREIGN_CONFIG)
     except (OSError, ValueError):

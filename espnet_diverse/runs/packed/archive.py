@@ -10,7 +10,6 @@ Unpacking creates the directory of a run, in which every file has its usual name
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from zipfile import is_zipfile
 
@@ -69,22 +68,21 @@ def unpacked(model: str | Path) -> Path:
     model = Path(model)
     if name := name_of(model):
         files = fetched(name, (META, FOREIGN_CONFIG))
-        files = fetched(name, whisper.FILES if is_whisper(files) else None)
-        return _run_of(model, f"{name.replace('/', '--')}-{files.name}", files)
+        key = f"{name.replace('/', '--')}-{files.name}"
+        if not _target(key).is_dir():
+            files = fetched(name, whisper.FILES if is_whisper(files) else None)
+        return _run_of(model, key, files)
     check_exists(model)
     if model.is_dir():
-        return _run_of(model, _state(model), model) if is_whisper(model) else model
+        return _run_of(model, f"{model.resolve().name}-{digest(model)}", model) if is_whisper(model) else model
     if not is_zipfile(model):
         what = "is not a packed model, which is a zip file, or is incomplete"
         raise ModelError(f"{model}: {what}; give the directory of a run or a packed model, or download the file again")
     return _run_of(model, str(digest(model)))
 
 
-def _state(folder: Path) -> str:
-    """A name for the state of a folder, which changes when one of its files does."""
-    files = ((path.name, path.stat()) for path in sorted(folder.iterdir()) if path.is_file())
-    state = [str(folder.resolve()), *((name, found.st_size, found.st_mtime_ns) for name, found in files)]
-    return f"{folder.resolve().name}-{sha256(repr(state).encode()).hexdigest()}"
+def _target(key: str) -> Path:
+    return cache_folder() / "models" / _LAYOUT / key
 
 
 def _run_of(model: Path, key: str, files: Path | None = None) -> Path:
@@ -95,7 +93,7 @@ def _run_of(model: Path, key: str, files: Path | None = None) -> Path:
         key: Name of the directory.
         files: Folder of the files; by default the packed model is unpacked.
     """
-    target = cache_folder() / "models" / _LAYOUT / key
+    target = _target(key)
     if not target.is_dir():
         with _appearing(target) as (members, folder):
             if files is not None and is_whisper(files):

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from espnet_diverse.errors import DataError, ModelError
+from espnet_diverse.nets.frontends.pretrained import read_json
 from espnet_diverse.nets.whisper.features import RATE
 from espnet_diverse.runs import checkpoint
 from espnet_diverse.runs.config import save
@@ -26,9 +27,10 @@ from espnet_diverse.runs.tasks import PRETRAINED, TASKS
 from espnet_diverse.text.foreign_tokenizer import FILE as TOKENIZER
 from espnet_diverse.text.foreign_tokenizer import MOST_BYTES, read_content
 from espnet_diverse.text.vocabulary import Vocabulary
-from espnet_diverse.untrusted.whole_files import read_bytes, read_json
+from espnet_diverse.untrusted.whole_files import read_bytes
 
 _GENERATION = "generation_config.json"
+_AGAIN = "download the model again"
 FILES = (FOREIGN_CONFIG, _GENERATION, TOKENIZER, "model*.safetensors", "README.md")
 """Patterns of the files of a repository that are needed."""
 _SHIFT = 2  # <blank> and <unk> come first
@@ -73,14 +75,15 @@ def write_run(folder: Path, output_dir: Path) -> None:
         output_dir: Directory to write to, which exists and is empty.
 
     Raises:
-        ModelError: A file is missing or damaged, or has a value that is not allowed.
+        ConfigError: config.json or generation_config.json cannot be read.
+        ModelError: Another file is missing or damaged, or a value is not allowed.
     """
-    config = _read(folder, FOREIGN_CONFIG)
+    config = read_json(folder / FOREIGN_CONFIG, _AGAIN)
     if lacking := [key for key in (*_NEEDED, *_POSITIONS) if type(config.get(key)) is not int]:
         raise ModelError(f"{folder / FOREIGN_CONFIG}: {lacking[0]} must be a whole number; restore the file")
     if config.get("activation_function", "gelu") != "gelu" or config.get("scale_embedding"):
         raise ModelError(f"{folder / FOREIGN_CONFIG}: activation_function and scale_embedding differ from Whisper's")
-    generation = _read(folder, _GENERATION) if (folder / _GENERATION).is_file() else {}
+    generation = read_json(folder / _GENERATION, _AGAIN) if (folder / _GENERATION).is_file() else {}
     try:
         tokenizer = _with_timestamps(read_content(read_bytes(folder / TOKENIZER, MOST_BYTES)), config["vocab_size"])
         vocabulary = Vocabulary.of_tokenizer(json.dumps(tokenizer, ensure_ascii=False).encode(), "whisper")
@@ -89,7 +92,7 @@ def write_run(folder: Path, output_dir: Path) -> None:
         raise ModelError(f"{folder / TOKENIZER}: {getattr(error, 'strerror', None) or error}") from error
     except (AttributeError, KeyError, TypeError) as error:  # an entry of another form
         what = f"cannot be read as a Whisper's ({type(error).__name__}: {error})"
-        raise ModelError(f"{folder / TOKENIZER}: {what}; download the model again") from error
+        raise ModelError(f"{folder / TOKENIZER}: {what}; {_AGAIN}") from error
     named = (each for key in ("suppress", "suppress_first") for each in run["decoder_conf"][key])
     if strange := [each for each in named if not 0 <= each < len(vocabulary)]:
         raise ModelError(f"{folder}: suppresses token {strange[0] - _SHIFT}, which does not exist; restore the files")
@@ -97,17 +100,6 @@ def write_run(folder: Path, output_dir: Path) -> None:
     vocabulary.save(output_dir)
     checkpoint.save(state, output_dir / weights_name(run))
     save(run, output_dir / "config.yaml")
-
-
-def _read(folder: Path, name: str) -> dict:
-    try:
-        content = read_json(folder / name)
-    except (OSError, ValueError) as error:
-        what = getattr(error, "strerror", None) or "no JSON"
-        raise ModelError(f"{folder / name}: cannot be read ({what}); download the model again") from error
-    if not isinstance(content, dict):
-        raise ModelError(f"{folder / name}: must be a mapping; download the model again")
-    return content
 
 
 def _with_timestamps(tokenizer: dict, count: int) -> dict:
@@ -208,7 +200,7 @@ def _weights(folder: Path) -> Iterator[tuple[str, Tensor]]:
 
     files = sorted(folder.glob("model*.safetensors"))
     if not files:
-        raise ModelError(f"{folder}: has no model.safetensors; download the model again")
+        raise ModelError(f"{folder}: has no model.safetensors; {_AGAIN}")
     for file in files:
         try:
             with safe_open(file, "pt") as opened:

@@ -125,6 +125,8 @@ def test_a_folder_is_converted_once_and_again_when_it_changes(folder):
     assert unpacked(folder) == run and (run / "tokens.yaml").is_file()
     (folder / "README.md").write_text("changed")
     assert unpacked(folder) != run
+    (folder / "config.yaml").write_text("task: asr\n")  # a run that was written there
+    assert unpacked(folder) == folder
 
 
 @pytest.mark.parametrize(
