@@ -33,8 +33,8 @@ class Int8Linear(nn.Module):
         linear: The layer; the greatest weight of each output becomes 127.
 
     Attributes:
-        most: Whole number that the greatest input of a row becomes. It has one bit less on CPUs without VNNI, where
-            sums of two products have 16 bits and would overflow.
+        most: Whole number that the greatest input of a row becomes. It has one bit less where sums of two products may
+            have 16 bits and would overflow: on CPUs without VNNI, and in kernels that may be kept from using it.
     """
 
     def __init__(self, linear: nn.Linear):
@@ -48,8 +48,8 @@ class Int8Linear(nn.Module):
             self.weight = torch.quantize_per_channel(weight, scales, zero_points, 0, torch.qint8)
         self.bias = weight.new_zeros(len(weight)) if linear.bias is None else linear.bias.detach().float()
         self.packed = torch.ops.quantized.linear_prepack(self.weight, None)
-        self.most = 127 if torch.cpu._is_vnni_supported() else 63
         self.has_range = torch.backends.quantized.engine in ("x86", "fbgemm")  # others find the range of a batch
+        self.most = 127 if self.has_range and torch.cpu._is_vnni_supported() else 63
 
     def forward(self, x: Tensor) -> Tensor:
         """x (..., in) -> (..., out)."""
