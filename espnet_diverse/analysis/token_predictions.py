@@ -36,7 +36,7 @@ def encode(predictor: Predictor, batch: Sequence[Sample]) -> Encoded:
 @torch.inference_mode()
 def predict_tokens(predictor: Predictor, batch: Sequence[Sample], encoded: Encoded) -> TokenPredictions:
     """Run the decoder over the reference texts of a batch that `encode` has encoded."""
-    log_probs, targets = token_log_probs(predictor, encoded, [each.tokens for each in batch])
+    log_probs, targets = token_log_probs(predictor.encoding.model, encoded, [each.tokens for each in batch])
     best, predicted = log_probs.max(-1)
     loss = -log_probs.gather(1, targets.unsqueeze(1)).squeeze(1)
     entropy = torch.special.entr(log_probs.exp()).sum(-1)

@@ -5,6 +5,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from torch import Tensor
+    from torchaudio.functional import TokenSpan
+
+type Spans = "list[TokenSpan]"
+"""Frames of the tokens of a text, with their probabilities."""
 
 _DIGITS = 6  # significant digits that float32 holds of any number
 _DECIMALS = 4  # sums of logits of size 10 are off by some 1e-5 in float32
@@ -30,10 +34,12 @@ class Prediction(NamedTuple):
     Attributes:
         texts: The n-best texts, best first.
         log_probs: CTC log probabilities of labels (T, V), if they were requested.
+        spans: Frames of the tokens of the best text by cross-attention, if they were requested.
     """
 
     texts: list[Text]
     log_probs: "Tensor | None"
+    spans: "Spans | None" = None
 
 
 def rounded_score(score: float) -> float:

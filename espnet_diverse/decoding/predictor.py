@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from espnet_diverse.audio.features import read_features
 from espnet_diverse.audio.reading import read_at
 from espnet_diverse.audio.segments import Segment
+from espnet_diverse.decoding import attention_alignment, ctc_alignment
 from espnet_diverse.decoding.build_search import build_search
 from espnet_diverse.decoding.condition_ids import known_conditions
 from espnet_diverse.decoding.encoder.encoding import Encoded, check_finite, check_parts
@@ -32,7 +33,7 @@ from espnet_diverse.decoding.options import (
     text_task,
     usual_ctc_weight,
 )
-from espnet_diverse.decoding.prediction import Prediction, Text
+from espnet_diverse.decoding.prediction import Prediction, Spans, Text
 from espnet_diverse.decoding.search.beam import Hypothesis
 from espnet_diverse.decoding.search.beam_search import BeamSearch
 from espnet_diverse.decoding.search.fusion import Fusion, language_model_of, load_language_model, used_language_model
@@ -40,8 +41,9 @@ from espnet_diverse.decoding.search.greedy import GreedySearch
 from espnet_diverse.decoding.search.hotwords import Hotwords, HotwordScorer, load_hotwords
 from espnet_diverse.decoding.search.ngram import NgramScorer
 from espnet_diverse.decoding.search.sampling import SamplingSearch
+from espnet_diverse.decoding.source_text import SourceText
 from espnet_diverse.decoding.token_text import TokenText
-from espnet_diverse.errors import ConfigError, DataError
+from espnet_diverse.errors import ConfigError
 from espnet_diverse.nets.adapters.low_rank import merge_low_rank
 from espnet_diverse.runs.audio_rate import audio_rate, required_rate
 from espnet_diverse.runs.compilation import compile_layers
@@ -50,8 +52,6 @@ from espnet_diverse.runs.tasks import TASKS, read_config, source_table
 from espnet_diverse.scope import scope
 
 _BATCH_FRAMES = 24_000  # of features: 240 seconds of 10 ms
-_TEXT = 100_000  # characters of a text: a longer one is a file whose line ends are lost, and takes the tokenizer hours
-_QUADRATIC_TOKENS = 5000  # of a text for an encoder whose cost grows with their square; fairseq and Marian take 1000
 
 
 class Predictor:
@@ -83,6 +83,7 @@ class Predictor:
         names_language: Whether the model writes the spoken language itself, as a multitask model and Whisper do.
         translates: Whether the model can also write another language than the spoken one, if it is asked to.
         seconds: Greatest length of audio that the model reads; infinite for most.
+        source_text: Tokens of texts to translate; None for models that read audio or features.
         table: Table of a data directory that names the inputs.
         batch_size, nbest: Default numbers of utterances in a batch, and of hypotheses that are requested.
         batch_frames: Maximum number of frames in a batch, padding included.
@@ -110,7 +111,7 @@ class Predictor:
         merge_low_rank(model.eval(), by_condition=False)
         self.args, self.task, self.precision, self.compiled = args, task, precision, compiled
         self.device, self.language_model, self.hotwords = device, language_model, hotwords
-        self.ctc = getattr(model, "st_ctc" if task == "st" else "ctc", None)
+        self.ctc: Any = getattr(model, "st_ctc" if task == "st" else "ctc", None)
         self.rate = None if task == "mt" else audio_rate(vars(args))
         self.prompt = PROMPTS[task](args) if task in PROMPTS else None
         self.tokens = TokenText(args) if self.prompt is None else TokenText(args, self.prompt.special)
@@ -135,7 +136,7 @@ class Predictor:
         self.translates = "tgtlang" in self.conditions.names and (task in MULTITASK or self.names_language)
         self.seconds: float = getattr(self.prompt or getattr(model, "frontend", None), "seconds", inf)
         self.table = source_table(vars(args)) if task == "mt" else "wav.scp" if self.rate else "feats.scp"
-        self.preprocess = TASKS[task].build_preprocess_fn(args, train=False) if task == "mt" else None
+        self.source_text = SourceText(args) if task == "mt" else None
         self.batch_size, self.batch_frames, self.nbest = options.batch_size, _BATCH_FRAMES, options.nbest
         self.used: dict[str, str | float] = {}
         self.warned: set[str] = set()
@@ -159,6 +160,11 @@ class Predictor:
         if isinstance(self.search, BeamSearch | ESPnetBeamSearch):
             self.search.check(options)
         return options
+
+    @property
+    def aligns(self) -> bool:
+        """Whether the model gives the frames of tokens, by CTC or by heads that look at them."""
+        return self.ctc is not None or attention_alignment.aligns(self.encoding.model)
 
     @property
     def has_hotwords(self) -> bool:
@@ -190,18 +196,11 @@ class Predictor:
             indices (T,) and 0.
 
         Raises:
-            DataError: The file cannot be read, or a text has more than 100,000 characters, or more than 5000 tokens
-                where the cost of the encoder grows with their square.
+            DataError: The file cannot be read, or a text is too long, see `SourceText`.
             TooShortUttError: There are too few frames for the encoder.
         """
-        if self.preprocess is not None:
-            if len(value) > _TEXT:
-                raise DataError(f"a text of {len(value)} characters is too long: at most {_TEXT}; give its sentences")
-            source = self.preprocess("", {"src_text": value})["src_text"]
-            if len(source) > _QUADRATIC_TOKENS and not self.encoding.is_linear:
-                most = f"at most {_QUADRATIC_TOKENS} with attention of quadratic cost"
-                raise DataError(f"a text of {len(source)} tokens is too long: {most}; give its sentences")
-            return source, 0.0
+        if self.source_text is not None:
+            return self.source_text(value, self.encoding.is_linear), 0.0
         if self.rate is None:
             return self.features(read_features(value)), 0.0
         samples, seconds = read_at(Path(value), self.rate, segment)
@@ -237,7 +236,7 @@ class Predictor:
         """
         ids = self._ids(conditions)
         with self._lock:
-            features = sources if self.preprocess is None else [self.encoding.features(each) for each in sources]
+            features = sources if self.source_text is None else [self.encoding.features(each) for each in sources]
             return Encoded(*check_finite(*self.encoding.encode(features, ids)), ids)
 
     def batch(
@@ -256,6 +255,7 @@ class Predictor:
         options: Options | None = None,
         posteriors: bool = False,
         hotwords: HotwordScorer | None = None,
+        spans: bool = False,
     ) -> list[Prediction]:
         """Decode a batch of utterances.
 
@@ -265,6 +265,7 @@ class Predictor:
             options: Search options of this call; by default those that the model was loaded with.
             posteriors: Whether to return CTC log probabilities; the model must have CTC.
             hotwords: Scorer of hotwords for this call, from `hotwords_of`, instead of the search's own.
+            spans: Whether to align the best texts by attention; the model must have heads for it (`aligns`).
 
         Raises:
             ConfigError: The options are not possible with this model, see `resolve`.
@@ -273,21 +274,32 @@ class Predictor:
         options = self.resolve(options)
         with self._lock, torch.inference_mode():
             source, lengths, ids = self.encode(sources, conditions)
-            log_probs = self._log_probs(source) if posteriors else None
+            log_probs = self.ctc.log_softmax(source) if posteriors else None
             with scope(ids, collect=False):
                 found = self._search(source, lengths, options, sources, hotwords, log_probs)
             frames = [None] * len(found) if log_probs is None else log_probs.cpu()
-        texts = [[self.tokens.decode(*hypothesis) for hypothesis in best] for best in found]
-        rows, first = zip(texts, frames, lengths.tolist(), strict=True), self.encoding.prompt_frames
-        return [Prediction(best, None if x is None else x[first:length]) for best, x, length in rows]
+            texts = [[self.tokens.decode(*hypothesis) for hypothesis in best] for best in found]
+            ids_of = [self.tokens.indices(best[0].tokens) if best else [] for best in texts]
+            encoded = Encoded(source, lengths, ids)
+            aligned = attention_alignment.align(self.encoding.model, encoded, ids_of) if spans else [None] * len(found)
+        first, rows = self.encoding.prompt_frames, zip(texts, frames, lengths.tolist(), aligned, strict=True)
+        return [Prediction(best, None if x is None else x[first:end], own) for best, x, end, own in rows]
 
     @torch.inference_mode()
-    def posteriors(self, features: NDArray[np.float32], conditions: Mapping[str, int]) -> Tensor:
-        """CTC log probabilities (T, V) of an utterance by a model that has CTC, without a search."""
-        source, lengths, _ = self.encode([features], [conditions])
+    def spans(self, features: NDArray[np.float32], conditions: Mapping[str, int], text: Sequence[int]) -> Spans | None:
+        """Frames of the tokens of a known text, by CTC or by attention; None if it has more tokens than CTC has frames.
+
+        Args:
+            features: Output of `features`.
+            conditions: Condition indices of the utterance.
+            text: Token indices.
+        """
         with self._lock:
-            log_probs = self._log_probs(source)[0, : int(lengths[0])].cpu()
-        return log_probs[self.encoding.prompt_frames :]
+            encoded = self.encode([features], [conditions])
+            if self.ctc is None:
+                return attention_alignment.align(self.encoding.model, encoded, [text])[0]
+            frames = slice(self.encoding.prompt_frames, int(encoded.lengths[0]))
+            return ctc_alignment.align(self.ctc.log_softmax(encoded.output)[0, frames].cpu(), text)
 
     def find_long(self, features: NDArray[np.float32], conditions: Mapping[str, int]) -> Prediction:
         """Decode an utterance of any length by greedy CTC, whose cost grows linearly: see `Encoding.encode_long`.
@@ -309,10 +321,6 @@ class Predictor:
         with self._lock, torch.inference_mode():
             source, _ = check_finite(*self.encoding.encode([features], {}))
             return self._namer.languages(source[0])
-
-    def _log_probs(self, source: Tensor) -> Tensor:
-        assert self.ctc is not None  # as the caller has checked
-        return self.ctc.log_softmax(source)
 
     def _ids(self, conditions: Sequence[Mapping[str, int]]) -> dict[str, Tensor]:
         """Indices (B,) by condition of the model."""

@@ -1,13 +1,13 @@
 """Teacher forcing: predictions of an attention decoder for each token of given texts, from the tokens before it."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from espnet_diverse.decoding.encoder.encoding import Encoded
-from espnet_diverse.decoding.predictor import Predictor
 from espnet_diverse.errors import ModelError
 from espnet_diverse.functional.sentence_ends import add_sos_eos
 from espnet_diverse.scope import scope
@@ -32,20 +32,28 @@ def reads_tokens(model: nn.Module) -> bool:
 
 
 @torch.inference_mode()
-def token_log_probs(predictor: Predictor, encoded: Encoded, texts: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
+def token_log_probs(
+    model: Any, encoded: Encoded, texts: Sequence[Sequence[int]], keep_attention: bool = False
+) -> tuple[Tensor, Tensor]:
     """Run the decoder over the token indices of B texts.
+
+    Args:
+        model: The model.
+        encoded: Output of its encoder for B utterances.
+        texts: Token indices of each text.
+        keep_attention: Whether attention modules keep their weights.
 
     Returns:
         Log probabilities (n, V) at the n tokens of all texts, each with its end, one text after the other; and these
         tokens (n,).
     """
-    model, device = predictor.encoding.model, predictor.device
     check_predicts_tokens(model)
+    device = encoded.output.device
     tokens = [torch.tensor(text, dtype=torch.long, device=device) for text in texts]
     lengths = torch.tensor([len(text) + 1 for text in texts], device=device)
     padded = pad_sequence(tokens, batch_first=True, padding_value=model.ignore_id)
     read, written = add_sos_eos(padded, model.sos, model.eos, model.ignore_id)
-    with scope(encoded.conditions, collect=False):
+    with scope(encoded.conditions, keep_attention, collect=False):
         scores, _ = model.decoder(encoded.output, encoded.lengths, read, lengths)
     inside = written != model.ignore_id
     return scores[inside].float().log_softmax(-1), written[inside]

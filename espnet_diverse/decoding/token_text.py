@@ -33,7 +33,7 @@ class TokenText:
         needed = ("token_type", "bpemodel") if kind in ("bpe", PRETRAINED) else ("token_type",)
         if lacking := [key for key in needed if not given[key]]:
             raise ModelError(f"config.yaml has no {lacking[0]}; use the file that training wrote")
-        self._left_out = left_out
+        self._left_out, self._has_words = left_out, kind == "word"
         self._converter = TokenIDConverter(token_list=args.token_list)
         if kind == PRETRAINED:
             self._tokenizer = PretrainedTokenizer(read_bytes(given["bpemodel"]))
@@ -54,6 +54,12 @@ class TokenText:
     def indices(self, tokens: Sequence[str]) -> list[int]:
         """Indices of tokens."""
         return self._converter.tokens2ids(tokens)
+
+    def pieces(self, tokens: Sequence[str]) -> Sequence[str]:
+        """Tokens as pieces, of which those that begin a word begin with "▁", or follow <space>."""
+        if isinstance(self._tokenizer, PretrainedTokenizer):
+            return self._tokenizer.pieces(tokens)
+        return [f"▁{token}" for token in tokens] if self._has_words else tokens
 
     def decode(self, indices: Sequence[int], score: float) -> Text:
         """The text of token indices, without blank and the other tokens that are left out, as ESPnet writes it.

@@ -5,7 +5,7 @@ The tokenizer is read from `tokenizer.json`; no code of a model is executed. Its
     <blank> <unk> <all tokens by their ids, except the unknown token of the tokenizer> <sos/eos>
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -58,6 +58,19 @@ class PretrainedTokenizer:
             return self._tokenizer.decode([index for index in ids if index is not None]).removeprefix(" ")
 
     tokens2text = decode
+
+    def pieces(self, tokens: Sequence[str]) -> list[str]:
+        """Texts of tokens in sentencepiece's form, with "▁" for a space at the beginning.
+
+        Several tokens may be needed for one character; its text belongs to the first, and the others have none.
+        """
+        ids = [self._tokenizer.token_to_id(token) for token in tokens]
+        pieces, first = [""] * len(ids), 0
+        for after in range(1, len(ids) + 1):
+            text = self._tokenizer.decode([index for index in ids[first:after] if index is not None])
+            if not text.endswith("\ufffd") or after == len(ids):
+                pieces[first], first = f"▁{text[1:]}" if text.startswith(" ") else text, after
+        return pieces
 
     def encode_with_special_tokens(self, text: str) -> list[int]:
         """The encoder's indices of the tokens of `text`, with its special tokens at the beginning and end."""

@@ -1,17 +1,17 @@
-"""Times and confidences of words, by forced alignment with CTC.
+"""Times and confidences of words, by forced alignment with CTC, or by the attention of a decoder that has heads for it.
 
 CTC (`decoding/ctc_alignment.py`) learns to emit a token in one or two frames of the time in which it is spoken, and
 blank in the others, so words appear shorter than they are. A character of a script without spaces, such as a Chinese
-one, would last only a frame; it is extended to the next one or the end of the segment, or to half a second.
+one, would last only a frame; it is extended to the next one or the end of the segment, or to half a second. Attention
+(`decoding/attention_alignment.py`) gives tokens frames without gaps.
 
-The confidence of a token is the mean of its CTC posteriors over its frames, and of a word the mean over its tokens.
-Both come from CTC alone, even if the search uses other scores as well.
+The confidence of a token is the mean of its CTC posteriors over its frames, or its probability by the decoder, and of a
+word the mean over its tokens. Other scores that the search uses do not count.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from torch import nn
 from torchaudio.functional import TokenSpan
 
 from espnet_diverse.data.scripts import UNSPACED_LETTER, may_break
@@ -25,34 +25,26 @@ _LONGEST = 0.5  # seconds of a character with a pause after it
 WORD_START = "▁"  # marks the first piece of a word in sentencepiece
 
 
-def check_ctc(ctc: nn.Module | None) -> None:
-    """Refuse word times for a model without CTC over its output text.
-
-    Args:
-        ctc: The CTC module over the output text; None if the model was trained without.
+def check_aligns(search: Predictor) -> None:
+    """Refuse word times for a model that has neither CTC over its output text nor heads that align.
 
     Raises:
-        ConfigError: The module is None.
+        ConfigError: The model has neither.
     """
-    if ctc is None:
+    if not search.aligns:
         what = "times of words need CTC that was trained on the output text, which this model lacks"
         raise ConfigError(f"{what}; turn word_timestamps off, or take another model")
 
 
 def has_word_times(search: Predictor) -> bool:
     """Return whether the model of a search can give word times."""
-    if search.ctc is None or search.rate is None:
+    if not search.aligns or search.rate is None:
         return False
     try:
         frame_times(search.encoding.model, search.rate)
     except UserError:
         return False
     return True
-
-
-def word_pieces(search: Predictor, tokens: Sequence[str]) -> Sequence[str]:
-    """Tokens as pieces for `align_words`; if the vocabulary has words, each piece begins a word."""
-    return [WORD_START + token for token in tokens] if getattr(search.args, "token_type", None) == "word" else tokens
 
 
 def align_words(
@@ -62,7 +54,7 @@ def align_words(
 
     Args:
         spans: Frames of the tokens, from `align`.
-        tokens: The tokens of its text: characters with <space>, or pieces of sentencepiece.
+        tokens: The tokens of its text: characters with <space>, or pieces, see `TokenText.pieces`.
         frames: Times of the frames, from the beginning of the segment.
         start, end: Begin and end of the segment in the recording, in seconds.
     """

@@ -1,4 +1,4 @@
-"""Times of the words and characters of a given text, by forced alignment with CTC (`alignment.py`)."""
+"""Times of the words and characters of a given text, by forced alignment (`alignment.py`)."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -8,7 +8,6 @@ from typing import Any
 
 from espnet_diverse.audio.sources import Source, open_audio
 from espnet_diverse.decoding.condition_ids import completed, indices_of, warn_of_unused
-from espnet_diverse.decoding.ctc_alignment import align
 from espnet_diverse.decoding.frame_times import frame_times
 from espnet_diverse.decoding.options import SAME_LANGUAGE_TASKS
 from espnet_diverse.decoding.prediction import rounded_probability
@@ -16,7 +15,7 @@ from espnet_diverse.decoding.predictor import Predictor
 from espnet_diverse.decoding.token_text import UNKNOWN
 from espnet_diverse.errors import DataError, abridged
 from espnet_diverse.text.vocabulary import SPACE, normalise
-from espnet_diverse.transcription.alignment import WORD_START, align_words, check_ctc, split_words, word_pieces
+from espnet_diverse.transcription.alignment import WORD_START, align_words, check_aligns, split_words
 from espnet_diverse.transcription.result import Word
 from espnet_diverse.upstream.layers import TooShortUttError
 
@@ -47,19 +46,19 @@ def align_text(
     """Align a text with a recording of it.
 
     Args:
-        search: Search with a model that has CTC over its output text; only the model is used.
+        search: Search with a model that has CTC over its output text, or heads that align; only the model is used.
         source: The recording, as for `open_audio`.
         text: The words spoken in it, written like the training text.
         rate: Sampling rate of samples in Hz.
         conditions: Values by condition.
 
     Raises:
-        ConfigError: The model has no CTC over its output text.
+        ConfigError: The model has neither.
         DataError: The recording cannot be read or is too long or too short for the text, the text is empty or has
             characters that the model does not know, or a value of a condition is unknown or missing.
         ModelError: The model's frontend has no hop length.
     """
-    check_ctc(search.ctc)
+    check_aligns(search)
     if not isinstance(text, str):
         raise DataError(f"the text to align is a {type(text).__name__}; give the spoken text as str")
     assert search.rate is not None  # a model with CTC reads audio
@@ -81,13 +80,12 @@ def align_text(
             raise DataError(f"{name}: lasts {duration:.0f} s; at most {LONGEST:g} s are aligned at once: cut it")
         samples = audio.samples(least=1)
     try:
-        log_probs = search.posteriors(search.features(samples), indices)
+        spans = search.spans(search.features(samples), indices, ids)
     except TooShortUttError as error:
         raise DataError(f"{name}: is too short for the model ({duration:.3f} s)") from error
-    spans = align(log_probs, ids)
     if spans is None:
-        raise DataError(f"{name}: {len(ids)} tokens do not fit into its {len(log_probs)} frames; check the text")
-    tokens = list(word_pieces(search, tokens))
+        raise DataError(f"{name}: {len(ids)} tokens do not fit into its {duration:.3f} s; check the text")
+    tokens = list(search.tokens.pieces(tokens))
     words = align_words(spans, tokens, frames, 0.0, duration)
     times = [[frames.boundary_within(at, 0.0, duration) for at in (span.start, span.end)] for span in spans]
     timed = [

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from espnet_diverse.audio.sources import Audio, Source, open_audio
 from espnet_diverse.decoding.condition_ids import KnownConditions, completed, indices_of, warn_of_unused
@@ -26,7 +25,7 @@ from espnet_diverse.decoding.grouping import each_result, grouped
 from espnet_diverse.decoding.options import SAME_LANGUAGE_TASKS, Options
 from espnet_diverse.decoding.predictor import Prediction, Predictor
 from espnet_diverse.decoding.search.hotwords import Hotwords
-from espnet_diverse.transcription.alignment import align_words, check_ctc, word_pieces
+from espnet_diverse.transcription.alignment import align_words, check_aligns
 from espnet_diverse.transcription.language_id import identify_language, spoken_conditions
 from espnet_diverse.transcription.result import Alternative, Segment
 from espnet_diverse.transcription.segmentation import SpeechChunk, split_speech
@@ -174,11 +173,12 @@ class Transcription:
         self.frames: FrameTimes | None = None
         check_whole(search, self.segmentation, word_timestamps, self.options)
         if word_timestamps:
-            check_ctc(search.ctc)
+            check_aligns(search)
             self.frames = frame_times(search.encoding.model, self.rate)
         by_decoder = self.options.search != "greedy" and self.options.ctc_weight != 1  # else CTC supports its own texts
         self.has_support = search.ctc is not None and by_decoder
-        self.posteriors = word_timestamps or self.has_support
+        self.posteriors = search.ctc is not None and (word_timestamps or self.has_support)
+        self.spans = word_timestamps and search.ctc is None
 
     def __call__(self, requests: Iterable[Request]) -> Iterator[Transcript | Exception]:
         """Yield one result for each request, in order, as soon as it and all earlier ones are done."""
@@ -341,7 +341,7 @@ class Transcription:
         if self._is_long(batch[0]):  # long recordings are decoded alone
             return [self.search.find_long(batch[0].features, conditions[0])]
         return self.search.find(
-            [chunk.features for chunk in batch], conditions, self.options, self.posteriors, self.hotwords
+            [chunk.features for chunk in batch], conditions, self.options, self.posteriors, self.hotwords, self.spans
         )
 
     def _segment(self, chunk: _Chunk, found: Prediction | Exception) -> Segment:
@@ -352,23 +352,24 @@ class Transcription:
         text, tokens, score = found.texts[0]
         segment = Segment(chunk.start, chunk.end, text, score, tuple(tokens))
         texts = tuple(Alternative(each.text, each.score) for each in found.texts)
-        return replace(segment, alternatives=texts, **self._aligned(segment, found.log_probs))
+        return replace(segment, alternatives=texts, **self._aligned(segment, found))
 
-    def _aligned(self, segment: Segment, log_probs: Tensor | None) -> dict[str, Any]:
-        """Fields of a segment that come from the CTC log probabilities (T, V), if there are any."""
-        if log_probs is None:
-            return {}
-        spans = align(log_probs, self.search.tokens.indices(segment.tokens))
-        fields: dict[str, Any] = {"ctc_support": ctc_support(spans)} if self.has_support and segment.tokens else {}
+    def _aligned(self, segment: Segment, found: Prediction) -> dict[str, Any]:
+        """Fields of a segment that come from the frames of its tokens, if they are known."""
+        spans, fields = found.spans, dict[str, Any]()
+        if found.log_probs is not None:
+            spans = align(found.log_probs, self.search.tokens.indices(segment.tokens))
+            fields |= {"ctc_support": ctc_support(spans)} if self.has_support and segment.tokens else {}
         if self.frames is None:
             return fields
         if spans is None:
+            assert found.log_probs is not None  # attention aligns any text
             logging.warning(
                 "%d tokens cannot be aligned to %d frames from %.2f s on; their words get no times",
-                *(len(segment.tokens), len(log_probs), segment.start),
+                *(len(segment.tokens), len(found.log_probs), segment.start),
             )
             return fields
-        pieces = word_pieces(self.search, segment.tokens)
+        pieces = self.search.tokens.pieces(segment.tokens)
         words = align_words(spans, pieces, self.frames, segment.start, segment.end)
         return fields | {"confidences": tuple(span.score for span in spans), "words": words}
 

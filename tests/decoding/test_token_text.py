@@ -14,6 +14,12 @@ def test_texts_become_indices_and_texts_again():
     assert TOKENS.decode([3, 0, 2, 4], -1.5) == ("a b", ["a", "<space>", "b"], -1.5)  # without blank
 
 
+@pytest.mark.parametrize(("kind", "pieces"), [("word", ["▁ab", "▁c"]), ("char", ["ab", "c"])])
+def test_each_token_of_a_vocabulary_of_words_begins_a_word(kind, pieces):
+    tokens = TokenText(Namespace(token_list=["<blank>", "<unk>", "ab", "c", "<sos/eos>"], token_type=kind))
+    assert tokens.pieces(["ab", "c"]) == pieces
+
+
 @pytest.mark.parametrize(
     ("given", "lacking"),
     [({}, "token_type"), ({"token_type": None}, "token_type"), ({"token_type": "bpe"}, "bpemodel")],

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 from espnet2.text.token_id_converter import TokenIDConverter
+from references.whisper import tokenizer as written_tokenizer
 from tokenizers import Tokenizer
 from tokenizers.models import Unigram
 from transformers import AutoTokenizer
@@ -113,3 +114,13 @@ def test_the_command(tiny_bert, tmp_path, capsys):
 def test_an_interrupt_is_no_fault_of_the_file():
     with pytest.raises(KeyboardInterrupt), pretrained_tokenizer._refusing():
         raise KeyboardInterrupt
+
+
+def test_pieces_of_bytes_are_characters_and_mark_spaces():
+    tokenizer = PretrainedTokenizer(written_tokenizer().to_str().encode())
+    tokens = tokenizer.encode(" hello 天 gut")
+    pieces = tokenizer.pieces(tokens)
+    assert len(pieces) == len(tokens) > 5 and "".join(pieces) == "▁hello▁天▁gut"
+    assert pieces[0] == "▁hello" and "天" in pieces and "" in pieces  # one character of three tokens
+    assert tokenizer.pieces(tokens[:-1]) == pieces[:-1] and tokenizer.pieces([]) == []
+    assert tokenizer.pieces([*tokens[:3], "<token-3>"])[0] == "▁hello"

@@ -6,12 +6,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 from references.posteriors import planted
-from torch import nn
 
 from espnet_diverse.decoding.ctc_alignment import align
 from espnet_diverse.decoding.frame_times import FrameTimes
 from espnet_diverse.errors import ConfigError
-from espnet_diverse.transcription.alignment import align_words, check_ctc, has_word_times, split_words, word_pieces
+from espnet_diverse.transcription.alignment import align_words, check_aligns, has_word_times, split_words
 
 FRAMES = FrameTimes(0.02, 0.04)  # as if the first frame began with the recording
 
@@ -84,21 +83,15 @@ def test_words_of_characters_and_of_pieces(tokens, words):
         assert "".join(tokens[first:last]).replace("▁", "").replace("<space>", "") == text
 
 
-@pytest.mark.parametrize(("kind", "words"), [("word", ["ab", "c"]), ("char", ["abc"])])
-def test_each_token_of_a_vocabulary_of_words_is_a_word(kind, words):
-    search = SimpleNamespace(args=SimpleNamespace(token_type=kind))
-    assert [text for text, _, _ in split_words(word_pieces(search, ["ab", "c"]))] == words
-
-
-def test_a_model_without_ctc_over_its_text_is_refused():
-    check_ctc(nn.Identity())
+def test_a_model_that_does_not_align_is_refused():
+    check_aligns(SimpleNamespace(aligns=True))
     said = "times of words need CTC that was trained on the output text, .*; turn word_timestamps off"
     with pytest.raises(ConfigError, match=said):
-        check_ctc(None)
+        check_aligns(SimpleNamespace(aligns=False))
 
 
-def test_a_model_without_ctc_has_no_word_times():
-    assert not has_word_times(SimpleNamespace(ctc=None))
+def test_a_model_that_does_not_align_has_no_word_times():
+    assert not has_word_times(SimpleNamespace(aligns=False))
 
 
 def test_characters_last_until_the_next_one_or_half_a_second():

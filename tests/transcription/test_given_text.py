@@ -54,7 +54,7 @@ def test_another_text_has_other_times_and_less_confidence(recognizer):
         (" ", 1, "the text to align is empty"),
         (None, 1, "the text to align is a NoneType; give the spoken text as str"),
         ("aЖbЯЖ", 1, "the model's vocabulary lacks 'Ж', 'Я'; write the text as the training text"),
-        ("ab" * 200, 1, "audio array: 400 tokens do not fit into its .* frames; check the text"),
+        ("ab" * 200, 1, "audio array: 400 tokens do not fit into its 1.000 s; check the text"),
         ("a", 0.01, "audio array: is too short for the model"),
         ("a", 121, "audio array: lasts 121 s; at most 120 s are aligned at once: cut it"),
     ],

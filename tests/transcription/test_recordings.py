@@ -9,7 +9,7 @@ import torch
 from references.tones import tones
 
 from espnet_diverse.decoding.condition_ids import KnownConditions
-from espnet_diverse.decoding.ctc_alignment import align, ctc_support
+from espnet_diverse.decoding.ctc_alignment import ctc_support
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.errors import DataError
 from espnet_diverse.inference import Recognizer, Request, SegmentationOptions
@@ -323,7 +323,7 @@ def test_a_missing_target_language_is_said_before_a_language_is_found(recognizer
 def test_segments_have_the_support_of_ctc_unless_it_wrote_the_text(recognizer, tiny_run):
     samples, search = tones(1, seed=0), recognizer.search
     (segment,) = recognizer(samples, RATE).segments
-    spans = align(search.posteriors(search.features(samples), {}), search.tokens.indices(segment.tokens))
+    spans = search.spans(search.features(samples), {}, search.tokens.indices(segment.tokens))
     assert segment.ctc_support == ctc_support(spans) and segment.tokens and not segment.confidences
     for options in (replace(OPTIONS, ctc_weight=1.0), replace(OPTIONS, search="greedy")):
         by_ctc = Recognizer(tiny_run.model_dir, options=options, segmentation=WHOLE)

@@ -116,7 +116,7 @@ class OtherModel:
         one = self.predictor.encode([source], [job.conditions])
         each = one._replace(output=one.output.expand(len(texts), -1, -1), lengths=one.lengths.expand(len(texts)))
         tokens = [self.predictor.tokens.encode(text) for text in texts]
-        log_probs, targets = token_log_probs(self.predictor, each, tokens)
+        log_probs, targets = token_log_probs(self.predictor.encoding.model, each, tokens)
         chosen = log_probs.gather(1, targets.unsqueeze(1)).squeeze(1).double()
         return [part.sum().item() for part in chosen.split([len(text) + 1 for text in tokens])]
 

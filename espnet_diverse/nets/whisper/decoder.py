@@ -4,6 +4,8 @@ Texts begin with <sos/eos> as everywhere in ESPnet; the decoder replaces it by t
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import product
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +15,7 @@ from espnet_diverse.nets.decoder import DiverseTransformerDecoder
 from espnet_diverse.nets.replace_attention import signature_with
 from espnet_diverse.nets.whisper.encoder import as_whisper, check_absolute
 from espnet_diverse.nets.whisper.prompt import Prompt, PromptOptions
-from espnet_diverse.option_checks import read
+from espnet_diverse.option_checks import must_be, read
 from espnet_diverse.upstream.layers import subsequent_mask
 
 _RATES: dict = dict.fromkeys(
@@ -25,6 +27,7 @@ _OURS = _RATES | {
     "max_positions": 448,
     "suppress": (),
     "suppress_first": (),
+    "alignment_heads": None,
 }
 """Options of this decoder, and those with other defaults than ESPnet's, for `--print_config`."""
 
@@ -67,6 +70,8 @@ class DiverseWhisperDecoder(DiverseTransformerDecoder):
         max_positions: Greatest number of tokens, with the prompt.
         suppress: Tokens that a search never emits, such as signs for sounds.
         suppress_first: Further tokens that do not begin a text.
+        alignment_heads: Layer and head, from 0, of each head of the cross-attention that looks at the frames of the
+            token to predict; None: all heads of the second half of the layers, as in openai-whisper.
         options: Options of `DiverseTransformerDecoder`, such as `attention` and dropout rates, which are 0 by default.
 
     Attributes:
@@ -90,6 +95,7 @@ class DiverseWhisperDecoder(DiverseTransformerDecoder):
         max_positions: int = 448,
         suppress: Sequence[int] = (),
         suppress_first: Sequence[int] = (),
+        alignment_heads: Sequence[Sequence[int]] | None = None,
         **options,
     ):
         check_absolute(options.get("attention"), type(self).__name__)
@@ -105,6 +111,7 @@ class DiverseWhisperDecoder(DiverseTransformerDecoder):
         suppressed[:, list(suppress)] = suppressed[0, list(suppress_first)] = True
         self.register_buffer("suppressed", suppressed, persistent=False)
         self.most_tokens = max_positions - len(self.prompt)
+        self.alignment_heads = heads_that_align(alignment_heads, num_blocks, attention_heads)
 
     def forward(self, hs_pad: Tensor, hlens: Tensor, ys_in_pad: Tensor, ys_in_lens: Tensor, *args, **options):
         """hs_pad (B, Tk, M), ys_in_pad (B, Tq), <sos/eos> first -> scores (B, Tq, V), lengths (B,)."""
@@ -161,6 +168,28 @@ class DiverseWhisperDecoder(DiverseTransformerDecoder):
         chosen = scores[0, [self.prompt.options.languages[name] for name in names]].softmax(0).tolist()
         return dict(sorted(zip(names, chosen, strict=True), key=lambda one: -one[1]))
 
+    def alignment_weights(self) -> Tensor:
+        """Weights (B, n, Tq, Tk) of the n alignment heads in the last pass of a scope with `keep_attention`.
+
+        Row P - 1 of a prompt of P tokens belongs to the first token of the text.
+        """
+        return torch.stack([self.decoders[layer].src_attn.attn[:, head] for layer, head in self.alignment_heads], dim=1)
+
     def _prompted(self, tokens: Tensor) -> Tensor:
         """Tokens (B, T) with the prompt instead of the first, (B, P - 1 + T)."""
         return torch.cat([self.prompt(len(tokens)), tokens[:, 1:]], dim=1)
+
+
+def heads_that_align(named: Any, layers: int, heads: int) -> list[tuple[int, int]]:
+    """Layer and head of each head that aligns: the named ones, or for None those of the second half of the layers.
+
+    Raises:
+        ConfigError: A named head does not exist.
+    """
+    known = list(product(range(layers), range(heads)))
+    if named is None:
+        return known[layers // 2 * heads :]
+    pairs = [tuple(pair) if isinstance(pair, list | tuple) else pair for pair in named] if named else []
+    if not pairs or not all(pair in known for pair in pairs):
+        raise must_be("alignment_heads", f"pairs of a layer below {layers} and a head below {heads}", named)
+    return pairs

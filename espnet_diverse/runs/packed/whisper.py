@@ -17,8 +17,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from espnet_diverse.errors import DataError, ModelError
+from espnet_diverse.errors import ConfigError, DataError, ModelError
 from espnet_diverse.nets.frontends.pretrained import read_json
+from espnet_diverse.nets.whisper.decoder import heads_that_align
 from espnet_diverse.nets.whisper.features import RATE
 from espnet_diverse.runs import checkpoint
 from espnet_diverse.runs.config import save
@@ -96,6 +97,12 @@ def write_run(folder: Path, output_dir: Path) -> None:
     named = (each for key in ("suppress", "suppress_first") for each in run["decoder_conf"][key])
     if strange := [each for each in named if not 0 <= each < len(vocabulary)]:
         raise ModelError(f"{folder}: suppresses token {strange[0] - _SHIFT}, which does not exist; restore the files")
+    try:
+        heads_that_align(
+            run["decoder_conf"]["alignment_heads"], config["decoder_layers"], config["decoder_attention_heads"]
+        )
+    except (ConfigError, TypeError) as error:
+        raise ModelError(f"{folder / _GENERATION}: {error}; {_AGAIN}") from error
     state = dict(_renamed(_weights(folder), config))
     vocabulary.save(output_dir)
     checkpoint.save(state, output_dir / weights_name(run))
@@ -164,6 +171,7 @@ def _run_config(
             "prompt": prompt,
             "suppress": suppress,
             "suppress_first": first,
+            "alignment_heads": generation.get("alignment_heads"),
         },
         "token_type": PRETRAINED,
         "bpemodel": TOKENIZER,
