@@ -17,7 +17,7 @@ def test_log_probabilities_of_texts_of_several_lengths(request, name, entries):
     predictor = load_predictor(run.model_dir, options=Options(beam_size=1))
     lines = (run.test_dir / entries).read_text().splitlines()[:3]
     sources = [predictor.read(line.split(" ", 1)[1])[0] for line in lines]
-    log_probs, targets = token_log_probs(predictor, predictor.encode(sources, [{}] * 3), TEXTS)
+    log_probs, targets = token_log_probs(predictor.encoding.model, predictor.encode(sources, [{}] * 3), TEXTS)
     model, place = predictor.encoding.model, 0
     for source, text in zip(sources, TEXTS, strict=True):
         output, lengths, _ = predictor.encode([source], [{}])
