@@ -20,10 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from espnet_diverse.errors import ConfigError, TrainingError
-from espnet_diverse.process_state import restored
 from espnet_diverse.registration import fast_start
 from espnet_diverse.runs.config import in_one_line
-from espnet_diverse.stage_runs import Stage, run_stages
+from espnet_diverse.stage_runs import Stage, isolated, run_stages
 from espnet_diverse.training.fine_tuning import fine_tuning_stages
 from espnet_diverse.training.options import FineTuningOptions, TrainingOptions, several
 from espnet_diverse.training.pipeline import Characters, model_stages, sets_of
@@ -103,7 +102,7 @@ def fine_tune(
     from espnet_diverse.runs.packed.archive import unpacked  # imports PyTorch
 
     folder, options = Path(output_dir), options or FineTuningOptions()
-    with restored():
+    with isolated("fine-tune"):
         changes = _fragments(config), _changes(settings)
         stages = fine_tuning_stages(unpacked(Path(model)), Path(data), folder, *changes, options)
     return _run(stages, folder)

@@ -55,7 +55,7 @@ class Stage(ABC):
 
     @abstractmethod
     def arguments(self) -> list[str]:
-        """What the record has of the command: the stage runs again after a change."""
+        """The command as the record has it: the stage runs again after a change."""
 
     @abstractmethod
     def inputs(self) -> list[Path]:
@@ -112,15 +112,15 @@ def run_stages(stages: Sequence[Stage], cache: Path, dry_run: bool = False) -> i
 def _check(stage: Stage, check: Callable | None, cache: Path, before: Sequence[Stage]) -> None:
     """Check a stage unless it has finished, by a check that may be None."""
     if check is not None and not stage.finished(cache):
-        with _inside(stage):
+        with isolated(stage.stage):
             check(before)
 
 
 @contextmanager
-def _inside(stage: Stage) -> Iterator[None]:
-    """Restore the process after the block; print warnings with the name of the stage if nothing else prints them."""
+def isolated(name: str) -> Iterator[None]:
+    """Restore the process after the block; print warnings with the name of a stage if nothing else prints them."""
     with restored():
-        logging.basicConfig(format=f"espnet-diverse {stage.stage}: %(message)s")
+        logging.basicConfig(format=f"espnet-diverse {name}: %(message)s")
         yield
 
 
@@ -153,7 +153,7 @@ def _run(stage: Stage, cache: Path) -> int:
     record.clear()
     start, code = time.monotonic(), 1
     try:
-        with _inside(stage):
+        with isolated(stage.stage):
             code = stage.run()
     except SystemExit as stop:  # from a library, whose code 2 does not mean that items were skipped
         code = 0 if stop.code in (0, None) else 1

@@ -101,7 +101,7 @@ class Characters(OptionStage):
 
 @dataclass(frozen=True, kw_only=True)
 class Configured(OptionStage):
-    """What statistics and training share.
+    """A stage with a configuration, data and vocabularies.
 
     Attributes:
         config: Names of fragments, joined by commas.

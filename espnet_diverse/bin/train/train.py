@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_kernels(parser)
     group = parser.add_argument_group("processes", "each takes a share of every batch; gradients are averaged")
     options.add_declared(group, Processes)
-    group.add_argument("--rdzv_endpoint", default="", metavar="HOST:PORT", help="address of machine 0 for the others")
+    group.add_argument("--rdzv_endpoint", metavar="HOST:PORT", help="address of machine 0 for the others")
 
 
 class _ListOptions(argparse.Action):
