@@ -1,7 +1,8 @@
 """The stages that make a model as functions of Python: a vocabulary, statistics, training, the average of epochs.
 
 Each stage is a dataclass whose fields are the options of the command of its name. Its record in the stage cache is that
-of the command: what one of them has finished, the other skips. PyTorch and ESPnet are imported when a stage runs.
+of the command: what one of them has finished, the other skips. Modules are imported where a stage needs them, so that
+--help answers at once.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,14 +13,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 from espnet_diverse.errors import ConfigError, DataError, ModelError
 from espnet_diverse.process_state import environment
-from espnet_diverse.runs.config import Config, find, merge
-from espnet_diverse.runs.model_files import known_config, weights_name
 from espnet_diverse.stage_runs import PROGRAM, Stage, recorded
-from espnet_diverse.training.initial_weights import initial_weights, known_weights, weights_file
 from espnet_diverse.training.options import TrainingOptions
 
 if TYPE_CHECKING:
     from espnet_diverse.data.threads import Workers
+    from espnet_diverse.runs.config import Config
     from espnet_diverse.training.data.run_data import RunData
     from espnet_diverse.training.distributed.processes import Processes
 
@@ -122,8 +121,10 @@ class Configured(OptionStage):
         """Names of the fragments."""
         return self.config.split(",") if self.config else []
 
-    def merged(self) -> Config:
+    def merged(self) -> "Config":
         """The configuration."""
+        from espnet_diverse.runs.config import merge
+
         return merge(self.fragments, self.set)
 
     def data(self) -> "RunData":
@@ -134,6 +135,8 @@ class Configured(OptionStage):
 
     def inputs(self) -> list[Path]:
         """Fragments, data directories and vocabularies."""
+        from espnet_diverse.runs.config import find
+
         folders = filter(None, (self.tokens_dir, self.src_tokens_dir))
         tokens = [folder / name for folder in folders for name in ("tokens.txt", "tokens.yaml")]
         return [*find(self.fragments), self.train_dir, self.valid_dir, *tokens]
@@ -217,6 +220,8 @@ class Training(Configured):
 
     def inputs(self) -> list[Path]:
         """Files and data directories that are read."""
+        from espnet_diverse.training.initial_weights import known_weights
+
         return [
             *super().inputs(),
             *_statistics(self.stats_dir, self.task),
@@ -229,6 +234,8 @@ class Training(Configured):
 
     def check_machine(self, before: Sequence[Stage]) -> None:
         """Check that the pretrained parameters are here and that the processes can be started."""
+        from espnet_diverse.training.initial_weights import weights_file
+
         folders = {path.parent.absolute() for stage in before for path in stage.outputs()}
         for parameters in self.init_param:
             given = Path(parameters.partition(":")[0]).absolute()
@@ -254,6 +261,7 @@ class Training(Configured):
         check_outputs(self.outputs(), [self.train_dir, self.valid_dir])  # the configuration may be the run's own
         keep_freed_memory(IN_TRAINING)
         config = self.merged()  # before the import of ESPnet, which takes seconds
+        from espnet_diverse.training.initial_weights import initial_weights
         from espnet_diverse.training.stages import train
 
         if self.init_param:
@@ -287,6 +295,8 @@ class Averaging(OptionStage):
 
     def outputs(self) -> list[Path]:
         """The average."""
+        from espnet_diverse.runs.model_files import known_config, weights_name
+
         name = f"{self.metric}.ave.pth" if self.metric else weights_name(known_config(self.model_dir))
         return [self.model_dir / name]
 
