@@ -16,7 +16,7 @@ from espnet_diverse.stage_cache import StageRecord
 PROGRAM = "espnet-diverse"
 _RESOURCES = {
     *("nj", "ngpu", "device", "cluster", "debug"),
-    *("nproc", "num_nodes", "node_rank", "rdzv_endpoint", "max_restarts"),
+    *("processes", "nproc", "num_nodes", "node_rank", "rdzv_endpoint", "max_restarts"),
 }
 """Options that do not change the result of a command."""
 
@@ -28,9 +28,12 @@ def recorded(values: Mapping[str, Any], defaults: Mapping[str, Any]) -> list[str
         values: Values by name of the option.
         defaults: Defaults by name.
     """
-    plain = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
-    changed = (name for name in sorted(plain) if name not in _RESOURCES and plain[name] != defaults.get(name))
-    return [f"--{name} {plain[name]}" for name in changed]
+    given = {name: (_plain(value), _plain(defaults.get(name))) for name, value in sorted(values.items())}
+    return [f"--{name} {value}" for name, (value, usual) in given.items() if name not in _RESOURCES and value != usual]
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
 
 
 class Stage(ABC):

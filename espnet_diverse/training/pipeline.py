@@ -26,6 +26,7 @@ _VALID = ("dev", "valid")
 _SHAPES = {"mt": ("text_shape", "src_text_shape"), **dict.fromkeys(("lm", "cls"), ("text_shape",))}
 
 
+@dataclass(frozen=True, kw_only=True)
 class OptionStage(Stage):
     """A stage whose dataclass has the options of a command, by name."""
 
@@ -38,9 +39,7 @@ class OptionStage(Stage):
     def arguments(self) -> list[str]:
         """The command, and the options that are not the default."""
         defaults = {option.name: None if option.default is MISSING else option.default for option in fields(self)}
-        defaults |= {name: list(value) for name, value in defaults.items() if isinstance(value, tuple)}
-        values = {name: value for name, value in vars(self).items() if name != "processes"}
-        return [PROGRAM, self.stage, *recorded(values, defaults)]
+        return [PROGRAM, self.stage, *recorded(vars(self), defaults)]
 
     def command(self) -> list[str]:
         """The command line that does the same."""
@@ -268,9 +267,9 @@ class Training(Configured):
             config.add({"init_param": list(self.init_param)}, {("init_param",): "--init_param"})
         if "init_param" in config:
             config["init_param"] = initial_weights(config)
-        how = {"allow_changed": self.allow_changed, "restart": self.restart, "verify": self.verify}
+        how = self.allow_changed, self.restart, self.verify
         with environment(**{KERNELS_VARIABLE: self.kernels}):
-            train(config, self.data(), self.stats_dir, self.output_dir, self._processes(), **how)
+            train(config, self.data(), self.stats_dir, self.output_dir, self._processes(), *how)
         return 0
 
 
@@ -355,9 +354,9 @@ def sets_of(data_dir: Path) -> dict[str, Path]:
 
 
 def _sets_in(folder: Path) -> dict[str, Path]:
-    valid = next((folder / name for name in _VALID if (folder / name).is_dir()), None)
-    found = (folder / "train").is_dir() and valid is not None
-    return {"train_dir": folder / "train", "valid_dir": valid} if found else {}
+    """The data directories to train and to validate on of a folder; empty if it lacks one of them."""
+    valid = [folder / name for name in _VALID if (folder / name).is_dir()]
+    return {"train_dir": folder / "train", "valid_dir": valid[0]} if valid and (folder / "train").is_dir() else {}
 
 
 def _statistics(stats_dir: Path, task: str) -> list[Path]:
