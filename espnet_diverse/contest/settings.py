@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 
 from espnet_diverse.contest.data_runs import DataRun
+from espnet_diverse.contest.programs import environment
 from espnet_diverse.contest.runs import RESOURCES, RUN_KEYS, RecipeRun, Run, check_keys, stems
 from espnet_diverse.data.digests import is_data_directory
 from espnet_diverse.data.files.atomic_files import write_text
@@ -359,7 +360,7 @@ def _defaults_of(recipe: Path, synthetic: bool) -> dict[str, str]:
     if not (recipe / "run.sh").is_file():
         raise ConfigError(f"--recipe {recipe}: has no run.sh; give the folder of a recipe, such as egs/aishell/asr1")
     command = ["./run.sh", *(["--corpus", "synthetic"] if synthetic else []), "--defaults"]
-    done = subprocess.run(command, cwd=recipe, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=recipe, env=environment(), capture_output=True, text=True, check=False)
     if done.returncode:
         said = (done.stderr.strip().splitlines() or ["no message"])[-1]
         raise ConfigError(f"--recipe {recipe}: run.sh --defaults failed ({said[:200]}); correct the recipe")
