@@ -14,9 +14,18 @@ from espnet_diverse.registration.espnet_tables import register_on_import
 
 if TYPE_CHECKING:
     from espnet_diverse.inference import Recognizer, StreamRecognizer, Translator
-    from espnet_diverse.learning import fine_tune, train
+    from espnet_diverse.learning import FineTuningOptions, TrainingOptions, fine_tune, train
 
-__all__ = ["Recognizer", "StreamRecognizer", "Translator", "fine_tune", "train"]
+__all__ = [
+    "FineTuningOptions",
+    "Recognizer",
+    "StreamRecognizer",
+    "TrainingOptions",
+    "Translator",
+    "fine_tune",
+    "train",
+]
+_LEARNING = ("FineTuningOptions", "TrainingOptions", "fine_tune", "train")
 __version__ = "0.2.0.dev0"
 
 register_on_import()
@@ -31,5 +40,5 @@ def __getattr__(name: str) -> Any:
         near = [] if name.startswith("_") else difflib.get_close_matches(name, __all__, n=1)
         said = f"; did you mean {near[0]!r}?" if near else ""
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}{said}", name=name)
-    module = "learning" if name in ("fine_tune", "train") else "inference"
+    module = "learning" if name in _LEARNING else "inference"
     return getattr(importlib.import_module(f"espnet_diverse.{module}"), name)

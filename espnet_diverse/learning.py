@@ -1,29 +1,33 @@
-"""Python interface to training: runs the stages of the commands in this process.
+"""Python interface to training: the stages of the commands, as functions.
 
-    from espnet_diverse import Recognizer, fine_tune, train
+    from espnet_diverse import Recognizer, TrainingOptions, fine_tune, train
 
     config = "model/small,attention/sdma,update/adam_inverse_sqrt_800"
-    run = train(config, "data", "exp/sdma", settings={"max_epoch": 20})
+    run = train(config, "data", "exp/sdma", settings={"max_epoch": 20}, options=TrainingOptions(number=3))
     print(Recognizer(run).transcribe("talk.wav").text)
 
 The commands write the same files and report the same errors. To resume, repeat the call, or run the same command in a
-shell: finished stages are skipped, and training continues. A call restores signal handlers, random generators, logging,
-environment and settings of PyTorch; only the allocator keeps freed memory (`cpu.allocator`). In the main thread,
-SIGINT, SIGTERM and SIGHUP save a checkpoint within the epoch and raise an `InterruptedRunError`.
+shell: finished stages are skipped, and training continues. A call restores signal handlers, random generators, logging
+and settings of PyTorch, and changes neither the environment nor the working directory, which belong to all threads;
+only the allocator keeps freed memory (`cpu.allocator`). In the main thread, SIGINT, SIGTERM and SIGHUP save a
+checkpoint within the epoch and raise an `InterruptedRunError`.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from espnet_diverse.bin.plan_steps import PROGRAM, make_step
-from espnet_diverse.bin.train.fine_tune import sets_of, stages
-from espnet_diverse.bin.train.plan import run_steps
-from espnet_diverse.errors import TrainingError
+from espnet_diverse.errors import ConfigError, TrainingError
 from espnet_diverse.registration import fast_start
 from espnet_diverse.runs.config import in_one_line
+from espnet_diverse.stage_runs import Stage, isolated, run_stages
+from espnet_diverse.training.fine_tuning import fine_tuning_stages
+from espnet_diverse.training.options import FineTuningOptions, TrainingOptions, several
+from espnet_diverse.training.pipeline import Characters, model_stages, sets_of
+
+__all__ = ["FineTuningOptions", "TrainingOptions", "fine_tune", "train"]
 
 fast_start()  # as the commands, before ESPnet is imported
 
@@ -37,14 +41,7 @@ def train(
     tokens_dir: Source | None = None,
     *,
     settings: Mapping[str, Any] | None = None,
-    task: str = "asr",
-    src_tokens_dir: Source | None = None,
-    init_param: Sequence[str] = (),
-    number: int = 5,
-    ngpu: int = 0,
-    nproc: int = 1,
-    allow_changed: Sequence[str] = (),
-    restart: bool = False,
+    options: TrainingOptions | None = None,
 ) -> Path:
     """Collect statistics, train and average the best epochs, as `espnet-diverse stats`, `train` and `average`.
 
@@ -55,14 +52,7 @@ def train(
         tokens_dir: Vocabulary; by default the characters of the training text.
         settings: Changes of the configuration, such as {"optim_conf": {"lr": 1e-3}, "max_epoch": 20}; dotted keys such
             as "optim_conf.lr" are allowed.
-        task: "asr", "st", "mt", "lm" or "cls".
-        src_tokens_dir: Vocabulary of the source text; by default the vocabulary of the text.
-        init_param: Pretrained parameters to start from, see `espnet-diverse train --help`.
-        number: Number of best epochs to average.
-        ngpu: Number of GPUs of this machine, with one process each.
-        nproc: Number of processes of this machine on the CPU.
-        allow_changed: Keys that may differ from the run that is resumed, such as "max_epoch".
-        restart: Whether to delete the checkpoints and weights in `output_dir` and train from scratch.
+        options: Task, initial parameters, epochs to average, processes and how to resume.
 
     Returns:
         The directory of the run, which `Recognizer`, `Translator` and the commands take as the model.
@@ -70,16 +60,18 @@ def train(
     Raises:
         UserError: Any error that the commands print, such as a `ConfigError`, `DataError` or `TrainingError`.
     """
-    output_dir, steps = Path(output_dir), []
+    options = options or TrainingOptions()
+    folder, sets, stages = Path(output_dir), sets_of(Path(data)), list[Stage]()
+    if not (fragments := _fragments(config)):
+        raise ConfigError("config is empty; give fragments, such as model/small,attention/sdma")
     if tokens_dir is None:
-        tokens_dir = output_dir / "tokens"
-        words = ["--text", str(Path(data, "train", "text")), "--output_dir", str(tokens_dir), "--debug"]
-        steps.append(make_step("tokens", [PROGRAM, "tokens", *words]))
-    shared = [*_configured(config, settings), *sets_of(Path(data)), "--task", task, "--tokens_dir", str(tokens_dir)]
-    shared += ["--src_tokens_dir", str(src_tokens_dir)] if src_tokens_dir else []
-    training = [*_several("init_param", init_param), *_resources(ngpu, nproc, allow_changed, restart)]
-    steps += stages(output_dir, shared, training, number, debug=True)
-    return _finished(run_steps(steps, output_dir / ".stamps"), output_dir)
+        tokens_dir = folder / "tokens"
+        stages.append(Characters(text=[Path(data, "train", "text")], output_dir=tokens_dir))
+    source = {"src_tokens_dir": Path(options.src_tokens_dir)} if options.src_tokens_dir else {}
+    shared = {"config": ",".join(fragments), "set": _changes(settings), "task": options.task, **sets, **source}
+    training = {"init_param": several(options.init_param), **options.of_training()}
+    stages += model_stages(folder, {**shared, "tokens_dir": Path(tokens_dir)}, training, options.number)
+    return _run(stages, folder)
 
 
 def fine_tune(
@@ -89,13 +81,7 @@ def fine_tune(
     *,
     config: Source | Sequence[Source] = (),
     settings: Mapping[str, Any] | None = None,
-    model_file: str | None = None,
-    tokens_dir: Source | None = None,
-    number: int = 3,
-    ngpu: int = 0,
-    nproc: int = 1,
-    allow_changed: Sequence[str] = (),
-    restart: bool = False,
+    options: FineTuningOptions | None = None,
 ) -> Path:
     """Train a model further on other data, as `espnet-diverse fine-tune`.
 
@@ -105,13 +91,7 @@ def fine_tune(
         output_dir: As for `train`.
         config: Fragments or files, such as "adapter/lora", that change the model's configuration and update/fine_tune.
         settings: As for `train`.
-        model_file: Weights, as a path or a name in the directory of the model.
-        tokens_dir: Another vocabulary; tokens that the model knows keep their parameters.
-        number: As for `train`.
-        ngpu: As for `train`.
-        nproc: As for `train`.
-        allow_changed: As for `train`.
-        restart: As for `train`.
+        options: Weights, vocabulary, epochs to average, processes and how to resume.
 
     Returns:
         The directory of the run, as for `train`.
@@ -119,34 +99,29 @@ def fine_tune(
     Raises:
         UserError: As for `train`; also a `ModelError` if the model cannot be read.
     """
-    words = [str(model), str(data), "--output_dir", str(output_dir), "--number", str(number)]
-    words += [*_configured(config, settings), *_resources(ngpu, nproc, allow_changed, restart), "--debug"]
-    words += [f"--model_file={model_file}"] if model_file else []
-    words += [f"--tokens_dir={tokens_dir}"] if tokens_dir else []
-    return _finished(make_step("fine-tune", [PROGRAM, "fine-tune", *words]).run(), Path(output_dir))
+    from espnet_diverse.runs.packed.archive import unpacked  # imports PyTorch
+
+    folder, options = Path(output_dir), options or FineTuningOptions()
+    with isolated("fine-tune"):
+        changes = _fragments(config), _changes(settings)
+        stages = fine_tuning_stages(unpacked(Path(model)), Path(data), folder, *changes, options)
+    return _run(stages, folder)
 
 
-def _finished(code: int, output_dir: Path) -> Path:
-    """Return the directory of the run, or raise an error if a stage failed."""
-    if code:  # a library ended the stage; errors of this package are raised where they occur
+def _run(stages: Sequence[Stage], output_dir: Path) -> Path:
+    """Run the stages, and return the directory of the run, or raise an error if a stage failed."""
+    if code := run_stages(stages, output_dir / ".stamps"):
+        # A library ended the stage; errors of this package are raised where they occur.
         raise TrainingError(f"{output_dir}: a stage ended with exit code {code}; its log is in this folder")
     return output_dir
 
 
-def _configured(config: Source | Sequence[Source], settings: Mapping[str, Any] | None) -> list[str]:
-    """The options --config and --set."""
-    names = [config] if isinstance(config, str | PathLike) else config
-    fragments = [f"--config={name}" for name in map(str, names)]
+def _fragments(config: Source | Sequence[Source]) -> list[str]:
+    """Names of the fragments."""
+    return list(map(str, [config] if isinstance(config, str | PathLike) else config))
+
+
+def _changes(settings: Mapping[str, Any] | None) -> list[str]:
+    """Changes of the configuration, as key=value."""
     plain = json.loads(json.dumps(dict(settings or {}), default=str))  # paths and other objects as text
-    return fragments + [f"--set={key}={in_one_line(value)}" for key, value in plain.items()]
-
-
-def _resources(ngpu: int, nproc: int, allow_changed: Iterable[str], restart: bool) -> list[str]:
-    """The options of processes and of resuming."""
-    words = [f"--ngpu={ngpu}", f"--nproc={nproc}", *_several("allow_changed", allow_changed)]
-    return words + ["--restart"] * restart
-
-
-def _several(option: str, values: Iterable[str]) -> list[str]:
-    values = [values] if isinstance(values, str) else list(values)
-    return [f"--{option}", *values] if values else []
+    return [f"{key}={in_one_line(value)}" for key, value in plain.items()]

@@ -8,6 +8,7 @@ import random
 import runpy
 import signal
 import sys
+import threading
 from functools import partial
 from pathlib import Path
 
@@ -17,8 +18,8 @@ import torch
 from conftest import OVERRIDES
 from references.markdown import ROOT, blocks
 
-from espnet_diverse import fine_tune, learning, train
-from espnet_diverse.bin.main import command_parser, main
+from espnet_diverse import FineTuningOptions, TrainingOptions, fine_tune, learning, train
+from espnet_diverse.bin.main import main
 from espnet_diverse.errors import ConfigError, DataError, InterruptedRunError, ModelError, TrainingError
 from espnet_diverse.runs import checkpoint
 from espnet_diverse.training.loop.trainer import Loop
@@ -44,7 +45,7 @@ def state():
 
 def test_training_gives_the_weights_of_the_commands_and_leaves_the_process_as_it_was(tiny_run, tmp_path, capfd):
     before, output = state(), tmp_path / "run"
-    given = {"tokens_dir": tiny_run.tokens_dir, "settings": SETTINGS, "number": 2}
+    given = {"tokens_dir": tiny_run.tokens_dir, "settings": SETTINGS, "options": TrainingOptions(number=2)}
     run = train(CONFIG, tiny_run.train_dir.parent, output, **given)
     assert state() == before
     for name, value in weights(tiny_run.model_dir).items():
@@ -59,7 +60,8 @@ def tuned(tiny_run, tmp_path_factory):
     """A run of `fine_tune`."""
     output = tmp_path_factory.mktemp("tuned")
     data = tiny_run.train_dir.parent
-    return fine_tune(tiny_run.model_dir, data, output, config="adapter/lora", settings=ONE, number=1)
+    options = FineTuningOptions(number=1)
+    return fine_tune(tiny_run.model_dir, data, output, config="adapter/lora", settings=ONE, options=options)
 
 
 def test_fine_tuning_equals_the_command(tiny_run, tuned, tmp_path):
@@ -74,16 +76,15 @@ def test_fine_tuning_equals_the_command(tiny_run, tuned, tmp_path):
 
 def test_settings_match_the_command_line():
     settings = {"grad_clip": math.inf, "pretrained": Path("a/b"), "sizes": (1, None)}
-    said = ["--config=a.yaml", "--set=grad_clip=.inf", "--set=pretrained=a/b", "--set=sizes=[1, null]"]
-    assert learning._configured("a.yaml", settings) == said
+    assert learning._changes(settings) == ["grad_clip=.inf", "pretrained=a/b", "sizes=[1, null]"]
 
 
 def test_errors_are_raised(tiny_run, tuned, tmp_path, monkeypatch):
     data = tiny_run.train_dir.parent
     with pytest.raises(ConfigError, match="stage 'stats': --set max_epochs=3: unknown option 'max_epochs'; did you"):
         train(CONFIG, data, tmp_path / "a", settings={"max_epochs": 3})
-    with pytest.raises(ConfigError, match="--task: invalid choice: 'art'"):
-        train(CONFIG, data, tmp_path / "a", task="art")
+    with pytest.raises(ConfigError, match="config is empty; give fragments, such as model/small,attention/sdma"):
+        train([], data, tmp_path / "a")
     for call in (partial(train, CONFIG), partial(fine_tune, tiny_run.model_dir)):
         with pytest.raises(DataError, match="needs two data directories, train and dev"):
             call(tmp_path, tmp_path / "a")
@@ -91,7 +92,7 @@ def test_errors_are_raised(tiny_run, tuned, tmp_path, monkeypatch):
         fine_tune(tmp_path / "absent", data, tmp_path / "a")
     with pytest.raises(ConfigError, match="max_epoch: 1 -> 2"):
         fine_tune(tiny_run.model_dir, data, tuned, config="adapter/lora", settings={**ONE, "max_epoch": 2})
-    monkeypatch.setattr(learning, "run_steps", lambda steps, cache: 1)
+    monkeypatch.setattr(learning, "run_stages", lambda stages, cache: 1)
     with pytest.raises(TrainingError, match="a: a stage ended with exit code 1; its log is in this folder"):
         train(CONFIG, data, tmp_path / "a")
 
@@ -109,16 +110,39 @@ def test_a_signal_saves_and_raises(tiny_run, tmp_path, monkeypatch):
     assert signal.getsignal(signal.SIGTERM) == before
 
 
-@pytest.mark.parametrize(("function", "command"), [(train, "train"), (train, "average"), (fine_tune, "fine-tune")])
-def test_defaults_match_the_commands(function, command):
-    _, parser = command_parser(command)
-    declared = {action.dest: action.default for action in parser._actions}
-    given = {name: one.default for name, one in inspect.signature(function).parameters.items()}
-    shared = declared.keys() & given.keys() - {"config", "output_dir", "tokens_dir"}
-    assert len(shared) >= (1 if command == "average" else 6)
-    for name in shared:
-        plain = list(given[name]) if isinstance(given[name], tuple) else given[name]
-        assert declared[name] == plain, name
+def test_other_threads_keep_their_environment_and_directory(tiny_run, tmp_path, monkeypatch):
+    """While the stages run, another thread sets a variable, and looks where it is."""
+    monkeypatch.delenv("OF_ANOTHER_THREAD", raising=False)
+    monkeypatch.setattr(sys, "argv", ["mine"])
+    seen, ended, train_epoch = [], threading.Event(), Loop.train_epoch
+
+    def watch():
+        while not ended.wait(0.01):
+            seen.append((os.getcwd(), sys.argv))  # noqa: PTH109, as other libraries ask
+
+    def epoch(*args, **options):
+        setter = threading.Thread(target=os.environ.__setitem__, args=("OF_ANOTHER_THREAD", "kept"))
+        setter.start()
+        setter.join()
+        return train_epoch(*args, **options)
+
+    monkeypatch.setattr(Loop, "train_epoch", epoch)
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        options = TrainingOptions(number=1)
+        settings = {**SETTINGS, "max_epoch": 1}
+        train(CONFIG, tiny_run.train_dir.parent, tmp_path / "run", settings=settings, options=options)
+    finally:
+        ended.set()
+        watcher.join()
+    assert os.environ["OF_ANOTHER_THREAD"] == "kept"
+    assert len(seen) > 10 and all(each == (str(Path.cwd()), ["mine"]) for each in seen)
+
+
+@pytest.mark.parametrize("function", [train, fine_tune])
+def test_a_call_has_few_parameters(function):
+    assert len(inspect.signature(function).parameters) <= 6
 
 
 def test_the_page_runs(tiny_run, tmp_path, monkeypatch, capfd):

@@ -67,11 +67,11 @@ KNOWN = {
         *(
             "model_files.known_config: ModelError",
             "model_files.model_files: ModelError",
-            "train._known_weights: ModelError",
+            "initial_weights.known_weights: ModelError",
         ),
     ],
     "the user is told in one line: the end of a command, of a request, of a process": [
-        *("main.run_command: UserError", "plan._show: UserError", "live.LiveRecognition.serve: Exception"),
+        *("main.run_command: UserError", "stage_runs._show: UserError", "live.LiveRecognition.serve: Exception"),
         *("transcriptions._Endpoints.listen: Exception", "transcriptions._Work.events: Exception"),
         *("worker.work: Exception", "worker.work: UserError"),
     ],

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import torch
 
-from espnet_diverse import Recognizer, StreamRecognizer, Translator, fine_tune, train
+from espnet_diverse import FineTuningOptions, TrainingOptions, fine_tune, train
+from espnet_diverse import Recognizer, StreamRecognizer, Translator
 from espnet_diverse.attention import Core, MultiHeadAttention, build_attention
 from espnet_diverse.inference import Fusion, Request, Segment, SegmentationOptions, Transcript, Translation
 
@@ -21,8 +22,10 @@ def transcripts(recognizer: Recognizer, files: list[Path]) -> list[str]:
     return [one.to_json() for one in found if isinstance(one, Transcript)]
 
 
-run: Path = train("model/small,attention/sdma", "data", "exp/sdma", settings={"max_epoch": 20})
-recognizer = Recognizer(fine_tune(run, "other", "exp/tuned"), segmentation=SegmentationOptions("energy"))
+options = TrainingOptions(task="asr", number=3, init_param=["exp/old:encoder:encoder"])
+run: Path = train("model/small,attention/sdma", "data", "exp/sdma", settings={"max_epoch": 20}, options=options)
+tuned: Path = fine_tune(run, "other", "exp/tuned", options=FineTuningOptions(tokens_dir=Path("tokens"), restart=True))
+recognizer = Recognizer(tuned, segmentation=SegmentationOptions("energy"))
 transcript: Transcript = recognizer.transcribe("talk.mp3", language="de", word_timestamps=True, beam_size=3)
 subtitles: str = transcript.to_srt(max_line_width=40)
 starts: dict[str, float] = {word.text: word.start for word in transcript.words}

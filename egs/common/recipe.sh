@@ -11,7 +11,7 @@ caller=${OLDPWD:-$PWD} # run.sh changes to its own folder; --corpus_dir, --bert 
 log() { printf '%s: %s\n' "${0##*/}" "$*" >&2; }
 die() { log "error: $*" && exit 1; }
 
-options=() descriptions=() sets=() help=false
+options=() descriptions=() sets=() help=false defaults=false
 # option NAME DEFAULT TEXT: define the variable NAME, which `--NAME VALUE` sets.
 option() {
     options+=("$1")
@@ -64,6 +64,12 @@ usage() { # defaults are the values that the recipe has assigned or that `defaul
         shown=${!both-${!name}}
         printf -- '  --%-15s %s%s\n' "$name" "${descriptions[i]}" "${shown:+ (default: $shown)}"
     done
+    printf -- '  --%-15s %s\n' defaults "print every option and its value, one a line with a tab between them, and exit"
+}
+
+show_values() { # for programs: the defaults, and the values of options that are given
+    local name
+    for name in "${options[@]}"; do printf '%s\t%s\n' "$name" "${!name}"; done
 }
 
 parse_options() {
@@ -72,6 +78,7 @@ parse_options() {
         [[ $name != --help && $name != -h ]] || { help=true && return 0; } # run_stages shows it
     done
     while (($#)); do
+        [[ $1 != --defaults ]] || { defaults=true && shift && continue; }
         name=${1#--}
         [[ $1 == --* && " ${options[*]} " == *" $name "* ]] || die "unknown option '$1'; known: ${options[*]/#/--}"
         if [[ $name == dry_run && ${2-} != true && ${2-} != false ]]; then
@@ -219,6 +226,7 @@ finish() { # keep the plan beside its results if there are any
 run_stages() {
     local first last number switches=(--cache_dir exp/.stamps --generated)
     [[ $help == false ]] || { usage && exit 0; }
+    [[ $defaults == false ]] || { show_values && exit 0; }
     whole_number ngpu 0 'a number of GPUs'
     whole_number nj 1 'a number of jobs'
     whole_number nproc 1 'a number of processes'

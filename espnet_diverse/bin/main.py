@@ -14,12 +14,13 @@ from typing import NoReturn
 
 from espnet_diverse import __version__
 from espnet_diverse.bin.options.input_paths import check_paths
-from espnet_diverse.bin.options.kernels_option import take_kernels
 from espnet_diverse.bin.options.shadowed import shadowing_file
 from espnet_diverse.bin.options.terminal import Terminal, is_terminal
 from espnet_diverse.cpu.allocator import keep_freed_memory
+from espnet_diverse.cpu.machine import KERNELS_VARIABLE
 from espnet_diverse.errors import InterruptedRunError, UserError
 from espnet_diverse.option_checks import hint, nearest
+from espnet_diverse.process_state import environment
 from espnet_diverse.registration import fast_start
 
 COMMANDS = {
@@ -124,8 +125,8 @@ def _parser() -> argparse.ArgumentParser:
 def command_parser(name: str, parser_class: type[argparse.ArgumentParser] = Parser):
     """The module of the subcommand `name` and its parser.
 
-    Every subcommand module has `add_arguments(parser)` and `run(args) -> int`. A module whose `run` opens packed
-    models itself sets `OPENS_PACKED_MODELS`.
+    Every subcommand module has `add_arguments(parser)` and `run(args) -> int`, see also `plan_steps.Subcommand`. A
+    module whose `run` opens packed models itself sets `OPENS_PACKED_MODELS`.
     """
     module = importlib.import_module(f"espnet_diverse.bin.{COMMANDS[name][0]}")
     parser = parser_class(prog=f"espnet-diverse {name}", description=module.__doc__)
@@ -142,7 +143,6 @@ def run_command(name: str, arguments: list[str]) -> int:
         module, parser = command_parser(name)
         args = parser.parse_intermixed_args(arguments)
         given = getattr(args, "model_dir", None)
-        take_kernels(args)
         check_paths(parser._actions, args)
         if not getattr(module, "OPENS_PACKED_MODELS", False):
             _unpack_model(args)
@@ -151,7 +151,8 @@ def run_command(name: str, arguments: list[str]) -> int:
 
             packed = [given] if given is not None and args.model_dir != given else []
             check_outputs(module.outputs(args), [*module.inputs(args), *packed])
-        code = module.run(args)
+        with environment(**{KERNELS_VARIABLE: getattr(args, "kernels", None)}):
+            code = module.run(args)
         sys.stdout.flush()  # here, where an error of the stream is told and decides about the code
         return code
     except (UserError, OSError, KeyboardInterrupt) as error:

@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 
 from espnet_diverse.contest.data_runs import DataRun
+from espnet_diverse.contest.programs import environment
 from espnet_diverse.contest.runs import RESOURCES, RUN_KEYS, RecipeRun, Run, check_keys, stems
 from espnet_diverse.data.digests import is_data_directory
 from espnet_diverse.data.files.atomic_files import write_text
@@ -34,7 +35,6 @@ _BUDGET = (
 )
 """Keys that would give methods different numbers of updates or batch sizes."""
 _NAME = re.compile(r"[A-Za-z0-9][\w.+-]{0,99}")
-_SHOWN_DEFAULT = r"^ *--{} .*\(default: (.+?)(?: for the synthetic corpus, else (.+))?\)$"
 
 
 @dataclass(frozen=True)
@@ -352,12 +352,16 @@ def recipe_config(recipe: Path, synthetic: bool) -> str:
 
 def recipe_default(recipe: Path, option: str, synthetic: bool) -> str:
     """The default of an option of a recipe, "" for none; see `recipe_config` for the arguments and the error."""
-    found = re.search(_SHOWN_DEFAULT.format(option), _help_of(recipe), re.MULTILINE)
-    return "" if found is None else found[1] if synthetic or not found[2] else found[2]
+    return _defaults_of(recipe, synthetic).get(option, "")
 
 
 @cache
-def _help_of(recipe: Path) -> str:
+def _defaults_of(recipe: Path, synthetic: bool) -> dict[str, str]:
     if not (recipe / "run.sh").is_file():
         raise ConfigError(f"--recipe {recipe}: has no run.sh; give the folder of a recipe, such as egs/aishell/asr1")
-    return subprocess.run(["./run.sh", "--help"], cwd=recipe, capture_output=True, text=True, check=False).stdout
+    command = ["./run.sh", *(["--corpus", "synthetic"] if synthetic else []), "--defaults"]
+    done = subprocess.run(command, cwd=recipe, env=environment(), capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        raise ConfigError(f"--recipe {recipe}: run.sh --defaults failed ({said[:200]}); correct the recipe")
+    return dict(line.split("\t", 1) for line in done.stdout.splitlines())

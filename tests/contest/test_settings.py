@@ -203,8 +203,12 @@ def test_the_configuration_of_a_recipe_has_a_place_for_the_attention(tmp_path):
         recipe_config(ROOT / "egs" / "wikitext103" / "lm1", synthetic=True)
 
 
-def test_the_defaults_of_a_recipe_match_its_help():
+def test_the_defaults_of_a_recipe_are_those_of_its_script(tmp_path):
     recipe = ROOT / "egs" / "mtedx" / "asr1"
     assert recipe_default(recipe, "score_options", synthetic=False) == "--normalise wer"
     assert [recipe_default(recipe, "average_number", synthetic) for synthetic in (True, False)] == ["3", "10"]
     assert recipe_default(ROOT / "egs" / "aishell" / "asr1", "score_options", synthetic=True) == ""
+    (tmp_path / "run.sh").write_text("#!/bin/sh\necho 'unknown option' >&2\nexit 1\n")
+    (tmp_path / "run.sh").chmod(0o755)
+    with pytest.raises(ConfigError, match="--defaults failed .unknown option.; correct the recipe"):
+        recipe_default(tmp_path, "config", synthetic=True)

@@ -11,6 +11,7 @@ import pytest
 import yaml
 from references.recipes import PROGRAM, ROOT, STAGES, bash, dry_run
 
+from espnet_diverse.contest.settings import recipe_default
 from espnet_diverse.runs.config import merge
 
 RECIPES = sorted(path.parent for path in (ROOT / "egs").glob("*/*/run.sh"))
@@ -56,8 +57,8 @@ class TestEveryRecipe:
 
     def test_default_fragments_merge(self, folder, monkeypatch):
         monkeypatch.chdir(folder)
-        defaults = re.compile(r"^default config (\S+) \\\n +(\S+)$", re.MULTILINE)
-        for names in defaults.search((folder / "run.sh").read_text()).groups():
+        for synthetic in (True, False):
+            names = recipe_default(folder, "config", synthetic)
             nets = {"lm1": {"lm"}, "cls1": {"classifier"}}.get(folder.name, {"encoder", "decoder", "model_conf"})
             assert nets | {"optim", "max_epoch"} <= merge(names.split(",")).keys()
 

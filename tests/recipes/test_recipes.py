@@ -80,6 +80,18 @@ def test_help_lists_every_option_with_its_default(recipe):
     assert recipe("--seed", "3", "-h").stdout == result.stdout
 
 
+def test_defaults_are_printed_for_programs(recipe):
+    """Every option that the help has, with the defaults of the corpus, and the values that are given."""
+    lines = recipe("--defaults", "--seed", "3", "--speed_perturb", "1 2").stdout.splitlines()
+    values = dict(line.split("\t") for line in lines)
+    shown = re.findall(r"^  --(\w+) ", recipe("--help").stdout, flags=re.MULTILINE)
+    assert [*values, "defaults"] == shown
+    assert (values["seed"], values["speed_perturb"], values["test_sets"], values["set"]) == ("3", "1 2", "dev test", "")
+    assert values["config"].startswith("model/transformer_6x6,") and "\nconfig\tmodel/small," in (
+        recipe("--corpus", "synthetic", "--defaults").stdout
+    )
+
+
 def test_help_shows_the_defaults_of_the_recipe():
     assert f" {' '.join(METRICS)} (default: cer wer)\n" in bash(ROOT / "egs/own/asr1/run.sh", "--help").stdout
     assert "bpe or unigram tokens (default: 8000)\n" in bash(ROOT / "egs/mtedx/asr1/run.sh", "--help").stdout

@@ -32,7 +32,8 @@ def calls(page):
 
 @cache
 def options(folder):
-    return set(re.findall(r"^  (--\w+) ", run(["./run.sh", "--help"], folder).stdout, flags=re.MULTILINE))
+    lines = run(["./run.sh", "--defaults"], folder).stdout.splitlines()
+    return {f"--{line.split(chr(9))[0]}" for line in lines}
 
 
 @pytest.mark.parametrize(("folder", "call"), [call for page in PAGES for call in calls(page)])

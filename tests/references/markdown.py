@@ -9,7 +9,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from espnet_diverse.bin.plan_steps import Subcommand
+from espnet_diverse.bin.main import run_command
+from espnet_diverse.stage_runs import isolated
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -59,8 +60,8 @@ def captured() -> Iterator[tuple[io.StringIO, io.StringIO]]:
 def run_here(argv: Sequence[str | Path], cwd: Path) -> subprocess.CompletedProcess:
     """Run a command of espnet-diverse in this process, which has imported ESPnet, as a plan runs it."""
     words = list(map(str, argv))
-    with contextlib.chdir(cwd), captured() as (shown, said):
-        code = Subcommand("page", words).run()
+    with contextlib.chdir(cwd), captured() as (shown, said), isolated("page"):
+        code = run_command(words[1], words[2:])
     return subprocess.CompletedProcess(words, code, shown.getvalue(), said.getvalue())
 
 

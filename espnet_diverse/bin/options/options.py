@@ -31,6 +31,13 @@ class JoinFragments(argparse.Action):
         setattr(namespace, self.dest, f"{before},{values}" if before else values)
 
 
+def add_declared(parser: argparse._ActionsContainer, kind: type, *names: str) -> None:
+    """Declare the named fields of a dataclass of options, see `option_checks.argument`; by default all with a rule."""
+    for option in fields(kind):
+        if option.name in names if names else option.metadata:
+            parser.add_argument(f"--{option.name}", **argument(option))
+
+
 @cache
 def notice(text: str) -> None:
     """Print a line, once per process."""
@@ -60,13 +67,6 @@ def add_data(parser: argparse.ArgumentParser) -> None:
         "--src_tokens_dir", type=TOKENS_DIR, help="vocabulary of the source text src_text (default: --tokens_dir)"
     )
     parser.add_argument("--task", choices=TASKS, default="asr", help="task of the model (default: asr)")
-
-
-def run_data(args: argparse.Namespace):
-    """The `RunData` given by the options of `add_data`."""
-    from espnet_diverse.training.data.run_data import RunData
-
-    return RunData(args.train_dir, args.valid_dir, args.tokens_dir, args.task, args.src_tokens_dir)
 
 
 def add_model(
@@ -272,19 +272,3 @@ def decoding_inputs(args: argparse.Namespace) -> list[Path]:
     from espnet_diverse.runs.config import find
 
     return [*find(fragments(args)), *model_inputs(args), args.data_dir]
-
-
-def data_inputs(args: argparse.Namespace) -> list[Path]:
-    """Files and directories given by the options of `add_config` and `add_data`."""
-    from espnet_diverse.runs.config import find
-
-    folders = filter(None, (args.tokens_dir, args.src_tokens_dir))
-    tokens = [folder / name for folder in folders for name in ("tokens.txt", "tokens.yaml")]
-    return [*find(fragments(args)), args.train_dir, args.valid_dir, *tokens]
-
-
-def stats_files(stats_dir: Path, task: str) -> list[Path]:
-    """Files that the statistics stage writes and training needs."""
-    texts = {"mt": ("text_shape", "src_text_shape"), **dict.fromkeys(("lm", "cls"), ("text_shape",))}
-    names = texts.get(task, ("speech_shape", "feats_stats.npz"))
-    return [stats_dir / phase / name for phase in ("train", "valid") for name in names]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from espnet_diverse.bin.options import options
 from espnet_diverse.bin.options.input_paths import SETS_DIR, TOKENS_DIR
-from espnet_diverse.errors import ConfigError
+from espnet_diverse.errors import ConfigError, prefixed
 
 if TYPE_CHECKING:
     from espnet_diverse.contest.settings import Contest
@@ -197,19 +197,16 @@ def _shared(args: argparse.Namespace, task: str) -> dict:
 
 def _check_configurations(contest: "Contest") -> None:
     """Check the configurations of all methods before the first one is trained."""
-    from contextlib import chdir
-
     runs = {run.name: run for run in contest.runs()}
     contest.check_data()
+    from espnet_diverse.runs.config import CONF_DIR
     from espnet_diverse.training.config.early_check import check_early
 
     task = {"nar": "mt"}.get(contest.shared["task"], contest.shared["task"])
-    with chdir(contest.recipe or Path.cwd()):
-        for name, run in runs.items():
-            try:
-                check_early(run.config.split(","), run.settings["set"], task)
-            except ConfigError as error:
-                raise ConfigError(f"method {name}: {error}") from error
+    search = [contest.recipe or Path(), CONF_DIR]
+    for name, run in runs.items():
+        with prefixed(f"method {name}"):
+            check_early(run.config.split(","), run.settings["set"], task, search)
 
 
 def _words(text: str, option: str) -> list[str]:

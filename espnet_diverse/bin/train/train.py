@@ -1,20 +1,13 @@
 """Train a model; an interrupted run continues from its last checkpoint."""
 
 import argparse
-from collections.abc import Iterable, Mapping
 from dataclasses import fields
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 from espnet_diverse.bin.options import options
 from espnet_diverse.bin.options.input_paths import STATS_DIR
 from espnet_diverse.bin.options.kernels_option import add_kernels
-from espnet_diverse.cpu.allocator import IN_TRAINING, keep_freed_memory
-from espnet_diverse.errors import ConfigError, ModelError
-
-if TYPE_CHECKING:
-    from espnet_diverse.runs.config import Config
-    from espnet_diverse.training.distributed.processes import Processes
+from espnet_diverse.training.distributed.processes import Processes
+from espnet_diverse.training.pipeline import Training
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -59,17 +52,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="print all keys of --set and --config with their values in these fragments, and exit",
     )
     add_kernels(parser)
-    _add_processes(parser)
-
-
-def _add_processes(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("processes", "each takes a share of every batch; gradients are averaged")
-    group.add_argument("--ngpu", type=int, default=0, help="GPUs of this machine, with one process each")
-    group.add_argument("--nproc", type=int, default=1, help="processes of this machine on the CPU (default: 1)")
-    group.add_argument("--num_nodes", type=int, default=1, help="machines, which all run this command (default: 1)")
-    group.add_argument("--node_rank", type=int, default=0, help="number of this machine, from 0")
-    group.add_argument("--rdzv_endpoint", default="", metavar="HOST:PORT", help="address of machine 0 for the others")
-    group.add_argument("--max_restarts", type=int, default=3, help="restarts after a process was killed (default: 3)")
+    options.add_declared(group, Processes)
+    group.add_argument("--rdzv_endpoint", metavar="HOST:PORT", help="address of machine 0 for the others")
 
 
 class _ListOptions(argparse.Action):
@@ -92,84 +77,11 @@ def _list_options(args: argparse.Namespace) -> None:
     print(*list_options(TASKS[args.task], config), sep="\n")
 
 
-def inputs(args: argparse.Namespace) -> list[Path]:
-    """Files and data directories that are read."""
-    return [
-        *options.data_inputs(args),
-        *options.stats_files(args.stats_dir, args.task),
-        *map(_known_weights, args.init_param),
-    ]
-
-
-def outputs(args: argparse.Namespace) -> list[Path]:
-    """Files that are written."""
-    return [args.output_dir / name for name in ("config.yaml", "train.yaml", "checkpoint.pth")]
-
-
-def check(args: argparse.Namespace, before: Mapping[str, argparse.Namespace]) -> None:
-    """Check the configuration; see `bin/plan_steps.py`."""
-    from espnet_diverse.training.config.early_check import check_early
-
-    check_early(options.fragments(args), args.set, args.task)
-
-
-def check_machine(args: argparse.Namespace, made: Iterable[Path]) -> None:
-    """Check that the pretrained parameters are here and that the processes can be started."""
-    folders = {path.parent.absolute() for path in made}
-    for parameters in args.init_param:
-        given = Path(parameters.partition(":")[0]).absolute()
-        if given in folders or given.parent in folders:  # an earlier step writes it
-            continue
-        path = _weights(parameters)
-        if not path.is_file():
-            raise ModelError(f"--init_param {parameters}: there is no file {path}; give the weights of a trained model")
-    _processes(args)
-
-
-def _known_weights(parameters: str) -> Path:
-    """Like `_weights`, but return a path even if it names no weights yet."""
-    try:
-        return _weights(parameters)
-    except ModelError:
-        return Path(parameters.partition(":")[0])
-
-
-def _weights(parameters: str) -> Path:
-    """The file that a value of init_param names: weights, a packed model, or the weights in the directory of a run."""
-    from espnet_diverse.runs.model_files import find_weights
-
-    if parameters.startswith("hf:"):
-        said = "a model of the Hub is not possible here; give a file of weights, or run espnet-diverse fine-tune"
-        raise ModelError(f"init_param {parameters}: {said}")
-    path = Path(parameters.partition(":")[0])
-    return find_weights(path) if path.is_dir() else path
-
-
-def _initial(config: "Config") -> list[str]:
-    """The values of the key init_param, see `_with_weights`."""
-    given = config["init_param"] or []
-    given = [given] if isinstance(given, str) else given
-    if not isinstance(given, list) or not all(isinstance(each, str) for each in given):
-        said = f"init_param is {given!r:.100}; give a list of models, such as [exp/asr:encoder:encoder]"
-        raise ConfigError(f"{config.origin('init_param')}: {said}")
-    return list(map(_with_weights, given))
-
-
-def _with_weights(parameters: str) -> str:
-    """A value of init_param with a file of weights instead of a directory or a packed model."""
-    path = _weights(parameters)
-    if path.suffix == ".zip":
-        from espnet_diverse.runs.model_files import find_weights
-        from espnet_diverse.runs.packed.archive import unpacked
-
-        path = find_weights(unpacked(path))
-    return "".join([str(path), *parameters.partition(":")[1:]])
-
-
-def _processes(args: argparse.Namespace) -> "Processes":
-    from espnet_diverse.training.distributed.processes import Processes
-
-    return Processes(**{field.name: getattr(args, field.name) for field in fields(Processes)})
+def stage(args: argparse.Namespace) -> Training:
+    """The stage."""
+    names = [option.name for option in fields(Processes)]
+    processes = {name: value for name, value in vars(args).items() if name in names and value is not None}
+    return Training.of(vars(args), processes=processes)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -177,19 +89,4 @@ def run(args: argparse.Namespace) -> int:
     if args.list_options is not None:
         _list_options(args)
         return 0
-    from espnet_diverse.data.output_paths import check_outputs
-    from espnet_diverse.runs.config import merge
-
-    check_outputs(outputs(args), [args.train_dir, args.valid_dir])  # the configuration may be the run's own
-    keep_freed_memory(IN_TRAINING)
-    config = merge(options.fragments(args), args.set)  # before the import of ESPnet, which takes seconds
-    from espnet_diverse.training.stages import train
-
-    if args.init_param:
-        config.add({"init_param": args.init_param}, {("init_param",): "--init_param"})
-    if "init_param" in config:
-        config["init_param"] = _initial(config)
-    run_data = options.run_data(args)
-    how = {"allow_changed": args.allow_changed, "restart": args.restart, "verify": args.verify}
-    train(config, run_data, args.stats_dir, args.output_dir, _processes(args), **how)
-    return 0
+    return stage(args).run()

@@ -11,7 +11,7 @@ import signal
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from multiprocessing import resource_tracker
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from espnet_diverse import errors
 from espnet_diverse.errors import InterruptedRunError, TrainingError, UserError
+from espnet_diverse.process_state import environment
 from espnet_diverse.runs.config import Config
 from espnet_diverse.training.distributed.processes import Processes
 from espnet_diverse.training.distributed.rendezvous import KEY, on_one_machine, on_several_machines
@@ -32,7 +33,8 @@ _LONGEST = 200  # characters of a message of PyTorch
 _ELASTIC = "torch.distributed.elastic"
 _LOGGERS = (_ELASTIC, f"{_ELASTIC}.agent.server.api", f"{_ELASTIC}.multiprocessing.api", "torch.multiprocessing.spawn")
 """Loggers that repeat errors on the console, or report which processes end because of it."""
-_STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+_SIGNALS = "SIGTERM,SIGINT,SIGHUP,SIGQUIT"
+_STOPS = tuple(signal.Signals[name] for name in _SIGNALS.split(","))
 
 
 def launch(task: str, config: Config, processes: Processes) -> None:
@@ -42,11 +44,9 @@ def launch(task: str, config: Config, processes: Processes) -> None:
     config.update(ngpu=min(processes.ngpu, 1), dist_backend=backend, multiprocessing_distributed=False)
     for name in _LOGGERS:
         logging.getLogger(name).setLevel(logging.CRITICAL)
-    os.environ["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"  # or the launch opens a port; see `rendezvous.py`
-    os.environ.setdefault("NCCL_DEBUG", "WARN")  # ESPnet sets INFO: dozens of lines of each process on the console
     output_dir = Path(config["output_dir"])
     _start_tracker()
-    with _private_folder() as (folder, errors_dir), _signal_handlers_kept():
+    with _private_folder() as (folder, errors_dir), _signal_handlers_kept(), _variables():
         place = folder / "processes" if processes.num_nodes == 1 else processes.rdzv_endpoint
         try:
             elastic_launch(_launch(processes, folder, output_dir), work)(task, dict(config), str(errors_dir), place)
@@ -94,6 +94,15 @@ def _signal_handlers_kept() -> Iterator[None]:
             signal.signal(number, handler)
 
 
+def _variables() -> AbstractContextManager[None]:
+    """The environment that the launch and the processes need while they run."""
+    return environment(
+        TORCH_DISABLE_SHARE_RDZV_TCP_STORE="1",  # or the launch opens a port; see `rendezvous.py`
+        NCCL_DEBUG=os.environ.get("NCCL_DEBUG", "WARN"),  # ESPnet sets INFO: dozens of lines of each process
+        TORCHELASTIC_SIGNALS_TO_HANDLE=_SIGNALS,  # the launch sets it, and leaves it
+    )
+
+
 def _launch(processes: Processes, folder: Path, output_dir: Path) -> LaunchConfig:
     if processes.num_nodes == 1:
         meeting = on_one_machine(folder)
@@ -107,6 +116,7 @@ def _launch(processes: Processes, folder: Path, output_dir: Path) -> LaunchConfi
         max_restarts=processes.max_restarts,
         monitor_interval=0.2,
         start_method="spawn",
+        signals_to_handle=_SIGNALS,
         **meeting,
     )
 

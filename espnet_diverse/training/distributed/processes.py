@@ -2,19 +2,17 @@
 
 from dataclasses import dataclass
 
-from espnet_diverse.option_checks import Options, conflict, must_be, number
-from espnet_diverse.training import espnet_command
+from espnet_diverse.option_checks import conflict, must_be, number
+from espnet_diverse.training.options import MachineOptions
 
 _LAST_PORT = 65535
 
 
 @dataclass(frozen=True)
-class Processes(Options):
-    """The processes of a training.
+class Processes(MachineOptions):
+    """The processes of a training; `ngpu` and `nproc` are those of each machine.
 
     Attributes:
-        ngpu: Number of GPUs to use on each machine, each by its own process; 0 for the CPU.
-        nproc: Number of processes on the CPU of each machine.
         num_nodes: Number of machines, which all run the same command.
         node_rank: Number of this machine, from 0; machine 0 writes the files of the run.
         rdzv_endpoint: "host:port" of machine 0, at which the machines meet; a single machine needs none.
@@ -24,16 +22,16 @@ class Processes(Options):
         ConfigError: The numbers do not fit each other, or this machine has fewer GPUs.
     """
 
-    ngpu: int = 0
-    nproc: int = number(1, least=1)
-    num_nodes: int = number(1, least=1)
-    node_rank: int = number(0, least=0)
+    num_nodes: int = number(1, least=1, help="machines, which all run this command")
+    node_rank: int = number(0, least=0, help="number of this machine, from 0")
     rdzv_endpoint: str = ""
-    max_restarts: int = number(3, least=0)
+    max_restarts: int = number(3, least=0, help="restarts after a process was killed")
 
     def __post_init__(self):
         super().__post_init__()
-        espnet_command.check_gpus(self.ngpu)
+        from espnet_diverse.training.espnet_command import check_gpus  # imports ESPnet, which --help needs not
+
+        check_gpus(self.ngpu)
         if self.ngpu and self.nproc > 1:
             raise conflict(self, "nproc", f"ngpu {self.ngpu}, which starts a process for each GPU")
         if self.node_rank >= self.num_nodes:

@@ -1,10 +1,9 @@
-import argparse
 import os
 
 import pytest
 
 from espnet_diverse.bin.main import COMMANDS, command_parser, main
-from espnet_diverse.bin.options.kernels_option import take_kernels
+from espnet_diverse.bin.use import decode
 from espnet_diverse.cpu import linear_kernels
 from espnet_diverse.cpu.machine import KERNELS_VARIABLE
 
@@ -17,19 +16,22 @@ def test_commands_that_run_a_model_have_the_option():
     assert with_kernels == with_device | {"train"} and len(with_kernels) > 10
 
 
-@pytest.mark.parametrize("asked", ["onednn", "mkl"])
-def test_the_option_goes_before_the_environment(tiny_run, tmp_path, monkeypatch, asked):
-    monkeypatch.setenv(KERNELS_VARIABLE, "mkl" if asked == "onednn" else "onednn")
-    options = ["--data_dir", str(tiny_run.test_dir), "--output_dir", str(tmp_path / "out"), "--kernels", asked]
-    assert main(["decode", str(tiny_run.model_dir), *options]) == 0
-    assert os.environ[KERNELS_VARIABLE] == asked and set(linear_kernels.choice().values()) == {asked}
+@pytest.mark.parametrize("asked", ["onednn", "mkl", None])
+def test_the_option_goes_before_the_environment_and_ends_with_the_command(tiny_run, tmp_path, monkeypatch, asked):
+    of_user = "mkl" if asked == "onednn" else "onednn"
+    monkeypatch.setenv(KERNELS_VARIABLE, of_user)
+    seen, run = [], decode.run
 
+    def watched(args):
+        code = run(args)
+        seen.append((os.environ[KERNELS_VARIABLE], set(linear_kernels.choice().values())))
+        return code
 
-def test_without_the_option_the_environment_stays(monkeypatch):
-    monkeypatch.setenv(KERNELS_VARIABLE, "mkl")
-    take_kernels(argparse.Namespace(kernels=None))
-    take_kernels(argparse.Namespace())
-    assert os.environ[KERNELS_VARIABLE] == "mkl"
+    monkeypatch.setattr(decode, "run", watched)
+    options = ["--data_dir", str(tiny_run.test_dir), "--output_dir", str(tmp_path / "out")]
+    assert main(["decode", str(tiny_run.model_dir), *options, *(["--kernels", asked] if asked else [])]) == 0
+    used = asked or of_user
+    assert seen == [(used, {used})] and os.environ[KERNELS_VARIABLE] == of_user
 
 
 def test_another_library_is_refused(capsys):

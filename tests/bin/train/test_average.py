@@ -16,8 +16,11 @@ def test_average_prints_the_path_of_its_output(tiny_run, capfd):
 
 def test_inputs_and_outputs_exist_after_the_run(tiny_run, parse):
     module, args = parse("average", [str(tiny_run.model_dir)])
-    assert [path.name for path in module.inputs(args) + module.outputs(args)] == ["checkpoint.pth", "valid.acc.ave.pth"]
-    assert all(path.exists() for path in module.inputs(args) + module.outputs(args))
+    assert [path.name for path in module.stage(args).inputs() + module.stage(args).outputs()] == [
+        "checkpoint.pth",
+        "valid.acc.ave.pth",
+    ]
+    assert all(path.exists() for path in module.stage(args).inputs() + module.stage(args).outputs())
 
 
 def test_a_packed_model_has_no_epochs(tmp_path, capfd):
@@ -41,14 +44,14 @@ def test_a_run_without_accuracy_is_averaged_by_its_own_criterion(tiny_run, tmp_p
     assert main(["average", str(folder), "--number", "1"]) == 0
     assert capfd.readouterr().out.strip() == str(folder / "valid.loss.ave.pth")
     module, args = parse("average", [str(folder)])
-    assert module.outputs(args) == [folder / "valid.loss.ave.pth"]
+    assert module.stage(args).outputs() == [folder / "valid.loss.ave.pth"]
 
 
 def test_before_training_accuracy_is_expected(tmp_path, parse):
     module, args = parse("average", [str(tmp_path)])
-    assert module.outputs(args) == [tmp_path / "valid.acc.ave.pth"]
+    assert module.stage(args).outputs() == [tmp_path / "valid.acc.ave.pth"]
     (tmp_path / "config.yaml").write_text("[")
-    assert module.outputs(args) == [tmp_path / "valid.acc.ave.pth"]
+    assert module.stage(args).outputs() == [tmp_path / "valid.acc.ave.pth"]
 
 
 def test_a_warning_is_shown_with_the_name_of_the_command(tiny_run, tmp_path):

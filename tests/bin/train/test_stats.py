@@ -20,13 +20,13 @@ def test_a_wrong_key_is_one_line(tiny_run, tmp_path, capfd):
 @pytest.mark.parametrize(("task", "names"), [("asr", {"speech_shape", "feats_stats.npz"}), ("lm", {"text_shape"})])
 def test_outputs_depend_on_the_task(tiny_run, parse, task, names):
     module, args = parse("stats", [*tiny_run.config, *tiny_run.data(), "--output_dir", "out", "--task", task])
-    assert {path.name for path in module.outputs(args)} == names
+    assert {path.name for path in module.stage(args).outputs()} == names
 
 
 def test_inputs_and_outputs_exist_after_the_run(tiny_run, parse):
     module, args = parse("stats", [*tiny_run.config, *tiny_run.data(), "--output_dir", str(tiny_run.stats_dir)])
-    assert len(module.inputs(args)) >= 6 and len(module.outputs(args)) == 4
-    assert all(path.exists() for path in module.inputs(args) + module.outputs(args))
+    assert len(module.stage(args).inputs()) >= 6 and len(module.stage(args).outputs()) == 4
+    assert all(path.exists() for path in module.stage(args).inputs() + module.stage(args).outputs())
 
 
 def test_no_directory_of_others_is_replaced(tiny_run, tmp_path, capfd, parse):
@@ -38,7 +38,7 @@ def test_no_directory_of_others_is_replaced(tiny_run, tmp_path, capfd, parse):
     assert [path.name for path in (tmp_path / "thesis").iterdir()] == ["one.tex"]
     module, args = parse("stats", arguments)
     with pytest.raises(DataError, match="has one.tex"):
-        module.check(args, {})
+        module.stage(args).check_options([])
 
 
 def test_own_statistics_are_replaced(tiny_translation, tmp_path):

@@ -14,17 +14,17 @@ from espnet_diverse.text.vocabulary import Vocabulary
 def test_inputs_and_outputs_exist_after_the_run(tiny_run, parse):
     paths = ["--stats_dir", str(tiny_run.stats_dir), "--output_dir", str(tiny_run.model_dir)]
     module, args = parse("train", [*tiny_run.config, *tiny_run.data(), *paths])
-    assert all(path.exists() for path in module.inputs(args) + module.outputs(args))
-    names = {path.name for path in module.inputs(args)}
+    assert all(path.exists() for path in module.stage(args).inputs() + module.stage(args).outputs())
+    names = {path.name for path in module.stage(args).inputs()}
     assert names >= {"tiny.yaml", "sdma.yaml", "train", "valid", "tokens.txt", "feats_stats.npz"}
-    assert {path.name for path in module.outputs(args)} == {"config.yaml", "train.yaml", "checkpoint.pth"}
+    assert {path.name for path in module.stage(args).outputs()} == {"config.yaml", "train.yaml", "checkpoint.pth"}
 
 
 def test_training_reads_the_models_and_vocabularies_that_it_is_given(tiny_run, parse):
     arguments = [*tiny_run.config, *tiny_run.data(), "--stats_dir", "stats", "--output_dir", "exp", "--task", "st"]
     arguments += ["--src_tokens_dir", "source", "--init_param", "asr/ave.pth:encoder:encoder", "mt/ave.pth:decoder"]
     module, args = parse("train", arguments)
-    assert {str(path) for path in module.inputs(args)} >= {"asr/ave.pth", "mt/ave.pth", "source/tokens.txt"}
+    assert {str(path) for path in module.stage(args).inputs()} >= {"asr/ave.pth", "mt/ave.pth", "source/tokens.txt"}
 
 
 @pytest.mark.parametrize("kind", ["run", "packed", "key"])

@@ -55,7 +55,20 @@ def test_the_library_between_gpus_is_quiet_unless_asked(monkeypatch, given, expe
     seen = []
     monkeypatch.setattr(elastic, "elastic_launch", lambda *_: lambda *_: seen.append(os.environ.get("NCCL_DEBUG")))
     run("mt", config, Processes(nproc=2))
-    assert seen == [expected]
+    assert seen == [expected] and os.environ.get("NCCL_DEBUG") == given
+
+
+def test_a_launch_leaves_the_environment_as_it_was(monkeypatch, config):
+    def launch(*_):
+        os.environ["TORCHELASTIC_SIGNALS_TO_HANDLE"] = "SIGTERM"  # as PyTorch's
+        os.environ["OF_ANOTHER_THREAD"] = "kept"
+        return lambda *_: None
+
+    monkeypatch.setenv("OF_ANOTHER_THREAD", "")
+    monkeypatch.setattr(elastic, "elastic_launch", launch)
+    before = dict(os.environ)
+    run("mt", config, Processes(nproc=2))
+    assert dict(os.environ) == {**before, "OF_ANOTHER_THREAD": "kept"}
 
 
 def test_pytorch_does_not_say_which_processes_it_ends_for_an_error(monkeypatch, config):
