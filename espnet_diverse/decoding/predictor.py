@@ -82,6 +82,7 @@ class Predictor:
         conditions: The conditions that the model depends on.
         names_language: Whether the model writes the spoken language itself, as a multitask model and Whisper do.
         translates: Whether the model can also write another language than the spoken one, if it is asked to.
+        times: Indices of the tokens for times that the decoder can write, as Whisper does; none for other models.
         seconds: Greatest length of audio that the model reads; infinite for most.
         table: Table of a data directory that names the inputs.
         batch_size, nbest: Default numbers of utterances in a batch, and of hypotheses that are requested.
@@ -133,6 +134,7 @@ class Predictor:
         self._namer: Any = self.search if is_multitask else getattr(model, "decoder", None)
         self.names_language = hasattr(self._namer, "languages") and "lang" in self.conditions.names
         self.translates = "tgtlang" in self.conditions.names and (task in MULTITASK or self.names_language)
+        self.times: range = getattr(self._namer, "times", range(0))
         self.seconds: float = getattr(self.prompt or getattr(model, "frontend", None), "seconds", inf)
         self.table = source_table(vars(args)) if task == "mt" else "wav.scp" if self.rate else "feats.scp"
         self.preprocess = TASKS[task].build_preprocess_fn(args, train=False) if task == "mt" else None
@@ -256,6 +258,7 @@ class Predictor:
         options: Options | None = None,
         posteriors: bool = False,
         hotwords: HotwordScorer | None = None,
+        timed: bool = False,
     ) -> list[Prediction]:
         """Decode a batch of utterances.
 
@@ -265,6 +268,7 @@ class Predictor:
             options: Search options of this call; by default those that the model was loaded with.
             posteriors: Whether to return CTC log probabilities; the model must have CTC.
             hotwords: Scorer of hotwords for this call, from `hotwords_of`, instead of the search's own.
+            timed: Whether tokens include `times`; see `check_timed`.
 
         Raises:
             ConfigError: The options are not possible with this model, see `resolve`.
@@ -275,7 +279,7 @@ class Predictor:
             source, lengths, ids = self.encode(sources, conditions)
             log_probs = self._log_probs(source) if posteriors else None
             with scope(ids, collect=False):
-                found = self._search(source, lengths, options, sources, hotwords, log_probs)
+                found = self._search(source, lengths, options, sources, hotwords, log_probs, timed)
             frames = [None] * len(found) if log_probs is None else log_probs.cpu()
         texts = [[self.tokens.decode(*hypothesis) for hypothesis in best] for best in found]
         rows, first = zip(texts, frames, lengths.tolist(), strict=True), self.encoding.prompt_frames
@@ -329,11 +333,12 @@ class Predictor:
         utterances: Sequence[NDArray[np.generic]],
         hotwords: HotwordScorer | None,
         log_probs: Tensor | None,
+        timed: bool,
     ) -> list[list[Hypothesis]]:
         if isinstance(self.search, SamplingSearch):
-            return self.search(source, lengths, options, utterances)
+            return self.search(source, lengths, options, utterances, timed)
         if isinstance(self.search, BeamSearch):
-            return self.search(source, lengths, options, hotwords, log_probs)
+            return self.search(source, lengths, options, hotwords, log_probs, timed)
         if isinstance(self.search, TransducerSearch):
             return self.search(source, lengths, options, hotwords)
         return self.search(source, lengths, options)

@@ -8,18 +8,20 @@ The confidence of a token is the mean of its CTC posteriors over its frames, and
 Both come from CTC alone, even if the search uses other scores as well.
 """
 
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from torch import nn
+from torch import Tensor, nn
 from torchaudio.functional import TokenSpan
 
 from espnet_diverse.data.scripts import UNSPACED_LETTER, may_break
+from espnet_diverse.decoding.ctc_alignment import align, ctc_support
 from espnet_diverse.decoding.frame_times import FrameTimes, frame_times
 from espnet_diverse.decoding.predictor import Predictor
 from espnet_diverse.errors import ConfigError, UserError
 from espnet_diverse.text.vocabulary import SPACE
-from espnet_diverse.transcription.result import Word
+from espnet_diverse.transcription.result import Segment, Word
 
 _LONGEST = 0.5  # seconds of a character with a pause after it
 WORD_START = "▁"  # marks the first piece of a word in sentencepiece
@@ -48,6 +50,33 @@ def has_word_times(search: Predictor) -> bool:
     except UserError:
         return False
     return True
+
+
+def align_segment(
+    search: Predictor, segment: Segment, log_probs: Tensor, frames: FrameTimes | None, has_support: bool
+) -> Segment:
+    """A segment with what CTC says about its text.
+
+    Args:
+        search: Search with the model.
+        segment: The segment with its text and tokens.
+        log_probs: CTC log probabilities of the segment (T, V).
+        frames: Times of the frames, for words with times and confidences; None leaves them out.
+        has_support: Whether CTC may support a text that it did not write.
+    """
+    spans = align(log_probs, search.tokens.indices(segment.tokens))
+    if has_support and segment.tokens:
+        segment = replace(segment, ctc_support=ctc_support(spans))
+    if frames is None:
+        return segment
+    if spans is None:
+        logging.warning(
+            "%d tokens cannot be aligned to %d frames from %.2f s on; their words get no times",
+            *(len(segment.tokens), len(log_probs), segment.start),
+        )
+        return segment
+    words = align_words(spans, word_pieces(search, segment.tokens), frames, segment.start, segment.end)
+    return replace(segment, confidences=tuple(span.score for span in spans), words=words)
 
 
 def word_pieces(search: Predictor, tokens: Sequence[str]) -> Sequence[str]:

@@ -19,10 +19,13 @@ from espnet_diverse.bin.main import main
 from espnet_diverse.demo.routes import BODY
 from espnet_diverse.serve import models
 from espnet_diverse.serve.application import Server
+from espnet_diverse.transcription import recordings
+from espnet_diverse.transcription.transcript import Request
 
 RATE = 16_000
 SHORT = "--maxlenratio -6 --beam_size 2"
 DECODE = f"decode whisper --data_dir data --output_dir out {SHORT}"
+TIMED = f"transcribe whisper talk.wav --vad whisper --language de {SHORT}"
 TRANSCRIBE = f"transcribe whisper talk.wav --vad none {SHORT}"
 
 
@@ -99,6 +102,12 @@ CELLS = [
         f"{TRANSCRIBE} talks --language de --output_format all --output_dir out",
         files=("talk.srt", "talk.json", "talk.tsv", "talk.vtt", "talk.trn", "long.txt"),
     ),
+    Cell(
+        f"{TIMED} talks --output_format all --output_dir out",
+        files=("talk.srt", "talk.json", "talk.tsv", "long.vtt"),
+    ),
+    Cell(f"{TIMED} --search sampling --nbest 2"),
+    Cell(f"{TIMED} --hotwords names.txt --precision int8"),
     Cell(f"transcribe whisper call.wav --vad none --channels each --language de {SHORT}", "call.wav channel 1\t"),
     Cell(f"transcribe whisper click.wav --vad none {SHORT}", "too short for the model, no text"),
     Cell(f"transcribe whisper.zip talk.wav --vad none --language de {SHORT}"),
@@ -127,8 +136,11 @@ CELLS = [
     Cell("perplexity whisper --data_dir data --output_dir out", "not a language model", 1),
     Cell("translate whisper --text hello", "reads speech, not text", 1),
     Cell("classify whisper --data_dir data --output_dir out", "has no classes", 1),
+    Cell("transcribe whisper talk.wav --stream --vad whisper", "vad whisper is not possible while streaming", 1),
     Cell(f"{TRANSCRIBE} --stream", "does not stream", 1),
     Cell(f"{TRANSCRIBE} --word_timestamps --output_format json", "times of words need CTC", 1),
+    Cell(f"{TIMED} --word_timestamps --output_format json", "word_timestamps is not possible with vad whisper", 1),
+    Cell(f"{TIMED} --no_segmentation", "vad whisper cannot be combined with whole", 1),
     Cell(f"{TRANSCRIBE} --search greedy", "trained without CTC; set search=batched", 1),
     Cell(f"{TRANSCRIBE} --device cuda:99", "device 'cuda:99' is not possible", 1),
     Cell(f"{TRANSCRIBE} --language de --target_language zh", "does not translate de into zh, only into en", 1),
@@ -177,6 +189,38 @@ def test_python_identifies_the_language(folder):
     assert both[0].text == one.text and len(both[1].segments) == 2
     english = recognizer.transcribe(folder / "talk.wav", target_language="en")
     assert english.conditions["lang"] == one.conditions["lang"] and english.conditions["tgtlang"] == "en"
+
+
+def test_segments_have_the_times_that_the_model_writes(folder, monkeypatch):
+    passed, parts_between = [], recordings.parts_between
+
+    def parts(*given):
+        found = parts_between(*given)
+        passed.append(found[1])
+        return found
+
+    monkeypatch.setattr(recordings, "parts_between", parts)
+    options = {"maxlenratio": -8, "beam_size": 2, "batch_size": 3}
+    recognizer = Recognizer(folder / "whisper", segmentation={"vad": "whisper"}, options=options)
+    files = [folder / "talk.wav", folder / "talks" / "long.wav", folder / "click.wav", folder / "data" / "u1.wav"]
+    together = list(recognizer.transcribe_all([Request(file, conditions={"lang": "de"}) for file in files]))
+    count = len(passed)
+    assert [len(each.segments) > 1 for each in together] == [True, True, False, True]
+    for file, transcript in zip(files, together, strict=True):
+        passed.clear()
+        alone = recognizer.transcribe(file, language="de")
+        assert [(each.start, each.end, each.text) for each in alone.segments] == [
+            (each.start, each.end, each.text) for each in transcript.segments
+        ]
+        count -= len(passed)
+        assert not passed or sum(passed) == pytest.approx(transcript.duration, abs=0.1)
+        times = [time for each in transcript.segments for time in (each.start, each.end)]
+        assert times == sorted(times) and all(0 <= time <= transcript.duration for time in times)
+        one_by_one = list(recognizer.segments(file, language="de"))
+        assert [each.text for each in one_by_one] == [each.text for each in transcript.segments]
+    assert count == 0
+    (identified,) = recognizer.transcribe_all([files[0]])
+    assert sum(identified.language_probabilities.values()) == pytest.approx(1)
 
 
 def served(command, monkeypatch, asked):

@@ -41,6 +41,13 @@ def their_features(folder, given):
     return prepare(given, sampling_rate=16_000, return_tensors="pt").input_features
 
 
+def padded(run):
+    """A run that pads its audio to 30 seconds, as transformers does."""
+    config = (run / "config.yaml").read_text()
+    (run / "config.yaml").write_text(config.replace("pad: 5.0", "pad: full"))
+    return run
+
+
 @torch.no_grad()
 def test_outputs_equal_transformers(folder):
     model, _ = load_model(unpacked(folder))
@@ -85,10 +92,8 @@ def test_greedy_texts_equal_transformers(tmp_path, monkeypatch, seed):
             tokens.pop()
             break
     run = unpacked(folder)
-    config = (run / "config.yaml").read_text()
-    (run / "config.yaml").write_text(config.replace("pad: 5.0", "pad: full"))
     options = Options(beam_size=1, maxlenratio=-count)
-    predictor, ids = load_predictor(run, options=options), {"lang": 0, "tgtlang": 0}
+    predictor, ids = load_predictor(padded(run), options=options), {"lang": 0, "tgtlang": 0}
     (best,) = predictor.batch([predictor.features(samples())], [ids])
     assert predictor.tokens.indices(best[0].tokens) == [each + SPECIAL for each in tokens[4:]]
     decoded = Tokenizer.from_file(str(folder / "tokenizer.json")).decode(tokens[4:])
@@ -98,6 +103,36 @@ def test_greedy_texts_equal_transformers(tmp_path, monkeypatch, seed):
         (slow,) = ESPnetBeamSearch(predictor.encoding.model, None, None)(*encoded[:2], predictor.options)
     assert slow[0].tokens == [each + SPECIAL for each in tokens[4:]]
     assert slow[0].score == pytest.approx(best[0].score, abs=1e-4)
+
+
+def generated(folder, features, count, **options):
+    """Tokens of transformers' own search, with times, after the prompt."""
+    model, config = theirs(folder), json.loads((folder / "generation_config.json").read_text())
+    made, start = model.generation_config, model.config.decoder_start_token_id
+    languages = {f"<|{name}|>": start + 1 + index for index, name in enumerate(LANGUAGES)}
+    task = start + len(LANGUAGES)
+    vars(made).update(config, decoder_start_token_id=start, lang_to_id=languages, no_timestamps_token_id=task + 6)
+    vars(made).update(task_to_id={"translate": task + 1, "transcribe": task + 2}, max_initial_timestamp_index=50)
+    made.suppress_tokens = [*config["suppress_tokens"], *range(start, task + 7)]
+    named = {"language": "de", "task": "transcribe"} if config["is_multilingual"] else {}
+    tokens = model.generate(
+        features, return_timestamps=True, force_unique_generate_call=True, max_new_tokens=count, **named, **options
+    )[0].tolist()
+    return [token for token in tokens if token < start and token != config["eos_token_id"] or token > task + 6]
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("seed", range(4))
+def test_greedy_texts_with_times_equal_transformers(tmp_path, monkeypatch, seed):
+    monkeypatch.setenv("ESPNET_DIVERSE_CACHE", str(tmp_path / "cache"))
+    folder, count = write_whisper(tmp_path / "whisper", seed=seed), 24
+    expected = generated(folder, their_features(folder, samples()), count)
+    predictor = load_predictor(padded(unpacked(folder)), options=Options(beam_size=1, maxlenratio=-count))
+    (found,) = predictor.find([predictor.features(samples())], [{"lang": 2, "tgtlang": 2}], timed=True)
+    tokens = [index - SPECIAL for index in predictor.tokens.indices(found.texts[0].tokens)]
+    assert tokens == expected
+    times = [token + SPECIAL in predictor.times for token in tokens]
+    assert times[0] and 2 < sum(times) < len(times) - 2
 
 
 def test_a_model_of_english_alone_has_no_conditions(tmp_path, monkeypatch):
