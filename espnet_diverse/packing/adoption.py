@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import product
 from math import inf
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +26,7 @@ from espnet_diverse.runs.condition_names import fill_in, has_parameters_by_condi
 from espnet_diverse.runs.config import Config
 from espnet_diverse.runs.config_checks import NETS, check
 from espnet_diverse.runs.model_files import find_weights
+from espnet_diverse.runs.packed.espnet_whisper import read_whisper, write_run
 from espnet_diverse.runs.packed.run_files import write_model
 from espnet_diverse.runs.tasks import TASKS, TRAINED, load_model, read_config
 from espnet_diverse.runs.training_config import training_config
@@ -76,6 +78,10 @@ def adopt(
     if output_dir.resolve() == model_dir.resolve():
         raise ConfigError(f"{output_dir}: is the directory of the model itself; give another one")
     check_prepared(output_dir, "adopt")
+    if (whisper := read_whisper(model_dir / "config.yaml")) is not None:
+        with TemporaryDirectory() as folder:
+            write_run(whisper, find_weights(model_dir, model_file, whisper), Path(folder))
+            return adopt(Path(folder), output_dir, changes, data_dir)
     before = read_config(model_dir / "config.yaml")
     task = before.get("task", "asr")
     weights = find_weights(model_dir, model_file, before)
