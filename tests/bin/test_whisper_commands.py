@@ -26,6 +26,7 @@ RATE = 16_000
 SHORT = "--maxlenratio -6 --beam_size 2"
 DECODE = f"decode whisper --data_dir data --output_dir out {SHORT}"
 TIMED = f"transcribe whisper talk.wav --vad whisper --language de {SHORT}"
+OF_CTC = f"transcribe ctc talk.wav --language de {SHORT}"
 TRANSCRIBE = f"transcribe whisper talk.wav --vad none {SHORT}"
 
 
@@ -83,6 +84,7 @@ def folder(tmp_path_factory):
             f"{DECODE.replace(' out ', ' decoded ')} --nbest 2",
             "adopt whisper --output_dir run",
             "pack whisper --output whisper.zip",
+            "adopt whisper --set model_conf.ctc_weight=0.3 --output_dir ctc",
         ):
             code, _, said = called(shlex.split(line), root)
             assert code == 0, said
@@ -128,7 +130,18 @@ CELLS = [
     Cell("adopt whisper --config attention/sdma --output_dir out", "difference of the outputs: 0\n"),
     Cell("adopt whisper --set frontend_conf.pad=full --output_dir out", "does not begin as the trained one"),
     Cell("export safetensors whisper --output out.safetensors"),
+    Cell("export onnx ctc --output out.onnx"),
+    Cell("figure ctc --data_dir data --output_dir out", files=("u0.encoder.png", "u0.decoder.png")),
+    Cell("analyse ctc --data_dir data --utterances 1 --output_dir out --ctc_support", files=("analysis.html",)),
+    Cell("align ctc talk.wav --text hello --language de --output_format json", "probability"),
+    Cell(f"{OF_CTC} --vad none --word_timestamps --output_format json", "probability"),
+    Cell(f"{OF_CTC} --vad none --search greedy"),
+    Cell(f"{OF_CTC} --no_segmentation", "needs a recording at once", 1),
+    Cell(f"{OF_CTC} --vad whisper --ctc_weight 0"),
+    Cell(f"{OF_CTC} --vad whisper", "vad whisper is not possible with CTC, which knows no times; set ctc_weight=0", 1),
     Cell("validate data", "no faults"),
+    Cell("pack whisper --language de --output out.zip", "cannot be pruned", 1),
+    Cell(f"{TIMED} --lm lm.arpa", "vad whisper is not possible with a language model", 1),
     Cell("prune whisper --language de --output_dir out", "cannot be pruned", 1),
     Cell("export onnx whisper --output out.onnx", "without CTC over its text cannot be exported", 1),
     Cell("align whisper talk.wav --text hello --language de", "need CTC", 1),
@@ -223,7 +236,7 @@ def test_segments_have_the_times_that_the_model_writes(folder, monkeypatch):
     assert sum(identified.language_probabilities.values()) == pytest.approx(1)
 
 
-def served(command, monkeypatch, asked):
+def served(command, monkeypatch, asked, vad="none"):
     """Run a command that serves, and call `asked` with a client of its application."""
 
     def run(self, app):
@@ -232,10 +245,11 @@ def served(command, monkeypatch, asked):
         raise KeyboardInterrupt  # Ctrl+C
 
     monkeypatch.setattr(Server, "run", run)
-    assert main([*command, "--port", "0", "--vad", "none"]) == 0
+    assert main([*command, "--port", "0", "--vad", vad]) == 0
 
 
-def test_serve_transcribes_and_translates(folder, monkeypatch):
+@pytest.mark.parametrize("vad", ["none", "whisper"])
+def test_serve_transcribes_and_translates(folder, monkeypatch, vad):
     loaded, answers, load_model = [], {}, models.load_model
 
     def load(*args, **how):
@@ -250,9 +264,10 @@ def test_serve_transcribes_and_translates(folder, monkeypatch):
             answers[name] = client.post(f"/v1/audio/{name}", data=form, **audio).json()
 
     monkeypatch.setattr(models, "load_model", load)
-    served(["serve", "--model", f"base={folder / 'whisper'}"], monkeypatch, asked)
+    served(["serve", "--model", f"base={folder / 'whisper'}"], monkeypatch, asked, vad)
     loaded[0].batches.close()  # or its thread would be there when later tests fork
     assert answers["transcriptions"]["language"] in ("en", "zh", "de")
+    assert (len(answers["transcriptions"]["segments"]) > 1) == (vad == "whisper")
     assert (answers["translations"]["task"], answers["translations"]["language"]) == ("translate", "en")
 
 

@@ -4,12 +4,18 @@ The network is that of Radford et al. 2023: layer norms before each part, keys w
 the embedding. ESPnet's encoder and decoder copy the nets that `load_model` returns.
 """
 
+import sys
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
+import pytest
 import torch
+import yaml
+from espnet2.tasks.asr import ASRTask
 from torch import nn
 from transformers.audio_utils import mel_filter_bank
+
+from references.whisper import tokenizer
 
 WIDTH, LAYERS, POSITIONS = 128, 2, (1500, 448)
 
@@ -83,3 +89,37 @@ def stand_in(tokens, mels=80):
 
     vars(package).update(audio=audio, available_models=lambda: ["tiny"], load_model=load_model)
     return {"whisper": package, "whisper.audio": audio}
+
+
+def listed():
+    """Tokens as ESPnet lists them: with times, and as `line.rstrip()` of spaces for "Ġ"."""
+    made = tokenizer()
+    tokens = [made.id_to_token(index).replace("Ġ", " ").rstrip() for index in range(made.get_vocab_size())]
+    return [*tokens, *(f"<|{second / 50:.2f}|>" for second in range(1501))]
+
+
+def write_espnets(folder, mels=80, encoder_conf=None, model_conf=None, **changed):
+    """Write a run of ESPnet with random weights; return the folder and the model.
+
+    Args:
+        folder: The folder, which is made.
+        mels: Number of mel bands.
+        encoder_conf, model_conf: Options of these parts.
+        changed: Other keys of its configuration.
+    """
+    args, named = ASRTask.get_parser().parse_args([]), {"whisper_model": "tiny"}
+    vars(args).update(encoder="whisper", decoder="whisper", frontend=None, input_size=1, normalize=None, specaug=None)
+    vars(args).update(token_type="whisper_multilingual", bpemodel="whisper_multilingual", token_list=listed())
+    vars(args).update(preprocessor_conf={"whisper_language": "de", "whisper_task": "transcribe"}, decoder_conf=named)
+    args.model_conf = {"ctc_weight": 0.0, "sym_sos": "<|startoftranscript|>", "sym_eos": "<|endoftext|>"}
+    args.model_conf |= model_conf or {}
+    vars(args).update(encoder_conf=named | (encoder_conf or {}), **changed)
+    with pytest.MonkeyPatch.context() as patch, torch.random.fork_rng(devices=[]):
+        for name, module in stand_in(len(args.token_list), mels).items():
+            patch.setitem(sys.modules, name, module)
+        torch.manual_seed(0)
+        model = ASRTask.build_model(args).eval()
+    folder.mkdir(parents=True)
+    torch.save(model.state_dict(), folder / "valid.acc.ave.pth")
+    (folder / "config.yaml").write_text(yaml.safe_dump(vars(args)))
+    return folder, model

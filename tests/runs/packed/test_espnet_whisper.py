@@ -1,12 +1,9 @@
 """Runs of ESPnet with Whisper's encoder and decoder, built by ESPnet's own classes, as runs of this package."""
 
-import sys
-
 import pytest
 import torch
 import yaml
-from espnet2.tasks.asr import ASRTask
-from references.openai_whisper import stand_in
+from references.openai_whisper import listed, write_espnets
 from references.whisper import LANGUAGES, tokenizer
 from tokenizers import Tokenizer
 
@@ -21,46 +18,13 @@ from espnet_diverse.runs.tasks import load_model
 from espnet_diverse.scope import scope
 
 
-def listed():
-    """Tokens as ESPnet lists them: with times, and as `line.rstrip()` of spaces for "Ġ"."""
-    made = tokenizer()
-    tokens = [made.id_to_token(index).replace("Ġ", " ").rstrip() for index in range(made.get_vocab_size())]
-    return [*tokens, *(f"<|{second / 50:.2f}|>" for second in range(1501))]
-
-
-def write_espnets(folder, monkeypatch, mels=80, model_conf=None, **changed):
-    """Write a run of ESPnet; return the folder and the model."""
-    tokens = listed()
-    for name, module in stand_in(len(tokens), mels).items():
-        monkeypatch.setitem(sys.modules, name, module)
-    args = ASRTask.get_parser().parse_args([])
-    vars(args).update(
-        encoder="whisper", decoder="whisper", frontend=None, input_size=1, normalize=None, token_list=tokens
-    )
-    vars(args).update(token_type="whisper_multilingual", bpemodel="whisper_multilingual", encoder_conf={}, specaug=None)
-    vars(args).update(preprocessor_conf={"whisper_language": "de", "whisper_task": "transcribe"})
-    for part in ("encoder_conf", "decoder_conf"):
-        setattr(args, part, {"whisper_model": "tiny"} | changed.pop(part, {}))
-    args.model_conf = {"ctc_weight": 0.0, "sym_sos": "<|startoftranscript|>", "sym_eos": "<|endoftext|>"}
-    args.model_conf |= model_conf or {}
-    vars(args).update(changed)
-    torch.manual_seed(0)
-    model = ASRTask.build_model(args).eval()
-    for name in ("whisper", "whisper.audio"):
-        monkeypatch.delitem(sys.modules, name)
-    folder.mkdir()
-    torch.save(model.state_dict(), folder / "valid.acc.ave.pth")
-    (folder / "config.yaml").write_text(yaml.safe_dump(vars(args)))
-    return folder, model
-
-
 @torch.no_grad()
 @pytest.mark.parametrize(
     ("mels", "trimmed", "ctc"), [(80, False, 0.0), (128, False, 0.3), (80, True, 0.0)], ids=["plain", "ctc", "padded"]
 )
-def test_outputs_equal_espnets(tmp_path, monkeypatch, mels, trimmed, ctc):
+def test_outputs_equal_espnets(tmp_path, mels, trimmed, ctc):
     conf = {"encoder_conf": {"do_pad_trim": trimmed}, "model_conf": {"ctc_weight": ctc}}
-    folder, theirs = write_espnets(tmp_path / "exp", monkeypatch, mels, **conf)
+    folder, theirs = write_espnets(tmp_path / "exp", mels, **conf)
     assert adopt(folder, tmp_path / "new", merge([])).difference == 0.0
     ours, _ = load_model(tmp_path / "new")
     ours, end = ours.eval(), theirs.eos
@@ -87,8 +51,8 @@ def test_outputs_equal_espnets(tmp_path, monkeypatch, mels, trimmed, ctc):
             torch.testing.assert_close(ours.ctc.log_softmax(found)[..., kept], log_probs, atol=1e-3, rtol=1e-4)
 
 
-def test_a_run_decodes_in_its_language_and_writes_text(tmp_path, monkeypatch):
-    folder, _ = write_espnets(tmp_path / "exp", monkeypatch)
+def test_a_run_decodes_in_its_language_and_writes_text(tmp_path):
+    folder, _ = write_espnets(tmp_path / "exp")
     with pytest.raises(ModelError, match="adopt makes a run of it that downloads nothing"):
         load_predictor(folder)
     adopt(folder, tmp_path / "new", merge([]))
@@ -104,8 +68,8 @@ def test_a_run_decodes_in_its_language_and_writes_text(tmp_path, monkeypatch):
     assert predictor.tokens.decode(expected, 0.0).text == text
 
 
-def test_the_tokenizer_of_the_list_merges_as_whispers(tmp_path, monkeypatch):
-    folder, _ = write_espnets(tmp_path / "exp", monkeypatch)
+def test_the_tokenizer_of_the_list_merges_as_whispers(tmp_path):
+    folder, _ = write_espnets(tmp_path / "exp")
     (tmp_path / "run").mkdir()
     write_run(yaml.safe_load((folder / "config.yaml").read_text()), folder / "valid.acc.ave.pth", tmp_path / "run")
     made, given = Tokenizer.from_file(str(tmp_path / "run" / "tokenizer.json")), tokenizer()
@@ -113,12 +77,11 @@ def test_the_tokenizer_of_the_list_merges_as_whispers(tmp_path, monkeypatch):
         assert made.encode(text, add_special_tokens=False).ids == given.encode(f" {text}").ids
 
 
-def test_training_goes_on_as_the_configuration_says(tmp_path, monkeypatch):
+def test_training_goes_on_as_the_configuration_says(tmp_path):
     specaug = {"apply_time_mask": False, "num_freq_mask": 1}
     conf = {"use_specaug": True, "specaug_conf": specaug}
     folder, _ = write_espnets(
         tmp_path / "exp",
-        monkeypatch,
         encoder_conf=conf,
         model_conf={"lsm_weight": 0.1},
         preprocessor_conf={"whisper_language": "zh-CN", "whisper_task": "translate"},
@@ -139,8 +102,8 @@ def test_training_goes_on_as_the_configuration_says(tmp_path, monkeypatch):
         ({"preprocessor_conf": {"whisper_language": "xx"}}, "whisper_language 'xx' is none of Whisper's languages"),
     ],
 )
-def test_what_cannot_be_adopted_is_said_in_one_line(tmp_path, monkeypatch, changed, said):
-    folder, _ = write_espnets(tmp_path / "exp", monkeypatch)
+def test_what_cannot_be_adopted_is_said_in_one_line(tmp_path, changed, said):
+    folder, _ = write_espnets(tmp_path / "exp")
     config = yaml.safe_load((folder / "config.yaml").read_text())
     (folder / "config.yaml").write_text(yaml.safe_dump(config | changed))
     with pytest.raises(ConfigError, match=said):
@@ -149,8 +112,8 @@ def test_what_cannot_be_adopted_is_said_in_one_line(tmp_path, monkeypatch, chang
     assert read_whisper(folder / "config.yaml") is None
 
 
-def test_weights_with_other_tokens_are_refused(tmp_path, monkeypatch):
-    folder, model = write_espnets(tmp_path / "exp", monkeypatch)
+def test_weights_with_other_tokens_are_refused(tmp_path):
+    folder, model = write_espnets(tmp_path / "exp")
     state = model.state_dict()
     state["decoder.decoders.token_embedding.ori_emb.weight"] = state.pop("decoder.decoders.token_embedding.weight")
     torch.save(state, folder / "valid.acc.ave.pth")
