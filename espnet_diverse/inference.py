@@ -38,11 +38,11 @@ from espnet_diverse.decoding.search.fusion import Fusion
 from espnet_diverse.decoding.search.hotwords import Hotwords
 from espnet_diverse.errors import ConfigError, DataError, ModelError, abridged
 from espnet_diverse.runs.packed.archive import unpacked
-from espnet_diverse.transcription.recordings import Request, Transcription
+from espnet_diverse.transcription.recordings import Transcription
 from espnet_diverse.transcription.result import Alternative, Segment, Translation
 from espnet_diverse.transcription.segmentation_options import SegmentationOptions, segmentation_of
 from espnet_diverse.transcription.streaming import StreamResult, transcribe_stream
-from espnet_diverse.transcription.transcript import Transcript
+from espnet_diverse.transcription.transcript import Request, Transcript
 
 if TYPE_CHECKING:  # it imports what only streaming needs
     from espnet_diverse.decoding.streaming.block_search import BlockSearch
@@ -63,7 +63,6 @@ __all__ = [
 
 OnProgress = Callable[[float, float], None]
 """Called with the seconds of a recording that are done, and its length in seconds."""
-
 
 _TRANSLATING = ("language", "target_language", "domain", "options")
 _TRANSCRIBING = (*_TRANSLATING, "rate", "word_timestamps", "hotwords", "on_progress")
@@ -131,6 +130,8 @@ class Recognizer(_Pretrained[Predictor]):
         self.search = load_predictor(unpacked(Path(model)), model_file, options, device, precision, compile, fusion)
         if self.search.task == "mt":
             raise ModelError(f"{model}: translates text, not speech; use Translator, or espnet-diverse translate")
+        if self.segmentation.vad == "whisper":
+            self._transcription(False, None, None)  # refuses other models
 
     def transcribe(
         self,
@@ -271,8 +272,9 @@ class StreamRecognizer(_Pretrained["BlockSearch"]):
         from espnet_diverse.decoding.streaming.block_search import load_block_search  # imports what streaming needs
 
         self.model, self.segmentation = str(model), segmentation_of(segmentation)
-        if self.segmentation.whole:
-            raise ConfigError("whole is not possible while streaming; leave it out")
+        for name, is_given in (("whole", self.segmentation.whole), ("vad whisper", self.segmentation.vad == "whisper")):
+            if is_given:
+                raise ConfigError(f"{name} is not possible while streaming; leave it out")
         self.search = load_block_search(unpacked(Path(model)), model_file, options_of(options), device, fusion)
         known, given = self.search.conditions, conditions or {}
         warn_of_unused(known, given, same_language=True)

@@ -7,6 +7,7 @@ import sys
 import pytest
 from conftest import write_data_dir
 from references.markdown import ROOT, blocks, lines, printed, run, run_here
+from references.openai_whisper import write_espnets
 from references.speech import write_speech
 from references.whisper import write_whisper
 
@@ -22,6 +23,7 @@ def folder(tmp_path_factory):
     """The files that the page names."""
     root = tmp_path_factory.mktemp("whisper")
     write_whisper(root / "whisper-base")
+    write_espnets(root / "exp" / "asr_whisper")
     shutil.copytree(root / "whisper-base", root / "downloaded")
     for number, name in enumerate(("test", "train", "dev")):
         write_data_dir(root / "data" / name, 2, 3 + number)

@@ -1,13 +1,17 @@
 """The search of a loaded model, by its options and its decoder."""
 
 import logging
+from collections.abc import Sequence
 
-from torch import nn
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor, nn
 
 from espnet_diverse.contrib.flowseq import FlowDecoder
 from espnet_diverse.decoding.espnet.espnet_beam import ESPnetBeamSearch, TransducerSearch, check_decoder
 from espnet_diverse.decoding.espnet.multitask import DecoderPrompt, MultitaskSearch
 from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.search.beam import Hypothesis
 from espnet_diverse.decoding.search.beam_search import BeamSearch
 from espnet_diverse.decoding.search.greedy import GreedySearch
 from espnet_diverse.decoding.search.hotwords import HotwordScorer
@@ -88,3 +92,23 @@ def _sampling(model: nn.Module, of_text: bool) -> SamplingSearch:
         return SamplingSearch(model.decoder, model.eos, of_text)
     except NoBatchedSearchError as error:
         raise ConfigError("search=sampling needs a transformer decoder; set search=batched") from error
+
+
+def run_search(
+    search: Search,
+    source: Tensor,
+    lengths: Tensor,
+    options: Options,
+    utterances: Sequence[NDArray[np.generic]],
+    hotwords: HotwordScorer | None,
+    log_probs: Tensor | None,
+    timed: bool,
+) -> list[list[Hypothesis]]:
+    """Search with what the class of a search reads; arguments as in `Predictor.find`, with source (B, T, M)."""
+    if isinstance(search, SamplingSearch):
+        return search(source, lengths, options, utterances, timed)
+    if isinstance(search, BeamSearch):
+        return search(source, lengths, options, hotwords, log_probs, timed)
+    if isinstance(search, TransducerSearch):
+        return search(source, lengths, options, hotwords)
+    return search(source, lengths, options)

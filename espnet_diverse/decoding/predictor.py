@@ -16,7 +16,7 @@ from espnet_diverse.audio.features import read_features
 from espnet_diverse.audio.reading import read_at
 from espnet_diverse.audio.segments import Segment
 from espnet_diverse.decoding import attention_alignment, ctc_alignment
-from espnet_diverse.decoding.build_search import build_search
+from espnet_diverse.decoding.build_search import build_search, run_search
 from espnet_diverse.decoding.condition_ids import known_conditions
 from espnet_diverse.decoding.encoder.encoding import Encoded, check_finite, check_parts
 from espnet_diverse.decoding.encoder.long_audio import check_long_audio, features_of_blocks
@@ -34,13 +34,11 @@ from espnet_diverse.decoding.options import (
     usual_ctc_weight,
 )
 from espnet_diverse.decoding.prediction import Prediction, Spans, Text
-from espnet_diverse.decoding.search.beam import Hypothesis
 from espnet_diverse.decoding.search.beam_search import BeamSearch
 from espnet_diverse.decoding.search.fusion import Fusion, language_model_of, load_language_model, used_language_model
 from espnet_diverse.decoding.search.greedy import GreedySearch
 from espnet_diverse.decoding.search.hotwords import Hotwords, HotwordScorer, load_hotwords
 from espnet_diverse.decoding.search.ngram import NgramScorer
-from espnet_diverse.decoding.search.sampling import SamplingSearch
 from espnet_diverse.decoding.source_text import SourceText
 from espnet_diverse.decoding.token_text import TokenText
 from espnet_diverse.errors import ConfigError
@@ -82,6 +80,7 @@ class Predictor:
         conditions: The conditions that the model depends on.
         names_language: Whether the model writes the spoken language itself, as a multitask model and Whisper do.
         translates: Whether the model can also write another language than the spoken one, if it is asked to.
+        times: Indices of the tokens for times that the decoder can write, as Whisper does; none for other models.
         seconds: Greatest length of audio that the model reads; infinite for most.
         source_text: Tokens of texts to translate; None for models that read audio or features.
         table: Table of a data directory that names the inputs.
@@ -134,6 +133,7 @@ class Predictor:
         self._namer: Any = self.search if is_multitask else getattr(model, "decoder", None)
         self.names_language = hasattr(self._namer, "languages") and "lang" in self.conditions.names
         self.translates = "tgtlang" in self.conditions.names and (task in MULTITASK or self.names_language)
+        self.times: range = getattr(self._namer, "times", range(0))
         self.seconds: float = getattr(self.prompt or getattr(model, "frontend", None), "seconds", inf)
         self.table = source_table(vars(args)) if task == "mt" else "wav.scp" if self.rate else "feats.scp"
         self.source_text = SourceText(args) if task == "mt" else None
@@ -256,6 +256,7 @@ class Predictor:
         posteriors: bool = False,
         hotwords: HotwordScorer | None = None,
         spans: bool = False,
+        timed: bool = False,
     ) -> list[Prediction]:
         """Decode a batch of utterances.
 
@@ -266,6 +267,7 @@ class Predictor:
             posteriors: Whether to return CTC log probabilities; the model must have CTC.
             hotwords: Scorer of hotwords for this call, from `hotwords_of`, instead of the search's own.
             spans: Whether to align the best texts by attention; the model must have heads for it (`aligns`).
+            timed: Whether tokens include `times`; see `check_timed`.
 
         Raises:
             ConfigError: The options are not possible with this model, see `resolve`.
@@ -276,7 +278,7 @@ class Predictor:
             source, lengths, ids = self.encode(sources, conditions)
             log_probs = self.ctc.log_softmax(source) if posteriors else None
             with scope(ids, collect=False):
-                found = self._search(source, lengths, options, sources, hotwords, log_probs)
+                found = run_search(self.search, source, lengths, options, sources, hotwords, log_probs, timed)
             frames = [None] * len(found) if log_probs is None else log_probs.cpu()
             texts = [[self.tokens.decode(*hypothesis) for hypothesis in best] for best in found]
             ids_of = [self.tokens.indices(best[0].tokens) if best else [] for best in texts]
@@ -328,23 +330,6 @@ class Predictor:
             condition: torch.tensor([each[condition] for each in conditions], device=self.device)
             for condition in self.conditions.names
         }
-
-    def _search(
-        self,
-        source: Tensor,
-        lengths: Tensor,
-        options: Options,
-        utterances: Sequence[NDArray[np.generic]],
-        hotwords: HotwordScorer | None,
-        log_probs: Tensor | None,
-    ) -> list[list[Hypothesis]]:
-        if isinstance(self.search, SamplingSearch):
-            return self.search(source, lengths, options, utterances)
-        if isinstance(self.search, BeamSearch):
-            return self.search(source, lengths, options, hotwords, log_probs)
-        if isinstance(self.search, TransducerSearch):
-            return self.search(source, lengths, options, hotwords)
-        return self.search(source, lengths, options)
 
 
 def load_predictor(

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import product
 from math import inf
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +26,7 @@ from espnet_diverse.runs.condition_names import fill_in, has_parameters_by_condi
 from espnet_diverse.runs.config import Config
 from espnet_diverse.runs.config_checks import NETS, check
 from espnet_diverse.runs.model_files import find_weights
+from espnet_diverse.runs.packed.espnet_whisper import read_whisper, write_run
 from espnet_diverse.runs.packed.run_files import write_model
 from espnet_diverse.runs.tasks import TASKS, TRAINED, load_model, read_config
 from espnet_diverse.runs.training_config import training_config
@@ -76,6 +78,10 @@ def adopt(
     if output_dir.resolve() == model_dir.resolve():
         raise ConfigError(f"{output_dir}: is the directory of the model itself; give another one")
     check_prepared(output_dir, "adopt")
+    if (whisper := read_whisper(model_dir / "config.yaml")) is not None:
+        with TemporaryDirectory() as folder:
+            write_run(whisper, find_weights(model_dir, model_file, whisper), Path(folder))
+            return adopt(Path(folder), output_dir, changes, data_dir)
     before = read_config(model_dir / "config.yaml")
     task = before.get("task", "asr")
     weights = find_weights(model_dir, model_file, before)
@@ -203,8 +209,8 @@ def largest_difference(
 ) -> float:
     """Largest absolute difference of the log-probabilities of two models, in evaluation, over all conditions.
 
-    It is infinite if one of them gives NaN. Both are left in evaluation mode. The seed is fixed, and the random state
-    of the caller stays as it is.
+    A part that one of them lacks, such as CTC, is not compared. The result is infinite if one of them gives NaN. Both
+    are left in evaluation mode. The seed is fixed, and the random state of the caller stays as it is.
 
     Args:
         first: A model.
@@ -222,19 +228,22 @@ def largest_difference(
                 torch.manual_seed(0)
                 with scope(ids, collect=False):
                     outputs.append(_log_probabilities(model.eval(), task, features))
-            differences = (outputs[0] - outputs[1]).abs().nan_to_num(inf, inf)
-            largest = max(largest, float(differences.masked_fill(outputs[0] == outputs[1], 0).max()))
+            for part in outputs[0].keys() & outputs[1].keys():
+                one, other = outputs[0][part], outputs[1][part]
+                differences = (one - other).abs().nan_to_num(inf, inf)
+                largest = max(largest, float(differences.masked_fill(one == other, 0).max()))
     return largest
 
 
-def _log_probabilities(model: nn.Module, task: str, features: int | None) -> Tensor:
+def _log_probabilities(model: nn.Module, task: str, features: int | None) -> dict[str, Tensor]:
+    """Log-probabilities by part of a model, on random input."""
     if task == "cls":
         texts = [_random_tokens(model.classifier.embed.num_embeddings - 1) for _ in range(1 + model.classifier.pairs)]
         given = [each for text in texts for each in (text, torch.tensor([text.size(1)]))]
-        return model.classifier(*given).scores.log_softmax(-1)
+        return {"classifier": model.classifier(*given).scores.log_softmax(-1)}
     tokens = torch.cat([torch.tensor([[model.sos]]), _random_tokens(model.sos)], 1)
     if task == "lm":
-        return model.lm(tokens, None)[0].log_softmax(-1)
+        return {"lm": model.lm(tokens, None)[0].log_softmax(-1)}
     if task == "mt":
         source = _random_tokens(model.src_sos)
     else:
@@ -242,12 +251,12 @@ def _log_probabilities(model: nn.Module, task: str, features: int | None) -> Ten
     prompt = _prompt(model) if task == "s2t_ctc" else {}
     frames, lengths = model.encode(source, torch.tensor([source.size(1)]), **prompt)[:2]
     frames = frames[0] if isinstance(frames, tuple) else frames  # with the frames of intermediate layers
-    found = []
+    found = {}
     if getattr(model, "decoder", None) is not None:  # a model of CTC alone has none
-        found.append(model.decoder(frames, lengths, tokens, torch.tensor([tokens.size(1)]))[0].log_softmax(-1))
-    modules = (getattr(model, name, None) for name in ("ctc", "st_ctc"))  # over the source, and over the translation
-    found += [ctc.log_softmax(frames) for ctc in modules if ctc is not None]
-    return torch.cat([each.flatten() for each in found])
+        count = torch.tensor([tokens.size(1)])
+        found["decoder"] = model.decoder(frames, lengths, tokens, count)[0].log_softmax(-1)
+    modules = {name: getattr(model, name, None) for name in ("ctc", "st_ctc")}  # over the source, and the translation
+    return found | {name: ctc.log_softmax(frames) for name, ctc in modules.items() if ctc is not None}
 
 
 def _prompt(model: nn.Module) -> dict[str, Tensor]:

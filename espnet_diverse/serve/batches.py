@@ -15,8 +15,7 @@ from typing import NamedTuple
 from espnet_diverse.errors import UserError
 from espnet_diverse.serve.limits import Limits
 from espnet_diverse.serve.refusals import busy
-from espnet_diverse.transcription.recordings import Request
-from espnet_diverse.transcription.transcript import Transcript
+from espnet_diverse.transcription.transcript import Request, Transcript
 
 
 class Kind(NamedTuple):

@@ -20,9 +20,9 @@ from espnet_diverse.serve.batches import Batches, Kind
 from espnet_diverse.serve.limits import Limits
 from espnet_diverse.serve.live import LiveRecognition, live_recognition
 from espnet_diverse.serve.refusals import RefusedError, busy
-from espnet_diverse.transcription.recordings import Request, Transcription
+from espnet_diverse.transcription.recordings import Transcription
 from espnet_diverse.transcription.segmentation_options import SegmentationOptions
-from espnet_diverse.transcription.transcript import Transcript
+from espnet_diverse.transcription.transcript import Request, Transcript
 
 OPENAIS = ("whisper-1", "gpt-4o-transcribe", "gpt-4o-mini-transcribe", "gpt-transcribe")
 """Names of OpenAI's models that clients send by default."""

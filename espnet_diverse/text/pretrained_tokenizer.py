@@ -5,14 +5,19 @@ The tokenizer is read from `tokenizer.json`; no code of a model is executed. Its
     <blank> <unk> <all tokens by their ids, except the unknown token of the tokenizer> <sos/eos>
 """
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from espnet_diverse.data.scripts import PUNCTUATION, RANGES
 from espnet_diverse.errors import ConfigError, DataError, optional_package
 from espnet_diverse.text.foreign_tokenizer import FILE, MOST_BYTES, read_content
 from espnet_diverse.untrusted.hub import encoder_folder
 from espnet_diverse.untrusted.whole_files import read_bytes
+
+_OF_WHISPER = "<|startoftranscript|>"
+_UNSPACED_START = re.compile(f"[{RANGES}{PUNCTUATION} ]|$")
 
 
 class PretrainedTokenizer:
@@ -39,11 +44,19 @@ class PretrainedTokenizer:
         self._tokenizer.no_padding()
         ids = sorted((index, token) for token, index in self._tokenizer.get_vocab(with_added_tokens=True).items())
         self._unknown = _unknown(content["model"], dict(ids))
+        self._begins_with_space = self._tokenizer.token_to_id(_OF_WHISPER) is not None
+        if self._begins_with_space:
+            self._tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
         self._ids = [index for index, token in ids if token != self._unknown]
         self.tokens = [_listed(index, token) for index, token in ids if token != self._unknown]
 
     def encode(self, text: str, out_type: type = str) -> list[str]:
-        """Tokens of `text`; unknown tokens are kept as text."""
+        """Tokens of `text`; unknown tokens are kept as text.
+
+        Whisper writes a space before its first word, but not in Chinese, Japanese and other scripts without spaces.
+        """
+        if self._begins_with_space and not _UNSPACED_START.match(text):
+            text = f" {text}"
         with _refusing():
             encoded = self._tokenizer.encode(text, add_special_tokens=False)
         spans = zip(encoded.tokens, encoded.offsets, strict=True)

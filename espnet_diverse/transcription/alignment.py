@@ -9,17 +9,20 @@ The confidence of a token is the mean of its CTC posteriors over its frames, or 
 word the mean over its tokens. Other scores that the search uses do not count.
 """
 
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from torchaudio.functional import TokenSpan
 
 from espnet_diverse.data.scripts import UNSPACED_LETTER, may_break
+from espnet_diverse.decoding.ctc_alignment import align, ctc_support
 from espnet_diverse.decoding.frame_times import FrameTimes, frame_times
+from espnet_diverse.decoding.prediction import Prediction
 from espnet_diverse.decoding.predictor import Predictor
 from espnet_diverse.errors import ConfigError, UserError
 from espnet_diverse.text.vocabulary import SPACE
-from espnet_diverse.transcription.result import Word
+from espnet_diverse.transcription.result import Segment, Word
 
 _LONGEST = 0.5  # seconds of a character with a pause after it
 WORD_START = "▁"  # marks the first piece of a word in sentencepiece
@@ -45,6 +48,36 @@ def has_word_times(search: Predictor) -> bool:
     except UserError:
         return False
     return True
+
+
+def align_segment(
+    search: Predictor, segment: Segment, found: Prediction, frames: FrameTimes | None, has_support: bool
+) -> Segment:
+    """A segment with what the frames of its tokens say about its text.
+
+    Args:
+        search: Search with the model.
+        segment: The segment with its text and tokens.
+        found: Result of the search, with CTC log probabilities or frames of tokens, or without both.
+        frames: Times of the frames, for words with times and confidences; None leaves them out.
+        has_support: Whether CTC may support a text that it did not write.
+    """
+    spans = found.spans
+    if found.log_probs is not None:
+        spans = align(found.log_probs, search.tokens.indices(segment.tokens))
+        if has_support and segment.tokens:
+            segment = replace(segment, ctc_support=ctc_support(spans))
+    if frames is None:
+        return segment
+    if spans is None:
+        assert found.log_probs is not None  # attention aligns any text
+        logging.warning(
+            "%d tokens cannot be aligned to %d frames from %.2f s on; their words get no times",
+            *(len(segment.tokens), len(found.log_probs), segment.start),
+        )
+        return segment
+    words = align_words(spans, search.tokens.pieces(segment.tokens), frames, segment.start, segment.end)
+    return replace(segment, confidences=tuple(span.score for span in spans), words=words)
 
 
 def align_words(

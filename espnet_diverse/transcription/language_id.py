@@ -11,8 +11,9 @@ a text. The result is unreliable where the model does not recognise the speech. 
 and Whisper write the language themselves, as the first token.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from math import ceil
 
 import numpy as np
 import torch
@@ -30,6 +31,23 @@ def spoken_conditions(search: Predictor) -> list[str]:
     """Conditions of a model that hold the spoken language; in speech recognition the text is in that language too."""
     spoken = ("lang", "tgtlang") if search.task in SAME_LANGUAGE_TASKS else ("lang",)
     return [condition for condition in spoken if condition in search.conditions.names]
+
+
+def first_seconds(chunks: Iterable[tuple[NDArray[np.float32], float]], seconds: float) -> list[NDArray[np.float32]]:
+    """Features of the first seconds of chunks; a rest of less than a second is left out.
+
+    Args:
+        chunks: Features (T, F) and length in seconds of each chunk of speech.
+        seconds: Seconds to return.
+    """
+    left, found = seconds, []
+    for features, length in chunks:
+        if length > left >= 1.0:
+            found.append(features[: ceil(len(features) * left / length)])
+        elif length <= left:
+            found.append(features)
+        left -= length
+    return found
 
 
 def identify_language(

@@ -14,9 +14,9 @@ from espnet_diverse.cluster.pool import Pool
 from espnet_diverse.decoding.condition_ids import KnownConditions
 from espnet_diverse.decoding.predictor import Predictor
 from espnet_diverse.errors import DataError, UserError
-from espnet_diverse.transcription.recordings import Request, Transcription
+from espnet_diverse.transcription.recordings import Transcription
 from espnet_diverse.transcription.segmentation_options import SegmentationOptions
-from espnet_diverse.transcription.transcript import Transcript
+from espnet_diverse.transcription.transcript import Request, Transcript
 
 
 class Recognizer(Protocol):

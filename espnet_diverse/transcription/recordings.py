@@ -11,54 +11,31 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import batched, chain, islice
-from math import ceil, inf
-from typing import Any, NamedTuple
+from math import inf
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from espnet_diverse.audio.sources import Audio, Source, open_audio
+from espnet_diverse.audio.sources import Audio, open_audio
 from espnet_diverse.decoding.condition_ids import KnownConditions, completed, indices_of, warn_of_unused
-from espnet_diverse.decoding.ctc_alignment import align, ctc_support
 from espnet_diverse.decoding.frame_times import FrameTimes, frame_times
 from espnet_diverse.decoding.grouping import each_result, grouped
 from espnet_diverse.decoding.options import SAME_LANGUAGE_TASKS, Options
 from espnet_diverse.decoding.predictor import Prediction, Predictor
 from espnet_diverse.decoding.search.hotwords import Hotwords
-from espnet_diverse.transcription.alignment import align_words, check_aligns
-from espnet_diverse.transcription.language_id import identify_language, spoken_conditions
+from espnet_diverse.decoding.search.timestamps import check_timed, parts_between
+from espnet_diverse.transcription.alignment import align_segment, check_aligns
+from espnet_diverse.transcription.language_id import first_seconds, identify_language, spoken_conditions
 from espnet_diverse.transcription.result import Alternative, Segment
-from espnet_diverse.transcription.segmentation import SpeechChunk, split_speech
+from espnet_diverse.transcription.segmentation import SpeechChunk, split_speech, windows
 from espnet_diverse.transcription.segmentation_options import SegmentationOptions
-from espnet_diverse.transcription.transcript import Transcript
+from espnet_diverse.transcription.transcript import Request, Transcript
 from espnet_diverse.transcription.unsegmented import check_whole, input_of_whole, stays_whole
 from espnet_diverse.upstream.layers import TooShortUttError
 
 _WINDOW = 4  # batches
 _LANGUAGE_SECONDS = 30.0  # of speech, used to detect a language
-
-
-@dataclass(frozen=True)
-class Request:
-    """A recording to transcribe.
-
-    Attributes:
-        audio: The recording, as for `open_audio`.
-        rate: The rate of samples in Hz, as for `open_audio`.
-        conditions: Known values by condition, such as {"lang": "es", "domain": "talks"}.
-        on_progress: Called with the seconds of the recording that are done, and its length in seconds. An exception
-            that it raises becomes the result of the recording, and the rest of it is not decoded.
-        on_segments: Called with the next segments of the recording in the order of time, as soon as they are decoded;
-            more than a batch of them are decoded separately from other recordings.
-        channel: Number of the channel to transcribe, as for `open_audio`.
-    """
-
-    audio: Source
-    rate: int | None = None
-    conditions: Mapping[str, str] = field(default_factory=dict)
-    on_progress: Callable[[float, float], None] | None = field(default=None, compare=False)
-    on_segments: Callable[[Sequence[Segment]], None] | None = field(default=None, compare=False)
-    channel: int | None = None
 
 
 class _Chunk(NamedTuple):
@@ -80,8 +57,14 @@ class _Chunk(NamedTuple):
 
 @dataclass
 class _Recording:
-    """The state of a recording; `waiting` has the start times of chunks that were read and not yet decoded, `told`
-    counts the segments passed to `on_segments`."""
+    """The state of a recording.
+
+    Attributes:
+        waiting: Start times of chunks that were read and not yet decoded.
+        following: Chunks to read once the last one was decoded.
+        passed: Second of the last window at which the next one begins.
+        told: Number of segments passed to `on_segments`.
+    """
 
     request: Request
     conditions: dict[str, str] = field(default_factory=dict)
@@ -92,6 +75,8 @@ class _Recording:
     duration: float = 0.0
     covered: float = 0.0
     waiting: set[float] = field(default_factory=set)
+    following: Iterator["_Chunk"] | None = None
+    passed: float = inf
     told: int = 0
     is_read: bool = False
     failure: Exception | None = None
@@ -107,6 +92,17 @@ class _Recording:
             yield
         except Exception as error:
             self.failure = self.failure or error
+
+    def next_chunk(self) -> list[_Chunk]:
+        """The chunk to decode after the last one, if there is one."""
+        chunks: list[_Chunk] = []
+        if self.following is not None and self.failure is None:
+            with self.keeping_faults():
+                chunks = list(islice(self.following, 1))
+            if not chunks:
+                self.is_read, self.following = True, None
+                self.report()
+        return chunks
 
     def report(self, covered: float = 0.0) -> None:
         """Add seconds that are done, and call `on_progress`."""
@@ -168,6 +164,9 @@ class Transcription:
         self.hotwords, self.rate = search.hotwords_of(hotwords), search.rate
         self.search, self.segmentation, self.options = search, segmentation, search.resolve(options)
         self.window = _WINDOW * self.options.batch_size
+        self.timed = segmentation.vad == "whisper"
+        if self.timed:
+            check_timed(search.times, self.options, word_timestamps)
         self.segmentation = replace(segmentation, max_seconds=min(segmentation.max_seconds, search.seconds))
         self.whole = stays_whole(search, segmentation, word_timestamps)
         self.frames: FrameTimes | None = None
@@ -176,7 +175,7 @@ class Transcription:
             check_aligns(search)
             self.frames = frame_times(search.encoding.model, self.rate)
         by_decoder = self.options.search != "greedy" and self.options.ctc_weight != 1  # else CTC supports its own texts
-        self.has_support = search.ctc is not None and by_decoder
+        self.has_support = search.ctc is not None and by_decoder and not self.timed
         self.posteriors = search.ctc is not None and (word_timestamps or self.has_support)
         self.spans = word_timestamps and search.ctc is None
 
@@ -208,8 +207,8 @@ class Transcription:
             recording.duration = audio.duration
             recording.report()
             chunks = self._chunks(recording, audio)
-            beginning = self._begin(recording, chunks, self.window, detect=True)
-            for batch in batched(chain(beginning, chunks), self.options.batch_size):
+            beginning = self._begin(recording, chunks, 1 if self.timed else self.window, detect=True)
+            for batch in batched(chain(beginning, chunks), 1 if self.timed else self.options.batch_size):
                 self._decode(batch)
                 if recording.failure is not None:
                     raise recording.failure
@@ -232,18 +231,20 @@ class Transcription:
         chunks are returned.
         """
         request = recording.request
-        window = self.window if request.on_segments is None else self.options.batch_size
+        window = 1 if self.timed else self.window if request.on_segments is None else self.options.batch_size
         try:
             with self._opened(request) as audio:
                 recording.duration = audio.duration
                 recording.report()
                 chunks = self._chunks(recording, audio)
                 read = self._begin(recording, chunks, window, detect)
-                if len(read) >= window or any(map(self._is_long, read)):
+                if self.timed and audio.duration <= self.search.seconds:  # it is in memory
+                    recording.following = chunks
+                elif len(read) >= window or any(map(self._is_long, read)):
                     while read:
                         decode(read)
                         read = list(islice(chunks, window if recording.failure is None else 0))
-                recording.is_read = True
+                recording.is_read = recording.following is None
                 recording.report()
                 if detect:
                     warn_of_channels(audio)
@@ -262,7 +263,7 @@ class Transcription:
             yield _Chunk(recording, 0.0, audio.duration, whole, audio.duration)
             return
         before = 0.0
-        for chunk in self._segments(audio):
+        for chunk in self._segments(recording, audio):
             try:
                 features = self.search.features(chunk.samples)
             except TooShortUttError:  # no word fits into it
@@ -271,7 +272,11 @@ class Transcription:
             yield _Chunk(recording, chunk.start, chunk.end, features, chunk.end - before)
             before = chunk.end
 
-    def _segments(self, audio: Audio) -> Iterable[SpeechChunk]:
+    def _segments(self, recording: _Recording, audio: Audio) -> Iterable[SpeechChunk]:
+        if self.timed:
+            short = audio.duration <= self.search.seconds
+            blocks = [audio.samples()] if short else audio.blocks()
+            return windows(blocks, self.rate, self.search.seconds, lambda: recording.passed)
         if self.segmentation.whole:
             samples = audio.samples()
             return [SpeechChunk(0.0, samples, self.rate)] if len(samples) else []
@@ -301,12 +306,13 @@ class Transcription:
             )
             indices = indices_of(others, recording.conditions)  # raises before time is spent on detection
             heard = sum(chunk.end - chunk.start for chunk in beginning)
-            while heard < _LANGUAGE_SECONDS and (more := next(chunks, None)) is not None:
+            while not self.timed and heard < _LANGUAGE_SECONDS and (more := next(chunks, None)) is not None:
                 beginning.append(more)
                 heard += more.end - more.start
             if not detect:
                 return beginning
-            recording.probabilities = identify_language(self.search, _first_seconds(beginning), indices, self.options)
+            heard_first = first_seconds(((one.features, one.end - one.start) for one in beginning), _LANGUAGE_SECONDS)
+            recording.probabilities = identify_language(self.search, heard_first, indices, self.options)
             language = dict.fromkeys(spoken, next(iter(recording.probabilities)))
             recording.conditions = completed(known, language | dict(given), same)
             recording.language = self._spoken(recording.conditions, same)
@@ -323,26 +329,49 @@ class Transcription:
         return None if language == getattr(self.search.prompt, "no_language", None) else language
 
     def _decode(self, chunks: Sequence[_Chunk]) -> None:
-        """Decode chunks and add the results to their recordings."""
+        """Decode chunks, and those that follow once they are decoded, and add the results to their recordings."""
         size, frames = self.options.batch_size, self.search.batch_frames
-        for batch in grouped(chunks, lambda chunk: len(chunk.features), size, frames):
-            if all(chunk.recording.failure is not None for chunk in batch):
-                continue
-            for chunk, found in zip(batch, each_result(self._search_batch, batch), strict=True):
-                chunk.recording.waiting.remove(chunk.start)
-                with chunk.recording.keeping_faults():
-                    chunk.recording.segments.append(self._segment(chunk, found))
-                with chunk.recording.keeping_faults():
-                    chunk.recording.report(chunk.covered)
-                    chunk.recording.tell()
+        while chunks:
+            for batch in grouped(chunks, lambda chunk: len(chunk.features), size, frames):
+                if any(chunk.recording.failure is None for chunk in batch):
+                    self._decode_batch(batch)
+            chunks = [after for chunk in chunks for after in chunk.recording.next_chunk()]
+
+    def _decode_batch(self, batch: Sequence[_Chunk]) -> None:
+        for chunk, found in zip(batch, each_result(self._search_batch, batch), strict=True):
+            chunk.recording.waiting.remove(chunk.start)
+            with chunk.recording.keeping_faults():
+                chunk.recording.segments += self._timed(chunk, found) if self.timed else [self._segment(chunk, found)]
+            with chunk.recording.keeping_faults():
+                chunk.recording.report(chunk.covered)
+                chunk.recording.tell()
 
     def _search_batch(self, batch: Sequence[_Chunk]) -> list[Prediction]:
         conditions = [chunk.recording.indices for chunk in batch]
         if self._is_long(batch[0]):  # long recordings are decoded alone
             return [self.search.find_long(batch[0].features, conditions[0])]
         return self.search.find(
-            [chunk.features for chunk in batch], conditions, self.options, self.posteriors, self.hotwords, self.spans
+            [chunk.features for chunk in batch],
+            conditions,
+            self.options,
+            self.posteriors,
+            self.hotwords,
+            self.spans,
+            self.timed,
         )
+
+    def _timed(self, chunk: _Chunk, found: Prediction | Exception) -> list[Segment]:
+        """Segments of a window between the times that the decoder wrote."""
+        whole = self._segment(chunk, found)
+        indices, length = self.search.tokens.indices(whole.tokens), chunk.end - chunk.start
+        parts, chunk.recording.passed = parts_between(indices, self.search.times, length)
+        segments = []
+        for part in parts:
+            text, tokens, _ = self.search.tokens.decode(part.tokens, whole.score)
+            begin, end = (round(chunk.start + second, 3) for second in (part.start, part.end))
+            alternatives = (Alternative(text, whole.score),)
+            segments.append(Segment(begin, end, text, whole.score, tuple(tokens), alternatives=alternatives))
+        return [segment for segment in segments if segment.text.strip()]
 
     def _segment(self, chunk: _Chunk, found: Prediction | Exception) -> Segment:
         if isinstance(found, Exception):
@@ -352,26 +381,8 @@ class Transcription:
         text, tokens, score = found.texts[0]
         segment = Segment(chunk.start, chunk.end, text, score, tuple(tokens))
         texts = tuple(Alternative(each.text, each.score) for each in found.texts)
-        return replace(segment, alternatives=texts, **self._aligned(segment, found))
-
-    def _aligned(self, segment: Segment, found: Prediction) -> dict[str, Any]:
-        """Fields of a segment that come from the frames of its tokens, if they are known."""
-        spans, fields = found.spans, dict[str, Any]()
-        if found.log_probs is not None:
-            spans = align(found.log_probs, self.search.tokens.indices(segment.tokens))
-            fields |= {"ctc_support": ctc_support(spans)} if self.has_support and segment.tokens else {}
-        if self.frames is None:
-            return fields
-        if spans is None:
-            assert found.log_probs is not None  # attention aligns any text
-            logging.warning(
-                "%d tokens cannot be aligned to %d frames from %.2f s on; their words get no times",
-                *(len(segment.tokens), len(found.log_probs), segment.start),
-            )
-            return fields
-        pieces = self.search.tokens.pieces(segment.tokens)
-        words = align_words(spans, pieces, self.frames, segment.start, segment.end)
-        return fields | {"confidences": tuple(span.score for span in spans), "words": words}
+        aligned = align_segment(self.search, segment, found, self.frames, self.has_support)
+        return replace(aligned, alternatives=texts)
 
 
 def warn_of_channels(audio: Audio) -> None:
@@ -383,16 +394,3 @@ def warn_of_channels(audio: Audio) -> None:
 
 def _start(segment: Segment) -> float:
     return segment.start
-
-
-def _first_seconds(chunks: Sequence[_Chunk]) -> list[NDArray[np.float32]]:
-    """Features of the first `_LANGUAGE_SECONDS` of chunks; a rest of less than a second is left out."""
-    left, features = _LANGUAGE_SECONDS, []
-    for chunk in chunks:
-        length = chunk.end - chunk.start
-        if length > left >= 1.0:
-            features.append(chunk.features[: ceil(len(chunk.features) * left / length)])
-        elif length <= left:
-            features.append(chunk.features)
-        left -= length
-    return features

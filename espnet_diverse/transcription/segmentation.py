@@ -8,7 +8,7 @@ at the same times: frame i begins at sample i * FRAME * rate / 16000, rounded do
 """
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, tee
 from typing import NamedTuple
 
@@ -106,6 +106,28 @@ def _split(blocks: Iterable[NDArray[np.float32]], options: SegmentationOptions, 
     for frame, probability in frames_of_speech(blocks, options, rate):
         yield from segmenter.add(frame, probability)
     yield from segmenter.finish()
+
+
+def windows(
+    blocks: Iterable[NDArray[np.float32]], rate: int, seconds: float, advance: Callable[[], float]
+) -> Iterator[SpeechChunk]:
+    """Windows of a recording, each of which begins where the one before it says.
+
+    Args:
+        blocks: Samples of the recording in order, each block (L,) float32.
+        rate: Sampling rate of the recording in Hz.
+        seconds: Length of a window; the last ones are shorter.
+        advance: Called before the next window; returns the second of the last one at which it begins.
+    """
+    blocks, held, start, most = iter(blocks), np.zeros(0, np.float32), 0, round(seconds * rate)
+    while True:
+        while len(held) < most and (block := next(blocks, None)) is not None:
+            held = np.concatenate([held, block])
+        if not len(held):
+            return
+        yield SpeechChunk(start / rate, held[:most], rate)
+        passed = round(min(advance(), seconds) * rate)
+        start, held = start + passed, held[passed:]
 
 
 def frames_of_speech(

@@ -10,7 +10,7 @@ from espnet_diverse.option_checks import Options, choice, conflict, flag, must_b
 if TYPE_CHECKING:
     from espnet_diverse.transcription.vad import Detector
 
-VADS = ("auto", "silero", "energy", "none")
+VADS = ("auto", "silero", "energy", "none", "whisper")
 
 
 @dataclass(frozen=True)
@@ -19,8 +19,10 @@ class SegmentationOptions(Options):
 
     Attributes:
         vad: Voice activity detection. "silero": the network of the extra `vad`. "energy": loudness. "none": no
-            detection; recordings are split by length alone. "auto": silero if it is installed, else energy; a recording
-            of up to `max_seconds` that contains speech stays whole, with the same result as decoding its file.
+            detection; recordings are split by length alone. "whisper": no detection; a Whisper model reads windows of
+            30 seconds, whatever `max_seconds` is, and segments have the times that it writes. "auto": silero if it is
+            installed, else energy; a recording of up to `max_seconds` that contains speech stays whole, with the same
+            result as decoding its file.
         max_seconds: Greatest length of a segment in seconds.
         min_speech_seconds: Least amount of speech in a segment, in seconds; shorter sounds are treated as clicks.
         min_silence_seconds: Seconds without speech that end a segment.
@@ -57,7 +59,7 @@ class SegmentationOptions(Options):
         """
         from espnet_diverse.transcription.vad import EnergyDetector, NoDetector, SileroDetector, silero_is_installed
 
-        if self.vad == "none":
+        if self.vad in ("none", "whisper"):
             return NoDetector()
         silero = self.vad == "silero" or self.vad == "auto" and silero_is_installed()
         return SileroDetector() if silero else EnergyDetector()

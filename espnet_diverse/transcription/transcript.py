@@ -1,12 +1,36 @@
-"""The transcript of a recording."""
+"""A recording to transcribe, and its transcript."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 
+from espnet_diverse.audio.sources import Source
 from espnet_diverse.data.scripts import join_texts
 from espnet_diverse.transcription.formats import written
 from espnet_diverse.transcription.result import Segment, Word
+
+
+@dataclass(frozen=True)
+class Request:
+    """A recording to transcribe.
+
+    Attributes:
+        audio: The recording, as for `open_audio`.
+        rate: The rate of samples in Hz, as for `open_audio`.
+        conditions: Known values by condition, such as {"lang": "es", "domain": "talks"}.
+        on_progress: Called with the seconds of the recording that are done, and its length in seconds. An exception
+            that it raises becomes the result of the recording, and the rest of it is not decoded.
+        on_segments: Called with the next segments of the recording in the order of time, as soon as they are decoded;
+            more than a batch of them are decoded separately from other recordings.
+        channel: Number of the channel to transcribe, as for `open_audio`.
+    """
+
+    audio: Source
+    rate: int | None = None
+    conditions: Mapping[str, str] = field(default_factory=dict)
+    on_progress: Callable[[float, float], None] | None = field(default=None, compare=False)
+    on_segments: Callable[[Sequence[Segment]], None] | None = field(default=None, compare=False)
+    channel: int | None = None
 
 
 @dataclass(frozen=True)

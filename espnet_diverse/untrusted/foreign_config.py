@@ -169,6 +169,8 @@ def _check_parts(config: Mapping, source: Path, packed: bool) -> None:
             if not packed:
                 why = "in a run, because it may download code or load files that config.yaml names"
                 todo += f"; set {TRUST}=1 if you have trained this run yourself"
+                if chosen == "whisper":
+                    todo = "adopt makes a run of it that downloads nothing"
             raise ModelError(f"{source}: {what} {why}; {todo}")
 
 

@@ -19,10 +19,14 @@ from espnet_diverse.bin.main import main
 from espnet_diverse.demo.routes import BODY
 from espnet_diverse.serve import models
 from espnet_diverse.serve.application import Server
+from espnet_diverse.transcription import recordings
+from espnet_diverse.transcription.transcript import Request
 
 RATE = 16_000
 SHORT = "--maxlenratio -6 --beam_size 2"
 DECODE = f"decode whisper --data_dir data --output_dir out {SHORT}"
+TIMED = f"transcribe whisper talk.wav --vad whisper --language de {SHORT}"
+OF_CTC = f"transcribe ctc talk.wav --language de {SHORT}"
 TRANSCRIBE = f"transcribe whisper talk.wav --vad none {SHORT}"
 
 
@@ -80,6 +84,7 @@ def folder(tmp_path_factory):
             f"{DECODE.replace(' out ', ' decoded ')} --nbest 2",
             "adopt whisper --output_dir run",
             "pack whisper --output whisper.zip",
+            "adopt whisper --set model_conf.ctc_weight=0.3 --output_dir ctc",
         ):
             code, _, said = called(shlex.split(line), root)
             assert code == 0, said
@@ -99,6 +104,12 @@ CELLS = [
         f"{TRANSCRIBE} talks --language de --output_format all --output_dir out",
         files=("talk.srt", "talk.json", "talk.tsv", "talk.vtt", "talk.trn", "long.txt"),
     ),
+    Cell(
+        f"{TIMED} talks --output_format all --output_dir out",
+        files=("talk.srt", "talk.json", "talk.tsv", "long.vtt"),
+    ),
+    Cell(f"{TIMED} --search sampling --nbest 2"),
+    Cell(f"{TIMED} --hotwords names.txt --precision int8"),
     Cell(f"transcribe whisper call.wav --vad none --channels each --language de {SHORT}", "call.wav channel 1\t"),
     Cell(f"transcribe whisper click.wav --vad none {SHORT}", "too short for the model, no text"),
     Cell(f"transcribe whisper.zip talk.wav --vad none --language de {SHORT}"),
@@ -121,14 +132,28 @@ CELLS = [
     Cell("export safetensors whisper --output out.safetensors"),
     Cell("align whisper talk.wav --text 'hello gut' --language de", '"word": "hello"'),
     Cell(f"{TRANSCRIBE} --language de --word_timestamps --output_dir out --output_format json", files=("talk.json",)),
+    Cell("export onnx ctc --output out.onnx"),
+    Cell("figure ctc --data_dir data --output_dir out", files=("u0.encoder.png", "u0.decoder.png")),
+    Cell("analyse ctc --data_dir data --utterances 1 --output_dir out --ctc_support", files=("analysis.html",)),
+    Cell("align ctc talk.wav --text hello --language de --output_format json", "probability"),
+    Cell(f"{OF_CTC} --vad none --word_timestamps --output_format json", "probability"),
+    Cell(f"{OF_CTC} --vad none --search greedy"),
+    Cell(f"{OF_CTC} --no_segmentation", "needs a recording at once", 1),
+    Cell(f"{OF_CTC} --vad whisper --ctc_weight 0"),
+    Cell(f"{OF_CTC} --vad whisper", "vad whisper is not possible with CTC, which knows no times; set ctc_weight=0", 1),
     Cell("validate data", "no faults"),
+    Cell("pack whisper --language de --output out.zip", "cannot be pruned", 1),
+    Cell(f"{TIMED} --lm lm.arpa", "vad whisper is not possible with a language model", 1),
     Cell("prune whisper --language de --output_dir out", "cannot be pruned", 1),
     Cell("export onnx whisper --output out.onnx", "without CTC over its text cannot be exported", 1),
     Cell("analyse whisper --data_dir data --output_dir out --ctc_support", "has no CTC over its output text", 1),
     Cell("perplexity whisper --data_dir data --output_dir out", "not a language model", 1),
     Cell("translate whisper --text hello", "reads speech, not text", 1),
     Cell("classify whisper --data_dir data --output_dir out", "has no classes", 1),
+    Cell("transcribe whisper talk.wav --stream --vad whisper", "vad whisper is not possible while streaming", 1),
     Cell(f"{TRANSCRIBE} --stream", "does not stream", 1),
+    Cell(f"{TIMED} --word_timestamps --output_format json", "word_timestamps is not possible with vad whisper", 1),
+    Cell(f"{TIMED} --no_segmentation", "vad whisper cannot be combined with whole", 1),
     Cell(f"{TRANSCRIBE} --search greedy", "trained without CTC; set search=batched", 1),
     Cell(f"{TRANSCRIBE} --device cuda:99", "device 'cuda:99' is not possible", 1),
     Cell(f"{TRANSCRIBE} --language de --target_language zh", "does not translate de into zh, only into en", 1),
@@ -179,7 +204,39 @@ def test_python_identifies_the_language(folder):
     assert english.conditions["lang"] == one.conditions["lang"] and english.conditions["tgtlang"] == "en"
 
 
-def served(command, monkeypatch, asked):
+def test_segments_have_the_times_that_the_model_writes(folder, monkeypatch):
+    passed, parts_between = [], recordings.parts_between
+
+    def parts(*given):
+        found = parts_between(*given)
+        passed.append(found[1])
+        return found
+
+    monkeypatch.setattr(recordings, "parts_between", parts)
+    options = {"maxlenratio": -8, "beam_size": 2, "batch_size": 3}
+    recognizer = Recognizer(folder / "whisper", segmentation={"vad": "whisper"}, options=options)
+    files = [folder / "talk.wav", folder / "talks" / "long.wav", folder / "click.wav", folder / "data" / "u1.wav"]
+    together = list(recognizer.transcribe_all([Request(file, conditions={"lang": "de"}) for file in files]))
+    count = len(passed)
+    assert [len(each.segments) > 1 for each in together] == [True, True, False, True]
+    for file, transcript in zip(files, together, strict=True):
+        passed.clear()
+        alone = recognizer.transcribe(file, language="de")
+        assert [(each.start, each.end, each.text) for each in alone.segments] == [
+            (each.start, each.end, each.text) for each in transcript.segments
+        ]
+        count -= len(passed)
+        assert not passed or sum(passed) == pytest.approx(transcript.duration, abs=0.1)
+        times = [time for each in transcript.segments for time in (each.start, each.end)]
+        assert times == sorted(times) and all(0 <= time <= transcript.duration for time in times)
+        one_by_one = list(recognizer.segments(file, language="de"))
+        assert [each.text for each in one_by_one] == [each.text for each in transcript.segments]
+    assert count == 0
+    (identified,) = recognizer.transcribe_all([files[0]])
+    assert sum(identified.language_probabilities.values()) == pytest.approx(1)
+
+
+def served(command, monkeypatch, asked, vad="none"):
     """Run a command that serves, and call `asked` with a client of its application."""
 
     def run(self, app):
@@ -188,10 +245,11 @@ def served(command, monkeypatch, asked):
         raise KeyboardInterrupt  # Ctrl+C
 
     monkeypatch.setattr(Server, "run", run)
-    assert main([*command, "--port", "0", "--vad", "none"]) == 0
+    assert main([*command, "--port", "0", "--vad", vad]) == 0
 
 
-def test_serve_transcribes_and_translates(folder, monkeypatch):
+@pytest.mark.parametrize("vad", ["none", "whisper"])
+def test_serve_transcribes_and_translates(folder, monkeypatch, vad):
     loaded, answers, load_model = [], {}, models.load_model
 
     def load(*args, **how):
@@ -206,9 +264,10 @@ def test_serve_transcribes_and_translates(folder, monkeypatch):
             answers[name] = client.post(f"/v1/audio/{name}", data=form, **audio).json()
 
     monkeypatch.setattr(models, "load_model", load)
-    served(["serve", "--model", f"base={folder / 'whisper'}"], monkeypatch, asked)
+    served(["serve", "--model", f"base={folder / 'whisper'}"], monkeypatch, asked, vad)
     loaded[0].batches.close()  # or its thread would be there when later tests fork
     assert answers["transcriptions"]["language"] in ("en", "zh", "de")
+    assert (len(answers["transcriptions"]["segments"]) > 1) == (vad == "whisper")
     assert (answers["translations"]["task"], answers["translations"]["language"]) == ("translate", "en")
 
 

@@ -275,6 +275,13 @@ def test_a_configuration_that_changes_nothing_is_refused(tiny_run, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+def test_a_layer_of_ctc_is_new(tmp_path):
+    folder, _ = write_espnets(tmp_path / "exp", model_conf={"ctc_weight": 0.0})
+    done = adopt(folder, tmp_path / "new", merge([], ["model_conf.ctc_weight=0.3"]))
+    ctc = load_model(tmp_path / "new")[0].ctc
+    assert done.difference < 1e-5 and done.new == sum(each.numel() for each in ctc.parameters())
+
+
 def test_nets_without_a_counterpart_and_wrong_folders_are_refused(tmp_path):
     folder, _ = write_espnets(tmp_path / "exp", decoder="rnn")
     with pytest.raises(ConfigError, match="decoder 'rnn' cannot be adopted; those that can: transformer"):

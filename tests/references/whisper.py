@@ -12,7 +12,7 @@ TASKS = ["<|translate|>", "<|transcribe|>", "<|startoflm|>", "<|startofprev|>", 
 TIMES = 1501
 
 
-def tokenizer():
+def tokenizer(languages=LANGUAGES):
     """A tokenizer of bytes and a few merges, with Whisper's special tokens in its order."""
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
     pieces, merges = list(letters), []
@@ -23,22 +23,23 @@ def tokenizer():
                 merges.append((word[: end - 1], word[end - 1]))
     made = Tokenizer(models.BPE({piece: index for index, piece in enumerate(pieces)}, merges))
     made.pre_tokenizer, made.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
-    special = ["<|endoftext|>", "<|startoftranscript|>", *(f"<|{name}|>" for name in LANGUAGES), *TASKS]
+    special = ["<|endoftext|>", "<|startoftranscript|>", *(f"<|{name}|>" for name in languages), *TASKS]
     made.add_special_tokens([AddedToken(token, special=True) for token in special])
     return made
 
 
-def write_whisper(folder, multilingual=True, seed=0, **changed):
+def write_whisper(folder, multilingual=True, seed=0, languages=LANGUAGES, **changed):
     """Write a model in Hugging Face's layout; return the folder.
 
     Args:
         folder: The folder, which is made.
         multilingual: Whether prompts name a language.
         seed: Seed of the weights.
+        languages: Names of the languages.
         changed: Options of transformers' WhisperConfig.
     """
     torch.manual_seed(seed)
-    made = tokenizer()
+    made = tokenizer(languages)
     end = made.token_to_id("<|endoftext|>")
     sizes = {"d_model": 16, "encoder_layers": 2, "decoder_layers": 2, "num_mel_bins": 80}
     sizes |= {f"{net}_{part}": value for net in ("encoder", "decoder") for part, value in HEADS.items()}
@@ -58,3 +59,10 @@ def write_whisper(folder, multilingual=True, seed=0, **changed):
 
 
 HEADS = {"attention_heads": 2, "ffn_dim": 32}
+LAYOUTS = {
+    "base": {},
+    "large-v3": {"languages": [*LANGUAGES, "yue"], "num_mel_bins": 128},
+    "large-v3-turbo": {"languages": [*LANGUAGES, "yue"], "num_mel_bins": 128, "encoder_layers": 3, "decoder_layers": 1},
+    "base.en": {"multilingual": False},
+}
+"""Options of `write_whisper` by the model whose layout they give."""

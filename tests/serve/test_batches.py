@@ -9,7 +9,7 @@ import pytest
 from espnet_diverse.serve.batches import Batches, Job, Kind
 from espnet_diverse.serve.limits import Limits
 from espnet_diverse.serve.refusals import RefusedError
-from espnet_diverse.transcription.recordings import Request
+from espnet_diverse.transcription.transcript import Request
 
 PLAIN, WORDS = Kind(), Kind(True)
 

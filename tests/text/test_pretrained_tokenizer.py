@@ -5,7 +5,7 @@ import sys
 
 import pytest
 from espnet2.text.token_id_converter import TokenIDConverter
-from references.whisper import tokenizer as written_tokenizer
+from references.whisper import tokenizer as whisper_tokenizer
 from tokenizers import Tokenizer
 from tokenizers.models import Unigram
 from transformers import AutoTokenizer
@@ -34,6 +34,26 @@ def test_indices_are_the_librarys(tiny_bert):
         assert [ids[index] for index in vocabulary.encode(text)] == theirs(text, add_special_tokens=False).input_ids
     begin, end = len(vocabulary) - 1, len(vocabulary)
     assert [ids[begin], ids[end], ids[1]] == [theirs.cls_token_id, theirs.sep_token_id, theirs.unk_token_id]
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("hello tag", ["Ġhello", "Ġtag"]),
+        (" hello", ["Ġhello"]),
+        ("tag 你", ["Ġtag", "Ġ", "ä", "½", "ł"]),
+        ("你 tag", ["ä", "½", "ł", "Ġtag"]),
+        ("あ", ["ã", "ģ", "Ĥ"]),
+        ("ก", ["à", "¸", "ģ"]),
+        ("「あ", ["ã", "Ģ", "Į", "ã", "ģ", "Ĥ"]),
+        ("ο", ["Ġ", "Î", "¿"]),
+        ("한", ["Ġ", "í", "ķ", "ľ"]),
+        ("", []),
+    ],
+)
+def test_whispers_texts_begin_with_a_space_but_in_scripts_without_spaces(text, tokens):
+    made = PretrainedTokenizer(whisper_tokenizer().to_str().encode())
+    assert made.encode(text) == tokens and made.decode(tokens) == text.removeprefix(" ")
 
 
 def test_it_survives_the_disk_and_espnets_converter(tiny_bert, tmp_path):
@@ -117,7 +137,7 @@ def test_an_interrupt_is_no_fault_of_the_file():
 
 
 def test_pieces_of_bytes_are_characters_and_mark_spaces():
-    tokenizer = PretrainedTokenizer(written_tokenizer().to_str().encode())
+    tokenizer = PretrainedTokenizer(whisper_tokenizer().to_str().encode())
     tokens = tokenizer.encode(" hello 天 gut")
     pieces = tokenizer.pieces(tokens)
     assert len(pieces) == len(tokens) > 5 and "".join(pieces) == "▁hello▁天▁gut"

@@ -6,7 +6,7 @@ from espnet_diverse.decoding.options import Options
 from espnet_diverse.errors import ClusterError, DataError
 from espnet_diverse.inference import Recognizer, SegmentationOptions
 from espnet_diverse.transcription.on_cluster import ClusterRecognizer, windows
-from espnet_diverse.transcription.recordings import Request
+from espnet_diverse.transcription.transcript import Request
 
 
 class Pool:

@@ -14,7 +14,7 @@ from espnet_diverse.decoding.options import Options
 from espnet_diverse.errors import DataError
 from espnet_diverse.inference import Recognizer, Request, SegmentationOptions
 from espnet_diverse.scope import current
-from espnet_diverse.transcription import recordings
+from espnet_diverse.transcription import alignment, recordings
 
 RATE = 16_000
 
@@ -105,7 +105,7 @@ def test_a_search_error_ends_the_segments_of_a_recording(recognizer, monkeypatch
 
 
 def test_words_of_a_text_that_cannot_be_aligned_have_no_times(recognizer, monkeypatch, caplog):
-    monkeypatch.setattr(recordings, "align", lambda *_: None)  # as with more tokens than frames
+    monkeypatch.setattr(alignment, "align", lambda *_: None)  # as with more tokens than frames
     (segment,) = recognizer(tones(1, seed=0), RATE, word_timestamps=True).segments
     assert segment.text and segment.words == () == segment.confidences and segment.ctc_support == 0
     assert f"{len(segment.tokens)} tokens cannot be aligned to " in caplog.text

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from espnet_diverse.audio.resampling import resample
-from espnet_diverse.transcription.segmentation import FrameLimits, SpeechChunk, split_speech
+from espnet_diverse.transcription.segmentation import FrameLimits, SpeechChunk, split_speech, windows
 from espnet_diverse.transcription.segmentation_options import VADS, SegmentationOptions
 from espnet_diverse.transcription.vad import FRAME, EnergyDetector
 
@@ -202,3 +202,14 @@ def test_within_speech_the_threshold_matches_silero(threshold, end):
     """Its own segmentation takes max(threshold - 0.15, 0.01)."""
     limits = FrameLimits.of(SegmentationOptions(threshold=threshold))
     assert (limits.start_threshold, limits.end_threshold) == (threshold, pytest.approx(end))
+
+
+def test_windows_begin_where_the_last_one_says():
+    samples, passed = noise(7, -20), iter([1.5, np.inf, 0.25, 2.0, 2.0])
+    sizes = np.split(samples, [100, 40_000, 40_001, 90_000])
+    found = list(windows(sizes, RATE, 2.0, lambda: next(passed)))
+    assert times(found) == [(0.0, 2.0), (1.5, 3.5), (3.5, 5.5), (3.75, 5.75), (5.75, 7.0)]
+    for chunk in found:
+        first = round(chunk.start * RATE)
+        np.testing.assert_array_equal(chunk.samples, samples[first : first + len(chunk.samples)])
+    assert list(windows([], RATE, 2.0, lambda: 1.0)) == []

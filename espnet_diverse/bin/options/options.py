@@ -232,8 +232,9 @@ def add_segmentation_options(parser: argparse.ArgumentParser) -> argparse._Argum
         "--vad",
         choices=VADS,
         default="auto",
-        help="voice activity detector: silero (extra vad), energy, none (split by length alone), or auto: silero, else "
-        "energy, and no splitting of recordings of up to 20 s, nor by OWSM-CTC of longer ones (default: auto)",
+        help="voice activity detector: silero (extra vad), energy, none (split by length alone), whisper (times that a "
+        "Whisper model writes), or auto: silero, else energy, and no splitting of recordings of up to 20 s, nor by "
+        "OWSM-CTC of longer ones (default: auto)",
     )
     return group
 

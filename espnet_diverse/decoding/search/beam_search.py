@@ -92,6 +92,7 @@ class BeamSearch:
         options: Options,
         hotwords: HotwordScorer | None = None,
         log_probs: Tensor | None = None,
+        timed: bool = False,
     ) -> list[list[Hypothesis]]:
         """Search for the best hypotheses of each utterance.
 
@@ -101,6 +102,7 @@ class BeamSearch:
             options: Search options; `ctc_weight` and, with a language model, `lm_weight` are numbers.
             hotwords: Scorer of hotwords for this call, instead of the search's own.
             log_probs: CTC log probabilities (B, T, V) of `source`; by default they are computed if CTC counts.
+            timed: Whether texts have times; only with a decoder that has `times`, and no other scorer but hotwords.
 
         The open scope holds the condition ids of the utterances, (B,) or (1,).
 
@@ -112,6 +114,8 @@ class BeamSearch:
         """
         self.check(options)
         hotwords = self.hotwords if hotwords is None else hotwords
+        if self.decoder is not None:
+            self.decoder.timed = timed
         if options.ctc_weight and log_probs is None:
             log_probs = self.ctc.log_softmax(source)
         found = self._search(source, lengths, options, hotwords, log_probs)

@@ -51,7 +51,7 @@ class SamplingSearch:
 
     @torch.inference_mode()
     def __call__(
-        self, source: Tensor, lengths: Tensor, options: Options, utterances: Sequence[NDArray]
+        self, source: Tensor, lengths: Tensor, options: Options, utterances: Sequence[NDArray], timed: bool = False
     ) -> list[list[Hypothesis]]:
         """Draw texts for each utterance, most probable first.
 
@@ -61,11 +61,13 @@ class SamplingSearch:
             options: Search options.
             utterances: Features or token indices of each utterance; an utterance's draws depend on them and on
                 `options.seed` alone.
+            timed: Whether texts have times; only with a decoder that has `times`.
 
         The open scope holds the condition ids of the utterances, (B,) or (1,).
         """
         conditions = current().conditions
         least, greatest = token_bounds(options, lengths - self.scorer.state_rows, self.of_text, self.scorer.most_tokens)
+        self.scorer.timed = timed
         self.scorer.begin(source, source_mask(source, lengths))
         numbers = _uniform_numbers(utterances, max(greatest.tolist()), options).to(source.device)
         drawn = lengths.new_full(numbers.shape, self.eos)  # (B, steps, W)

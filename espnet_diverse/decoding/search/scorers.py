@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from espnet_diverse.attention import KVCache, MultiHeadAttention, Stream
 from espnet_diverse.decoding.search.prefix_tree import PrefixScorer
+from espnet_diverse.decoding.search.timestamps import TimestampRules
 from espnet_diverse.errors import NoBatchedSearchError
 from espnet_diverse.nets.whisper.decoder import LearnedPositions
 from espnet_diverse.upstream.layers import DecoderLayer, EncoderLayer, PositionalEncoding
@@ -23,6 +24,7 @@ class DecoderScorer(PrefixScorer):
     Attributes:
         state_rows: Number of rows before the frames of the encoder's output.
         most_tokens: Greatest number of tokens of a text; None is no bound.
+        timed: Whether texts have times, for the batches that begin later; only of a decoder that has `times`.
         no_speech: Probability that there is no speech (B,), of the utterances that the batch began with; None where the
             decoder does not know.
 
@@ -37,6 +39,8 @@ class DecoderScorer(PrefixScorer):
         self.decoder, self.state_rows = decoder, getattr(decoder, "state_rows", 0)
         self.most_tokens: int | None = getattr(decoder, "most_tokens", None)
         self.no_speech: Tensor | None = None
+        self.timed = False
+        self.rules: TimestampRules | None = None
 
     def begin(self, source: Tensor, mask: Tensor | None) -> None:
         """Start a new batch with encoder output `source` (B, T, M); `mask` (B, 1, T) is False at padding."""
@@ -49,17 +53,32 @@ class DecoderScorer(PrefixScorer):
             self.source.append(_keys(attention.source, source, self.mask))
             source = attention.source.next_source(source, self.source[-1], self.mask)
         self.prompt = self.decoder.prompt(len(source)) if hasattr(self.decoder, "prompt") else None
+        if self.timed:
+            self.prompt = self.prompt[:, :-1]
+        self.rules = None
 
     def keep(self, rows: Tensor) -> None:
         """See `PrefixScorer.keep`."""
         super().keep(rows)
         self.mask = None if self.mask is None else self.mask[rows]
         self.source = [cache.keep(rows) for cache in self.source]
+        if self.rules is not None:
+            self.rules.keep(rows)
+
+    def extend(self, parents: Tensor) -> None:
+        """See `PrefixScorer.extend`."""
+        super().extend(parents)
+        if self.rules is not None:
+            self.rules.extend(parents)
 
     def _advance(self, tokens: Tensor) -> Tensor:
         """See `PrefixScorer`; a prompt takes the place of <sos/eos>, and its tokens are read side by side."""
         if self.prompt is None or self.step:
+            if self.rules is not None:
+                self.rules.read(tokens)
             return super()._advance(tokens)
+        if self.timed:
+            self.rules = TimestampRules(self.decoder.times, tokens)
         count, width = self.prompt.size(1), tokens.size(1)
         before = torch.ones(count, count, dtype=torch.bool, device=tokens.device).tril()
         self.behind = before.expand(len(tokens), -1, -1)
@@ -90,7 +109,9 @@ class DecoderScorer(PrefixScorer):
 
     def _output(self, x: Tensor) -> Tensor:
         scores = self.decoder.output_layer(self.decoder.after_norm(x) if self.decoder.normalize_before else x)
-        return scores if self.prompt is None else self.decoder.allowed(scores, self.step)
+        if self.prompt is not None:
+            scores = self.decoder.allowed(scores, self.step, self.timed)
+        return scores if self.rules is None else self.rules.apply(scores)
 
 
 class LanguageModelScorer(PrefixScorer):

@@ -76,6 +76,7 @@ class DiverseWhisperDecoder(DiverseTransformerDecoder):
 
     Attributes:
         most_tokens: Greatest number of tokens of a text.
+        times: Indices of the tokens for times, in steps of 20 ms.
 
     Raises:
         ConfigError: An option has a value that is not allowed, or the self-attention adds position itself.
@@ -107,8 +108,10 @@ class DiverseWhisperDecoder(DiverseTransformerDecoder):
         self.embed[1] = LearnedPositions(max_positions, encoder_output_size)
         self.output_layer.weight = self.embed[0].weight
         as_whisper(self)
-        suppressed = torch.zeros(2, vocab_size, dtype=torch.bool)
-        suppressed[:, list(suppress)] = suppressed[0, list(suppress_first)] = True
+        self.times = range(self.prompt.options.no_timestamps + 1, vocab_size - 1)
+        suppressed = torch.zeros(2, 2, vocab_size, dtype=torch.bool)  # by whether texts have times, then by place
+        suppressed[:, :, list(suppress)] = suppressed[:, 0, list(suppress_first)] = True
+        suppressed[1, :, self.times.start : self.times.stop] = False
         self.register_buffer("suppressed", suppressed, persistent=False)
         self.most_tokens = max_positions - len(self.prompt)
         self.alignment_heads = heads_that_align(alignment_heads, num_blocks, attention_heads)
@@ -133,7 +136,7 @@ class DiverseWhisperDecoder(DiverseTransformerDecoder):
             return (self.allowed(scores[0], whole.size(1)).log_softmax(-1), scores[1]), cache
         return self.allowed(scores, whole.size(1)).log_softmax(-1), cache
 
-    def allowed(self, scores: Tensor, read: int) -> Tensor:
+    def allowed(self, scores: Tensor, read: int, timed: bool = False) -> Tensor:
         """Scores (..., V) of the next token, which are minus infinity for suppressed tokens.
 
         After as many tokens as the decoder reads, only the end of the text is allowed.
@@ -141,10 +144,12 @@ class DiverseWhisperDecoder(DiverseTransformerDecoder):
         Args:
             scores: Scores, normalised or not.
             read: Number of tokens before the next one, with the prompt.
+            timed: Whether texts have times, after a prompt of one token less; `TimestampRules` has their rules.
         """
         if read == len(self.embed[1].weight):
             return torch.cat([torch.full_like(scores[..., :-1], -torch.inf), scores[..., -1:]], dim=-1)
-        return scores.masked_fill(self.suppressed[0 if read == len(self.prompt) else 1], -torch.inf)
+        later = int(read > len(self.prompt) - timed)
+        return scores.masked_fill(self.suppressed[int(timed), later], -torch.inf)
 
     def no_speech(self, x: Tensor) -> Tensor | None:
         """Probabilities that there is no speech (B,), or None in a model without a token for it.

@@ -21,7 +21,8 @@ _WINDOW, _HOP = 400, 160
 _STEP = 2 * _HOP  # samples of a frame of the encoder
 _LEAST = RATE // 10  # in less, the models write what they learned for silence, such as "you"
 _FLOOR, _RANGE = 1e-10, 8.0  # least energy, and greatest difference to the loudest in powers of 10
-_PAD = Rule(float, words=("full",), least=0.1, most=SECONDS)
+_SILENCE = 0.1  # seconds: with more, windows that begin in a recording end in its silence
+_PAD = Rule(float, words=("full",), least=0, most=SECONDS)
 
 
 class WhisperFrontend(AbsFrontend):
@@ -30,7 +31,7 @@ class WhisperFrontend(AbsFrontend):
     Args:
         fs: Sampling rate in Hz, which must be 16,000.
         n_mels: Number of mel bands: 80, and 128 of large-v3 and the models after it.
-        pad: Seconds of silence after the audio, at least 0.1, or "full" to pad to 30 seconds.
+        pad: Seconds of silence after the audio, or "full" to pad to 30 seconds. 0 adds none, as ESPnet does by default.
 
     Attributes:
         seconds: Greatest length of a recording.
@@ -70,10 +71,12 @@ class WhisperFrontend(AbsFrontend):
         samples = input.new_zeros(len(input), int(lengths.max()))
         samples[:, : input.size(1)] = input.masked_fill(~valid, 0.0)[:, : samples.size(1)]
         with torch.autocast(input.device.type, enabled=False):
-            features = self._log_mel(samples.float())
-        frames = lengths // _HOP
-        inside = lengths_to_mask(frames, features.size(1)).to(features.device)
-        return features.masked_fill(~inside.unsqueeze(-1), 0.0), frames
+            logs = self._log_mel(samples.float(), lengths)
+            frames = lengths // _HOP
+            outside = ~lengths_to_mask(frames, logs.size(1)).to(logs.device).unsqueeze(-1)
+            loudest = logs.masked_fill(outside, -torch.inf).amax((1, 2), keepdim=True)
+            features = (logs.maximum(loudest - _RANGE) + 4) / 4
+        return features.masked_fill(outside, 0.0), frames
 
     def output_size(self) -> int:
         """Return the number of features of a frame."""
@@ -87,13 +90,24 @@ class WhisperFrontend(AbsFrontend):
             raise DataError(f"{has}; use transcribe, or split the recording")
         if self.pad == "full":
             return torch.full_like(lengths, most)
+        if self.pad == 0:
+            return lengths
         wanted = lengths + round(float(self.pad) * RATE)
         return ((wanted + _STEP - 1) // _STEP * _STEP).clamp(max=most)
 
-    def _log_mel(self, samples: Tensor) -> Tensor:
-        """Compute log mel energies (B, T, n_mels) of samples (B, L), which end in silence or after 30 seconds."""
-        spectrum = torch.stft(samples, _WINDOW, _HOP, window=self.window, return_complex=True)[..., :-1]
-        energies = spectrum.abs().square().transpose(1, 2) @ self.filters
-        logs = energies.clamp(min=_FLOOR).log10()
-        loudest = logs.amax((1, 2), keepdim=True)
-        return (logs.maximum(loudest - _RANGE) + 4) / 4
+    def _log_mel(self, samples: Tensor, lengths: Tensor) -> Tensor:
+        """Compute log mel energies (B, T, n_mels) of samples (B, L) and their numbers (B,)."""
+        inner = self.pad != "full" and float(self.pad) < _SILENCE
+        if inner:  # torch.stft reflects samples at the end of the batch alone
+            samples = _reflected(samples, lengths)
+        spectrum = torch.stft(samples, _WINDOW, _HOP, window=self.window, center=not inner, return_complex=True)
+        energies = spectrum[..., :-1].abs().square().transpose(1, 2) @ self.filters
+        return energies.clamp(min=_FLOOR).log10()
+
+
+def _reflected(samples: Tensor, lengths: Tensor) -> Tensor:
+    """Samples (B, L) with half a window of reflected samples before and after each recording, (B, L + window)."""
+    half, last = _WINDOW // 2, (lengths - 1).unsqueeze(1).to(samples.device)
+    place = torch.arange(-half, samples.size(1) + half, device=samples.device)
+    mirrored = last - (last - place.abs()).abs()
+    return samples.gather(1, mirrored.clamp(min=0)).masked_fill(place > last + half, 0.0)

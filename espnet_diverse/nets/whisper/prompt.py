@@ -77,7 +77,7 @@ class Prompt(nn.Module):
         return 4 if self.is_multilingual else 2
 
     def forward(self, batch: int) -> Tensor:
-        """Return the prompts (batch, P) of the conditions of the open scope.
+        """Return the prompts (batch, P) of the conditions of the open scope; without their last token texts have times.
 
         Raises:
             DataError: The language of a sample is not in the scope, or the model does not translate into it.

@@ -10,7 +10,7 @@ attention have no bias; a bias of 0 is the same.
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +34,10 @@ _GENERATION = "generation_config.json"
 _AGAIN = "download the model again"
 FILES = (FOREIGN_CONFIG, _GENERATION, TOKENIZER, "model*.safetensors", "README.md")
 """Patterns of the files of a repository that are needed."""
-_SHIFT = 2  # <blank> and <unk> come first
-_NEVER = -100.0  # score of <blank>, <unk> and the second <|endoftext|>: a probability below 1e-40
+SHIFT = 2
+"""Tokens before those of Whisper: <blank> and <unk>."""
+NEVER = -100.0
+"""Score of <blank>, <unk> and the second <|endoftext|>: a probability below 1e-40."""
 _MULTILINGUAL = 51_865  # tokens of the first multilingual model; models of English alone have one less
 _LANGUAGE = re.compile(r"<\|([a-z]{2,3})\|>")
 _SPECIAL = ("<|endoftext|>", "<|startoftranscript|>", "<|notimestamps|>")
@@ -87,8 +89,8 @@ def write_run(folder: Path, output_dir: Path) -> None:
     generation = read_json(folder / _GENERATION, _AGAIN) if (folder / _GENERATION).is_file() else {}
     try:
         tokenizer = _with_timestamps(read_content(read_bytes(folder / TOKENIZER, MOST_BYTES)), config["vocab_size"])
-        vocabulary = Vocabulary.of_tokenizer(json.dumps(tokenizer, ensure_ascii=False).encode(), "whisper")
-        run = _run_config(config, generation, tokenizer, vocabulary)
+        vocabulary = vocabulary_of(tokenizer)
+        run = run_config(config, generation, tokenizer, vocabulary)
     except (DataError, OSError) as error:
         raise ModelError(f"{folder / TOKENIZER}: {getattr(error, 'strerror', None) or error}") from error
     except (AttributeError, KeyError, TypeError) as error:  # an entry of another form
@@ -96,17 +98,37 @@ def write_run(folder: Path, output_dir: Path) -> None:
         raise ModelError(f"{folder / TOKENIZER}: {what}; {_AGAIN}") from error
     named = (each for key in ("suppress", "suppress_first") for each in run["decoder_conf"][key])
     if strange := [each for each in named if not 0 <= each < len(vocabulary)]:
-        raise ModelError(f"{folder}: suppresses token {strange[0] - _SHIFT}, which does not exist; restore the files")
+        raise ModelError(f"{folder}: suppresses token {strange[0] - SHIFT}, which does not exist; restore the files")
     try:
         heads_that_align(
             run["decoder_conf"]["alignment_heads"], config["decoder_layers"], config["decoder_attention_heads"]
         )
     except (ConfigError, TypeError) as error:
         raise ModelError(f"{folder / _GENERATION}: {error}; {_AGAIN}") from error
-    state = dict(_renamed(_weights(folder), config))
+    save_run(run, vocabulary, dict(renamed(_weights(folder), config)), output_dir)
+
+
+def save_run(run: dict, vocabulary: Vocabulary, state: Mapping[str, Tensor], output_dir: Path) -> None:
+    """Write the directory of a run.
+
+    Args:
+        run: Its configuration, from `run_config`.
+        vocabulary: Its vocabulary.
+        state: The state dict of the model, from `renamed`.
+        output_dir: Directory to write to, which exists and is empty.
+    """
     vocabulary.save(output_dir)
-    checkpoint.save(state, output_dir / weights_name(run))
+    checkpoint.save(dict(state), output_dir / weights_name(run))
     save(run, output_dir / "config.yaml")
+
+
+def vocabulary_of(tokenizer: dict) -> Vocabulary:
+    """The vocabulary of the content of a tokenizer.json.
+
+    Raises:
+        DataError: The content has a value that is not allowed.
+    """
+    return Vocabulary.of_tokenizer(json.dumps(tokenizer, ensure_ascii=False).encode(), "whisper")
 
 
 def _with_timestamps(tokenizer: dict, count: int) -> dict:
@@ -130,16 +152,23 @@ def _with_timestamps(tokenizer: dict, count: int) -> dict:
     return tokenizer
 
 
-def _run_config(
+def run_config(
     config: Mapping[str, Any], generation: Mapping[str, Any], tokenizer: dict, vocabulary: Vocabulary
 ) -> dict[str, Any]:
-    """Content of config.yaml."""
+    """Content of the config.yaml of a run.
+
+    Args:
+        config: Content of config.json, of which sizes, positions and `eos_token_id` are read.
+        generation: Content of generation_config.json.
+        tokenizer: Content of tokenizer.json, with a token for each row of the model.
+        vocabulary: The vocabulary of the tokenizer.
+    """
     width = config["d_model"]
-    special = {token["content"]: token["id"] + _SHIFT for token in tokenizer["added_tokens"]}
+    special = {token["content"]: token["id"] + SHIFT for token in tokenizer["added_tokens"]}
     prompt, conditions = _prompt(special, generation.get("is_multilingual", config["vocab_size"] >= _MULTILINGUAL))
-    end, last = config["eos_token_id"] + _SHIFT, len(vocabulary) - 1
+    end, last = config["eos_token_id"] + SHIFT, len(vocabulary) - 1
     lists = [generation.get(name, config.get(name)) for name in ("suppress_tokens", "begin_suppress_tokens")]
-    suppress, first = ([index + _SHIFT for index in listed or ()] for listed in lists)
+    suppress, first = ([index + SHIFT for index in listed or ()] for listed in lists)
     if lists == [None, None]:
         suppress, first = _signs(vocabulary), [*vocabulary.encode(" ")[:1], last]
     first = [last if index == end else index for index in first]
@@ -218,13 +247,18 @@ def _weights(folder: Path) -> Iterator[tuple[str, Tensor]]:
             raise ModelError(f"{file}: cannot be read ({' '.join(str(error).split())}); download it again") from error
 
 
-def _renamed(weights: Iterator[tuple[str, Tensor]], config: Mapping[str, Any]) -> Iterator[tuple[str, Tensor]]:
-    """The state dict of our model."""
+def renamed(weights: Iterable[tuple[str, Tensor]], config: Mapping[str, Any]) -> Iterator[tuple[str, Tensor]]:
+    """The state dict of our model.
+
+    Args:
+        weights: Parameters by their names in transformers.
+        config: Content of config.json.
+    """
     for name, value in weights:
         if name == _OUTPUT:
             continue  # the embedding
         if name == _EMBEDDING:
-            rows = _rows(value.float(), config["eos_token_id"])
+            rows = rows_of(value.float(), config["eos_token_id"])
             yield "decoder.embed.0.weight", rows
             yield "decoder.output_layer.weight", rows
             yield "decoder.output_layer.bias", _bias(len(rows), config["eos_token_id"])
@@ -237,13 +271,19 @@ def _renamed(weights: Iterator[tuple[str, Tensor]], config: Mapping[str, Any]) -
             yield ours.replace("weight", "bias"), torch.zeros(len(value))
 
 
-def _rows(embedding: Tensor, end: int) -> Tensor:
-    """Rows of our vocabulary (V, M): blank and unknown, all tokens without the end, and <sos/eos>, the end."""
-    none = embedding.new_zeros(1, embedding.size(1))
+def rows_of(embedding: Tensor, end: int, fill: float = 0.0) -> Tensor:
+    """Rows of our vocabulary (V, ...): blank and unknown, all tokens without the end, and <sos/eos>, the end.
+
+    Args:
+        embedding: Rows of Whisper's vocabulary (V', ...).
+        end: Index of its end of a text.
+        fill: Value of the rows that it does not have.
+    """
+    none = torch.full_like(embedding[:1], fill)
     return torch.cat([none, none, embedding[:end], none, embedding[end + 1 :], embedding[end : end + 1]])
 
 
 def _bias(count: int, end: int) -> Tensor:
     bias = torch.zeros(count)
-    bias[[0, 1, end + _SHIFT]] = _NEVER
+    bias[[0, 1, end + SHIFT]] = NEVER
     return bias

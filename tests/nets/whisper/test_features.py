@@ -52,7 +52,19 @@ def test_silence_ends_after_30_seconds_and_longer_audio_is_refused():
         frontend(torch.zeros(1, 481_600), torch.tensor([481_600]))
 
 
-@pytest.mark.parametrize("options", [{"fs": 8000}, {"n_mels": 0}, {"pad": 0}, {"pad": 31}, {"pad": "all"}])
+def test_without_silence_a_recording_does_not_depend_on_its_batch(samples):
+    frontend = WhisperFrontend(pad=0)
+    features, lengths = frontend(samples, LENGTHS)
+    assert lengths.tolist() == (LENGTHS // 160).tolist()
+    for row, count in enumerate(LENGTHS.tolist()):
+        alone, (frames,) = frontend(samples[row : row + 1, :count], LENGTHS[row : row + 1])
+        torch.testing.assert_close(features[row, :frames], alone[0], atol=1e-5, rtol=0)
+        spectrum = torch.stft(samples[row, :count], 400, 160, window=torch.hann_window(400), return_complex=True)
+        logs = (spectrum[:, :-1].abs().square().T @ frontend.filters).clamp(min=1e-10).log10()
+        torch.testing.assert_close(alone[0], (logs.maximum(logs.max() - 8) + 4) / 4, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("options", [{"fs": 8000}, {"n_mels": 0}, {"pad": -1}, {"pad": 31}, {"pad": "all"}])
 def test_options_that_are_not_allowed(options):
     with pytest.raises(ConfigError, match=next(iter(options))):
         WhisperFrontend(**options)

@@ -7,7 +7,7 @@ import pytest
 import torch
 import transformers
 import yaml
-from references.whisper import LANGUAGES, write_whisper
+from references.whisper import LANGUAGES, LAYOUTS, write_whisper
 from tokenizers import Tokenizer
 
 from espnet_diverse.decoding.espnet.espnet_beam import ESPnetBeamSearch
@@ -41,70 +41,98 @@ def their_features(folder, given):
     return prepare(given, sampling_rate=16_000, return_tensors="pt").input_features
 
 
+def padded(run):
+    """A run that pads its audio to 30 seconds, as transformers does."""
+    config = (run / "config.yaml").read_text()
+    (run / "config.yaml").write_text(config.replace("pad: 5.0", "pad: full"))
+    return run
+
+
+def of_layout(folder, layout, seed=0):
+    """A model with a layout, its prompt in German without times, and the indices of German's conditions."""
+    options = LAYOUTS[layout]
+    write_whisper(folder, seed=seed, **options)
+    languages, start = options.get("languages", LANGUAGES), theirs(folder).config.decoder_start_token_id
+    task = start + len(languages)
+    if not options.get("multilingual", True):
+        return [start, task + 6], {}
+    german = languages.index("de")
+    return [start, start + 1 + german, task + 2, task + 6], dict.fromkeys(("lang", "tgtlang"), german)
+
+
 @torch.no_grad()
-def test_outputs_equal_transformers(folder):
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_outputs_equal_transformers(tmp_path, monkeypatch, layout):
+    monkeypatch.setenv("ESPNET_DIVERSE_CACHE", str(tmp_path / "cache"))
+    prompt, german = of_layout(folder := tmp_path / "whisper", layout)
     model, _ = load_model(unpacked(folder))
     model, expected, features = model.eval(), theirs(folder), their_features(folder, samples())
     output, lengths, _ = model.encoder(features.transpose(1, 2), torch.tensor([3000]))
     source = expected.model.encoder(features).last_hidden_state
     torch.testing.assert_close(output, source, atol=1e-5, rtol=0)
-    start = expected.config.decoder_start_token_id
-    language = start + 1 + LANGUAGES.index("de")
-    task, times = start + len(LANGUAGES) + 2, start + len(LANGUAGES) + 6
     tokens = [5, 300 - 40, 17, 42]
-    scores = expected(
-        encoder_outputs=(source,), decoder_input_ids=torch.tensor([[start, language, task, times, *tokens]])
-    ).logits[0, 3:]
-    ids = {name: torch.tensor([LANGUAGES.index("de")]) for name in ("lang", "tgtlang")}
+    scores = expected(encoder_outputs=(source,), decoder_input_ids=torch.tensor([prompt + tokens])).logits[0]
     given = torch.tensor([[model.sos, *(token + SPECIAL for token in tokens)]])
-    with scope(ids, collect=False):
+    with scope({name: torch.tensor([index]) for name, index in german.items()}, collect=False):
         found, _ = model.decoder(source, lengths, given, torch.tensor([5]))
     end = expected.config.eos_token_id
     ours = found[0, :, SPECIAL:-1].clone()
     ours[:, end] = found[0, :, -1]
-    torch.testing.assert_close(ours, scores, atol=1e-5, rtol=0)
+    torch.testing.assert_close(ours, scores[len(prompt) - 1 :], atol=1e-5, rtol=0)
+
+
+def generated(folder, prompt, count, times):
+    """Tokens of transformers' own search after the prompt."""
+    model, config = theirs(folder), json.loads((folder / "generation_config.json").read_text())
+    made, (start, *_, last) = model.generation_config, prompt
+    vars(made).update(config, decoder_start_token_id=start, no_timestamps_token_id=last, max_initial_timestamp_index=50)
+    vars(made).update(task_to_id={"transcribe": last - 4}, lang_to_id={"<|de|>": prompt[1]})
+    never = range(start, last + 1 if times else model.config.vocab_size)
+    made.suppress_tokens = [*config["suppress_tokens"], *(token for token in never if times or token != last)]
+    named = {"language": "de", "task": "transcribe"} if config["is_multilingual"] else {}
+    tokens = model.generate(
+        their_features(folder, samples()),
+        return_timestamps=times,
+        force_unique_generate_call=True,
+        max_new_tokens=count,
+        **named,
+    )[0].tolist()
+    return [token for token in tokens if token not in (*prompt, config["eos_token_id"])]
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("seed", range(3))
-def test_greedy_texts_equal_transformers(tmp_path, monkeypatch, seed):
+@pytest.mark.parametrize("times", [False, True])
+@pytest.mark.parametrize(("layout", "seed"), [*((name, 0) for name in LAYOUTS), ("base", 1), ("base", 2), ("base", 3)])
+def test_greedy_texts_equal_transformers(tmp_path, monkeypatch, layout, seed, times):
     monkeypatch.setenv("ESPNET_DIVERSE_CACHE", str(tmp_path / "cache"))
-    folder = write_whisper(tmp_path / "whisper", seed=seed)
-    expected, features = theirs(folder), their_features(folder, samples())
-    start = expected.config.decoder_start_token_id
-    prompt = [start, start + 1, start + len(LANGUAGES) + 2, start + len(LANGUAGES) + 6]
-    count, suppress = 20, json.loads((folder / "generation_config.json").read_text())
-    tokens = list(prompt)
-    for step in range(count):
-        scores = expected(features, decoder_input_ids=torch.tensor([tokens])).logits[0, -1]
-        scores[suppress["suppress_tokens"] + [*range(start, len(scores))]] = -torch.inf
-        if not step:
-            scores[suppress["begin_suppress_tokens"]] = -torch.inf
-        tokens.append(int(scores.argmax()))
-        if tokens[-1] == expected.config.eos_token_id:
-            tokens.pop()
-            break
-    run = unpacked(folder)
-    config = (run / "config.yaml").read_text()
-    (run / "config.yaml").write_text(config.replace("pad: 5.0", "pad: full"))
-    options = Options(beam_size=1, maxlenratio=-count)
-    predictor, ids = load_predictor(run, options=options), {"lang": 0, "tgtlang": 0}
-    (best,) = predictor.batch([predictor.features(samples())], [ids])
-    assert predictor.tokens.indices(best[0].tokens) == [each + SPECIAL for each in tokens[4:]]
-    decoded = Tokenizer.from_file(str(folder / "tokenizer.json")).decode(tokens[4:])
-    assert best[0].text == decoded.removeprefix(" ")
-    encoded = predictor.encode([predictor.features(samples())], [ids])
+    prompt, german = of_layout(folder := tmp_path / "whisper", layout, seed)
+    expected, options = generated(folder, prompt, 24, times), Options(beam_size=1, maxlenratio=-24)
+    predictor = load_predictor(padded(unpacked(folder)), options=options)
+    features = predictor.features(samples())
+    (found,) = predictor.find([features], [german], timed=times)
+    tokens = predictor.tokens.indices(found.texts[0].tokens)
+    assert tokens == [each + SPECIAL for each in expected]
+    if times:
+        are_times = [token in predictor.times for token in tokens]
+        assert are_times[0] and 2 < sum(are_times) < len(tokens) - 2
+        return
+    decoded = Tokenizer.from_file(str(folder / "tokenizer.json")).decode(expected)
+    assert found.texts[0].text == decoded.removeprefix(" ")
+    encoded = predictor.encode([features], [german])
     with scope(encoded.conditions, collect=False):
         (slow,) = ESPnetBeamSearch(predictor.encoding.model, None, None)(*encoded[:2], predictor.options)
-    assert slow[0].tokens == [each + SPECIAL for each in tokens[4:]]
-    assert slow[0].score == pytest.approx(best[0].score, abs=1e-4)
+    assert slow[0].tokens == tokens and slow[0].score == pytest.approx(found.texts[0].score, abs=1e-4)
 
 
-def test_a_model_of_english_alone_has_no_conditions(tmp_path, monkeypatch):
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_conditions_are_the_languages_of_the_model(tmp_path, monkeypatch, layout):
     monkeypatch.setenv("ESPNET_DIVERSE_CACHE", str(tmp_path / "cache"))
-    run = unpacked(write_whisper(tmp_path / "english", multilingual=False))
-    model, _ = load_model(run)
-    assert model.conditions == {} and len(model.decoder.prompt) == 2
+    prompt, german = of_layout(tmp_path / "whisper", layout)
+    model, args = load_model(unpacked(tmp_path / "whisper"))
+    languages = LAYOUTS[layout].get("languages", LANGUAGES)
+    assert model.conditions == (dict.fromkeys(("lang", "tgtlang"), languages) if german else {})
+    assert len(model.decoder.prompt) == len(prompt) and args.frontend_conf["n_mels"] == model.frontend.output_size()
+    assert len(model.decoder.times) == 1501 and args.token_list[model.decoder.times[-1]] == "<|30.00|>"
 
 
 def test_signs_of_sounds_are_suppressed_where_no_list_is_given(folder, tmp_path):
