@@ -2,18 +2,19 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
-from dataclasses import fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from espnet_diverse.bin.options.arguments import add_options, argument, gathered
 from espnet_diverse.bin.options.input_paths import DATA_DIR, TOKENS_DIR, InputPath
 from espnet_diverse.bin.options.kernels_option import add_kernels
 from espnet_diverse.conditions import CONDITIONS, values_by_condition
 from espnet_diverse.decoding.options import PRECISIONS, SAMPLING, SEARCHES, Options
 from espnet_diverse.errors import ConfigError
-from espnet_diverse.option_checks import argument
+from espnet_diverse.option_checks import choice, flag, path, text
 
 if TYPE_CHECKING:
     from espnet_diverse.decoding.search.fusion import Fusion
@@ -51,15 +52,22 @@ def add_config(parser: argparse._ActionsContainer, required: bool = True) -> Non
     parser.add_argument("--set", action="append", default=[], metavar="KEY.SUB=VALUE", help=text)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Data:
+    """The training data, the vocabulary and the task."""
+
+    train_dir: Path = path(parse=DATA_DIR, help="data directory of the training set")
+    valid_dir: Path = path(parse=DATA_DIR, help="data directory of the validation set")
+    tokens_dir: Path = path(parse=TOKENS_DIR, help="vocabulary, from `espnet-diverse tokens`")
+    src_tokens_dir: Path | None = path(
+        None, parse=TOKENS_DIR, help="vocabulary of the source text src_text", shown="--tokens_dir"
+    )
+    task: str = choice(*TASKS, help="task of the model")
+
+
 def add_data(parser: argparse.ArgumentParser) -> None:
     """Declare the training data, the vocabulary and the task."""
-    parser.add_argument("--train_dir", type=DATA_DIR, required=True, help="data directory of the training set")
-    parser.add_argument("--valid_dir", type=DATA_DIR, required=True, help="data directory of the validation set")
-    parser.add_argument("--tokens_dir", type=TOKENS_DIR, required=True, help="vocabulary, from `espnet-diverse tokens`")
-    parser.add_argument(
-        "--src_tokens_dir", type=TOKENS_DIR, help="vocabulary of the source text src_text (default: --tokens_dir)"
-    )
-    parser.add_argument("--task", choices=TASKS, default="asr", help="task of the model (default: asr)")
+    add_options(parser, Data)
 
 
 def run_data(args: argparse.Namespace):
@@ -69,23 +77,27 @@ def run_data(args: argparse.Namespace):
     return RunData(args.train_dir, args.valid_dir, args.tokens_dir, args.task, args.src_tokens_dir)
 
 
-def add_model(
-    parser: argparse.ArgumentParser,
-    text: str = "directory of a run, a packed model, or hf:owner/name on the Hugging Face Hub",
-) -> None:
-    """Declare a trained model: MODEL and --model_file.
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """A trained model."""
 
-    Args:
-        parser: Parser of the command.
-        text: Help of MODEL.
-    """
-    parser.add_argument("model_dir", type=Path, metavar="MODEL", help=text)
-    parser.add_argument(
-        "--model_file",
-        metavar="FILE",
-        help="weights, as a path or a name in the model directory (default: valid.acc.ave.pth; for a language model "
-        "valid.loss.ave.pth; if a run lacks it, the average by its first criterion)",
+    model_dir: Path = path(
+        positional=True,
+        metavar="MODEL",
+        help="directory of a run, a packed model, or hf:owner/name on the Hugging Face Hub",
     )
+    model_file: str | None = text(
+        None,
+        metavar="FILE",
+        help="weights, as a path or a name in the model directory",
+        shown="valid.acc.ave.pth; for a language model valid.loss.ave.pth; if a run lacks it, the average by its first "
+        "criterion",
+    )
+
+
+def add_model(parser: argparse.ArgumentParser, text: str | None = None) -> None:
+    """Declare the options of `Model`; `text` is another help of MODEL."""
+    add_options(parser, Model, texts={"model_dir": text} if text else None)
 
 
 def add_output_dir(parser: argparse.ArgumentParser, text: str) -> None:
@@ -93,22 +105,25 @@ def add_output_dir(parser: argparse.ArgumentParser, text: str) -> None:
     parser.add_argument("--output_dir", type=Path, required=True, help=text)
 
 
-def add_results(parser: argparse._ActionsContainer) -> None:
-    """Declare --results."""
-    text = "RESULTS.md to update; rows of the same name are replaced"
-    parser.add_argument("--results", type=_file, metavar="FILE", help=text)
-
-
-def row_name(folder: Path) -> str:
-    """Name of a row of results: the last two parts of a folder."""
-    return "/".join(folder.resolve().parts[-2:])
-
-
 def _file(text: str) -> Path:
     """The path of a file to write; a directory is refused before any work is done."""
     if Path(text).is_dir():
         raise argparse.ArgumentTypeError(f"{text} is a directory; give a file such as RESULTS.md")
     return Path(text)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Results:
+    """The file of results that a command updates."""
+
+    results: Path | None = path(
+        None, parse=_file, metavar="FILE", help="RESULTS.md to update; rows of the same name are replaced"
+    )
+
+
+def row_name(folder: Path) -> str:
+    """Name of a row of results: the last two parts of a folder."""
+    return "/".join(folder.resolve().parts[-2:])
 
 
 def add_search_options(parser: argparse.ArgumentParser, searches: Sequence[str] = SEARCHES, **defaults: object) -> None:
@@ -121,10 +136,9 @@ def add_search_options(parser: argparse.ArgumentParser, searches: Sequence[str] 
     """
     group = parser.add_argument_group("search options", _SEARCH_HELP)
     for option in fields(Options):
-        declaration = argument(option, defaults.get(option.name))
-        if option.name == "search":
-            declaration["choices"] = searches
-        group.add_argument(f"--{option.name}", **declaration)
+        shown = defaults.get(option.name, option.metadata["rule"].shown or option.default)
+        own = {"default": None} | ({"choices": searches} if option.name == "search" else {})
+        group.add_argument(f"--{option.name}", **argument(option, letters=True, shown=shown) | own)
     add_config(group, required=False)
 
 
@@ -168,32 +182,38 @@ def add_decoding(parser: argparse.ArgumentParser) -> None:
     add_device_options(parser)
 
 
+@dataclass(frozen=True, kw_only=True)
+class FusionFiles:
+    """Files of a language model and hotwords."""
+
+    lm: Path | None = path(
+        None, metavar="MODEL", help="language model over the same tokens: a run, a packed model, or a KenLM file"
+    )
+    lm_file: str | None = text(
+        None,
+        metavar="FILE",
+        help="its weights, a path or a name in its directory",
+        shown="valid.loss.ave.pth",
+    )
+    hotwords: Path | None = path(None, parse=_HOTWORDS, metavar="FILE", help="phrases that get a bonus, one per line")
+
+
 def add_fusion(parser: argparse.ArgumentParser) -> None:
     """Declare a language model and hotwords; `fusion` reads them."""
-    group = parser.add_argument_group("language model and hotwords")
-    group.add_argument(
-        "--lm",
-        type=Path,
-        metavar="MODEL",
-        help="language model over the same tokens: a run, a packed model, or a KenLM file",
-    )
-    group.add_argument(
-        "--lm_file", metavar="FILE", help="its weights, a path or a name in its directory (default: valid.loss.ave.pth)"
-    )
-    group.add_argument("--hotwords", type=_HOTWORDS, metavar="FILE", help="phrases that get a bonus, one per line")
+    add_options(parser.add_argument_group("language model and hotwords"), FusionFiles)
 
 
-def fusion_inputs(args: argparse.Namespace) -> list[Path]:
-    """Files that the options of `add_fusion` name."""
+def fusion_inputs(files: FusionFiles) -> list[Path]:
+    """Files of a language model and hotwords that exist on this machine."""
     from espnet_diverse.runs.model_files import model_files
 
-    named = [path for path in (args.lm, args.hotwords) if path is not None]
-    is_run = args.lm is not None and args.lm.is_dir()
-    return [*model_files(args.lm, args.lm_file, "lm"), *named[1:]] if is_run else named
+    named = [path for path in (files.lm, files.hotwords) if path is not None]
+    is_run = files.lm is not None and files.lm.is_dir()
+    return [*model_files(files.lm, files.lm_file, "lm"), *named[1:]] if is_run else named
 
 
-def fusion(args: argparse.Namespace) -> "Fusion":
-    """The `Fusion` given by the options of `add_fusion`; a packed language model is unpacked.
+def fusion(files: FusionFiles) -> "Fusion":
+    """The `Fusion` of a language model and hotwords; a packed language model is unpacked.
 
     Raises:
         ConfigError: --lm_file is given without --lm.
@@ -202,76 +222,76 @@ def fusion(args: argparse.Namespace) -> "Fusion":
     from espnet_diverse.decoding.search.ngram import is_ngram
     from espnet_diverse.runs.packed.archive import unpacked
 
-    if args.lm_file is not None and args.lm is None:
-        raise ConfigError(f"--lm_file {args.lm_file} has no --lm; give the language model too")
-    packed = args.lm is not None and not is_ngram(args.lm)
-    return Fusion(unpacked(args.lm) if packed else args.lm, args.lm_file, args.hotwords)
+    if files.lm_file is not None and files.lm is None:
+        raise ConfigError(f"--lm_file {files.lm_file} has no --lm; give the language model too")
+    packed = files.lm is not None and not is_ngram(files.lm)
+    return Fusion(unpacked(files.lm) if packed else files.lm, files.lm_file, files.hotwords)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Device:
+    """The device to compute on, and how."""
+
+    device: str = text("cpu", metavar="cpu|cuda|cuda:N", help="device to compute on")
+    precision: str = choice(*PRECISIONS, help="precision of linear layers; int8 only on the CPU")
+    compile: bool = flag(help="compile the encoder layers first")
 
 
 def add_device_options(parser: argparse.ArgumentParser, precision: bool = True) -> None:
-    """Declare the device options, with --precision and --compile if `precision`; `device` reads the device."""
+    """Declare the device options, with --precision and --compile if `precision`."""
     group = parser.add_argument_group("device options")
-    group.add_argument("--device", default="cpu", metavar="cpu|cuda|cuda:N", help="device to compute on (default: cpu)")
+    add_options(group, Device, "device")
     add_kernels(group)
     if precision:
-        group.add_argument(
-            "--precision",
-            choices=PRECISIONS,
-            default="float32",
-            help="precision of linear layers; int8 only on the CPU (default: float32)",
-        )
-        group.add_argument("--compile", action="store_true", help="compile the encoder layers first")
+        add_options(group, Device, "precision", "compile")
 
 
 def add_segmentation_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     """Declare the options of splitting recordings into segments of speech, and return their group."""
-    from espnet_diverse.transcription.segmentation_options import VADS
+    from espnet_diverse.transcription.segmentation_options import SegmentationOptions
 
     group = parser.add_argument_group("segmentation")
-    group.add_argument(
-        "--vad",
-        choices=VADS,
-        default="auto",
-        help="voice activity detector: silero (extra vad), energy, none (split by length alone), or auto: silero, else "
-        "energy, and no splitting of recordings of up to 20 s, nor by OWSM-CTC of longer ones (default: auto)",
-    )
+    add_options(group, SegmentationOptions, "vad")
     return group
 
 
 def add_conditions(parser: argparse.ArgumentParser) -> None:
-    """Declare the options that give values of conditions; `conditions` reads them."""
+    """Declare the options that give values of conditions."""
     group = parser.add_argument_group("conditions")
     for condition in CONDITIONS.values():
         group.add_argument(condition.option, metavar="NAME", help=condition.help)
 
 
-def conditions(args: argparse.Namespace) -> dict[str, str]:
+@dataclass(frozen=True, kw_only=True)
+class Conditions:
     """Values by condition, from the options of `add_conditions`."""
-    return values_by_condition(vars(args))
+
+    conditions: Mapping[str, str] = gathered(lambda args: values_by_condition(vars(args)))
 
 
-def fragments(args: argparse.Namespace) -> list[str]:
+@dataclass(frozen=True, kw_only=True)
+class Configured:
+    """Fragments and changes of a configuration, from the options of `add_config`."""
+
+    config: str
+    set: Sequence[str]
+
+
+def fragments(given: Configured) -> list[str]:
     """Names given to --config."""
-    return args.config.split(",") if args.config else []
+    return given.config.split(",") if given.config else []
 
 
-def model_inputs(args: argparse.Namespace) -> list[Path]:
-    """Files of the model that `add_model` declares."""
+def model_inputs(model: Model) -> list[Path]:
+    """Files of a model."""
     from espnet_diverse.runs.model_files import model_files
 
-    return model_files(args.model_dir, args.model_file)
+    return model_files(model.model_dir, model.model_file)
 
 
-def model_outputs(args: argparse.Namespace) -> list[Path]:
-    """Configuration and weights of a model that is written to --output_dir."""
-    return [args.output_dir / name for name in ("config.yaml", model_inputs(args)[1].name)]
-
-
-def decoding_inputs(args: argparse.Namespace) -> list[Path]:
-    """Files of the search options and the model, and --data_dir."""
-    from espnet_diverse.runs.config import find
-
-    return [*find(fragments(args)), *model_inputs(args), args.data_dir]
+def model_outputs(model: Model, output_dir: Path) -> list[Path]:
+    """Configuration and weights of a model that is written to a directory."""
+    return [output_dir / name for name in ("config.yaml", model_inputs(model)[1].name)]
 
 
 def data_inputs(args: argparse.Namespace) -> list[Path]:

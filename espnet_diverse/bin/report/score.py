@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from espnet_diverse.bin.options import options
+from espnet_diverse.bin.options.arguments import add_options
 from espnet_diverse.conditions import TABLES
 from espnet_diverse.errors import ConfigError, DataError, abridged
 
@@ -99,7 +100,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="put audio of these utterances into the page, instead of links to files",
     )
-    options.add_results(parser)
+    add_options(parser, options.Results)
 
 
 def check(args: argparse.Namespace, before: "Mapping[str, argparse.Namespace]") -> None:

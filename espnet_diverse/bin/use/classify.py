@@ -8,6 +8,7 @@ import argparse
 from pathlib import Path
 
 from espnet_diverse.bin.options import options
+from espnet_diverse.bin.options.arguments import add_options
 from espnet_diverse.bin.options.input_paths import DATA_DIR
 
 
@@ -24,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="data directory of another domain, to compare the mean entropy",
     )
-    options.add_results(parser)
+    add_options(parser, options.Results)
     options.add_device_options(parser, precision=False)
 
 

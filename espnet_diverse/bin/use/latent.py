@@ -9,6 +9,7 @@ import argparse
 from pathlib import Path
 
 from espnet_diverse.bin.options import options
+from espnet_diverse.bin.options.arguments import add_options
 from espnet_diverse.bin.options.input_paths import DATA_DIR
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.errors import ConfigError
@@ -24,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     data.add_argument("--data_dir", type=DATA_DIR, help="data directory; its text is encoded")
     data.add_argument("--output_dir", type=Path, help="directory for codes.npz and latent.json")
     data.add_argument("--importance_samples", type=int, metavar="K", help="samples per text (default: 1)")
-    options.add_results(data)
+    add_options(data, options.Results)
     texts = parser.add_argument_group("generation")
     texts.add_argument("--samples", type=int, default=0, metavar="N", help="number of samples from the prior")
     texts.add_argument("--between", nargs=2, metavar="TEXT", help="two texts to interpolate between")

@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from espnet_diverse.bin.options import options
+from espnet_diverse.bin.options.arguments import add_options
 from espnet_diverse.bin.options.input_paths import DATA_DIR
 
 
@@ -12,7 +13,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_model(parser)
     parser.add_argument("--data_dir", type=DATA_DIR, required=True, help="data directory with the text")
     options.add_output_dir(parser, "directory for score and perplexity.json")
-    options.add_results(parser)
+    add_options(parser, options.Results)
     options.add_conditions(parser)
     options.add_device_options(parser, precision=False)
 

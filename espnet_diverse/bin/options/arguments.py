@@ -1,0 +1,144 @@
+"""Arguments of commands, made from dataclasses of options whose fields `option_checks` declares.
+
+@dataclass(frozen=True, kw_only=True)
+class Count:
+    data_dir: Path = path(parse=DATA_DIR, help="data directory to count")
+    most: int = number(5, metavar="N", help="number of lines")
+
+def add_arguments(parser):
+    add_options(parser, Count)
+
+@takes(Count)
+def run(options: Count) -> int: ...
+"""
+
+import argparse
+from collections.abc import Callable
+from dataclasses import MISSING, Field, field, fields
+from functools import wraps
+from inspect import get_annotations
+from typing import Any
+
+from espnet_diverse.errors import ConfigError
+from espnet_diverse.option_checks import Rule
+
+_LETTERS = {int: "N", float: "X"}
+
+
+def argument(option: Field, letters: bool = False, text: str | None = None, shown: object = None) -> dict[str, Any]:
+    """Arguments of `ArgumentParser.add_argument` for a declared field, besides its names.
+
+    Args:
+        option: The field.
+        letters: Whether the help calls a number N or X, and not by the name of the option.
+        text: Description in the help instead of the field's.
+        shown: The default in the help instead of the field's.
+    """
+    rule: Rule = option.metadata["rule"]
+    text = rule.help if text is None else text
+    shown = _default_in_words(option) if shown is None else str(shown)
+    if shown:
+        text = f"{text[:-1]}; default: {shown})" if text.endswith(")") else f"{text} (default: {shown})"
+    if rule.kind is bool:
+        return {"action": "store_true", "help": text}
+    value = rule.of if rule.kind is list and rule.of else rule
+    several = rule.kind in (list, dict)
+    made = {"help": text, "type": value.parse or (str if value.kind is dict else value.kind)}
+    if value.words and value.kind is str and not value.bare:
+        made["choices"] = value.words
+    if metavar := rule.metavar or letters and _LETTERS.get(value.kind):
+        made["metavar"] = metavar
+    if rule.nargs == "append":
+        made["action"] = "append"
+    elif several or rule.nargs:
+        made["nargs"] = rule.nargs or "+"
+    if option.default is MISSING:
+        return made if rule.positional else made | {"required": True}
+    if several and rule.positional:
+        return made  # argparse has its own empty list
+    changeable = several and not isinstance(rule.nargs, int)
+    return made | {"default": list(option.default) if changeable else option.default}
+
+
+def add_options(
+    parser: argparse._ActionsContainer,
+    kind: type,
+    *names: str,
+    letters: bool = False,
+    texts: dict[str, str] | None = None,
+) -> None:
+    """Declare the options of a dataclass in the order of its fields, those of its bases left out.
+
+    Args:
+        parser: Parser of the command, or a group of it.
+        kind: The dataclass.
+        *names: Names of the fields to declare, also of its bases; by default all that it declares itself.
+        letters: As for `argument`.
+        texts: Descriptions by name of field, instead of those of the fields.
+    """
+    known = {option.name: option for option in fields(kind)}
+    for name in names or get_annotations(kind):
+        option = known[name]
+        if rule := option.metadata.get("rule"):
+            called = rule.key or name
+            words = [called] if rule.positional else [f"--{called}", *filter(None, [rule.also])]
+            parser.add_argument(*words, **argument(option, letters, (texts or {}).get(name)))
+
+
+def gathered(read: Callable[[argparse.Namespace], Any]) -> Any:
+    """Declare a field whose value `read` makes from several arguments."""
+    return field(metadata={"gathered": read})
+
+
+def from_args[Kind](kind: type[Kind], args: argparse.Namespace) -> Kind:
+    """The options of a dataclass, from the arguments that have the names of its fields.
+
+    Raises:
+        ConfigError: A value is not allowed.
+    """
+    given = {}
+    for option in fields(kind):  # type: ignore[arg-type]
+        rule = option.metadata.get("rule")
+        name = (rule and rule.key) or option.name
+        if read := option.metadata.get("gathered"):
+            given[option.name] = read(args)
+        elif hasattr(args, name):
+            value = getattr(args, name)
+            value = _pairs(name, value) if rule and rule.kind is dict else value
+            given[option.name] = tuple(value) if isinstance(value, list) else value
+    return kind(**given)
+
+
+def takes(kind: type) -> Callable[[Callable], Callable]:
+    """Decorator of a function of a command that takes options of `kind`: it may be called with the parsed arguments."""
+
+    def decorator(function: Callable) -> Callable:
+        @wraps(function)
+        def taking(options: Any, *others: Any) -> Any:
+            given = from_args(kind, options) if isinstance(options, argparse.Namespace) else options
+            return function(given, *others)
+
+        return taking
+
+    return decorator
+
+
+def _default_in_words(option: Field) -> str:
+    """The default of a field in the help; "" where it says nothing."""
+    shown = option.metadata["rule"].shown
+    if shown is not None:
+        return shown
+    default = option.default
+    if default in (MISSING, None, "", ()) or default is False:
+        return ""
+    values = default if isinstance(default, tuple) else [default]
+    return " ".join(f"{value:g}" if isinstance(value, float) else str(value) for value in values)
+
+
+def _pairs(option: str, words: list[str]) -> tuple[tuple[str, str], ...]:
+    """Pairs of words such as train=tr."""
+    pairs = [word.partition("=")[::2] for word in words]
+    names = [name for name, _ in pairs]
+    if not all(name and value for name, value in pairs) or len(set(names)) < len(names):
+        raise ConfigError(f"--{option} {' '.join(words)}: must be NAME=VALUE, each name once")
+    return tuple((name, value) for name, value in pairs)
