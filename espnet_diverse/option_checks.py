@@ -213,8 +213,8 @@ def listed(default: Any = MISSING, of: Any = None, least: int | None = None, **r
     return _declared(default if default is MISSING else tuple(default), Rule(list, of=value, least=least, **rule))
 
 
-def pairs(**rule: Any) -> Any:
-    """Declare pairs of words, which a command takes as NAME=VALUE, each name once."""
+def assignments(**rule: Any) -> Any:
+    """Declare pairs of words, which a command takes as NAME=VALUE, each name once; the default is none."""
     return _declared((), Rule(dict, **rule))
 
 

@@ -13,7 +13,8 @@ import pytest
 import yaml
 
 from espnet_diverse.contest import contest as module
-from espnet_diverse.contest.contest import Conduct, behind, carry_out
+from espnet_diverse.contest.contest import behind, carry_out
+from espnet_diverse.contest.options import Conduct
 from espnet_diverse.contest.programs import INTERRUPTED, STOPPED, Ended, Programs
 from espnet_diverse.contest.runs import RecipeRun
 from espnet_diverse.contest.scores import read_results

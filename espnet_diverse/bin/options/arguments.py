@@ -15,7 +15,7 @@ def run(options: Count) -> int: ...
 import argparse
 from collections.abc import Callable
 from dataclasses import MISSING, Field, field, fields
-from functools import wraps
+from functools import partial, wraps
 from inspect import get_annotations
 from typing import Any
 
@@ -88,6 +88,11 @@ def add_options(
 def gathered(read: Callable[[argparse.Namespace], Any]) -> Any:
     """Declare a field whose value `read` makes from several arguments."""
     return field(metadata={"gathered": read})
+
+
+def part(kind: type) -> Any:
+    """Declare a field with the options of another dataclass."""
+    return gathered(partial(from_args, kind))
 
 
 def from_args[Kind](kind: type[Kind], args: argparse.Namespace) -> Kind:
