@@ -218,6 +218,11 @@ def assignments(**rule: Any) -> Any:
     return _declared((), Rule(dict, **rule))
 
 
+def replaced(kind: type, name: str, default: Any) -> Any:
+    """Declare a field of the dataclass `kind` again, with another default."""
+    return _declared(default, next(option.metadata["rule"] for option in fields(kind) if option.name == name))
+
+
 def _declared(default: Any, rule: Rule) -> Any:
     return field(default=default, metadata={"rule": rule})
 
