@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from espnet_diverse.bin.options.arguments import add_options, argument, gathered
 from espnet_diverse.bin.options.input_paths import DATA_DIR, TOKENS_DIR, InputPath
@@ -174,14 +174,6 @@ def search_options(args: argparse.Namespace, **defaults: object) -> Options:
     return options
 
 
-def add_decoding(parser: argparse.ArgumentParser) -> None:
-    """Declare how a data directory is decoded: search options, conditions, processes and the device."""
-    add_search_options(parser)
-    add_conditions(parser)
-    parser.add_argument("--nj", type=int, default=1, help="number of processes on the CPU (default: 1)")
-    add_device_options(parser)
-
-
 @dataclass(frozen=True, kw_only=True)
 class FusionFiles:
     """Files of a language model and hotwords."""
@@ -235,6 +227,11 @@ class Device:
     device: str = text("cpu", metavar="cpu|cuda|cuda:N", help="device to compute on")
     precision: str = choice(*PRECISIONS, help="precision of linear layers; int8 only on the CPU")
     compile: bool = flag(help="compile the encoder layers first")
+
+    @property
+    def how(self) -> dict[str, Any]:
+        """Keyword arguments of what loads a model."""
+        return {"device": self.device, "precision": self.precision, "compile": self.compile}
 
 
 def add_device_options(parser: argparse.ArgumentParser, precision: bool = True) -> None:

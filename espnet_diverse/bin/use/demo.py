@@ -62,8 +62,7 @@ def run(options: DemoOptions) -> int:
     optional_package("uvicorn", "espnet-diverse demo", "demo")
     from espnet_diverse.serve.application import Server
 
-    how = {"device": options.device, "precision": options.precision, "compile": options.compile}
-    how["fusion"] = fusion(options)
+    how = {**options.how, "fusion": fusion(options)}
     with Server(options.port) as server:  # a port in use is reported before the model is loaded
         from espnet_diverse.demo.examples import read_examples
         from espnet_diverse.demo.routes import page

@@ -68,7 +68,6 @@ def run(options: ServeOptions) -> int:
     from espnet_diverse.serve.application import KEY_VARIABLE, Server
 
     limits, paths = options.limits, _paths(options.model)
-    how = {"device": options.device, "precision": options.precision, "compile": options.compile}
     with Server(options.port, options.host, os.environ.get(KEY_VARIABLE) or None) as server:
         for path in paths.values():
             check_exists(path)  # before the import of PyTorch
@@ -78,7 +77,7 @@ def run(options: ServeOptions) -> int:
         folders, wait = {name: speech_model(path) for name, path in paths.items()}, limits.max_wait_ms / 1000
 
         def load(name: str):
-            return load_model(folders[name], limits, options.segmentation, limits.batch_size, wait, **how)
+            return load_model(folders[name], limits, options.segmentation, limits.batch_size, wait, **options.how)
 
         logging.getLogger("espnet_diverse.serve").setLevel(logging.INFO)
         print(f"{server.url} serves {' '.join(paths)}; press Ctrl+C to stop", flush=True)
