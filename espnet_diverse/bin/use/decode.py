@@ -15,27 +15,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from espnet_diverse.bin.options import options as shared
 from espnet_diverse.bin.options.arguments import add_options, from_args, takes
 from espnet_diverse.bin.options.cluster_option import add_cluster, check_nj, workers
 from espnet_diverse.bin.options.input_paths import DATA_DIR
-from espnet_diverse.bin.options.options import (
-    Conditions,
-    Configured,
-    Device,
-    FusionFiles,
-    Model,
-    add_conditions,
-    add_device_options,
-    add_fusion,
-    add_model,
-    add_search_options,
-    fragments,
-    fusion,
-    fusion_inputs,
-    model_inputs,
-    notice,
-    search_options,
-)
 from espnet_diverse.errors import ConfigError, NoBatchedSearchError
 from espnet_diverse.option_checks import number, path
 
@@ -45,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DecodeOptions(Model, Configured, Conditions, Device, FusionFiles):
+class DecodeOptions(shared.Model, shared.Configured, shared.Conditions, shared.Device, shared.FusionFiles):
     """Options of this command besides those of the search."""
 
     data_dir: Path = path(
@@ -60,19 +43,19 @@ class DecodeOptions(Model, Configured, Conditions, Device, FusionFiles):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this command."""
-    add_model(parser)
+    shared.add_model(parser)
     add_options(parser, DecodeOptions, "data_dir", "output_dir")
     add_decoding(parser)
 
 
 def add_decoding(parser: argparse.ArgumentParser) -> None:
     """Declare how a data directory is decoded: the search, conditions, processes, the device and a language model."""
-    add_search_options(parser)
-    add_conditions(parser)
+    shared.add_search_options(parser)
+    shared.add_conditions(parser)
     add_options(parser, DecodeOptions, "nj")
-    add_device_options(parser)
+    shared.add_device_options(parser)
     add_cluster(parser)
-    add_fusion(parser)
+    shared.add_fusion(parser)
 
 
 @takes(DecodeOptions)
@@ -80,7 +63,12 @@ def inputs(options: DecodeOptions) -> list[Path]:
     """Files and data directories that are read."""
     from espnet_diverse.runs.config import find
 
-    return [*find(fragments(options)), *model_inputs(options), options.data_dir, *fusion_inputs(options)]
+    return [
+        *find(shared.fragments(options)),
+        *shared.model_inputs(options),
+        options.data_dir,
+        *shared.fusion_inputs(options),
+    ]
 
 
 @takes(DecodeOptions)
@@ -91,13 +79,13 @@ def outputs(options: DecodeOptions) -> list[Path]:
 
 def check(args: argparse.Namespace, before: Mapping[str, argparse.Namespace]) -> None:
     """Check the search options; see `bin/plan_steps.py`."""
-    search_options(args)
+    shared.search_options(args)
     check_nj(args.nj)
 
 
 def run(args: argparse.Namespace) -> int:
     """Decode; return 2 if an utterance could not be decoded."""
-    return decode_with(from_args(DecodeOptions, args), search_options(args))
+    return decode_with(from_args(DecodeOptions, args), shared.search_options(args))
 
 
 def decode_with(options: DecodeOptions, searching: "Options") -> int:
@@ -121,7 +109,7 @@ def decode_with(options: DecodeOptions, searching: "Options") -> int:
     if not options.cluster:
         check_device(options.device)
     load = partial(_load, options, searching)
-    files = [*model_inputs(options), *fusion_inputs(options)]
+    files = [*shared.model_inputs(options), *shared.fusion_inputs(options)]
     with logged(options.output_dir / "decode.log"), workers(options, load, files, model=True) as pool:
         search, made_by = described(pool) if pool else load(), _made_by(options, searching)
         given = options.conditions
@@ -134,14 +122,14 @@ def _made_by(options: DecodeOptions, searching: "Options") -> str:
     from espnet_diverse.cluster.worker import versions
     from espnet_diverse.data.digests import digest
 
-    files = [digest(path) for path in (*model_inputs(options), *fusion_inputs(options))]
+    files = [digest(path) for path in (*shared.model_inputs(options), *shared.fusion_inputs(options))]
     chosen = {name: value for name, value in asdict(searching).items() if name != "batch_size"}
     return json.dumps([versions(), files, chosen, options.device, options.precision, options.compile])
 
 
 def _load(options: DecodeOptions, searching: "Options") -> "Search":
     model = (options.model_dir, options.model_file, searching, options.device)
-    helpers = fusion(options)
+    helpers = shared.fusion(options)
     if searching.search == "espnet":
         from espnet_diverse.decoding.espnet.espnet_search import load_search  # slow, as it imports ESPnet's commands
 
@@ -154,5 +142,5 @@ def _load(options: DecodeOptions, searching: "Options") -> "Search":
         asked = searching.search != "batched" or searching.length_penalty
         if asked or options.precision != "float32" or options.compile:
             raise  # ESPnet's search has none of these
-        notice(f"{str(error).partition(';')[0]}: ESPnet's is used, one utterance at a time")
+        shared.notice(f"{str(error).partition(';')[0]}: ESPnet's is used, one utterance at a time")
         return _load(options, replace(searching, search="espnet"))

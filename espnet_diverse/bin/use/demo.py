@@ -9,18 +9,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from espnet_diverse.bin.options import options as shared
 from espnet_diverse.bin.options.arguments import add_options, part, takes
 from espnet_diverse.bin.options.input_paths import ANY
-from espnet_diverse.bin.options.options import (
-    Device,
-    FusionFiles,
-    Model,
-    add_device_options,
-    add_fusion,
-    add_model,
-    add_segmentation_options,
-    fusion,
-)
 from espnet_diverse.errors import optional_package
 from espnet_diverse.option_checks import flag, listed, number, path
 from espnet_diverse.serve.limits import Limits
@@ -30,7 +21,7 @@ OPENS_PACKED_MODELS = True
 
 
 @dataclass(frozen=True, kw_only=True)
-class DemoOptions(Model, FusionFiles, Device):
+class DemoOptions(shared.Model, shared.FusionFiles, shared.Device):
     """Options of this command."""
 
     port: int = number(7860, help="port; 0 is any free port")
@@ -47,12 +38,12 @@ class DemoOptions(Model, FusionFiles, Device):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this command."""
-    add_model(parser)
+    shared.add_model(parser)
     add_options(parser, DemoOptions, "port")
     add_options(parser, Limits, "seconds", "megabytes")
-    add_fusion(parser)
-    add_device_options(parser)
-    add_segmentation_options(parser)
+    shared.add_fusion(parser)
+    shared.add_device_options(parser)
+    shared.add_segmentation_options(parser)
     add_options(parser, DemoOptions, "examples", "open")
 
 
@@ -62,7 +53,7 @@ def run(options: DemoOptions) -> int:
     optional_package("uvicorn", "espnet-diverse demo", "demo")
     from espnet_diverse.serve.application import Server
 
-    how = {**options.how, "fusion": fusion(options)}
+    how = {**options.how, "fusion": shared.fusion(options)}
     with Server(options.port) as server:  # a port in use is reported before the model is loaded
         from espnet_diverse.demo.examples import read_examples
         from espnet_diverse.demo.routes import page

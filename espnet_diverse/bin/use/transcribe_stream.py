@@ -5,19 +5,33 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from espnet_diverse.bin.options import options
+from espnet_diverse.bin.options.arguments import add_options
+from espnet_diverse.bin.options.options import fusion
 from espnet_diverse.errors import ConfigError
+from espnet_diverse.option_checks import flag, number
 
 if TYPE_CHECKING:
+    from espnet_diverse.bin.use.transcribe import TranscribeOptions
+    from espnet_diverse.decoding.options import Options
     from espnet_diverse.transcription.streaming import StreamResult
 
 _FORMATS = ("txt", "json")
 _CLEAR = "\r\x1b[K"
 _UNKNOWN_WIDTH = 80  # of a terminal that does not report it
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamOptions:
+    """Options of streaming."""
+
+    stream: bool = flag(help="transcribe live audio, or a file as if it were live")
+    pcm_rate: int | None = number(None, kind=int, metavar="HZ", help="rate of raw samples", shown="the model's rate")
+    real_time: bool = flag(help="read a file in real time")
 
 
 def add_stream_options(parser: argparse.ArgumentParser) -> None:
@@ -29,44 +43,48 @@ def add_stream_options(parser: argparse.ArgumentParser) -> None:
         "spoken; --output_format json prints each change as a line. The encoder must be a contextual block encoder, or "
         "diverse_transformer with a memory.",
     )
-    group.add_argument("--stream", action="store_true", help="transcribe live audio, or a file as if it were live")
-    group.add_argument("--pcm_rate", type=int, metavar="HZ", help="rate of raw samples (default: the model's rate)")
-    group.add_argument("--real_time", action="store_true", help="read a file in real time")
+    add_options(group, StreamOptions)
 
 
-def check_stream_options(args: argparse.Namespace) -> None:
+def check_stream_options(options: StreamOptions) -> None:
     """Refuse options of streaming without --stream.
 
     Raises:
         ConfigError: Such an option is given.
     """
-    given = {"--pcm_rate": args.pcm_rate is not None, "--real_time": args.real_time}
-    if not args.stream and (option := next((name for name, is_given in given.items() if is_given), None)):
+    given = {"--pcm_rate": options.pcm_rate is not None, "--real_time": options.real_time}
+    if not options.stream and (option := next((name for name, is_given in given.items() if is_given), None)):
         raise ConfigError(f"{option} is for --stream; give that too, or leave it out")
 
 
-def run_stream(args: argparse.Namespace) -> int:
-    """Print texts until the stream ends; an interrupt ends it as well."""
-    _check(args)
-    search_options, device, fusion = options.search_options(args), args.device, options.fusion(args)
+def run_stream(options: "TranscribeOptions", search: Callable[[], "Options"]) -> int:
+    """Print texts until the stream ends; an interrupt ends it as well.
+
+    Args:
+        options: Options of `transcribe`.
+        search: Function that returns the search options.
+    """
+    _check(options)
+    searching, helpers = search(), fusion(options)
     from espnet_diverse.audio.live import open_live
     from espnet_diverse.inference import SegmentationOptions, StreamRecognizer  # takes seconds
     from espnet_diverse.transcription.streaming import Latencies
 
     recognizer = StreamRecognizer(
-        args.model_dir,
-        args.model_file,
-        device=device,
-        segmentation=SegmentationOptions(vad=args.vad),
-        options=search_options,
-        fusion=fusion,
-        conditions=options.conditions(args),
+        options.model_dir,
+        options.model_file,
+        device=options.device,
+        segmentation=SegmentationOptions(vad=options.vad),
+        options=searching,
+        fusion=helpers,
+        conditions=options.conditions,
     )
-    shown, latencies, interrupts = _Printer(args.output_format), Latencies(), Interrupts()
+    shown, latencies, interrupts = _Printer(options.output_format), Latencies(), Interrupts()
     rate = recognizer.search.rate
     try:
         # In this order: opening a FIFO may wait for its writer, and an interrupt must end the wait at once.
-        with open_live(args.sources[0], args.pcm_rate, rate, real_time=args.real_time) as blocks, interrupts.handled():
+        live = open_live(options.sources[0], options.pcm_rate, rate, real_time=options.real_time)
+        with live as blocks, interrupts.handled():
             for result in recognizer.stream(interrupts.between(blocks)):
                 latencies.add(result)
                 shown.print(result)
@@ -78,25 +96,25 @@ def run_stream(args: argparse.Namespace) -> int:
     return 0
 
 
-def _check(args: argparse.Namespace) -> None:
-    if args.list is not None or len(args.sources) != 1:
-        given = "--list" if args.list is not None else f"{len(args.sources)} sources"
+def _check(options: "TranscribeOptions") -> None:
+    if options.list is not None or len(options.sources) != 1:
+        given = "--list" if options.list is not None else f"{len(options.sources)} sources"
         raise ConfigError(f"--stream with {given} is not possible; give one file, FIFO, or - for standard input")
-    if args.output_format not in _FORMATS:
+    if options.output_format not in _FORMATS:
         raise ConfigError(
-            f"--output_format {args.output_format} needs the end; with --stream give {' or '.join(_FORMATS)}"
+            f"--output_format {options.output_format} needs the end; with --stream give {' or '.join(_FORMATS)}"
         )
     refused = {
-        "--output_dir": args.output_dir is not None,
-        "--word_timestamps": args.word_timestamps,
-        "--turns": args.turns is not None,
-        "--max_line_width": args.max_line_width is not None,
-        "--no_segmentation": args.no_segmentation,
-        "--compile": args.compile,
-        f"--channels {args.channels}": args.channels != "mean",
-        "--cluster": bool(args.cluster),
-        f"--precision {args.precision}": args.precision != "float32",
-        f"--task {args.task}": args.task not in (None, "asr"),
+        "--output_dir": options.output_dir is not None,
+        "--word_timestamps": options.word_timestamps,
+        "--turns": options.turns is not None,
+        "--max_line_width": options.max_line_width is not None,
+        "--no_segmentation": options.no_segmentation,
+        "--compile": options.compile,
+        f"--channels {options.channels}": options.channels != "mean",
+        "--cluster": bool(options.cluster),
+        f"--precision {options.precision}": options.precision != "float32",
+        f"--task {options.task}": options.task not in (None, "asr"),
     }
     if option := next((name for name, given in refused.items() if given), None):
         raise ConfigError(f"{option} is not possible with --stream; leave it out")
