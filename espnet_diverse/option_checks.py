@@ -210,7 +210,8 @@ def listed(default: Any = MISSING, of: Any = None, least: int | None = None, **r
     """
     least = int(bool(default)) if least is None else least
     value = (of or text()).metadata["rule"]
-    return _declared(default if default is MISSING else tuple(default), Rule(list, of=value, least=least, **rule))
+    default = default if default is MISSING or default is None else tuple(default)
+    return _declared(default, Rule(list, none=default is None, of=value, least=least, **rule))
 
 
 def assignments(**rule: Any) -> Any:

@@ -65,7 +65,7 @@ def run(options: ExportOptions) -> int:
 
     task = read_config(options.model_dir / "config.yaml").get("task", "asr")
     # A model that cannot be loaded is not exported.
-    model, model_args = load_model(options.model_dir, options.model_file, task=task)
+    model, model_args = load_model(*options.model, task=task)
     if options.format == "onnx":
         from espnet_diverse.packing.onnx_export import export
 

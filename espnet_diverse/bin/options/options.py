@@ -94,6 +94,11 @@ class Model:
         "criterion",
     )
 
+    @property
+    def model(self) -> tuple[Path, str | None]:
+        """The directory and the weights."""
+        return self.model_dir, self.model_file
+
 
 def add_model(parser: argparse.ArgumentParser, text: str | None = None) -> None:
     """Declare the options of `Model`; `text` is another help of MODEL."""
@@ -283,7 +288,7 @@ def model_inputs(model: Model) -> list[Path]:
     """Files of a model."""
     from espnet_diverse.runs.model_files import model_files
 
-    return model_files(model.model_dir, model.model_file)
+    return model_files(*model.model)
 
 
 def model_outputs(model: Model, output_dir: Path) -> list[Path]:

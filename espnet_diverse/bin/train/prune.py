@@ -6,31 +6,44 @@ without this package. Use the result like any other model.
 """
 
 import argparse
+from dataclasses import dataclass
 from pathlib import Path
 
-from espnet_diverse.bin.options import options
+from espnet_diverse.bin.options.arguments import add_options, takes
+from espnet_diverse.bin.options.options import Conditions, Model, add_conditions, add_model, model_inputs, model_outputs
+from espnet_diverse.option_checks import path
+
+
+@dataclass(frozen=True, kw_only=True)
+class PruneOptions(Model, Conditions):
+    """Options of this command."""
+
+    output_dir: Path = path(help="directory for config.yaml, weights and vocabulary")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this command."""
-    options.add_model(parser)
-    options.add_conditions(parser)
-    options.add_output_dir(parser, "directory for config.yaml, weights and vocabulary")
+    add_model(parser)
+    add_conditions(parser)
+    add_options(parser, PruneOptions)
 
 
-def inputs(args: argparse.Namespace) -> list[Path]:
+@takes(PruneOptions)
+def inputs(options: PruneOptions) -> list[Path]:
     """Files that are read."""
-    return options.model_inputs(args)
+    return model_inputs(options)
 
 
-def outputs(args: argparse.Namespace) -> list[Path]:
+@takes(PruneOptions)
+def outputs(options: PruneOptions) -> list[Path]:
     """Files that are written."""
-    return options.model_outputs(args)
+    return model_outputs(options, options.output_dir)
 
 
-def run(args: argparse.Namespace) -> int:
+@takes(PruneOptions)
+def run(options: PruneOptions) -> int:
     """Prune and print the path of the weights."""
     from espnet_diverse.packing.pruning import prune
 
-    print(prune(args.model_dir, args.output_dir, options.conditions(args), args.model_file))
+    print(prune(options.model_dir, options.output_dir, options.conditions, options.model_file))
     return 0

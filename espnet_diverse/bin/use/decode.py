@@ -128,7 +128,7 @@ def _made_by(options: DecodeOptions, searching: "Options") -> str:
 
 
 def _load(options: DecodeOptions, searching: "Options") -> "Search":
-    model = (options.model_dir, options.model_file, searching, options.device)
+    model = (*options.model, searching, options.device)
     helpers = shared.fusion(options)
     if searching.search == "espnet":
         from espnet_diverse.decoding.espnet.espnet_search import load_search  # slow, as it imports ESPnet's commands

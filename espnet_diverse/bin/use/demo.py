@@ -59,7 +59,7 @@ def run(options: DemoOptions) -> int:
         from espnet_diverse.demo.routes import page
         from espnet_diverse.demo.task_services import load_service
 
-        service = load_service(options.model_dir, options.model_file, options.limits, options.segmentation, **how)
+        service = load_service(*options.model, options.limits, options.segmentation, **how)
         examples = read_examples(options.examples, service.search.task, options.limits)
         print(f"{server.url} serves {service.name}; press Ctrl+C to stop", flush=True)
         if options.open:

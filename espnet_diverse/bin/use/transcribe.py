@@ -159,8 +159,8 @@ def run(args: argparse.Namespace) -> int:
 def _load(options: TranscribeOptions, searching: "Options", segmentation: SegmentationOptions) -> "Recognizer":
     from espnet_diverse.inference import Recognizer  # takes seconds
 
-    model, helpers = (options.model_dir, options.model_file), shared.fusion(options)
-    return Recognizer(*model, segmentation=segmentation, options=searching, fusion=helpers, **options.how)
+    how = {**options.how, "options": searching, "fusion": shared.fusion(options)}
+    return Recognizer(*options.model, segmentation=segmentation, **how)
 
 
 def _paths(recording: "Recording", options: TranscribeOptions) -> list[Path]:

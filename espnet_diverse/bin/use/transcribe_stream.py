@@ -71,8 +71,7 @@ def run_stream(options: "TranscribeOptions", search: Callable[[], "Options"]) ->
     from espnet_diverse.transcription.streaming import Latencies
 
     recognizer = StreamRecognizer(
-        options.model_dir,
-        options.model_file,
+        *options.model,
         device=options.device,
         segmentation=SegmentationOptions(vad=options.vad),
         options=searching,

@@ -83,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
     from espnet_diverse.inference import Translator
 
     how = {**options.how, "fusion": shared.fusion(options)}
-    translator = Translator(options.model_dir, options.model_file, options=searching, **how)
+    translator = Translator(*options.model, options=searching, **how)
     translator.translate("", **as_arguments(options.conditions))  # refuses what fits no line
     skipped = _Skipped()
     for name, output in zip(inputs, outputs, strict=True):
