@@ -47,7 +47,7 @@ def run(recognizer, sources, output_dir):
     transcribe.add_arguments(parser)
     output_dir.mkdir()
     args = parser.parse_args(["model", "--output_dir", str(output_dir), "--output_format", "json"])
-    options = from_args(transcribe.TranscribeOptions, args)
+    options = from_args(transcribe.CommandOptions, args)
     code = transcribe.transcribe(recognizer, find_recordings(sources), options)
     return code, {path.name: path.read_bytes() for path in output_dir.iterdir()}
 

@@ -10,13 +10,13 @@ sentences were dropped; dropped.tsv lists them.
 import argparse
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
-from espnet_diverse.bin.options.arguments import add_options, from_args, takes
+from espnet_diverse.bin.options import options as shared
+from espnet_diverse.bin.options.arguments import adder
 from espnet_diverse.bin.options.input_paths import DATA_DIR
-from espnet_diverse.bin.options.options import add_model, notice, search_options
 from espnet_diverse.bin.use import decode
-from espnet_diverse.bin.use.decode import DecodeOptions
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.option_checks import choice, number, path
 
@@ -24,8 +24,8 @@ _WRITTEN = ("text", "src_text", "utt2lang", "utt2tgtlang", "dropped.tsv")
 
 
 @dataclass(frozen=True, kw_only=True)
-class AugmentOptions(DecodeOptions):
-    """Options of this command besides those of the search."""
+class Kind:
+    """Which side of the pairs the text becomes."""
 
     kind: str = choice(
         *("back", "forward"),
@@ -33,40 +33,37 @@ class AugmentOptions(DecodeOptions):
         positional=True,
         help="back: the text becomes the target; forward: it becomes the source",
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommandOptions(Kind, decode.CommandOptions):
     data_dir: Path = path(parse=DATA_DIR, help="data directory with the text to translate")
     output_dir: Path = path(help="data directory to write")
     max_ratio: float = number(4.0, help="maximum ratio of the numbers of characters of the two sides")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of this command."""
-    add_options(parser, AugmentOptions, "kind")
-    add_model(parser, "directory of a run of text translation, or a packed model")
-    add_options(parser, AugmentOptions, "data_dir", "output_dir", "max_ratio")
-    decode.add_decoding(parser)
-
-
+_add_model = partial(shared.add_model, text="directory of a run of text translation, or a packed model")
+add_arguments = adder(Kind, _add_model, CommandOptions, *decode.DECODING)
 inputs = decode.inputs
 
 
-@takes(AugmentOptions)
-def outputs(options: AugmentOptions) -> list[Path]:
+def outputs(options: CommandOptions) -> list[Path]:
     """Files that are written."""
     return [options.output_dir / name for name in ("text", "src_text")]
 
 
-def check(args: argparse.Namespace, before: Mapping[str, argparse.Namespace]) -> None:
+def check(options: CommandOptions, before: Mapping[str, argparse.Namespace]) -> None:
     """Check the search options and the limit of lengths; see `bin/plan_steps.py`.
 
     Raises:
         ConfigError: An option is not valid.
     """
-    decode.check(args, before)
-    if not args.max_ratio >= 1:
-        raise ConfigError(f"--max_ratio {args.max_ratio:g} would leave no pair; give a number of at least 1")
+    decode.check(options, before)
+    if not options.max_ratio >= 1:
+        raise ConfigError(f"--max_ratio {options.max_ratio:g} would leave no pair; give a number of at least 1")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(options: CommandOptions) -> int:
     """Translate and write; return 2 if a sentence was dropped."""
     from espnet_diverse.data.kaldi import read_data_dir, write_data_dir
     from espnet_diverse.data.output_paths import check_prepared, mark_prepared
@@ -74,8 +71,7 @@ def run(args: argparse.Namespace) -> int:
     from espnet_diverse.data.writing.back_translation import Monolingual, augment
     from espnet_diverse.decoding.encoder.precision import check_device
 
-    options, searching = from_args(AugmentOptions, args), search_options(args)
-    check(args, {})  # a wrong option is refused before anything is written
+    check(options, {})  # a wrong option is refused before anything is written
     if not options.cluster:
         check_device(options.device)
     check_prepared(options.output_dir)
@@ -83,12 +79,12 @@ def run(args: argparse.Namespace) -> int:
     sentences = Monolingual.of(read_data_dir(options.data_dir))
     if sentences.languages and not language:
         lost = "their language is not known, so the pairs get no utt2lang and utt2tgtlang"
-        notice(f"translations without --target_language: {lost}; give it, or combine with --fill")
+        shared.notice(f"translations without --target_language: {lost}; give it, or combine with --fill")
     work = options.output_dir / "translation"  # keeps the model's input and output for inspection
     options.output_dir.mkdir(parents=True, exist_ok=True)
     mark_prepared(options.output_dir, later=[*_WRITTEN, work.name])  # first: after a kill it can run again
     write_data_dir(sentences.to_translate(), work / "input")
-    decode.decode_with(replace(options, data_dir=work / "input", output_dir=work), searching)
+    decode.run(replace(options, data_dir=work / "input", output_dir=work))
     translations = read_table(work / "text", "hypothesis")
     data = augment(sentences, translations, options.kind, language, options.max_ratio)
     write_data_dir(data, options.output_dir)

@@ -4,20 +4,17 @@ Ids and audio do not change. An id that occurs in two directories is an error, a
 utt2lang, utt2tgtlang, utt2domain, segments) that only some of the directories have.
 """
 
-import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from espnet_diverse.bin.options.arguments import add_options, takes
+from espnet_diverse.bin.options.arguments import adder
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.option_checks import listed, path
 
 
 @dataclass(frozen=True, kw_only=True)
-class CombineOptions:
-    """Options of this command."""
-
+class CommandOptions:
     parts: Sequence[str] = listed(positional=True, metavar="[DOMAIN=]DIR", help="data directories, from `prepare`")
     output_dir: Path = path(help="combined data directory to write")
     fill: Sequence[str] = listed(
@@ -28,27 +25,22 @@ class CombineOptions:
     )
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of `espnet-diverse combine`."""
-    add_options(parser, CombineOptions)
+add_arguments = adder(CommandOptions)
 
 
-@takes(CombineOptions)
-def inputs(options: CombineOptions) -> list[Path]:
+def inputs(options: CommandOptions) -> list[Path]:
     """The data directories."""
     from espnet_diverse.data.writing.combining import parse_part
 
     return [parse_part(word).path for word in options.parts]
 
 
-@takes(CombineOptions)
-def outputs(options: CombineOptions) -> list[Path]:
+def outputs(options: CommandOptions) -> list[Path]:
     """One table of the combined directory, which is written all at once."""
     return [options.output_dir / "text"]
 
 
-@takes(CombineOptions)
-def run(options: CombineOptions) -> int:
+def run(options: CommandOptions) -> int:
     """Combine the directories and print a summary."""
     from espnet_diverse.data.writing.combining import parse_part, write_combined
 

@@ -8,49 +8,46 @@ log_probs (batch, positions, tokens), encoded (batch, positions, width) and outp
 the labels and the options of the features.
 """
 
-import argparse
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from espnet_diverse.bin.options.arguments import add_options, takes
-from espnet_diverse.bin.options.options import Conditions, Model, add_conditions, add_model, model_inputs
+from espnet_diverse.bin.options import options as shared
+from espnet_diverse.bin.options.arguments import adder
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.option_checks import choice, flag, path
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExportOptions(Model, Conditions):
-    """Options of this command."""
+class Format:
+    """What is written."""
 
     format: str = choice("onnx", "safetensors", "lhotse", required=True, positional=True, help="format to write")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommandOptions(Format, shared.Model, shared.Conditions):
     output: Path = path(help="file to write, with the format as its suffix; for lhotse a folder")
     int8: bool = flag(help="quantise the weights of linear layers to 8 bits (onnx only)")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of this command."""
-    add_options(parser, ExportOptions, "format")
-    add_model(parser, "directory of a run, or a packed model; for lhotse a data directory")
-    add_options(parser, ExportOptions, "output", "int8")
-    add_conditions(parser)
+_add_model = partial(shared.add_model, text="directory of a run, or a packed model; for lhotse a data directory")
+add_arguments = adder(Format, _add_model, CommandOptions, shared.add_conditions)
 
 
-@takes(ExportOptions)
-def outputs(options: ExportOptions) -> list[Path]:
+def outputs(options: CommandOptions) -> list[Path]:
     """The file that is written, or the manifests of lhotse."""
     from espnet_diverse.data.writing.lhotse_export import manifest_paths
 
     return manifest_paths(options.model_dir, options.output) if options.format == "lhotse" else [options.output]
 
 
-@takes(ExportOptions)
-def inputs(options: ExportOptions) -> list[Path]:
+def inputs(options: CommandOptions) -> list[Path]:
     """Files that are read."""
-    return [options.model_dir] if options.format == "lhotse" else model_inputs(options)
+    return [options.model_dir] if options.format == "lhotse" else shared.model_inputs(options)
 
 
-@takes(ExportOptions)
-def run(options: ExportOptions) -> int:
+def run(options: CommandOptions) -> int:
     """Export and print the path."""
     if options.int8 and options.format != "onnx":
         raise ConfigError("--int8 is only for onnx; leave it out")
@@ -77,7 +74,7 @@ def run(options: ExportOptions) -> int:
     return 0
 
 
-def _export_data(options: ExportOptions) -> int:
+def _export_data(options: CommandOptions) -> int:
     """Write the manifests of a data directory and print their paths."""
     from espnet_diverse.data.writing.lhotse_export import export
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
-from espnet_diverse.bin.options.arguments import add_options, from_args, takes
+from espnet_diverse.bin.options.arguments import add_options, part
 from espnet_diverse.bin.options.cluster_option import add_cluster, check_nj, workers
 from espnet_diverse.corpora import CORPORA, Selection
 from espnet_diverse.data.writing.format_options import FormatOptions
@@ -24,7 +24,7 @@ _PLACES = ("name", "source", "corpus", "size", "download", "download_dir", "outp
 
 
 @dataclass(frozen=True, kw_only=True)
-class PrepareOptions:
+class CommandOptions:
     """Options of this command besides those of `Selection` and `FormatOptions`."""
 
     name: str = text(positional=True, metavar="CORPUS", help=" ".join(CORPORA))
@@ -56,14 +56,16 @@ class PrepareOptions:
     report: Path | None = path(None, help="file for the full list of faults, if there are any")
     nj: int = number(4, help="number of threads that read and write audio")
     cluster: str = ""
+    selection: Selection = part(Selection)
+    formatting: FormatOptions = part(FormatOptions)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of `espnet-diverse prepare`; a corpus module names those of `Selection` that it supports."""
-    add_options(parser, PrepareOptions, *_PLACES)
+    add_options(parser, CommandOptions, *_PLACES)
     selection = parser.add_argument_group("selection")
     add_options(selection, Selection, "task", "languages", "pairs", "zero_shot", "transcripts", "case", "segmentation")
-    add_options(selection, PrepareOptions, "train_utterances")
+    add_options(selection, CommandOptions, "train_utterances")
     add_options(selection, Selection, "on_bad")
     add_options(selection, FormatOptions, "max_bad")
     add_options(selection, Selection, "sets", "set_names", "allow_pipes")
@@ -72,12 +74,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     generated = parser.add_argument_group("texts that are generated (listops, byte_text)")
     add_options(generated, Selection, "lengths", "counts")
     add_options(parser, FormatOptions, "speeds", "min_seconds", "max_seconds", "audio_format", "shards", "rate")
-    add_options(parser, PrepareOptions, "report", "nj")
+    add_options(parser, CommandOptions, "report", "nj")
     add_cluster(parser)
 
 
-@takes(PrepareOptions)
-def inputs(options: PrepareOptions) -> list[Path]:
+def inputs(options: CommandOptions) -> list[Path]:
     """The directory or file of the corpus, if it is given, and what is read with it."""
     from espnet_diverse.corpora import load_corpus
 
@@ -85,18 +86,16 @@ def inputs(options: PrepareOptions) -> list[Path]:
     return [options.source, *beside(options.source)] if options.source else []
 
 
-def outputs(args: argparse.Namespace) -> list[Path]:
+def outputs(options: CommandOptions) -> list[Path]:
     """Some tables of every set; a data directory is written all at once."""
     from espnet_diverse.corpora import load_corpus
 
-    corpus = load_corpus(args.name)
+    corpus = load_corpus(options.name)
     tables = getattr(corpus, "TABLES", ("wav.scp", "text"))
-    selection, output_dir = from_args(Selection, args), args.output_dir
-    return [target / table for target in _targets(output_dir, corpus, selection) for table in tables]
+    return [target / table for target in _targets(options, corpus) for table in tables]
 
 
-@takes(PrepareOptions)
-def check(options: PrepareOptions, before: Mapping[str, argparse.Namespace]) -> None:
+def check(options: CommandOptions, before: Mapping[str, argparse.Namespace]) -> None:
     """Check the size of a synthetic corpus; see `bin/plan_steps.py`."""
     if options.size is not None:
         from espnet_diverse.corpora.synthetic import check_size
@@ -107,7 +106,7 @@ def check(options: PrepareOptions, before: Mapping[str, argparse.Namespace]) -> 
         check_size(options.size)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(options: CommandOptions) -> int:
     """Prepare every set of the corpus and print a summary."""
     from espnet_diverse.corpora import check_options, load_corpus
     from espnet_diverse.data.faults import FaultsError
@@ -115,18 +114,16 @@ def run(args: argparse.Namespace) -> int:
     from espnet_diverse.data.kaldi import evenly_spaced
     from espnet_diverse.data.writing.formatting import format_data, without_faults
 
-    options = from_args(PrepareOptions, args)
+    selection, formatting = options.selection, options.formatting
     check(options, {})
     check_nj(options.nj)
     if options.train_utterances is not None and options.train_utterances < 1:
         raise ConfigError(f"--train_utterances {options.train_utterances}: must be 1 or more")
     corpus = load_corpus(options.name)
-    selection = from_args(Selection, args)
     check_options(corpus, selection)
-    formatting = from_args(FormatOptions, args)
-    _check_targets(options, corpus, selection)
+    _check_targets(options, corpus)
     try:
-        sets = corpus.prepare(_corpus_dir(options, corpus, selection), selection)
+        sets = corpus.prepare(_corpus_dir(options, corpus), selection)
         if options.train_utterances is not None and "train" not in sets:
             raise ConfigError(f"--train_utterances is for the set train, and --sets has only {' '.join(sets)}")
         if options.train_utterances is not None:
@@ -151,30 +148,31 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _targets(output_dir: Path, corpus: ModuleType, selection: Selection) -> list[Path]:
+def _targets(options: CommandOptions, corpus: ModuleType) -> list[Path]:
     """The data directory of every set that is sure to be written."""
-    more = [name for name in getattr(corpus, "MORE_SETS", ()) if name in selection.sets]
-    return [output_dir / name for name in selection.wanted([*corpus.SETS, *more])]
+    more = [name for name in getattr(corpus, "MORE_SETS", ()) if name in options.selection.sets]
+    return [options.output_dir / name for name in options.selection.wanted([*corpus.SETS, *more])]
 
 
-def _check_targets(options: PrepareOptions, corpus: ModuleType, selection: Selection) -> None:
+def _check_targets(options: CommandOptions, corpus: ModuleType) -> None:
     """Refuse to write to inputs and to directories that `prepare` did not write, before fetching or converting."""
     from espnet_diverse.data.output_paths import check_outputs, check_prepared, check_unread
 
     read = inputs(options)
     if read and hasattr(corpus, "reads"):
-        read += corpus.reads(read[0], selection)
-    for target in _targets(options.output_dir, corpus, selection):
+        read += corpus.reads(read[0], options.selection)
+    for target in _targets(options, corpus):
         check_unread(target, read)
         check_prepared(target)
     data_directories = hasattr(corpus, "reads")  # where a report could be written over a table
     check_outputs(filter(None, [options.report]), [path for path in read if data_directories or path.is_file()])
 
 
-def _corpus_dir(options: PrepareOptions, corpus: ModuleType, selection: Selection) -> Path:
+def _corpus_dir(options: CommandOptions, corpus: ModuleType) -> Path:
     """The directory of the corpus, after generating or downloading it if requested."""
     from espnet_diverse.corpora import download_corpus
 
+    selection = options.selection
     if sum(map(bool, (options.source, options.corpus, options.download))) != 1:
         raise ConfigError("no unique corpus is given; give exactly one of SOURCE, --corpus synthetic and --download")
     downloads = options.download_dir or options.output_dir.absolute().parent / "downloads"

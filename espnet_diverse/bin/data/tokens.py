@@ -9,16 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from espnet_diverse.bin.options.arguments import add_options, takes
+from espnet_diverse.bin.options.arguments import adder
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.option_checks import listed, number, path
 from espnet_diverse.option_checks import text as any_text
 
 
 @dataclass(frozen=True, kw_only=True)
-class TokensOptions:
-    """Options of this command."""
-
+class CommandOptions:
     text: Sequence[Path] = listed(
         of=path(),
         help="transcripts to build the vocabulary from, with one 'utterance text' per line; several files are joined",
@@ -43,19 +41,15 @@ class TokensOptions:
     )
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of `espnet-diverse tokens`."""
-    add_options(parser, TokensOptions)
+add_arguments = adder(CommandOptions)
 
 
-@takes(TokensOptions)
-def inputs(options: TokensOptions) -> list[Path]:
+def inputs(options: CommandOptions) -> list[Path]:
     """Files that are read."""
     return [*options.text, *options.coverage]
 
 
-@takes(TokensOptions)
-def outputs(options: TokensOptions) -> list[Path]:
+def outputs(options: CommandOptions) -> list[Path]:
     """Files that are written."""
     from espnet_diverse.text.vocabulary import MODEL_FILES
 
@@ -64,8 +58,7 @@ def outputs(options: TokensOptions) -> list[Path]:
     return [options.output_dir / name for name in names]
 
 
-@takes(TokensOptions)
-def check(options: TokensOptions, before: Mapping[str, argparse.Namespace]) -> None:
+def check(options: CommandOptions, before: Mapping[str, argparse.Namespace]) -> None:
     """Check the options and the directory to write; see `bin/plan_steps.py`."""
     from espnet_diverse.text.sentencepiece_training import checked_size
     from espnet_diverse.text.vocabulary import check_target, check_type
@@ -84,8 +77,7 @@ def check(options: TokensOptions, before: Mapping[str, argparse.Namespace]) -> N
     check_target(options.output_dir)
 
 
-@takes(TokensOptions)
-def run(options: TokensOptions) -> int:
+def run(options: CommandOptions) -> int:
     """Build and save the vocabulary; print its size and the characters of the `--coverage` texts that it lacks."""
     from espnet_diverse.data.tables import pack_texts
     from espnet_diverse.text.sentencepiece_training import INPUT_SENTENCE_SIZE

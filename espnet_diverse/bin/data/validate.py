@@ -5,14 +5,13 @@ kind, and each kind an action: refuse; drop, so that --fix leaves the utterance 
 Exit code 1 means that there are faults to refuse or drop, 2 that --fix has dropped utterances.
 """
 
-import argparse
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from espnet_diverse.bin.options.arguments import add_options, from_args, takes
+from espnet_diverse.bin.options.arguments import adder, part
 from espnet_diverse.bin.options.cluster_option import check_nj
 from espnet_diverse.bin.options.input_paths import DATA_DIR, TOKENS_DIR
 from espnet_diverse.data.checks.limits import Limits
@@ -28,9 +27,15 @@ _SHOWN = ("file", "where", "what", "kind")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ValidateOptions:
-    """Options of this command."""
+class Work:
+    """How the work is done and its result printed."""
 
+    most: int = number(5, metavar="N", help="printed lines per group of similar faults")
+    nj: int = number(4, help="number of threads that read audio")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommandOptions(Work):
     data_dirs: Sequence[Path] = listed(of=path(), positional=True, metavar="DIR", help="data directory")
     json: Path | None = path(
         None, metavar="FILE", help="file for the faults: directory, file, where, what, kind and action"
@@ -58,32 +63,24 @@ class ValidateOptions:
         parse=TOKENS_DIR,
         help="vocabulary, for the number of tokens of each text; without it characters count",
     )
-    most: int = number(5, metavar="N", help="printed lines per group of similar faults")
-    nj: int = number(4, help="number of threads that read audio")
+    limits: Limits = part(Limits)
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of `espnet-diverse validate`."""
-    places = ("data_dirs", "json", "figures", "headers", "fix", "against", "on", "tokens_dir")
-    add_options(parser, ValidateOptions, *places)
-    add_options(parser, Limits, "min_seconds", "max_seconds")
-    add_options(parser, ValidateOptions, "most", "nj")
+add_arguments = adder(CommandOptions, Limits, Work)
 
 
-@takes(ValidateOptions)
-def inputs(options: ValidateOptions) -> list[Path]:
+def inputs(options: CommandOptions) -> list[Path]:
     """The data directories and the vocabulary."""
     return [*options.data_dirs, *(path for path in (options.against, options.tokens_dir) if path)]
 
 
-@takes(ValidateOptions)
-def outputs(options: ValidateOptions) -> list[Path]:
+def outputs(options: CommandOptions) -> list[Path]:
     """The list of faults, the corrected directory and the page, if they are requested."""
     page = options.figures / "validate.html" if options.figures else None
     return [path for path in (options.json, options.fix, page) if path]
 
 
-def run(args: argparse.Namespace) -> int:
+def run(options: CommandOptions) -> int:
     """Print the faults of each directory; return the exit code."""
     from espnet_diverse.data.checks.audio_statistics import Survey
     from espnet_diverse.data.checks.fixing import left_out, made_plain, write_fixed
@@ -91,11 +88,10 @@ def run(args: argparse.Namespace) -> int:
     from espnet_diverse.data.files.atomic_files import write_text
     from espnet_diverse.text.vocabulary import Vocabulary
 
-    options, limits = from_args(ValidateOptions, args), from_args(Limits, args)
     _check(options)
     actions, rows, dropped = parse_actions(options.on), [], 0
     tokens = Vocabulary.load(options.tokens_dir).encode if options.tokens_dir else None
-    limits = replace(limits, tokens=tokens)
+    limits = replace(options.limits, tokens=tokens)
     surveys = [(data_dir, Survey() if options.figures else None) for data_dir in options.data_dirs]
     for data_dir, survey in surveys:
         faults = _faults(options, data_dir, limits, survey)
@@ -127,7 +123,7 @@ def run(args: argparse.Namespace) -> int:
     return 1 if any(row["action"] != "warn" for row in rows) else 0
 
 
-def _check(options: ValidateOptions) -> None:
+def _check(options: CommandOptions) -> None:
     """Refuse options and targets before all samples are read."""
     from espnet_diverse.data.files.atomic_files import check_no_file
     from espnet_diverse.data.output_paths import check_prepared, check_unread
@@ -161,7 +157,7 @@ def _is_list_of_faults(path: Path) -> bool:
     return isinstance(rows, list) and all(isinstance(row, dict) and row.keys() == keys for row in rows)
 
 
-def _faults(options: ValidateOptions, data_dir: Path, limits: Limits, survey: "Survey | None") -> list:
+def _faults(options: CommandOptions, data_dir: Path, limits: Limits, survey: "Survey | None") -> list:
     from espnet_diverse.data.checks.fixing import shared
     from espnet_diverse.data.checks.validate import find_faults
     from espnet_diverse.data.kaldi import source_of

@@ -1,21 +1,21 @@
 """Arguments of commands, made from dataclasses of options whose fields `option_checks` declares.
 
-@dataclass(frozen=True, kw_only=True)
-class Count:
-    data_dir: Path = path(parse=DATA_DIR, help="data directory to count")
-    most: int = number(5, metavar="N", help="number of lines")
+    @dataclass(frozen=True, kw_only=True)
+    class CommandOptions:
+        data_dir: Path = path(parse=DATA_DIR, help="data directory to count")
+        most: int = number(5, metavar="N", help="number of lines")
 
-def add_arguments(parser):
-    add_options(parser, Count)
+    add_arguments = adder(CommandOptions)
 
-@takes(Count)
-def run(options: Count) -> int: ...
+    def run(options: CommandOptions) -> int: ...
+
+`bin/main.py` reads the arguments into the dataclass CommandOptions of the command's module.
 """
 
 import argparse
 from collections.abc import Callable
 from dataclasses import MISSING, Field, field, fields
-from functools import partial, wraps
+from functools import partial
 from inspect import get_annotations
 from typing import Any
 
@@ -69,6 +69,8 @@ def add_options(
 ) -> None:
     """Declare the options of a dataclass in the order of its fields, those of its bases left out.
 
+    The options of a dataclass with a title GROUP, and a text ABOUT if it has one, are in the group of this title.
+
     Args:
         parser: Parser of the command, or a group of it.
         kind: The dataclass.
@@ -76,13 +78,29 @@ def add_options(
         letters: As for `argument`.
         texts: Descriptions by name of field, instead of those of the fields.
     """
-    known = {option.name: option for option in fields(kind)}
+    known = {option.name: option for option in fields(kind) if "rule" in option.metadata}
+    if title := vars(kind).get("GROUP"):
+        same = (group for group in parser._action_groups if group.title == title)
+        parser = next(same, None) or parser.add_argument_group(title, vars(kind).get("ABOUT"))
     for name in names or get_annotations(kind):
-        option = known[name]
-        if rule := option.metadata.get("rule"):
+        if option := known.get(name):
+            rule = option.metadata["rule"]
             called = rule.key or name
             words = [called] if rule.positional else [f"--{called}", *filter(None, [rule.also])]
             parser.add_argument(*words, **argument(option, letters, (texts or {}).get(name)))
+
+
+def adder(*parts: type | Callable) -> Callable[[argparse.ArgumentParser], None]:
+    """The function `add_arguments` of a command; parts are dataclasses of options, or functions of the parser."""
+
+    def add_arguments(parser: argparse.ArgumentParser) -> None:
+        for part in parts:
+            if isinstance(part, type):
+                add_options(parser, part)
+            else:
+                part(parser)
+
+    return add_arguments
 
 
 def gathered(read: Callable[[argparse.Namespace], Any]) -> Any:
@@ -112,20 +130,6 @@ def from_args[Kind](kind: type[Kind], args: argparse.Namespace) -> Kind:
             value = _pairs(name, value) if rule and rule.kind is dict else value
             given[option.name] = tuple(value) if isinstance(value, list) else value
     return kind(**given)
-
-
-def takes(kind: type) -> Callable[[Callable], Callable]:
-    """Decorator of a function of a command that takes options of `kind`: it may be called with the parsed arguments."""
-
-    def decorator(function: Callable) -> Callable:
-        @wraps(function)
-        def taking(options: Any, *others: Any) -> Any:
-            given = from_args(kind, options) if isinstance(options, argparse.Namespace) else options
-            return function(given, *others)
-
-        return taking
-
-    return decorator
 
 
 def _default_in_words(option: Field) -> str:

@@ -2,18 +2,28 @@
 
 import argparse
 import os
+from dataclasses import dataclass
 
+from espnet_diverse.bin.options.arguments import add_options
 from espnet_diverse.cpu.machine import KERNELS, KERNELS_VARIABLE
+from espnet_diverse.option_checks import choice
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kernels:
+    """The library of matrix products."""
+
+    kernels: str | None = choice(
+        *KERNELS,
+        none=True,
+        help="library of the matrix products of linear layers on a CPU; auto measures once which is faster",
+        shown=f"${KERNELS_VARIABLE}, or auto",
+    )
 
 
 def add_kernels(parser: argparse._ActionsContainer) -> None:
     """Declare --kernels; `take_kernels` follows it."""
-    parser.add_argument(
-        "--kernels",
-        choices=KERNELS,
-        help="library of the matrix products of linear layers on a CPU; auto measures once which is faster (default: "
-        f"${KERNELS_VARIABLE}, or auto)",
-    )
+    add_options(parser, Kernels)
 
 
 def take_kernels(args: argparse.Namespace) -> None:

@@ -2,19 +2,20 @@
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from espnet_diverse.bin.options.arguments import add_options, argument, gathered
+from espnet_diverse.bin.options.arguments import add_options, argument, gathered, part
 from espnet_diverse.bin.options.input_paths import DATA_DIR, TOKENS_DIR, InputPath
-from espnet_diverse.bin.options.kernels_option import add_kernels
+from espnet_diverse.bin.options.kernels_option import Kernels
 from espnet_diverse.conditions import CONDITIONS, values_by_condition
 from espnet_diverse.decoding.options import PRECISIONS, SAMPLING, SEARCHES, Options
 from espnet_diverse.errors import ConfigError
-from espnet_diverse.option_checks import choice, flag, path, text
+from espnet_diverse.option_checks import choice, flag, path, replaced, text
+from espnet_diverse.transcription.segmentation_options import SegmentationOptions
 
 if TYPE_CHECKING:
     from espnet_diverse.decoding.search.fusion import Fusion
@@ -183,6 +184,8 @@ def search_options(args: argparse.Namespace, **defaults: object) -> Options:
 class FusionFiles:
     """Files of a language model and hotwords."""
 
+    GROUP = "language model and hotwords"
+
     lm: Path | None = path(
         None, metavar="MODEL", help="language model over the same tokens: a run, a packed model, or a KenLM file"
     )
@@ -193,11 +196,6 @@ class FusionFiles:
         shown="valid.loss.ave.pth",
     )
     hotwords: Path | None = path(None, parse=_HOTWORDS, metavar="FILE", help="phrases that get a bonus, one per line")
-
-
-def add_fusion(parser: argparse.ArgumentParser) -> None:
-    """Declare a language model and hotwords; `fusion` reads them."""
-    add_options(parser.add_argument_group("language model and hotwords"), FusionFiles)
 
 
 def fusion_inputs(files: FusionFiles) -> list[Path]:
@@ -227,9 +225,20 @@ def fusion(files: FusionFiles) -> "Fusion":
 
 @dataclass(frozen=True, kw_only=True)
 class Device:
-    """The device to compute on, and how."""
+    """The device to compute on."""
+
+    GROUP = "device options"
 
     device: str = text("cpu", metavar="cpu|cuda|cuda:N", help="device to compute on")
+    kernels: str | None = replaced(Kernels, "kernels", None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Computing(Device):
+    """The device to compute on, and how."""
+
+    GROUP = Device.GROUP
+
     precision: str = choice(*PRECISIONS, help="precision of linear layers; int8 only on the CPU")
     compile: bool = flag(help="compile the encoder layers first")
 
@@ -239,22 +248,16 @@ class Device:
         return {"device": self.device, "precision": self.precision, "compile": self.compile}
 
 
-def add_device_options(parser: argparse.ArgumentParser, precision: bool = True) -> None:
-    """Declare the device options, with --precision and --compile if `precision`."""
-    group = parser.add_argument_group("device options")
-    add_options(group, Device, "device")
-    add_kernels(group)
-    if precision:
-        add_options(group, Device, "precision", "compile")
+@dataclass(frozen=True, kw_only=True)
+class Segmented:
+    """How recordings are split into segments of speech."""
+
+    segmentation: SegmentationOptions = part(SegmentationOptions)
 
 
-def add_segmentation_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
-    """Declare the options of splitting recordings into segments of speech, and return their group."""
-    from espnet_diverse.transcription.segmentation_options import SegmentationOptions
-
-    group = parser.add_argument_group("segmentation")
-    add_options(group, SegmentationOptions, "vad")
-    return group
+def add_segmentation(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of splitting recordings into segments of speech."""
+    add_options(parser.add_argument_group("segmentation"), SegmentationOptions, "vad")
 
 
 def add_conditions(parser: argparse.ArgumentParser) -> None:
@@ -279,6 +282,13 @@ class Configured:
     set: Sequence[str]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Searching(Configured):
+    """The search, from the options of `add_search_options`: a function that returns its options, or raises an error."""
+
+    searching: Callable[[], Options] = gathered(lambda args: partial(search_options, args))
+
+
 def fragments(given: Configured) -> list[str]:
     """Names given to --config."""
     return given.config.split(",") if given.config else []
@@ -288,7 +298,7 @@ def model_inputs(model: Model) -> list[Path]:
     """Files of a model."""
     from espnet_diverse.runs.model_files import model_files
 
-    return model_files(*model.model)
+    return model_files(model.model_dir, model.model_file)
 
 
 def model_outputs(model: Model, output_dir: Path) -> list[Path]:

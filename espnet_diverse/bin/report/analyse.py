@@ -6,22 +6,13 @@ token predictions with their accuracy; --ctc_support lists texts that may be hal
 wrong. Exit code 2 means that utterances were skipped.
 """
 
-import argparse
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from espnet_diverse.bin.options.arguments import add_options, takes
+from espnet_diverse.bin.options import options as shared
+from espnet_diverse.bin.options.arguments import adder
 from espnet_diverse.bin.options.input_paths import DATA_DIR
-from espnet_diverse.bin.options.options import (
-    Conditions,
-    Device,
-    Model,
-    add_conditions,
-    add_device_options,
-    add_model,
-    model_inputs,
-)
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.option_checks import choice, flag, number, path, text
 
@@ -36,9 +27,7 @@ TEACHER_FORCED, DECODED = ("loss", "accuracy"), ("cer", "wer", "bleu", "chrf")  
 
 
 @dataclass(frozen=True, kw_only=True)
-class AnalyseOptions(Model, Conditions, Device):
-    """Options of this command."""
-
+class CommandOptions(shared.Model, shared.Conditions, shared.Device):
     data_dir: Path = path(parse=DATA_DIR, help="data directory with transcripts or translations")
     output_dir: Path = path(help="directory for the report, plots and numbers")
     utterances: int | None = number(
@@ -69,29 +58,21 @@ class AnalyseOptions(Model, Conditions, Device):
     )
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of this command."""
-    add_model(parser)
-    add_options(parser, AnalyseOptions)
-    add_conditions(parser)
-    add_device_options(parser, precision=False)
+add_arguments = adder(shared.Model, CommandOptions, shared.add_conditions, shared.Device)
 
 
-@takes(AnalyseOptions)
-def inputs(options: AnalyseOptions) -> list[Path]:
+def inputs(options: CommandOptions) -> list[Path]:
     """Files and data directories that are read."""
-    return [*model_inputs(options), options.data_dir, *filter(None, [options.out_of_domain_dir])]
+    return [*shared.model_inputs(options), options.data_dir, *filter(None, [options.out_of_domain_dir])]
 
 
-@takes(AnalyseOptions)
-def outputs(options: AnalyseOptions) -> list[Path]:
+def outputs(options: CommandOptions) -> list[Path]:
     """Files that are written."""
     table = [options.output_dir / "ablation.tsv"] if options.ablate_heads else []
     return [*(options.output_dir / f"analysis.{suffix}" for suffix in ("html", "json", "npz")), *table]
 
 
-@takes(AnalyseOptions)
-def run(options: AnalyseOptions) -> int:
+def run(options: CommandOptions) -> int:
     """Measure, write the report and print the table of redundancy; return 2 if an utterance was skipped."""
     from espnet_diverse.data.kaldi import read_data_dir
     from espnet_diverse.data.output_paths import check_prepared
@@ -140,7 +121,7 @@ def run(options: AnalyseOptions) -> int:
     return 2 if measured.skipped or skipped else 0
 
 
-def _check(options: AnalyseOptions) -> None:
+def _check(options: CommandOptions) -> None:
     if options.beam_size is not None and options.ablate_heads not in DECODED and not options.ctc_support:
         uses = f"--ctc_support and for --ablate_heads {' '.join(DECODED)}"
         raise ConfigError(f"--beam_size {options.beam_size} is for {uses}; leave it out")
@@ -150,7 +131,7 @@ def _check(options: AnalyseOptions) -> None:
         raise ConfigError(f"--out_of_domain_dir {options.out_of_domain_dir} is for --calibration; give that as well")
 
 
-def _predictor(options: AnalyseOptions, device: str) -> "Predictor | None":
+def _predictor(options: CommandOptions, device: str) -> "Predictor | None":
     """Load the model for measures that are made only on request; None if none is requested."""
     if not (options.ablate_heads or options.calibration or options.ctc_support):
         return None
@@ -165,7 +146,7 @@ def _predictor(options: AnalyseOptions, device: str) -> "Predictor | None":
 
 
 def _sections(
-    options: AnalyseOptions, vocabulary: "Vocabulary | TokenText", predictor: "Predictor | None"
+    options: CommandOptions, vocabulary: "Vocabulary | TokenText", predictor: "Predictor | None"
 ) -> tuple[list["Section"], int]:
     """Make the requested measures; return the sections of the report, and the number of utterances left out."""
     table = options.output_dir / "ablation.tsv"
@@ -195,7 +176,7 @@ def _sections(
 
 
 def _read(
-    options: AnalyseOptions, data_dir: Path, predictor: "Predictor", vocabulary: "Vocabulary | TokenText"
+    options: CommandOptions, data_dir: Path, predictor: "Predictor", vocabulary: "Vocabulary | TokenText"
 ) -> tuple[list["Sample"], dict[str, str]]:
     from espnet_diverse.analysis.measurements import choose_utterances
     from espnet_diverse.analysis.samples import read_samples

@@ -4,22 +4,19 @@ With --reference the decoded texts are compared too: the differences from the fi
 utterances that differ most.
 """
 
-import argparse
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from espnet_diverse.bin.options.arguments import add_options, takes
+from espnet_diverse.bin.options.arguments import adder
 from espnet_diverse.bin.options.input_paths import RUN_DIR
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.option_checks import listed, path, text
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompareOptions:
-    """Options of this command."""
-
+class CommandOptions:
     runs: Sequence[Path] = listed(
         of=path(parse=RUN_DIR), positional=True, metavar="RUN", help="directories of the runs"
     )
@@ -30,13 +27,10 @@ class CompareOptions:
     output_dir: Path = path(help="directory for compare.html, .md, .json and .png")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of this command."""
-    add_options(parser, CompareOptions)
+add_arguments = adder(CommandOptions)
 
 
-@takes(CompareOptions)
-def inputs(options: CompareOptions) -> list[Path]:
+def inputs(options: CommandOptions) -> list[Path]:
     """Files that are read."""
     there = [run / options.decoded / "decode.json" for run in options.runs]
     needed = [path for run in options.runs for path in (run / "config.yaml", run / options.decoded / "score.json")]
@@ -44,15 +38,13 @@ def inputs(options: CompareOptions) -> list[Path]:
     return [*needed, *(path for path in there if path.exists()), *texts]
 
 
-@takes(CompareOptions)
-def outputs(options: CompareOptions) -> list[Path]:
+def outputs(options: CommandOptions) -> list[Path]:
     """Files that are written."""
     suffixes = ("html", "md", "json", "png", *(["differences.png"] if options.reference else []))
     return [options.output_dir / f"compare.{suffix}" for suffix in suffixes]
 
 
-@takes(CompareOptions)
-def run(options: CompareOptions) -> int:
+def run(options: CommandOptions) -> int:
     """Compare, and print the table."""
     from espnet_diverse.data.files.atomic_files import write_text
 

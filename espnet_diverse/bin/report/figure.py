@@ -6,31 +6,20 @@ reliability and entropy of its predictions, with --out_of_domain_dir also for ot
 selection, the convergence of the selection in training is plotted too; without --data_dir, only this.
 """
 
-import argparse
 import logging
 from dataclasses import dataclass
 from pathlib import Path
 
-from espnet_diverse.bin.options.arguments import add_options, takes
+from espnet_diverse.bin.options import options as shared
+from espnet_diverse.bin.options.arguments import adder
 from espnet_diverse.bin.options.input_paths import DATA_DIR
-from espnet_diverse.bin.options.options import (
-    Conditions,
-    Device,
-    Model,
-    add_conditions,
-    add_device_options,
-    add_model,
-    model_inputs,
-)
 from espnet_diverse.conditions import CONDITIONS
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.option_checks import path, text
 
 
 @dataclass(frozen=True, kw_only=True)
-class FigureOptions(Model, Conditions, Device):
-    """Options of this command."""
-
+class CommandOptions(shared.Model, shared.Conditions, shared.Device):
     data_dir: Path | None = path(None, parse=DATA_DIR, help="data directory with the utterance")
     output_dir: Path = path(help="directory for the PNG files")
     utterance: str | None = text(None, help="id of the utterance", shown="the first; for a classifier, the first four")
@@ -39,28 +28,20 @@ class FigureOptions(Model, Conditions, Device):
     )
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of this command."""
-    add_model(parser)
-    add_options(parser, FigureOptions)
-    add_conditions(parser)
-    add_device_options(parser, precision=False)
+add_arguments = adder(shared.Model, CommandOptions, shared.add_conditions, shared.Device)
 
 
-@takes(FigureOptions)
-def inputs(options: FigureOptions) -> list[Path]:
+def inputs(options: CommandOptions) -> list[Path]:
     """Files and data directories that are read."""
-    return [*model_inputs(options), *filter(None, [options.data_dir, options.out_of_domain_dir])]
+    return [*shared.model_inputs(options), *filter(None, [options.data_dir, options.out_of_domain_dir])]
 
 
-@takes(FigureOptions)
-def outputs(options: FigureOptions) -> list[Path]:
+def outputs(options: CommandOptions) -> list[Path]:
     """The directory that is written to; file names contain the utterance."""
     return [options.output_dir]
 
 
-@takes(FigureOptions)
-def run(options: FigureOptions) -> int:
+def run(options: CommandOptions) -> int:
     """Plot, and print the paths of the figures."""
     from espnet_diverse.runs.config import load
 
@@ -78,7 +59,7 @@ def run(options: FigureOptions) -> int:
     return 0
 
 
-def _of_classes(options: FigureOptions) -> list[Path]:
+def _of_classes(options: CommandOptions) -> list[Path]:
     from espnet_diverse.analysis.classes import draw_classes
     from espnet_diverse.decoding.directory.classification import Classifier
     from espnet_diverse.runs.logs import logged
@@ -89,7 +70,7 @@ def _of_classes(options: FigureOptions) -> list[Path]:
         return draw_classes(classifier, *places)
 
 
-def _of_utterance(options: FigureOptions) -> list[Path]:
+def _of_utterance(options: CommandOptions) -> list[Path]:
     from espnet_diverse.data.kaldi import read_data_dir
 
     if (options.data_dir / "feats.scp").is_file() and _reads_features(options):
@@ -126,7 +107,7 @@ def _of_utterance(options: FigureOptions) -> list[Path]:
     return list(paths.values())
 
 
-def _reads_features(options: FigureOptions) -> bool:
+def _reads_features(options: CommandOptions) -> bool:
     """Return whether the model reads features; if so, warn that its heads are not drawn."""
     from espnet_diverse.runs.audio_rate import reads_features
     from espnet_diverse.runs.logs import logged
@@ -139,7 +120,7 @@ def _reads_features(options: FigureOptions) -> bool:
     return True
 
 
-def _of_training(options: FigureOptions, needed: bool) -> list[Path]:
+def _of_training(options: CommandOptions, needed: bool) -> list[Path]:
     from espnet_diverse.analysis.measures.selection_history import draw_history, read_history
 
     history = read_history(options.model_dir)

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from espnet_diverse.bin.options.arguments import add_options, part, takes
-from espnet_diverse.bin.options.options import Results, row_name
+from espnet_diverse.bin.options import options as shared
+from espnet_diverse.bin.options.arguments import adder, part
 from espnet_diverse.conditions import TABLES
 from espnet_diverse.errors import ConfigError, DataError, abridged
 from espnet_diverse.option_checks import flag, listed, number, path, text
@@ -35,7 +35,7 @@ _PICTURE, _PAGE = "score.{}.png", "alignment.{}.html"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shown(Results):
+class Shown(shared.Results):
     """Options of the reports."""
 
     name: str | None = text(None, help="name of the table row", shown="the last two directories of the hypothesis file")
@@ -50,9 +50,7 @@ class Shown(Results):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScoreOptions(Shown):
-    """Options of this command."""
-
+class CommandOptions(Shown):
     reference: Sequence[Path] = listed(
         of=path(),
         metavar="FILE",
@@ -108,14 +106,10 @@ class ScoreOptions(Shown):
     baseline: Path | None = path(None, help="texts of another system, for a paired bootstrap test")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of `espnet-diverse score`."""
-    for kind in (ScoreOptions, BootstrapOptions, Shown, Results):
-        add_options(parser, kind)
+add_arguments = adder(CommandOptions, BootstrapOptions, Shown, shared.Results)
 
 
-@takes(ScoreOptions)
-def check(options: ScoreOptions, before: Mapping[str, argparse.Namespace]) -> None:
+def check(options: CommandOptions, before: Mapping[str, argparse.Namespace]) -> None:
     """Check the metrics and their options; see `bin/plan_steps.py`."""
     from espnet_diverse.scoring.build import ERROR_RATES, check_metrics
     from espnet_diverse.scoring.table import line
@@ -143,8 +137,7 @@ def check(options: ScoreOptions, before: Mapping[str, argparse.Namespace]) -> No
     check_metrics(options.metric, *how, references=len(options.reference))
 
 
-@takes(ScoreOptions)
-def run(options: ScoreOptions) -> int:
+def run(options: CommandOptions) -> int:
     """Score, write the reports, print the tables; return 2 if hypotheses are missing or rows undefined, else 0."""
     from espnet_diverse.scoring.build import build_metrics
     from espnet_diverse.scoring.evaluate import evaluate
@@ -171,7 +164,7 @@ def run(options: ScoreOptions) -> int:
     return 2 if undefined or any(system.missing for system in corpus.systems()) else 0
 
 
-def embedder(options: ScoreOptions) -> "Callable[[], Embedder] | None":
+def embedder(options: CommandOptions) -> "Callable[[], Embedder] | None":
     """A function that loads the encoder of bertscore, if one is given.
 
     Raises:
@@ -190,7 +183,7 @@ def embedder(options: ScoreOptions) -> "Callable[[], Embedder] | None":
     return make
 
 
-def _check_outputs(options: ScoreOptions) -> None:
+def _check_outputs(options: CommandOptions) -> None:
     """Refuse to write the reports over texts that are read."""
     from espnet_diverse.data.output_paths import check_outputs
 
@@ -202,7 +195,7 @@ def _check_outputs(options: ScoreOptions) -> None:
     check_outputs(outputs, texts)
 
 
-def _tables(options: ScoreOptions) -> dict[str, "PackedTable"]:
+def _tables(options: CommandOptions) -> dict[str, "PackedTable"]:
     """The tables of --by, by path."""
     from espnet_diverse.data.tables import pack_table
 
@@ -212,7 +205,7 @@ def _tables(options: ScoreOptions) -> dict[str, "PackedTable"]:
     return {str(path): pack_table(path, path.name if path.name in TABLES else "utt2domain") for path in paths}
 
 
-def _corpus(options: ScoreOptions, tables: dict[str, "PackedTable"]) -> "Corpus":
+def _corpus(options: CommandOptions, tables: dict[str, "PackedTable"]) -> "Corpus":
     """References and systems, with the languages of the references from --by or a table beside the references."""
     from espnet_diverse.scoring.texts import Corpus, further_references, languages_beside, read_files, system_of
 
@@ -221,7 +214,7 @@ def _corpus(options: ScoreOptions, tables: dict[str, "PackedTable"]) -> "Corpus"
     references = files[path]
 
     def read(path: Path, name: str | None = None) -> "System":
-        return system_of(name or row_name(path.resolve().parent), references, files[path])
+        return system_of(name or shared.row_name(path.resolve().parent), references, files[path])
 
     system, baseline = read(options.hypothesis, options.name), options.baseline and read(options.baseline)
     given = {Path(name).name: table for name, table in tables.items()}
@@ -252,7 +245,7 @@ def _unknown(zero_shot: list[str], rows: dict) -> list[str]:
     return [f"zero-shot rows that do not exist: {missing}; known: {known}"] if unknown else []
 
 
-def _write(options: ScoreOptions, report: "Report", notes: list[str]) -> None:
+def _write(options: CommandOptions, report: "Report", notes: list[str]) -> None:
     """Write the reports; print the tables and notes."""
     from espnet_diverse.data.files.atomic_files import write_text
 
@@ -271,7 +264,7 @@ def _write(options: ScoreOptions, report: "Report", notes: list[str]) -> None:
     print(*notes, sep="\n", file=sys.stderr)
 
 
-def _remove_former(options: ScoreOptions) -> None:
+def _remove_former(options: CommandOptions) -> None:
     """Remove reports on other metrics that earlier calls have written."""
     from espnet_diverse.scoring.build import METRICS
 
@@ -280,7 +273,7 @@ def _remove_former(options: ScoreOptions) -> None:
         (options.output_dir / name).unlink(missing_ok=True)
 
 
-def _write_alignments(options: ScoreOptions, report: "Report") -> list[str]:
+def _write_alignments(options: CommandOptions, report: "Report") -> list[str]:
     """Write all alignments as text, and for each error rate a page of the worst ones; return notes on their audio."""
     from espnet_diverse.data.files.atomic_files import write_parts
     from espnet_diverse.scoring.figures.alignment_page import WorstAlignments, write_alignment_page
@@ -300,7 +293,7 @@ def _write_alignments(options: ScoreOptions, report: "Report") -> list[str]:
     return [f"the audio of {abridged(audio.unread)} is left out of the page: {reasons[0]}"] if reasons else []
 
 
-def _write_pictures(options: ScoreOptions, report: "Report") -> None:
+def _write_pictures(options: CommandOptions, report: "Report") -> None:
     """Update --results, and draw the scores."""
     from espnet_diverse.scoring.figures.score_plots import draw_results, draw_scores
     from espnet_diverse.scoring.metric import better_side

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from espnet_diverse.bin.options.arguments import add_options, from_args, part, takes
+from espnet_diverse.bin.options import options as shared
+from espnet_diverse.bin.options.arguments import add_options, from_args, part
 from espnet_diverse.bin.options.input_paths import SETS_DIR, TOKENS_DIR
-from espnet_diverse.bin.options.options import TASKS, Configured, add_config
 from espnet_diverse.contest.options import Budget, Conduct
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.option_checks import choice, flag, listed, number, path, text
@@ -41,7 +41,7 @@ class DataOptions:
     """The data and the vocabulary: of a folder of data directories, or of a recipe."""
 
     data_dir: Path | None = path(None, parse=SETS_DIR, metavar="DIR", help="folder of the data directories of all sets")
-    task: str | None = choice(*TASKS, none=True, help="task of the models", shown="asr")
+    task: str | None = choice(*shared.TASKS, none=True, help="task of the models", shown="asr")
     train_set: str = text("train", help="set to train on")
     valid_set: str = text("dev", help="set to validate on")
     tokens_dir: Path | None = path(None, parse=TOKENS_DIR, help="vocabulary", shown="made from the training texts")
@@ -67,9 +67,7 @@ class ScoringOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ContestOptions(DataOptions, ScoringOptions, Configured):
-    """Options of this command."""
-
+class CommandOptions(DataOptions, ScoringOptions, shared.Configured):
     methods: Sequence[str] = listed(
         (), nargs="*", positional=True, metavar="METHOD", help="fragments of a method, or NAME=FRAGMENTS"
     )
@@ -91,12 +89,12 @@ class ContestOptions(DataOptions, ScoringOptions, Configured):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this command."""
-    add_options(parser, ContestOptions, "methods", "runs", "output_dir")
-    add_config(parser, required=False)
+    add_options(parser, CommandOptions, "methods", "runs", "output_dir")
+    shared.add_config(parser, required=False)
     data = parser.add_argument_group("data", "of a folder of data directories, or of a recipe")
     add_options(data, DataOptions)
     budget = parser.add_argument_group("budget", "the same for all methods")
-    add_options(budget, ContestOptions, "seeds")
+    add_options(budget, CommandOptions, "seeds")
     add_options(budget, Budget)
     add_options(budget, Conduct, "drop_behind")
     scores = parser.add_argument_group("decoding and scores")
@@ -104,13 +102,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_options(scores, Conduct, "utterances")
     conduct = parser.add_argument_group("conduct")
     add_options(conduct, Conduct, "jobs")
-    add_options(conduct, ContestOptions, "nj", "ngpu", "cluster")
+    add_options(conduct, CommandOptions, "nj", "ngpu", "cluster")
     add_options(conduct, Conduct, "minutes", "timing")
-    add_options(conduct.add_mutually_exclusive_group(), ContestOptions, "dry_run", "only_report")
+    add_options(conduct.add_mutually_exclusive_group(), CommandOptions, "dry_run", "only_report")
 
 
-@takes(ContestOptions)
-def run(options: ContestOptions) -> int:
+def run(options: CommandOptions) -> int:
     """Carry out the contest."""
     from espnet_diverse.bin.options.cluster_option import check_nj
     from espnet_diverse.contest.contest import carry_out
@@ -124,7 +121,7 @@ def run(options: ContestOptions) -> int:
     return carry_out(contest, options.conduct, metric, only)
 
 
-def _contest(options: ContestOptions) -> "Contest":
+def _contest(options: CommandOptions) -> "Contest":
     from espnet_diverse.contest.runs import MEASURED_BY_DECODING
     from espnet_diverse.contest.settings import METRICS, Contest, methods, recipe_config, recipe_default
 
@@ -164,21 +161,21 @@ def _contest(options: ContestOptions) -> "Contest":
     )
 
 
-def _refuse_of_data(options: ContestOptions) -> None:
+def _refuse_of_data(options: CommandOptions) -> None:
     """Refuse options of data directories if a recipe is given, which has its own."""
     for name in ("task", "tokens_dir", "vocab_size", "token_type", "train_set", "valid_set"):
-        if getattr(options, name) != getattr(ContestOptions, name):
+        if getattr(options, name) != getattr(CommandOptions, name):
             raise ConfigError(f"--{name} is for --data_dir; with --recipe give --recipe_options '--{name} ...'")
 
 
-def _of_recipe(options: ContestOptions, words: list[str]) -> list[str]:
+def _of_recipe(options: CommandOptions, words: list[str]) -> list[str]:
     """Options of run.sh: the given ones, and the number of epochs to average."""
     if own := [word for word in words if word in _SET_HERE]:
         raise ConfigError(f"--recipe_options: {own[0]} is set by contest itself; give the options of contest")
     return [*words, *(["--average_number", str(options.average_number)] if options.average_number is not None else [])]
 
 
-def _shared(options: ContestOptions, task: str) -> dict:
+def _shared(options: CommandOptions, task: str) -> dict:
     """Settings that the runs share, see `DataRun`."""
     names = ("tokens_dir", "token_type", "vocab_size", "nj", "ngpu", "cluster")
     shared = {name: getattr(options, name) for name in names} | {"average_number": options.average_number or 3}
@@ -233,7 +230,7 @@ def _metric(contest: "Contest") -> "Metric | None":
         raise ConfigError(f"--score_options: unknown {unknown[0]}; espnet-diverse score --help lists them")
     if own := [option for option in _SCORED_HERE if getattr(args, option) != getattr(fixed, option)]:
         raise ConfigError(f"--score_options: --{own[0]} is set by contest itself; give the options of contest")
-    options = from_args(score.ScoreOptions, args)
+    options = from_args(score.CommandOptions, args)
     score.check(options, {})
     how = options.count_spaces, options.normalise, options.tokenize, score.embedder(options), options.spelling
     return build_metrics([name], *how)[name]

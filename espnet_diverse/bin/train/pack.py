@@ -10,18 +10,16 @@ import argparse
 from dataclasses import dataclass
 from pathlib import Path
 
-from espnet_diverse.bin.options.arguments import add_options, part, takes
+from espnet_diverse.bin.options import options as shared
+from espnet_diverse.bin.options.arguments import add_options, part
 from espnet_diverse.bin.options.input_paths import FILE
-from espnet_diverse.bin.options.options import Conditions, Model, add_conditions, add_model, model_inputs
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.option_checks import choice, flag, path
 from espnet_diverse.packing.facts import Facts
 
 
 @dataclass(frozen=True, kw_only=True)
-class PackOptions(Model, Conditions):
-    """Options of this command."""
-
+class CommandOptions(shared.Model, shared.Conditions):
     output: Path = path(metavar="FILE.zip", help="the packed model")
     weights: str = choice(
         *("both", "pth", "safetensors"),
@@ -36,31 +34,28 @@ class PackOptions(Model, Conditions):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this command."""
-    add_model(parser)
-    add_conditions(parser)
-    add_options(parser, PackOptions, "output", "weights")
+    shared.add_model(parser)
+    shared.add_conditions(parser)
+    add_options(parser, CommandOptions, "output", "weights")
     hub = parser.add_argument_group("Hugging Face Hub")
     add_options(hub, Facts, "repository")
-    add_options(hub, PackOptions, "private")
+    add_options(hub, CommandOptions, "private")
     about = parser.add_argument_group("model card")
     add_options(about, Facts, "name", "license", "languages", "datasets", "data")
-    add_options(about, PackOptions, "results")
+    add_options(about, CommandOptions, "results")
 
 
-@takes(PackOptions)
-def inputs(options: PackOptions) -> list[Path]:
+def inputs(options: CommandOptions) -> list[Path]:
     """Files that are read."""
-    return [*model_inputs(options), *filter(None, [options.results])]
+    return [*shared.model_inputs(options), *filter(None, [options.results])]
 
 
-@takes(PackOptions)
-def outputs(options: PackOptions) -> list[Path]:
+def outputs(options: CommandOptions) -> list[Path]:
     """The file that is written."""
     return [options.output]
 
 
-@takes(PackOptions)
-def run(options: PackOptions) -> int:
+def run(options: CommandOptions) -> int:
     """Pack and print the path."""
     from espnet_diverse.packing.pack import check_push, pack, push
 

@@ -5,43 +5,33 @@ language or domain needs no option for one. If no other class of this package is
 without this package. Use the result like any other model.
 """
 
-import argparse
 from dataclasses import dataclass
 from pathlib import Path
 
-from espnet_diverse.bin.options.arguments import add_options, takes
-from espnet_diverse.bin.options.options import Conditions, Model, add_conditions, add_model, model_inputs, model_outputs
+from espnet_diverse.bin.options import options as shared
+from espnet_diverse.bin.options.arguments import adder
 from espnet_diverse.option_checks import path
 
 
 @dataclass(frozen=True, kw_only=True)
-class PruneOptions(Model, Conditions):
-    """Options of this command."""
-
+class CommandOptions(shared.Model, shared.Conditions):
     output_dir: Path = path(help="directory for config.yaml, weights and vocabulary")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of this command."""
-    add_model(parser)
-    add_conditions(parser)
-    add_options(parser, PruneOptions)
+add_arguments = adder(shared.Model, shared.add_conditions, CommandOptions)
 
 
-@takes(PruneOptions)
-def inputs(options: PruneOptions) -> list[Path]:
+def inputs(options: CommandOptions) -> list[Path]:
     """Files that are read."""
-    return model_inputs(options)
+    return shared.model_inputs(options)
 
 
-@takes(PruneOptions)
-def outputs(options: PruneOptions) -> list[Path]:
+def outputs(options: CommandOptions) -> list[Path]:
     """Files that are written."""
-    return model_outputs(options, options.output_dir)
+    return shared.model_outputs(options, options.output_dir)
 
 
-@takes(PruneOptions)
-def run(options: PruneOptions) -> int:
+def run(options: CommandOptions) -> int:
     """Prune and print the path of the weights."""
     from espnet_diverse.packing.pruning import prune
 

@@ -8,9 +8,9 @@ import argparse
 from dataclasses import dataclass
 from pathlib import Path
 
-from espnet_diverse.bin.options.arguments import add_options, takes
+from espnet_diverse.bin.options import options as shared
+from espnet_diverse.bin.options.arguments import add_options
 from espnet_diverse.bin.options.input_paths import FILE
-from espnet_diverse.bin.options.options import Conditions, Device, Model, add_conditions, add_device_options, add_model
 from espnet_diverse.option_checks import choice, path
 from espnet_diverse.option_checks import text as any_text
 
@@ -18,9 +18,7 @@ FORMATS = ("json", "textgrid", "ctm")
 
 
 @dataclass(frozen=True, kw_only=True)
-class AlignOptions(Model, Conditions, Device):
-    """Options of this command."""
-
+class CommandOptions(shared.Model, shared.Conditions, shared.Device):
     audio: str = any_text(
         positional=True, metavar="AUDIO", help="recording of at most 120 seconds, or - for standard input"
     )
@@ -37,16 +35,15 @@ class AlignOptions(Model, Conditions, Device):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this command."""
-    add_model(parser)
-    add_options(parser, AlignOptions, "audio")
-    add_options(parser.add_mutually_exclusive_group(required=True), AlignOptions, "text", "text_file")
-    add_options(parser, AlignOptions, "output", "output_format")
-    add_conditions(parser)
-    add_device_options(parser, precision=False)
+    shared.add_model(parser)
+    add_options(parser, CommandOptions, "audio")
+    add_options(parser.add_mutually_exclusive_group(required=True), CommandOptions, "text", "text_file")
+    add_options(parser, CommandOptions, "output", "output_format")
+    shared.add_conditions(parser)
+    add_options(parser, shared.Device)
 
 
-@takes(AlignOptions)
-def run(options: AlignOptions) -> int:
+def run(options: CommandOptions) -> int:
     """Align, and print or write the result."""
     from espnet_diverse.data.faults import refuse
     from espnet_diverse.data.files.atomic_files import write_text

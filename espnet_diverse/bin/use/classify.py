@@ -4,28 +4,17 @@ With the true classes, for example from utt2lang, scores are accuracy, F1 (macro
 the rest, MCC, and the calibration errors ECE and OE; without them, the distance of the heads and the mean entropy.
 """
 
-import argparse
 from dataclasses import dataclass
 from pathlib import Path
 
-from espnet_diverse.bin.options.arguments import add_options, takes
+from espnet_diverse.bin.options import options as shared
+from espnet_diverse.bin.options.arguments import adder
 from espnet_diverse.bin.options.input_paths import DATA_DIR
-from espnet_diverse.bin.options.options import (
-    Device,
-    Model,
-    Results,
-    add_device_options,
-    add_model,
-    model_inputs,
-    row_name,
-)
 from espnet_diverse.option_checks import path
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClassifyOptions(Model, Results, Device):
-    """Options of this command."""
-
+class CommandOptions(shared.Model, shared.Results, shared.Device):
     data_dir: Path = path(parse=DATA_DIR, help="data directory with the text, and its classes")
     output_dir: Path = path(help="directory for label, confidence and classification.json")
     out_of_domain_dir: Path | None = path(
@@ -33,22 +22,15 @@ class ClassifyOptions(Model, Results, Device):
     )
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of this command."""
-    add_model(parser)
-    add_options(parser, ClassifyOptions)
-    add_options(parser, Results)
-    add_device_options(parser, precision=False)
+add_arguments = adder(shared.Model, CommandOptions, shared.Results, shared.Device)
 
 
-@takes(ClassifyOptions)
-def inputs(options: ClassifyOptions) -> list[Path]:
+def inputs(options: CommandOptions) -> list[Path]:
     """Files and data directories that are read."""
-    return [*model_inputs(options), options.data_dir, *filter(None, [options.out_of_domain_dir])]
+    return [*shared.model_inputs(options), options.data_dir, *filter(None, [options.out_of_domain_dir])]
 
 
-@takes(ClassifyOptions)
-def outputs(options: ClassifyOptions) -> list[Path]:
+def outputs(options: CommandOptions) -> list[Path]:
     """Files that are written."""
     return [
         *(options.output_dir / name for name in ("label", "confidence", "classification.json")),
@@ -56,8 +38,7 @@ def outputs(options: ClassifyOptions) -> list[Path]:
     ]
 
 
-@takes(ClassifyOptions)
-def run(options: ClassifyOptions) -> int:
+def run(options: CommandOptions) -> int:
     """Classify and print the measures."""
     from espnet_diverse.decoding.directory.classification import MEASURES, Classifier, cells, classify, line
     from espnet_diverse.runs.logs import logged
@@ -67,7 +48,7 @@ def run(options: ClassifyOptions) -> int:
         classifier = Classifier(*options.model, options.device)
         numbers = classify(classifier, options.data_dir, options.output_dir, options.out_of_domain_dir)
     if options.results:
-        name = row_name(options.output_dir)
+        name = shared.row_name(options.output_dir)
         update_results(options.results, "### Classification", ["Texts", *MEASURES.values()], {name: cells(numbers)})
     print(line(numbers))
     return 0

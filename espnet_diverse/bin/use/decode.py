@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from espnet_diverse.bin.options import options as shared
-from espnet_diverse.bin.options.arguments import add_options, from_args, takes
+from espnet_diverse.bin.options.arguments import adder
 from espnet_diverse.bin.options.cluster_option import add_cluster, check_nj, workers
 from espnet_diverse.bin.options.input_paths import DATA_DIR
 from espnet_diverse.errors import ConfigError, NoBatchedSearchError
@@ -28,68 +28,55 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DecodeOptions(shared.Model, shared.Configured, shared.Conditions, shared.Device, shared.FusionFiles):
-    """Options of this command besides those of the search."""
+class Processes:
+    """The processes of this machine."""
 
+    nj: int = number(1, help="number of processes on the CPU")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommandOptions(
+    shared.Model, shared.Searching, shared.Conditions, Processes, shared.Computing, shared.FusionFiles
+):
     data_dir: Path = path(
         parse=DATA_DIR,
         help="data directory to decode; its wav.scp and segments are read, or feats.scp for a model that reads "
         "features, or src_text for text translation",
     )
     output_dir: Path = path(help="directory for text, score, failures.json and decode.json")
-    nj: int = number(1, help="number of processes on the CPU")
     cluster: str = ""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of this command."""
-    shared.add_model(parser)
-    add_options(parser, DecodeOptions, "data_dir", "output_dir")
-    add_decoding(parser)
+DECODING = (
+    *(shared.add_search_options, shared.add_conditions, Processes, shared.Device, shared.Computing),
+    *(add_cluster, shared.FusionFiles),
+)
+"""Options that say how a data directory is decoded."""
+add_arguments = adder(shared.Model, CommandOptions, *DECODING)
 
 
-def add_decoding(parser: argparse.ArgumentParser) -> None:
-    """Declare how a data directory is decoded: the search, conditions, processes, the device and a language model."""
-    shared.add_search_options(parser)
-    shared.add_conditions(parser)
-    add_options(parser, DecodeOptions, "nj")
-    shared.add_device_options(parser)
-    add_cluster(parser)
-    shared.add_fusion(parser)
-
-
-@takes(DecodeOptions)
-def inputs(options: DecodeOptions) -> list[Path]:
+def inputs(options: CommandOptions) -> list[Path]:
     """Files and data directories that are read."""
     from espnet_diverse.runs.config import find
 
-    return [
-        *find(shared.fragments(options)),
-        *shared.model_inputs(options),
-        options.data_dir,
-        *shared.fusion_inputs(options),
-    ]
+    model = [*shared.model_inputs(options), *shared.fusion_inputs(options)]
+    return [*find(shared.fragments(options)), *model, options.data_dir]
 
 
-@takes(DecodeOptions)
-def outputs(options: DecodeOptions) -> list[Path]:
+def outputs(options: CommandOptions) -> list[Path]:
     """Files that are written."""
     return [options.output_dir / name for name in ("text", "score", "failures.json", "decode.json")]
 
 
-def check(args: argparse.Namespace, before: Mapping[str, argparse.Namespace]) -> None:
+def check(options: CommandOptions, before: Mapping[str, argparse.Namespace]) -> None:
     """Check the search options; see `bin/plan_steps.py`."""
-    shared.search_options(args)
-    check_nj(args.nj)
+    options.searching()
+    check_nj(options.nj)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(options: CommandOptions) -> int:
     """Decode; return 2 if an utterance could not be decoded."""
-    return decode_with(from_args(DecodeOptions, args), shared.search_options(args))
-
-
-def decode_with(options: DecodeOptions, searching: "Options") -> int:
-    """Decode by a search; return 2 if an utterance could not be decoded."""
+    searching = options.searching()  # before the import of ESPnet
     check_nj(options.nj)
     if options.compile and options.nj > 1:
         raise ConfigError(f"--compile and --nj {options.nj} cannot be combined; give one of them")
@@ -117,7 +104,7 @@ def decode_with(options: DecodeOptions, searching: "Options") -> int:
     return 2 if any(result.failure is not None for result in results) else 0
 
 
-def _made_by(options: DecodeOptions, searching: "Options") -> str:
+def _made_by(options: CommandOptions, searching: "Options") -> str:
     """Options that results depend on besides data and conditions; the batch size changes only rounding."""
     from espnet_diverse.cluster.worker import versions
     from espnet_diverse.data.digests import digest
@@ -127,7 +114,7 @@ def _made_by(options: DecodeOptions, searching: "Options") -> str:
     return json.dumps([versions(), files, chosen, options.device, options.precision, options.compile])
 
 
-def _load(options: DecodeOptions, searching: "Options") -> "Search":
+def _load(options: CommandOptions, searching: "Options") -> "Search":
     model = (*options.model, searching, options.device)
     helpers = shared.fusion(options)
     if searching.search == "espnet":

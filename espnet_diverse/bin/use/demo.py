@@ -10,23 +10,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from espnet_diverse.bin.options import options as shared
-from espnet_diverse.bin.options.arguments import add_options, part, takes
+from espnet_diverse.bin.options.arguments import add_options, adder, part
 from espnet_diverse.bin.options.input_paths import ANY
 from espnet_diverse.errors import optional_package
 from espnet_diverse.option_checks import flag, listed, number, path
 from espnet_diverse.serve.limits import Limits
-from espnet_diverse.transcription.segmentation_options import SegmentationOptions
 
 OPENS_PACKED_MODELS = True
 
 
 @dataclass(frozen=True, kw_only=True)
-class DemoOptions(shared.Model, shared.FusionFiles, shared.Device):
-    """Options of this command."""
-
+class CommandOptions(shared.Model, shared.FusionFiles, shared.Computing, shared.Segmented):
     port: int = number(7860, help="port; 0 is any free port")
     limits: Limits = part(Limits)
-    segmentation: SegmentationOptions = part(SegmentationOptions)
     examples: Sequence[Path] = listed(
         (),
         of=path(parse=ANY),
@@ -39,16 +35,13 @@ class DemoOptions(shared.Model, shared.FusionFiles, shared.Device):
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this command."""
     shared.add_model(parser)
-    add_options(parser, DemoOptions, "port")
+    add_options(parser, CommandOptions, "port")
     add_options(parser, Limits, "seconds", "megabytes")
-    shared.add_fusion(parser)
-    shared.add_device_options(parser)
-    shared.add_segmentation_options(parser)
-    add_options(parser, DemoOptions, "examples", "open")
+    adder(shared.FusionFiles, shared.Device, shared.Computing, shared.add_segmentation)(parser)
+    add_options(parser, CommandOptions, "examples", "open")
 
 
-@takes(DemoOptions)
-def run(options: DemoOptions) -> int:
+def run(options: CommandOptions) -> int:
     """Serve until interrupted."""
     optional_package("uvicorn", "espnet-diverse demo", "demo")
     from espnet_diverse.serve.application import Server

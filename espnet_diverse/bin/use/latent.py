@@ -10,17 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from espnet_diverse.bin.options.arguments import add_options, takes
+from espnet_diverse.bin.options import options as shared
+from espnet_diverse.bin.options.arguments import add_options
 from espnet_diverse.bin.options.input_paths import DATA_DIR
-from espnet_diverse.bin.options.options import (
-    Device,
-    Model,
-    Results,
-    add_device_options,
-    add_model,
-    model_inputs,
-    row_name,
-)
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.option_checks import Rule, listed, number, path
@@ -29,9 +21,7 @@ _COLUMNS = ("Texts", "Nats per token", "KL", "Bound", "Active units")
 
 
 @dataclass(frozen=True, kw_only=True)
-class LatentOptions(Model, Results, Device):
-    """Options of this command."""
-
+class CommandOptions(shared.Model, shared.Results, shared.Device):
     data_dir: Path | None = path(None, parse=DATA_DIR, help="data directory; its text is encoded")
     output_dir: Path | None = path(None, help="directory for codes.npz and latent.json")
     importance_samples: int | None = number(None, kind=int, metavar="K", help="samples per text", shown="1")
@@ -44,31 +34,28 @@ class LatentOptions(Model, Results, Device):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this command."""
-    add_model(parser, "directory of a run with model: vae, a packed model, or hf:owner/name")
+    shared.add_model(parser, "directory of a run with model: vae, a packed model, or hf:owner/name")
     data = parser.add_argument_group("encoding")
-    add_options(data, LatentOptions, "data_dir", "output_dir", "importance_samples")
-    add_options(data, Results)
+    add_options(data, CommandOptions, "data_dir", "output_dir", "importance_samples")
+    add_options(data, shared.Results)
     texts = parser.add_argument_group("generation")
-    add_options(texts, LatentOptions, "samples", "between", "steps", "beam_size")
-    add_options(parser, LatentOptions, "seed")
-    add_device_options(parser, precision=False)
+    add_options(texts, CommandOptions, "samples", "between", "steps", "beam_size")
+    add_options(parser, CommandOptions, "seed")
+    add_options(parser, shared.Device)
 
 
-@takes(LatentOptions)
-def inputs(options: LatentOptions) -> list[Path]:
+def inputs(options: CommandOptions) -> list[Path]:
     """Files and data directories that are read."""
-    return [*model_inputs(options), *filter(None, [options.data_dir])]
+    return [*shared.model_inputs(options), *filter(None, [options.data_dir])]
 
 
-@takes(LatentOptions)
-def outputs(options: LatentOptions) -> list[Path]:
+def outputs(options: CommandOptions) -> list[Path]:
     """Files that are written."""
     written = [options.output_dir / name for name in ("codes.npz", "latent.json")] if options.output_dir else []
     return [*written, *filter(None, [options.results])]
 
 
-@takes(LatentOptions)
-def run(options: LatentOptions) -> int:
+def run(options: CommandOptions) -> int:
     """Encode, sample and interpolate."""
     _check(options)
     from espnet_diverse.decoding.directory.latent import Autoencoder, cells, line, measure
@@ -79,7 +66,7 @@ def run(options: LatentOptions) -> int:
     if options.data_dir:
         numbers = measure(model, options.data_dir, options.output_dir, options.importance_samples or 1, seed)
         if options.results:
-            name = row_name(options.output_dir)
+            name = shared.row_name(options.output_dir)
             update_results(options.results, "### Latent codes", _COLUMNS, {name: cells(numbers)})
         print(line(numbers))
     for text in model.samples(options.samples, seed) if options.samples else ():
@@ -89,7 +76,7 @@ def run(options: LatentOptions) -> int:
     return 0
 
 
-def _check(options: LatentOptions) -> None:
+def _check(options: CommandOptions) -> None:
     if not (options.data_dir or options.samples or options.between):
         raise ConfigError("there is nothing to do; give --data_dir with --output_dir, --samples or --between")
     if bool(options.data_dir) != bool(options.output_dir):

@@ -6,20 +6,13 @@ score = (score of the search) + weight * log p(text). The other model may have a
 import argparse
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from math import isfinite
 from pathlib import Path
 
-from espnet_diverse.bin.options.arguments import add_options, takes
+from espnet_diverse.bin.options import options as shared
+from espnet_diverse.bin.options.arguments import adder
 from espnet_diverse.bin.options.input_paths import DATA_DIR, InputPath
-from espnet_diverse.bin.options.options import (
-    Conditions,
-    Device,
-    Model,
-    add_conditions,
-    add_device_options,
-    add_model,
-    model_inputs,
-)
 from espnet_diverse.decoding.options import TEXT_TASKS
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.option_checks import number, path
@@ -28,9 +21,7 @@ _NBEST_DIR = InputPath("decode with --nbest 2 or more first", must_have="nbest.j
 
 
 @dataclass(frozen=True, kw_only=True)
-class RescoreOptions(Model, Conditions, Device):
-    """Options of this command."""
-
+class CommandOptions(shared.Model, shared.Conditions, shared.Device):
     decode_dir: Path = path(parse=_NBEST_DIR, help="directory that `decode --nbest N` wrote")
     data_dir: Path | None = path(
         None, parse=DATA_DIR, help="data directory that was decoded; not needed for most language models"
@@ -39,28 +30,21 @@ class RescoreOptions(Model, Conditions, Device):
     weight: float = number(0.3, help="weight of the model")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of this command."""
-    add_model(parser, "a run of task lm, or of the task of the hypotheses, or a packed model")
-    add_options(parser, RescoreOptions)
-    add_conditions(parser)
-    add_device_options(parser, precision=False)
+_add_model = partial(shared.add_model, text="a run of task lm, or of the task of the hypotheses, or a packed model")
+add_arguments = adder(_add_model, CommandOptions, shared.add_conditions, shared.Device)
 
 
-@takes(RescoreOptions)
-def inputs(options: RescoreOptions) -> list[Path]:
+def inputs(options: CommandOptions) -> list[Path]:
     """Files and data directories that are read."""
-    return [*model_inputs(options), options.decode_dir / "nbest.jsonl", *filter(None, [options.data_dir])]
+    return [*shared.model_inputs(options), options.decode_dir / "nbest.jsonl", *filter(None, [options.data_dir])]
 
 
-@takes(RescoreOptions)
-def outputs(options: RescoreOptions) -> list[Path]:
+def outputs(options: CommandOptions) -> list[Path]:
     """Files that are written."""
     return [options.output_dir / name for name in ("text", "score", "nbest.jsonl")]
 
 
-@takes(RescoreOptions)
-def check(options: RescoreOptions, before: Mapping[str, argparse.Namespace]) -> None:
+def check(options: CommandOptions, before: Mapping[str, argparse.Namespace]) -> None:
     """Check the weight; see `bin/plan_steps.py`.
 
     Raises:
@@ -70,8 +54,7 @@ def check(options: RescoreOptions, before: Mapping[str, argparse.Namespace]) -> 
         raise ConfigError(f"--weight {options.weight} is not allowed; give a finite number")
 
 
-@takes(RescoreOptions)
-def run(options: RescoreOptions) -> int:
+def run(options: CommandOptions) -> int:
     """Rescore, and print how many texts changed."""
     check(options, {})
     from espnet_diverse.data.output_paths import check_no_data

@@ -13,12 +13,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from espnet_diverse.bin.options.arguments import add_options, part, takes
-from espnet_diverse.bin.options.options import Device, add_device_options, add_segmentation_options
+from espnet_diverse.bin.options import options as shared
+from espnet_diverse.bin.options.arguments import add_options, adder, part
 from espnet_diverse.errors import ConfigError, optional_package
 from espnet_diverse.option_checks import listed, number, replaced, text
 from espnet_diverse.serve.limits import Limits
-from espnet_diverse.transcription.segmentation_options import SegmentationOptions
 
 OPENS_PACKED_MODELS = True
 
@@ -36,9 +35,7 @@ class ServerLimits(Limits):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServeOptions(Device):
-    """Options of this command."""
-
+class CommandOptions(shared.Computing, shared.Segmented):
     model: Sequence[str] = listed(
         nargs="append",
         metavar="NAME=MODEL",
@@ -47,21 +44,18 @@ class ServeOptions(Device):
     host: str = text("127.0.0.1", help="address to listen on")
     port: int = number(8000, help="port; 0 is any free port")
     limits: ServerLimits = part(ServerLimits)
-    segmentation: SegmentationOptions = part(SegmentationOptions)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this command."""
-    add_options(parser, ServeOptions)
+    add_options(parser, CommandOptions)
     limits = ("seconds", "megabytes", "waiting", "streams", "stream_seconds")
     group = parser.add_argument_group("limits")
     add_options(group, ServerLimits, "max_models", *limits, "batch_size", "max_wait_ms", letters=True)
-    add_device_options(parser)
-    add_segmentation_options(parser)
+    adder(shared.Device, shared.Computing, shared.add_segmentation)(parser)
 
 
-@takes(ServeOptions)
-def run(options: ServeOptions) -> int:
+def run(options: CommandOptions) -> int:
     """Serve until interrupted."""
     optional_package("uvicorn", "espnet-diverse serve", "serve")
     from espnet_diverse.runs.model_files import check_exists

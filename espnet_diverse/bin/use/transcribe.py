@@ -6,23 +6,22 @@ recording that cannot be read is reported and skipped, without effect on the oth
 recording could be transcribed. --stream transcribes live audio.
 """
 
-import argparse
 import logging
 import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from espnet_diverse.bin.options import options as shared
-from espnet_diverse.bin.options.arguments import add_options, from_args
+from espnet_diverse.bin.options.arguments import adder
 from espnet_diverse.bin.options.cluster_option import add_cluster, workers
 from espnet_diverse.bin.options.input_paths import FILE
-from espnet_diverse.bin.use.transcribe_stream import StreamOptions, add_stream_options, check_stream_options, run_stream
+from espnet_diverse.bin.use.transcribe_stream import StreamOptions, check_stream_options, run_stream
 from espnet_diverse.decoding.options import SAME_LANGUAGE_TASKS, SPEECH_SEARCHES
 from espnet_diverse.errors import ConfigError, DataError, UserError, abridged
 from espnet_diverse.option_checks import choice, flag, listed, number, path
@@ -46,6 +45,8 @@ _OF_WORDS = ("json", "srt", "vtt", "all")  # formats that the times of words cha
 class OutputOptions:
     """What is written, and where to."""
 
+    GROUP = "output"
+
     output_dir: Path | None = path(None, metavar="DIR", help="directory for one file per recording and format")
     output_format: str = choice(*FORMATS, "all", default="txt", help="json contains everything")
     word_timestamps: bool = flag(help="times of words in json, and shorter cues in srt and vtt")
@@ -67,11 +68,29 @@ class OutputOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TranscribeOptions(
-    shared.Model, shared.Configured, OutputOptions, shared.Conditions, shared.FusionFiles, shared.Device, StreamOptions
-):
-    """Options of this command besides those of the search."""
+class Whole:
+    """Whether recordings are kept whole."""
 
+    GROUP = "segmentation"
+
+    no_segmentation: bool = flag(
+        help="split no recording; recordings above 20 s are decoded by greedy CTC, at any length if the attention of "
+        "the encoder has linear cost (window, luna and others) or a memory"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommandOptions(
+    shared.Model,
+    shared.Searching,
+    OutputOptions,
+    shared.Conditions,
+    shared.FusionFiles,
+    shared.Computing,
+    shared.Segmented,
+    Whole,
+    StreamOptions,
+):
     sources: Sequence[str] = listed(
         (),
         nargs="*",
@@ -94,37 +113,24 @@ class TranscribeOptions(
     )
     task: str | None = choice(*TASKS, none=True, help="required task of the model", shown="any")
     cluster: str = ""
-    vad: str = SegmentationOptions.vad
-    no_segmentation: bool = flag(
-        help="split no recording; recordings above 20 s are decoded by greedy CTC, at any length if the attention of "
-        "the encoder has linear cost (window, luna and others) or a memory"
-    )
     debug: bool = False
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of this command."""
-    shared.add_model(parser)
-    add_options(parser, TranscribeOptions, "sources", "list", "channels", "task")
-    shared.add_conditions(parser)
-    add_options(parser.add_argument_group("output"), OutputOptions)
-    shared.add_search_options(parser, SPEECH_SEARCHES)
-    shared.add_fusion(parser)
-    shared.add_device_options(parser)
-    add_cluster(parser)
-    add_options(shared.add_segmentation_options(parser), TranscribeOptions, "no_segmentation")
-    add_stream_options(parser)
+add_arguments = adder(
+    *(shared.Model, CommandOptions, shared.add_conditions, OutputOptions),
+    partial(shared.add_search_options, searches=SPEECH_SEARCHES),
+    *(shared.FusionFiles, shared.Device, shared.Computing, add_cluster, shared.add_segmentation, Whole, StreamOptions),
+)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(options: CommandOptions) -> int:
     """Transcribe; return 2 if a recording could not be read, raise an error if none could."""
     from espnet_diverse.transcription.formats import SUBTITLES
     from espnet_diverse.transcription.inputs import find_recordings
 
-    options = from_args(TranscribeOptions, args)
     check_stream_options(options)
     if options.stream:
-        return run_stream(options, partial(shared.search_options, args))
+        return run_stream(options)
     form, output_dir = options.output_format, options.output_dir
     for option in ("word_timestamps", "turns"):
         if getattr(options, option) and form not in _OF_WORDS:
@@ -138,8 +144,8 @@ def run(args: argparse.Namespace) -> int:
     if output_dir is None and (form == "all" or form not in _MANY and recordings[1:]):
         many = f" of {len(recordings)} recordings" if recordings[1:] else ""
         raise ConfigError(f"--output_format {form}{many} needs --output_dir, the directory to write to")
-    searching = shared.search_options(args)
-    segmentation = SegmentationOptions(vad=options.vad, whole=options.no_segmentation)
+    searching = options.searching()
+    segmentation = replace(options.segmentation, whole=options.no_segmentation)
     if output_dir is not None:
         _check_outputs(recordings, options)
         _make_folder(output_dir)
@@ -156,19 +162,19 @@ def run(args: argparse.Namespace) -> int:
         return transcribe(ClusterRecognizer(pool), recordings, options)
 
 
-def _load(options: TranscribeOptions, searching: "Options", segmentation: SegmentationOptions) -> "Recognizer":
+def _load(options: CommandOptions, searching: "Options", segmentation: SegmentationOptions) -> "Recognizer":
     from espnet_diverse.inference import Recognizer  # takes seconds
 
     how = {**options.how, "options": searching, "fusion": shared.fusion(options)}
     return Recognizer(*options.model, segmentation=segmentation, **how)
 
 
-def _paths(recording: "Recording", options: TranscribeOptions) -> list[Path]:
+def _paths(recording: "Recording", options: CommandOptions) -> list[Path]:
     """The files of a recording in the output directory."""
     return [options.output_dir / f"{recording.name}.{format}" for format in options.formats]
 
 
-def _check_outputs(recordings: Sequence["Recording"], options: TranscribeOptions) -> None:
+def _check_outputs(recordings: Sequence["Recording"], options: CommandOptions) -> None:
     """Refuse to write over a recording or the list of recordings."""
     from espnet_diverse.data.output_paths import check_outputs
     from espnet_diverse.transcription.inputs import files_of
@@ -187,7 +193,7 @@ def _make_folder(folder: Path) -> None:
         raise ConfigError(f"--output_dir {folder}: cannot be written to ({error.strerror}); give another") from error
 
 
-def transcribe(recognizer: "Recognizer", recordings: Sequence["Recording"], options: TranscribeOptions) -> int:
+def transcribe(recognizer: "Recognizer", recordings: Sequence["Recording"], options: CommandOptions) -> int:
     """Transcribe recordings with a loaded model.
 
     Args:
@@ -241,7 +247,7 @@ def _turns(path: Path, recordings: Sequence["Recording"]) -> dict[str, list["Tur
     return found
 
 
-def _check(recognizer: "Recognizer", options: TranscribeOptions) -> None:
+def _check(recognizer: "Recognizer", options: CommandOptions) -> None:
     from espnet_diverse.decoding.condition_ids import completed
 
     task = recognizer.search.task
@@ -252,7 +258,7 @@ def _check(recognizer: "Recognizer", options: TranscribeOptions) -> None:
 
 
 def _results(
-    recognizer: "Recognizer", recordings: Sequence["Recording"], options: TranscribeOptions
+    recognizer: "Recognizer", recordings: Sequence["Recording"], options: CommandOptions
 ) -> Iterator[tuple["Recording", "Transcript | Exception"]]:
     from espnet_diverse.inference import Request
     from espnet_diverse.transcription.audio_progress import AudioProgress
@@ -284,7 +290,7 @@ def _reason(shown: str, error: Exception, debug: bool) -> str:
     return reason if reason.startswith(shown) else f"{shown}: {reason}"
 
 
-def _report_earlier(recording: "Recording", options: TranscribeOptions) -> None:
+def _report_earlier(recording: "Recording", options: CommandOptions) -> None:
     """Report existing transcripts of a recording that failed; they may be the user's own, so they stay."""
     for file in _paths(recording, options) if options.output_dir is not None else ():
         if file.exists():
@@ -297,10 +303,10 @@ def _report_language(shown: str, transcript: "Transcript") -> None:
         print(f"{shown}: identified language {language} ({probability:.0%})", file=sys.stderr, flush=True)
 
 
-def _report_silence(shown: str, recording: "Recording", transcript: "Transcript", options: TranscribeOptions) -> None:
+def _report_silence(shown: str, recording: "Recording", transcript: "Transcript", options: CommandOptions) -> None:
     if transcript.segments:
         return
-    if options.no_segmentation or options.vad == "none":  # where silence is a segment without text
+    if options.no_segmentation or options.segmentation.vad == "none":  # where silence is a segment without text
         said = "too short for the model, no text"
     elif recording.channels_cancel():
         said = "no speech found; its channels cancel in their mean; give one of them"
@@ -317,7 +323,7 @@ def _report_invented(shown: str, transcript: "Transcript") -> None:
         print(f"{shown}: {said}: CTC supports less than a quarter of the text", file=sys.stderr, flush=True)
 
 
-def _output(recording: "Recording", transcript: "Transcript", options: TranscribeOptions, alone: bool) -> None:
+def _output(recording: "Recording", transcript: "Transcript", options: CommandOptions, alone: bool) -> None:
     """Write or print a transcript."""
     from espnet_diverse.transcription.formats import write_transcript, written
 

@@ -1,23 +1,20 @@
 """`espnet-diverse transcribe --stream`: text while somebody speaks."""
 
-import argparse
 import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from espnet_diverse.bin.options.arguments import add_options
 from espnet_diverse.bin.options.options import fusion
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.option_checks import flag, number
 
 if TYPE_CHECKING:
-    from espnet_diverse.bin.use.transcribe import TranscribeOptions
-    from espnet_diverse.decoding.options import Options
+    from espnet_diverse.bin.use.transcribe import CommandOptions
     from espnet_diverse.transcription.streaming import StreamResult
 
 _FORMATS = ("txt", "json")
@@ -29,21 +26,17 @@ _UNKNOWN_WIDTH = 80  # of a terminal that does not report it
 class StreamOptions:
     """Options of streaming."""
 
-    stream: bool = flag(help="transcribe live audio, or a file as if it were live")
-    pcm_rate: int | None = number(None, kind=int, metavar="HZ", help="rate of raw samples", shown="the model's rate")
-    real_time: bool = flag(help="read a file in real time")
-
-
-def add_stream_options(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of streaming."""
-    group = parser.add_argument_group(
-        "streaming",
+    GROUP = "streaming"
+    ABOUT = (
         "With --stream the one source is a file as if it were live, or a FIFO or - with raw samples: PCM, 16-bit "
         "little-endian, mono. The text of each utterance is printed when it ends, and on a terminal also while it is "
         "spoken; --output_format json prints each change as a line. The encoder must be a contextual block encoder, or "
-        "diverse_transformer with a memory.",
+        "diverse_transformer with a memory."
     )
-    add_options(group, StreamOptions)
+
+    stream: bool = flag(help="transcribe live audio, or a file as if it were live")
+    pcm_rate: int | None = number(None, kind=int, metavar="HZ", help="rate of raw samples", shown="the model's rate")
+    real_time: bool = flag(help="read a file in real time")
 
 
 def check_stream_options(options: StreamOptions) -> None:
@@ -57,23 +50,18 @@ def check_stream_options(options: StreamOptions) -> None:
         raise ConfigError(f"{option} is for --stream; give that too, or leave it out")
 
 
-def run_stream(options: "TranscribeOptions", search: Callable[[], "Options"]) -> int:
-    """Print texts until the stream ends; an interrupt ends it as well.
-
-    Args:
-        options: Options of `transcribe`.
-        search: Function that returns the search options.
-    """
+def run_stream(options: "CommandOptions") -> int:
+    """Print texts until the stream ends; an interrupt ends it as well."""
     _check(options)
-    searching, helpers = search(), fusion(options)
+    searching, helpers = options.searching(), fusion(options)
     from espnet_diverse.audio.live import open_live
-    from espnet_diverse.inference import SegmentationOptions, StreamRecognizer  # takes seconds
+    from espnet_diverse.inference import StreamRecognizer  # takes seconds
     from espnet_diverse.transcription.streaming import Latencies
 
     recognizer = StreamRecognizer(
         *options.model,
         device=options.device,
-        segmentation=SegmentationOptions(vad=options.vad),
+        segmentation=options.segmentation,
         options=searching,
         fusion=helpers,
         conditions=options.conditions,
@@ -95,7 +83,7 @@ def run_stream(options: "TranscribeOptions", search: Callable[[], "Options"]) ->
     return 0
 
 
-def _check(options: "TranscribeOptions") -> None:
+def _check(options: "CommandOptions") -> None:
     if options.list is not None or len(options.sources) != 1:
         given = "--list" if options.list is not None else f"{len(options.sources)} sources"
         raise ConfigError(f"--stream with {given} is not possible; give one file, FIFO, or - for standard input")

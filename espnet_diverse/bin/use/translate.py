@@ -5,7 +5,6 @@ cannot be read is reported and skipped. A line that the model cannot translate, 
 5000 tokens, is reported and its output line is empty. The exit code is then 2, or 1 if no file could be translated.
 """
 
-import argparse
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,13 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from espnet_diverse.bin.options import options as shared
-from espnet_diverse.bin.options.arguments import add_options, from_args
+from espnet_diverse.bin.options.arguments import adder, gathered
 from espnet_diverse.conditions import as_arguments
 from espnet_diverse.decoding.options import TRANSLATION_SEARCHES
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.option_checks import choice, listed, path
 
 if TYPE_CHECKING:
+    from espnet_diverse.decoding.options import Options
     from espnet_diverse.inference import Translation, Translator
 
 FORMATS = {"txt": "txt", "tsv": "tsv", "json": "jsonl"}  # suffix of the output file by format
@@ -36,6 +36,8 @@ _WINDOW = 16  # batches, so that lines of similar length can be translated toget
 class OutputOptions:
     """What is written, and where to."""
 
+    GROUP = "output"
+
     output_format: str = choice(
         *FORMATS,
         help="txt: translation; tsv: source, translation and score; json: one object per line with the n-best "
@@ -45,11 +47,7 @@ class OutputOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TranslateOptions(
-    shared.Model, shared.Configured, shared.Conditions, shared.FusionFiles, shared.Device, OutputOptions
-):
-    """Options of this command besides those of the search."""
-
+class CommandOptions(shared.Model, shared.Conditions, shared.FusionFiles, shared.Computing, OutputOptions):
     sources: Sequence[str] = listed(
         (),
         nargs="*",
@@ -59,25 +57,22 @@ class TranslateOptions(
         shown="standard input",
     )
     text: Sequence[str] = listed((), nargs="append", help="line to translate; can be repeated")
+    searching: "Callable[[], Options]" = gathered(lambda args: partial(shared.search_options, args, **_DEFAULTS))
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of this command."""
-    shared.add_model(parser, "directory of a run of text translation, a packed model, or hf:owner/name")
-    add_options(parser, TranslateOptions)
-    shared.add_conditions(parser)
-    shared.add_search_options(parser, TRANSLATION_SEARCHES, **_DEFAULTS)
-    shared.add_fusion(parser)
-    shared.add_device_options(parser)
-    add_options(parser.add_argument_group("output"), OutputOptions)
+add_arguments = adder(
+    partial(shared.add_model, text="directory of a run of text translation, a packed model, or hf:owner/name"),
+    *(CommandOptions, shared.add_conditions),
+    partial(shared.add_search_options, searches=TRANSLATION_SEARCHES, **_DEFAULTS),
+    *(shared.FusionFiles, shared.Device, shared.Computing, OutputOptions),
+)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(options: CommandOptions) -> int:
     """Translate; return 2 if a file or a line was skipped, 1 if all files were."""
-    options = from_args(TranslateOptions, args)
     if options.text and options.sources:
         raise ConfigError(f"both --text and the file {options.sources[0]} are given; give one of them")
-    searching = shared.search_options(args, **_DEFAULTS)
+    searching = options.searching()
     inputs = ["text"] if options.text else options.sources or [_STDIN]
     outputs = _outputs(options, inputs)
     from espnet_diverse.inference import Translator
@@ -109,7 +104,7 @@ class _Skipped(dict[str, str]):
         print(f"espnet-diverse translate: {what} was skipped: {self[what]}", file=sys.stderr)
 
 
-def _outputs(options: TranslateOptions, inputs: list[str]) -> list[Path | None]:
+def _outputs(options: CommandOptions, inputs: list[str]) -> list[Path | None]:
     """Output file of each input; None is standard output."""
     from espnet_diverse.data.output_paths import check_outputs
 
@@ -158,7 +153,7 @@ def _translate(
     translator: "Translator",
     lines: Iterable[str],
     output: Path | None,
-    options: TranslateOptions,
+    options: CommandOptions,
     skip: Callable[[int, Exception], None],
 ) -> None:
     from espnet_diverse.data.files.atomic_files import write_text
@@ -179,7 +174,7 @@ def _translate(
 
 
 def _translated(
-    translator: "Translator", lines: Iterable[str], options: TranslateOptions, skip: Callable[[int, Exception], None]
+    translator: "Translator", lines: Iterable[str], options: CommandOptions, skip: Callable[[int, Exception], None]
 ) -> Iterator[str]:
     """The output lines; `skip` is called with the number of a line that cannot be translated, and the reason."""
     typed = not isinstance(lines, list) and sys.stdin.isatty()

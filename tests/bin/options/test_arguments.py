@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from espnet_diverse.bin.options.arguments import add_options, argument, from_args, gathered, part, takes
+from espnet_diverse.bin.options.arguments import add_options, adder, argument, from_args, gathered, part
 from espnet_diverse.bin.options.input_paths import FILE
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.option_checks import (
@@ -99,9 +99,21 @@ def test_a_command_may_have_other_words_than_a_field():
     assert "which (default: all)" in parser.format_help() and "--case" not in parser.format_help()
 
 
-def test_functions_of_commands_take_arguments_or_options():
-    @takes(Bounds)
-    def total(options: Bounds, more: int) -> float:
-        return options.pool + options.seconds + more
+def test_the_parts_of_a_command_are_added_in_their_order_and_a_group_once():
+    @dataclass(frozen=True, kw_only=True)
+    class Device:
+        GROUP, ABOUT = "device options", "where to compute"
+        device: str = text("cpu", help="device")
 
-    assert total(Bounds(1), 1) == 22.0 and total(argparse.Namespace(pool=2, max_seconds=3.0), 1) == 6.0
+    @dataclass(frozen=True, kw_only=True)
+    class Computing(Device):
+        GROUP = Device.GROUP
+        compile: bool = flag(help="compile")
+
+    parser = argparse.ArgumentParser(usage="", add_help=False)
+    adder(Device, lambda parser: parser.add_argument("--own", help="own"), Computing)(parser)
+    said = " ".join(parser.format_help().split())
+    assert said.endswith(
+        "options: --own OWN own device options: where to compute --device DEVICE device "
+        "(default: cpu) --compile compile"
+    )
