@@ -83,9 +83,7 @@ class Selection(Options):
     pairs: tuple[str, ...] = listed((), help="directions for training and test, such as es-en fr-en")
     zero_shot: tuple[str, ...] = listed((), help="directions for test only")
     transcripts: str = choice(
-        *("scored", "written"),
-        bare=True,
-        help="scored: lower case without punctuation, as for WER; written: unchanged",
+        *("scored", "written"), bare=True, help="scored: lower case without punctuation, as for WER; written: unchanged"
     )
     case: str = choice("kept", "lower", bare=True, help="case of parallel text: kept, or lower on both sides")
     segmentation: str = choice(
@@ -113,11 +111,7 @@ class Selection(Options):
         help="without a column split, sets share no speaker and no recording: speaker; or no recording: audio",
     )
     split_shares: tuple[float, float] = listed(
-        (0.1, 0.1),
-        of=number(0.1),
-        nargs=2,
-        metavar=("DEV", "TEST"),
-        help="shares of dev and test, if sets are drawn",
+        (0.1, 0.1), of=number(0.1), nargs=2, metavar=("DEV", "TEST"), help="shares of dev and test, if sets are drawn"
     )
     split_seed: int = number(0, help="random seed of drawing sets")
     lengths: tuple[int, ...] = listed(

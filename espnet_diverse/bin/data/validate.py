@@ -59,9 +59,7 @@ class CommandOptions(Work):
         shown=" ".join(f"{kind}={action}" for kind, action in ACTIONS.items()),
     )
     tokens_dir: Path | None = path(
-        None,
-        parse=TOKENS_DIR,
-        help="vocabulary, for the number of tokens of each text; without it characters count",
+        None, parse=TOKENS_DIR, help="vocabulary, for the number of tokens of each text; without it characters count"
     )
     limits: Limits = part(Limits)
 

@@ -190,10 +190,7 @@ class FusionFiles:
         None, metavar="MODEL", help="language model over the same tokens: a run, a packed model, or a KenLM file"
     )
     lm_file: str | None = text(
-        None,
-        metavar="FILE",
-        help="its weights, a path or a name in its directory",
-        shown="valid.loss.ave.pth",
+        None, metavar="FILE", help="its weights, a path or a name in its directory", shown="valid.loss.ave.pth"
     )
     hotwords: Path | None = path(None, parse=_HOTWORDS, metavar="FILE", help="phrases that get a bonus, one per line")
 

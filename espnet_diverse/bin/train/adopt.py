@@ -20,9 +20,7 @@ _SAME = 1e-4
 @dataclass(frozen=True, kw_only=True)
 class CommandOptions(shared.Model, shared.Configured):
     data_dir: Path | None = path(
-        None,
-        parse=DATA_DIR,
-        help="data directory with the languages or domains that parts of the model depend on",
+        None, parse=DATA_DIR, help="data directory with the languages or domains that parts of the model depend on"
     )
     output_dir: Path = path(help="directory for config.yaml, weights and vocabulary")
 

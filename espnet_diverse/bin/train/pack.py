@@ -22,8 +22,7 @@ from espnet_diverse.packing.facts import Facts
 class CommandOptions(shared.Model, shared.Conditions):
     output: Path = path(metavar="FILE.zip", help="the packed model")
     weights: str = choice(
-        *("both", "pth", "safetensors"),
-        help="format of the weights: pth, which ESPnet needs, safetensors, or both",
+        *("both", "pth", "safetensors"), help="format of the weights: pth, which ESPnet needs, safetensors, or both"
     )
     private: bool = flag(help="make the repository private if there is none yet")
     results: Path | None = path(
