@@ -9,7 +9,7 @@ sentences were dropped; dropped.tsv lists them.
 
 import argparse
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -23,27 +23,22 @@ from espnet_diverse.option_checks import choice, number, path
 _WRITTEN = ("text", "src_text", "utt2lang", "utt2tgtlang", "dropped.tsv")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Kind:
-    """Which side of the pairs the text becomes."""
-
+class CommandOptions(decode.CommandOptions):
     kind: str = choice(
         *("back", "forward"),
         required=True,
         positional=True,
         help="back: the text becomes the target; forward: it becomes the source",
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class CommandOptions(Kind, decode.CommandOptions):
     data_dir: Path = path(parse=DATA_DIR, help="data directory with the text to translate")
     output_dir: Path = path(help="data directory to write")
     max_ratio: float = number(4.0, help="maximum ratio of the numbers of characters of the two sides")
 
 
 _add_model = partial(shared.add_model, text="directory of a run of text translation, or a packed model")
-add_arguments = adder(Kind, _add_model, CommandOptions, *decode.DECODING)
+add_arguments = adder(
+    (CommandOptions, "kind"), _add_model, (CommandOptions, "data_dir", "output_dir", "max_ratio"), *decode.DECODING
+)
 inputs = decode.inputs
 
 

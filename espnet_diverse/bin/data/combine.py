@@ -5,16 +5,14 @@ utt2lang, utt2tgtlang, utt2domain, segments) that only some of the directories h
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-from espnet_diverse.bin.options.arguments import adder
+from espnet_diverse.bin.options.arguments import Arguments, adder
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.option_checks import listed, path
 
 
-@dataclass(frozen=True, kw_only=True)
-class CommandOptions:
+class CommandOptions(Arguments):
     parts: Sequence[str] = listed(positional=True, metavar="[DOMAIN=]DIR", help="data directories, from `prepare`")
     output_dir: Path = path(help="combined data directory to write")
     fill: Sequence[str] = listed(

@@ -8,7 +8,6 @@ log_probs (batch, positions, tokens), encoded (batch, positions, width) and outp
 the labels and the options of the features.
 """
 
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -18,21 +17,14 @@ from espnet_diverse.errors import ConfigError
 from espnet_diverse.option_checks import choice, flag, path
 
 
-@dataclass(frozen=True, kw_only=True)
-class Format:
-    """What is written."""
-
+class CommandOptions(shared.Model, shared.Conditions):
     format: str = choice("onnx", "safetensors", "lhotse", required=True, positional=True, help="format to write")
-
-
-@dataclass(frozen=True, kw_only=True)
-class CommandOptions(Format, shared.Model, shared.Conditions):
     output: Path = path(help="file to write, with the format as its suffix; for lhotse a folder")
     int8: bool = flag(help="quantise the weights of linear layers to 8 bits (onnx only)")
 
 
 _add_model = partial(shared.add_model, text="directory of a run, or a packed model; for lhotse a data directory")
-add_arguments = adder(Format, _add_model, CommandOptions, shared.add_conditions)
+add_arguments = adder((CommandOptions, "format"), _add_model, (CommandOptions, "output", "int8"), shared.add_conditions)
 
 
 def outputs(options: CommandOptions) -> list[Path]:

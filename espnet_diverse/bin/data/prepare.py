@@ -8,12 +8,11 @@ did not write, are never replaced.
 import argparse
 from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
-from espnet_diverse.bin.options.arguments import add_options, part
-from espnet_diverse.bin.options.cluster_option import add_cluster, check_nj, workers
+from espnet_diverse.bin.options.arguments import Arguments, add_options, part
+from espnet_diverse.bin.options.cluster_option import add_cluster, workers
 from espnet_diverse.corpora import CORPORA, Selection
 from espnet_diverse.data.writing.format_options import FormatOptions
 from espnet_diverse.errors import ConfigError, DataError
@@ -23,8 +22,7 @@ _SIZE = "demo"
 _PLACES = ("name", "source", "corpus", "size", "download", "download_dir", "output_dir")
 
 
-@dataclass(frozen=True, kw_only=True)
-class CommandOptions:
+class CommandOptions(Arguments):
     """Options of this command besides those of `Selection` and `FormatOptions`."""
 
     name: str = text(positional=True, metavar="CORPUS", help=" ".join(CORPORA))
@@ -49,12 +47,13 @@ class CommandOptions:
     train_utterances: int | None = number(
         None,
         kind=int,
+        least=1,
         metavar="N",
         help="only N utterances of the training set, evenly spaced in the order of their ids",
         shown="all",
     )
     report: Path | None = path(None, help="file for the full list of faults, if there are any")
-    nj: int = number(4, help="number of threads that read and write audio")
+    nj: int = number(4, least=1, help="number of threads that read and write audio")
     cluster: str = ""
     selection: Selection = part(Selection)
     formatting: FormatOptions = part(FormatOptions)
@@ -116,9 +115,6 @@ def run(options: CommandOptions) -> int:
 
     selection, formatting = options.selection, options.formatting
     check(options, {})
-    check_nj(options.nj)
-    if options.train_utterances is not None and options.train_utterances < 1:
-        raise ConfigError(f"--train_utterances {options.train_utterances}: must be 1 or more")
     corpus = load_corpus(options.name)
     check_options(corpus, selection)
     _check_targets(options, corpus)

@@ -6,17 +6,15 @@ The type bert is the vocabulary of a pretrained encoder, given by --bert; its to
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-from espnet_diverse.bin.options.arguments import adder
+from espnet_diverse.bin.options.arguments import Arguments, adder
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.option_checks import listed, number, path
 from espnet_diverse.option_checks import text as any_text
 
 
-@dataclass(frozen=True, kw_only=True)
-class CommandOptions:
+class CommandOptions(Arguments):
     text: Sequence[Path] = listed(
         of=path(),
         help="transcripts to build the vocabulary from, with one 'utterance text' per line; several files are joined",

@@ -7,12 +7,11 @@ Exit code 1 means that there are faults to refuse or drop, 2 that --fix has drop
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from espnet_diverse.bin.options.arguments import adder, part
-from espnet_diverse.bin.options.cluster_option import check_nj
+from espnet_diverse.bin.options.arguments import Arguments, adder, part
 from espnet_diverse.bin.options.input_paths import DATA_DIR, TOKENS_DIR
 from espnet_diverse.data.checks.limits import Limits
 from espnet_diverse.data.faults import ACTIONS
@@ -26,15 +25,13 @@ _SHOWN = ("file", "where", "what", "kind")
 """Attributes of a fault that --json writes."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Work:
+class Work(Arguments):
     """How the work is done and its result printed."""
 
-    most: int = number(5, metavar="N", help="printed lines per group of similar faults")
-    nj: int = number(4, help="number of threads that read audio")
+    most: int = number(5, least=1, metavar="N", help="printed lines per group of similar faults")
+    nj: int = number(4, least=1, help="number of threads that read audio")
 
 
-@dataclass(frozen=True, kw_only=True)
 class CommandOptions(Work):
     data_dirs: Sequence[Path] = listed(of=path(), positional=True, metavar="DIR", help="data directory")
     json: Path | None = path(
@@ -126,9 +123,6 @@ def _check(options: CommandOptions) -> None:
     from espnet_diverse.data.files.atomic_files import check_no_file
     from espnet_diverse.data.output_paths import check_prepared, check_unread
 
-    check_nj(options.nj)
-    if options.most < 1:
-        raise ConfigError(f"--most {options.most}: must be 1 or more")
     if options.fix and len(options.data_dirs) > 1:
         raise ConfigError(f"--fix {options.fix}: mends one directory, and {len(options.data_dirs)} are given")
     if options.figures:

@@ -1,7 +1,6 @@
 """Arguments of commands, made from dataclasses of options whose fields `option_checks` declares.
 
-    @dataclass(frozen=True, kw_only=True)
-    class CommandOptions:
+    class CommandOptions(Arguments):
         data_dir: Path = path(parse=DATA_DIR, help="data directory to count")
         most: int = number(5, metavar="N", help="number of lines")
 
@@ -14,15 +13,23 @@
 
 import argparse
 from collections.abc import Callable
-from dataclasses import MISSING, Field, field, fields
+from dataclasses import MISSING, Field, dataclass, field, fields
 from functools import partial
 from inspect import get_annotations
-from typing import Any
+from typing import Any, dataclass_transform
 
 from espnet_diverse.errors import ConfigError
-from espnet_diverse.option_checks import Rule
+from espnet_diverse.option_checks import Options, Rule
 
 _LETTERS = {int: "N", float: "X"}
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+class Arguments:
+    """Base class of options of commands, which makes them frozen dataclasses with keywords."""
+
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True, kw_only=True)(cls)
 
 
 def argument(option: Field, letters: bool = False, text: str | None = None, shown: object = None) -> dict[str, Any]:
@@ -69,7 +76,7 @@ def add_options(
 ) -> None:
     """Declare the options of a dataclass in the order of its fields, those of its bases left out.
 
-    The options of a dataclass with a title GROUP, and a text ABOUT if it has one, are in the group of this title.
+    All options of a dataclass with a title GROUP, and a text ABOUT if it has one, are in the group of this title.
 
     Args:
         parser: Parser of the command, or a group of it.
@@ -79,7 +86,8 @@ def add_options(
         texts: Descriptions by name of field, instead of those of the fields.
     """
     known = {option.name: option for option in fields(kind) if "rule" in option.metadata}
-    if title := vars(kind).get("GROUP"):
+    title = None if names else vars(kind).get("GROUP")
+    if title:
         same = (group for group in parser._action_groups if group.title == title)
         parser = next(same, None) or parser.add_argument_group(title, vars(kind).get("ABOUT"))
     for name in names or get_annotations(kind):
@@ -90,13 +98,17 @@ def add_options(
             parser.add_argument(*words, **argument(option, letters, (texts or {}).get(name)))
 
 
-def adder(*parts: type | Callable) -> Callable[[argparse.ArgumentParser], None]:
-    """The function `add_arguments` of a command; parts are dataclasses of options, or functions of the parser."""
+def adder(*parts: type | tuple | Callable) -> Callable[[argparse.ArgumentParser], None]:
+    """The function `add_arguments` of a command.
+
+    Args:
+        *parts: Dataclasses of options, alone or in a tuple with names of their fields, or functions of the parser.
+    """
 
     def add_arguments(parser: argparse.ArgumentParser) -> None:
         for part in parts:
-            if isinstance(part, type):
-                add_options(parser, part)
+            if isinstance(part, type | tuple):
+                add_options(parser, *(part if isinstance(part, tuple) else [part]))
             else:
                 part(parser)
 
@@ -127,9 +139,15 @@ def from_args[Kind](kind: type[Kind], args: argparse.Namespace) -> Kind:
             given[option.name] = read(args)
         elif hasattr(args, name):
             value = getattr(args, name)
-            value = _pairs(name, value) if rule and rule.kind is dict else value
+            if rule and rule.kind is dict:
+                value = _pairs(name, value)
             given[option.name] = tuple(value) if isinstance(value, list) else value
-    return kind(**given)
+    made = kind(**given)
+    for option in () if isinstance(made, Options) else fields(kind):  # type: ignore[arg-type]
+        least, value = getattr(option.metadata.get("rule"), "least", None), getattr(made, option.name)
+        if isinstance(value, int) and least is not None and value < least:
+            raise ConfigError(f"--{option.name} {value}: must be {least} or more")
+    return made
 
 
 def _default_in_words(option: Field) -> str:

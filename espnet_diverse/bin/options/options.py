@@ -3,18 +3,18 @@
 import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from espnet_diverse.bin.options.arguments import add_options, argument, gathered, part
+from espnet_diverse.bin.options.arguments import Arguments, add_options, argument, gathered, part
 from espnet_diverse.bin.options.input_paths import DATA_DIR, TOKENS_DIR, InputPath
-from espnet_diverse.bin.options.kernels_option import Kernels
 from espnet_diverse.conditions import CONDITIONS, values_by_condition
+from espnet_diverse.cpu.machine import KERNELS, KERNELS_VARIABLE
 from espnet_diverse.decoding.options import PRECISIONS, SAMPLING, SEARCHES, Options
 from espnet_diverse.errors import ConfigError
-from espnet_diverse.option_checks import choice, flag, path, replaced, text
+from espnet_diverse.option_checks import choice, flag, path, text
 from espnet_diverse.transcription.segmentation_options import SegmentationOptions
 
 if TYPE_CHECKING:
@@ -53,8 +53,7 @@ def add_config(parser: argparse._ActionsContainer, required: bool = True) -> Non
     parser.add_argument("--set", action="append", default=[], metavar="KEY.SUB=VALUE", help=text)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Data:
+class Data(Arguments):
     """The training data, the vocabulary and the task."""
 
     train_dir: Path = path(parse=DATA_DIR, help="data directory of the training set")
@@ -78,8 +77,7 @@ def run_data(args: argparse.Namespace):
     return RunData(args.train_dir, args.valid_dir, args.tokens_dir, args.task, args.src_tokens_dir)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Model:
+class Model(Arguments):
     """A trained model."""
 
     model_dir: Path = path(
@@ -118,8 +116,7 @@ def _file(text: str) -> Path:
     return Path(text)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Results:
+class Results(Arguments):
     """The file of results that a command updates."""
 
     results: Path | None = path(
@@ -180,8 +177,7 @@ def search_options(args: argparse.Namespace, **defaults: object) -> Options:
     return options
 
 
-@dataclass(frozen=True, kw_only=True)
-class FusionFiles:
+class FusionFiles(Arguments):
     """Files of a language model and hotwords."""
 
     GROUP = "language model and hotwords"
@@ -220,17 +216,20 @@ def fusion(files: FusionFiles) -> "Fusion":
     return Fusion(unpacked(files.lm) if packed else files.lm, files.lm_file, files.hotwords)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Device:
+class Device(Arguments):
     """The device to compute on."""
 
     GROUP = "device options"
 
     device: str = text("cpu", metavar="cpu|cuda|cuda:N", help="device to compute on")
-    kernels: str | None = replaced(Kernels, "kernels", None)
+    kernels: str | None = choice(
+        *KERNELS,
+        none=True,
+        help="library of the matrix products of linear layers on a CPU; auto measures once which is faster",
+        shown=f"${KERNELS_VARIABLE}, or auto",
+    )
 
 
-@dataclass(frozen=True, kw_only=True)
 class Computing(Device):
     """The device to compute on, and how."""
 
@@ -245,8 +244,7 @@ class Computing(Device):
         return {"device": self.device, "precision": self.precision, "compile": self.compile}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Segmented:
+class Segmented(Arguments):
     """How recordings are split into segments of speech."""
 
     segmentation: SegmentationOptions = part(SegmentationOptions)
@@ -264,22 +262,19 @@ def add_conditions(parser: argparse.ArgumentParser) -> None:
         group.add_argument(condition.option, metavar="NAME", help=condition.help)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Conditions:
+class Conditions(Arguments):
     """Values by condition, from the options of `add_conditions`."""
 
     conditions: Mapping[str, str] = gathered(lambda args: values_by_condition(vars(args)))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Configured:
+class Configured(Arguments):
     """Fragments and changes of a configuration, from the options of `add_config`."""
 
     config: str
     set: Sequence[str]
 
 
-@dataclass(frozen=True, kw_only=True)
 class Searching(Configured):
     """The search, from the options of `add_search_options`: a function that returns its options, or raises an error."""
 

@@ -6,7 +6,6 @@ token predictions with their accuracy; --ctc_support lists texts that may be hal
 wrong. Exit code 2 means that utterances were skipped.
 """
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 TEACHER_FORCED, DECODED = ("loss", "accuracy"), ("cer", "wer", "bleu", "chrf")  # as in analysis.ablation_metrics
 
 
-@dataclass(frozen=True, kw_only=True)
 class CommandOptions(shared.Model, shared.Conditions, shared.Device):
     data_dir: Path = path(parse=DATA_DIR, help="data directory with transcripts or translations")
     output_dir: Path = path(help="directory for the report, plots and numbers")
@@ -45,6 +43,7 @@ class CommandOptions(shared.Model, shared.Conditions, shared.Device):
     beam_size: int | None = number(
         None,
         kind=int,
+        least=1,
         metavar="N",
         help="beam size of --ctc_support, and of --ablate_heads with decoded text",
         shown="10",
@@ -125,8 +124,6 @@ def _check(options: CommandOptions) -> None:
     if options.beam_size is not None and options.ablate_heads not in DECODED and not options.ctc_support:
         uses = f"--ctc_support and for --ablate_heads {' '.join(DECODED)}"
         raise ConfigError(f"--beam_size {options.beam_size} is for {uses}; leave it out")
-    if options.beam_size is not None and options.beam_size < 1:
-        raise ConfigError(f"--beam_size {options.beam_size}: must be 1 or more")
     if options.out_of_domain_dir and not options.calibration:
         raise ConfigError(f"--out_of_domain_dir {options.out_of_domain_dir} is for --calibration; give that as well")
 

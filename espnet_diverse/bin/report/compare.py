@@ -6,17 +6,15 @@ utterances that differ most.
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-from espnet_diverse.bin.options.arguments import adder
+from espnet_diverse.bin.options.arguments import Arguments, adder
 from espnet_diverse.bin.options.input_paths import RUN_DIR
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.option_checks import listed, path, text
 
 
-@dataclass(frozen=True, kw_only=True)
-class CommandOptions:
+class CommandOptions(Arguments):
     runs: Sequence[Path] = listed(
         of=path(parse=RUN_DIR), positional=True, metavar="RUN", help="directories of the runs"
     )

@@ -7,7 +7,6 @@ selection, the convergence of the selection in training is plotted too; without 
 """
 
 import logging
-from dataclasses import dataclass
 from pathlib import Path
 
 from espnet_diverse.bin.options import options as shared
@@ -18,7 +17,6 @@ from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.option_checks import path, text
 
 
-@dataclass(frozen=True, kw_only=True)
 class CommandOptions(shared.Model, shared.Conditions, shared.Device):
     data_dir: Path | None = path(None, parse=DATA_DIR, help="data directory with the utterance")
     output_dir: Path = path(help="directory for the PNG files")

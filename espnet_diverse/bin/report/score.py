@@ -11,7 +11,6 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
 _PICTURE, _PAGE = "score.{}.png", "alignment.{}.html"
 
 
-@dataclass(frozen=True, kw_only=True)
 class Shown(shared.Results):
     """Options of the reports."""
 
@@ -42,6 +40,7 @@ class Shown(shared.Results):
     worst: int | None = number(
         None,
         kind=int,
+        least=1,
         metavar="N",
         help="utterances on the page of alignments, those with the most errors (cer, wer, mer)",
         shown="300",
@@ -49,7 +48,6 @@ class Shown(shared.Results):
     embed_audio: bool = flag(help="put audio of these utterances into the page, instead of links to files")
 
 
-@dataclass(frozen=True, kw_only=True)
 class CommandOptions(Shown):
     reference: Sequence[Path] = listed(
         of=path(),
@@ -126,8 +124,6 @@ def check(options: CommandOptions, before: Mapping[str, argparse.Namespace]) -> 
         raise ConfigError(f"--above {options.above} is no amount of training data; give a number such as 1e7")
     if options.above is not None and not options.sizes:
         raise ConfigError(f"--above {options.above:g} needs amounts of training data; give --sizes FILE too")
-    if options.worst is not None and options.worst < 1:
-        raise ConfigError(f"--worst {options.worst}: must be 1 or more")
     for option, given in (("--embed_audio", options.embed_audio), ("--worst", options.worst)):
         if given and not set(ERROR_RATES) & set(options.metric):
             raise ConfigError(

@@ -5,7 +5,6 @@ At first the converted model computes the same as the original; the largest diff
 """
 
 import sys
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -17,7 +16,6 @@ from espnet_diverse.option_checks import path
 _SAME = 1e-4
 
 
-@dataclass(frozen=True, kw_only=True)
 class CommandOptions(shared.Model, shared.Configured):
     data_dir: Path | None = path(
         None, parse=DATA_DIR, help="data directory with the languages or domains that parts of the model depend on"

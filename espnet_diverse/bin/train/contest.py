@@ -10,12 +10,11 @@ that was stopped or killed, run the same command: finished runs are not trained 
 import argparse
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from espnet_diverse.bin.options import options as shared
-from espnet_diverse.bin.options.arguments import add_options, from_args, part
+from espnet_diverse.bin.options.arguments import Arguments, add_options, from_args, part
 from espnet_diverse.bin.options.input_paths import SETS_DIR, TOKENS_DIR
 from espnet_diverse.contest.options import Budget, Conduct
 from espnet_diverse.errors import ConfigError
@@ -36,8 +35,7 @@ _SCORED_HERE = ("reference", "hypothesis", "plain", "output_dir", "metric", "bas
 """Options of `score` that this command sets."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class DataOptions:
+class DataOptions(Arguments):
     """The data and the vocabulary: of a folder of data directories, or of a recipe."""
 
     data_dir: Path | None = path(None, parse=SETS_DIR, metavar="DIR", help="folder of the data directories of all sets")
@@ -51,8 +49,7 @@ class DataOptions:
     recipe_options: str = text("", metavar="WORDS", help="options of its run.sh, in quotes")
 
 
-@dataclass(frozen=True, kw_only=True)
-class ScoringOptions:
+class ScoringOptions(Arguments):
     """Decoding and scores."""
 
     test_sets: Sequence[str] = listed(("dev", "test"), help="sets to decode and score")
@@ -66,7 +63,6 @@ class ScoringOptions:
     score_options: str = text("", metavar="WORDS", help="further options of `espnet-diverse score`, in quotes")
 
 
-@dataclass(frozen=True, kw_only=True)
 class CommandOptions(DataOptions, ScoringOptions, shared.Configured):
     methods: Sequence[str] = listed(
         (), nargs="*", positional=True, metavar="METHOD", help="fragments of a method, or NAME=FRAGMENTS"
@@ -80,7 +76,7 @@ class CommandOptions(DataOptions, ScoringOptions, shared.Configured):
     budget: Budget = part(Budget)
     conduct: Conduct = part(Conduct)
     seeds: Sequence[int] = listed((0, 1, 2), of=number(0), help="seeds")
-    nj: int = number(1, help="processes that decode a set on the CPU")
+    nj: int = number(1, least=1, help="processes that decode a set on the CPU")
     ngpu: int = number(0, help="GPUs of a run")
     cluster: str = text("", metavar="NAME_OR_FILE", help="cluster for statistics and decoding, see docs/scale.md")
     dry_run: bool = flag(help="only time the methods, and print how long it will take")
@@ -109,10 +105,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: CommandOptions) -> int:
     """Carry out the contest."""
-    from espnet_diverse.bin.options.cluster_option import check_nj
     from espnet_diverse.contest.contest import carry_out
 
-    check_nj(options.nj)
     contest = _contest(options)
     metric = _metric(contest)
     if not options.only_report:

@@ -7,7 +7,6 @@ Hugging Face Hub, which other commands take as hf:owner/name.
 """
 
 import argparse
-from dataclasses import dataclass
 from pathlib import Path
 
 from espnet_diverse.bin.options import options as shared
@@ -18,7 +17,6 @@ from espnet_diverse.option_checks import choice, flag, path
 from espnet_diverse.packing.facts import Facts
 
 
-@dataclass(frozen=True, kw_only=True)
 class CommandOptions(shared.Model, shared.Conditions):
     output: Path = path(metavar="FILE.zip", help="the packed model")
     weights: str = choice(

@@ -5,7 +5,6 @@ language or domain needs no option for one. If no other class of this package is
 without this package. Use the result like any other model.
 """
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from espnet_diverse.bin.options import options as shared
@@ -13,7 +12,6 @@ from espnet_diverse.bin.options.arguments import adder
 from espnet_diverse.option_checks import path
 
 
-@dataclass(frozen=True, kw_only=True)
 class CommandOptions(shared.Model, shared.Conditions):
     output_dir: Path = path(help="directory for config.yaml, weights and vocabulary")
 

@@ -5,7 +5,6 @@ The result is printed, or written to --output.
 """
 
 import argparse
-from dataclasses import dataclass
 from pathlib import Path
 
 from espnet_diverse.bin.options import options as shared
@@ -17,7 +16,6 @@ from espnet_diverse.option_checks import text as any_text
 FORMATS = ("json", "textgrid", "ctm")
 
 
-@dataclass(frozen=True, kw_only=True)
 class CommandOptions(shared.Model, shared.Conditions, shared.Device):
     audio: str = any_text(
         positional=True, metavar="AUDIO", help="recording of at most 120 seconds, or - for standard input"

@@ -4,7 +4,6 @@ With the true classes, for example from utt2lang, scores are accuracy, F1 (macro
 the rest, MCC, and the calibration errors ECE and OE; without them, the distance of the heads and the mean entropy.
 """
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from espnet_diverse.bin.options import options as shared
@@ -13,7 +12,6 @@ from espnet_diverse.bin.options.input_paths import DATA_DIR
 from espnet_diverse.option_checks import path
 
 
-@dataclass(frozen=True, kw_only=True)
 class CommandOptions(shared.Model, shared.Results, shared.Device):
     data_dir: Path = path(parse=DATA_DIR, help="data directory with the text, and its classes")
     output_dir: Path = path(help="directory for label, confidence and classification.json")

@@ -10,14 +10,14 @@ complete.
 import argparse
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from espnet_diverse.bin.options import options as shared
 from espnet_diverse.bin.options.arguments import adder
-from espnet_diverse.bin.options.cluster_option import add_cluster, check_nj, workers
+from espnet_diverse.bin.options.cluster_option import add_cluster, workers
 from espnet_diverse.bin.options.input_paths import DATA_DIR
 from espnet_diverse.errors import ConfigError, NoBatchedSearchError
 from espnet_diverse.option_checks import number, path
@@ -27,32 +27,23 @@ if TYPE_CHECKING:
     from espnet_diverse.decoding.options import Options
 
 
-@dataclass(frozen=True, kw_only=True)
-class Processes:
-    """The processes of this machine."""
-
-    nj: int = number(1, help="number of processes on the CPU")
-
-
-@dataclass(frozen=True, kw_only=True)
-class CommandOptions(
-    shared.Model, shared.Searching, shared.Conditions, Processes, shared.Computing, shared.FusionFiles
-):
+class CommandOptions(shared.Model, shared.Searching, shared.Conditions, shared.Computing, shared.FusionFiles):
     data_dir: Path = path(
         parse=DATA_DIR,
         help="data directory to decode; its wav.scp and segments are read, or feats.scp for a model that reads "
         "features, or src_text for text translation",
     )
     output_dir: Path = path(help="directory for text, score, failures.json and decode.json")
+    nj: int = number(1, least=1, help="number of processes on the CPU")
     cluster: str = ""
 
 
 DECODING = (
-    *(shared.add_search_options, shared.add_conditions, Processes, shared.Device, shared.Computing),
+    *(shared.add_search_options, shared.add_conditions, (CommandOptions, "nj"), shared.Device, shared.Computing),
     *(add_cluster, shared.FusionFiles),
 )
 """Options that say how a data directory is decoded."""
-add_arguments = adder(shared.Model, CommandOptions, *DECODING)
+add_arguments = adder(shared.Model, (CommandOptions, "data_dir", "output_dir"), *DECODING)
 
 
 def inputs(options: CommandOptions) -> list[Path]:
@@ -71,13 +62,11 @@ def outputs(options: CommandOptions) -> list[Path]:
 def check(options: CommandOptions, before: Mapping[str, argparse.Namespace]) -> None:
     """Check the search options; see `bin/plan_steps.py`."""
     options.searching()
-    check_nj(options.nj)
 
 
 def run(options: CommandOptions) -> int:
     """Decode; return 2 if an utterance could not be decoded."""
     searching = options.searching()  # before the import of ESPnet
-    check_nj(options.nj)
     if options.compile and options.nj > 1:
         raise ConfigError(f"--compile and --nj {options.nj} cannot be combined; give one of them")
     if searching.search == "espnet" and (options.precision != "float32" or options.compile):

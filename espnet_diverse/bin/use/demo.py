@@ -6,7 +6,6 @@ Only browsers on this machine can reach the page. Requests are served one at a t
 import argparse
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from espnet_diverse.bin.options import options as shared
@@ -19,7 +18,6 @@ from espnet_diverse.serve.limits import Limits
 OPENS_PACKED_MODELS = True
 
 
-@dataclass(frozen=True, kw_only=True)
 class CommandOptions(shared.Model, shared.FusionFiles, shared.Computing, shared.Segmented):
     port: int = number(7860, help="port; 0 is any free port")
     limits: Limits = part(Limits)

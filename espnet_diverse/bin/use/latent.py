@@ -7,7 +7,6 @@ texts, including both ends. --samples and --between print one text per line.
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from espnet_diverse.bin.options import options as shared
@@ -20,7 +19,6 @@ from espnet_diverse.option_checks import Rule, listed, number, path
 _COLUMNS = ("Texts", "Nats per token", "KL", "Bound", "Active units")
 
 
-@dataclass(frozen=True, kw_only=True)
 class CommandOptions(shared.Model, shared.Results, shared.Device):
     data_dir: Path | None = path(None, parse=DATA_DIR, help="data directory; its text is encoded")
     output_dir: Path | None = path(None, help="directory for codes.npz and latent.json")

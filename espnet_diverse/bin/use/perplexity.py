@@ -1,6 +1,5 @@
 """Compute the perplexity of the texts of a data directory under a language model, per token and per word."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from espnet_diverse.bin.options import options as shared
@@ -9,7 +8,6 @@ from espnet_diverse.bin.options.input_paths import DATA_DIR
 from espnet_diverse.option_checks import path
 
 
-@dataclass(frozen=True, kw_only=True)
 class CommandOptions(shared.Model, shared.Results, shared.Conditions, shared.Device):
     data_dir: Path = path(parse=DATA_DIR, help="data directory with the text")
     output_dir: Path = path(help="directory for score and perplexity.json")

@@ -5,7 +5,6 @@ score = (score of the search) + weight * log p(text). The other model may have a
 
 import argparse
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from math import isfinite
 from pathlib import Path
@@ -20,7 +19,6 @@ from espnet_diverse.option_checks import number, path
 _NBEST_DIR = InputPath("decode with --nbest 2 or more first", must_have="nbest.jsonl")
 
 
-@dataclass(frozen=True, kw_only=True)
 class CommandOptions(shared.Model, shared.Conditions, shared.Device):
     decode_dir: Path = path(parse=_NBEST_DIR, help="directory that `decode --nbest N` wrote")
     data_dir: Path | None = path(

@@ -34,7 +34,6 @@ class ServerLimits(Limits):
     max_wait_ms: float = number(10.0, least=0, most=1000, help="maximum milliseconds that a recording waits for others")
 
 
-@dataclass(frozen=True, kw_only=True)
 class CommandOptions(shared.Computing, shared.Segmented):
     model: Sequence[str] = listed(
         nargs="append",

@@ -12,13 +12,13 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from espnet_diverse.bin.options import options as shared
-from espnet_diverse.bin.options.arguments import adder
+from espnet_diverse.bin.options.arguments import Arguments, adder
 from espnet_diverse.bin.options.cluster_option import add_cluster, workers
 from espnet_diverse.bin.options.input_paths import FILE
 from espnet_diverse.bin.use.transcribe_stream import StreamOptions, check_stream_options, run_stream
@@ -41,8 +41,7 @@ _MANY = ("txt", "trn")  # formats in which several recordings can be printed
 _OF_WORDS = ("json", "srt", "vtt", "all")  # formats that the times of words change
 
 
-@dataclass(frozen=True, kw_only=True)
-class OutputOptions:
+class OutputOptions(Arguments):
     """What is written, and where to."""
 
     GROUP = "output"
@@ -67,8 +66,7 @@ class OutputOptions:
         return list(FORMATS) if self.output_format == "all" else [self.output_format]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Whole:
+class Whole(Arguments):
     """Whether recordings are kept whole."""
 
     GROUP = "segmentation"
@@ -79,7 +77,6 @@ class Whole:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
 class CommandOptions(
     shared.Model,
     shared.Searching,

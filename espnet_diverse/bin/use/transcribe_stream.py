@@ -6,9 +6,9 @@ import signal
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from espnet_diverse.bin.options.arguments import Arguments
 from espnet_diverse.bin.options.options import fusion
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.option_checks import flag, number
@@ -22,8 +22,7 @@ _CLEAR = "\r\x1b[K"
 _UNKNOWN_WIDTH = 80  # of a terminal that does not report it
 
 
-@dataclass(frozen=True, kw_only=True)
-class StreamOptions:
+class StreamOptions(Arguments):
     """Options of streaming."""
 
     GROUP = "streaming"

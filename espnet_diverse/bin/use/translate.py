@@ -8,14 +8,13 @@ cannot be read is reported and skipped. A line that the model cannot translate, 
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from espnet_diverse.bin.options import options as shared
-from espnet_diverse.bin.options.arguments import adder, gathered
+from espnet_diverse.bin.options.arguments import Arguments, adder, gathered
 from espnet_diverse.conditions import as_arguments
 from espnet_diverse.decoding.options import TRANSLATION_SEARCHES
 from espnet_diverse.errors import ConfigError, DataError
@@ -32,8 +31,7 @@ _STDIN = "-"
 _WINDOW = 16  # batches, so that lines of similar length can be translated together
 
 
-@dataclass(frozen=True, kw_only=True)
-class OutputOptions:
+class OutputOptions(Arguments):
     """What is written, and where to."""
 
     GROUP = "output"
@@ -46,7 +44,6 @@ class OutputOptions:
     output_dir: Path | None = path(None, help="directory for one file per input, and failures.json if any")
 
 
-@dataclass(frozen=True, kw_only=True)
 class CommandOptions(shared.Model, shared.Conditions, shared.FusionFiles, shared.Computing, OutputOptions):
     sources: Sequence[str] = listed(
         (),
