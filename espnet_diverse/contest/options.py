@@ -75,7 +75,7 @@ def passes_twice(config: Mapping[str, Any]) -> bool:
 
 @dataclass(frozen=True)
 class Conduct(Options):
-    """How a contest is carried out; nothing here changes the score of a run."""
+    """Options of carrying out a contest; none of them changes the score of a run."""
 
     jobs: int = number(1, least=1, help="runs at the same time")
     minutes: float | None = number(None, above=0, help="stop after this time; the same command continues")

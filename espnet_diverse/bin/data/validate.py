@@ -26,7 +26,7 @@ _SHOWN = ("file", "where", "what", "kind")
 
 
 class Work(Arguments):
-    """How the work is done and its result printed."""
+    """Options of the work and of what is printed."""
 
     most: int = number(5, least=1, metavar="N", help="printed lines per group of similar faults")
     nj: int = number(4, least=1, help="number of threads that read audio")

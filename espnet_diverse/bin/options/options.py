@@ -245,7 +245,7 @@ class Computing(Device):
 
 
 class Segmented(Arguments):
-    """How recordings are split into segments of speech."""
+    """Options of splitting recordings into segments of speech."""
 
     segmentation: SegmentationOptions = part(SegmentationOptions)
 

@@ -21,7 +21,7 @@ from espnet_diverse.bin.options import options as shared
 from espnet_diverse.bin.options.arguments import Arguments, adder
 from espnet_diverse.bin.options.cluster_option import add_cluster, workers
 from espnet_diverse.bin.options.input_paths import FILE
-from espnet_diverse.bin.use.transcribe_stream import StreamOptions, check_stream_options, run_stream
+from espnet_diverse.bin.use.transcribe_stream import STREAM_FORMATS, StreamOptions, check_stream_options, run_stream
 from espnet_diverse.decoding.options import SAME_LANGUAGE_TASKS, SPEECH_SEARCHES
 from espnet_diverse.errors import ConfigError, DataError, UserError, abridged
 from espnet_diverse.option_checks import choice, flag, listed, number, path
@@ -42,7 +42,7 @@ _OF_WORDS = ("json", "srt", "vtt", "all")  # formats that the times of words cha
 
 
 class OutputOptions(Arguments):
-    """What is written, and where to."""
+    """Options of the output."""
 
     GROUP = "output"
 
@@ -67,7 +67,7 @@ class OutputOptions(Arguments):
 
 
 class Whole(Arguments):
-    """Whether recordings are kept whole."""
+    """The option that recordings are kept whole."""
 
     GROUP = "segmentation"
 
@@ -77,17 +77,7 @@ class Whole(Arguments):
     )
 
 
-class CommandOptions(
-    shared.Model,
-    shared.Searching,
-    OutputOptions,
-    shared.Conditions,
-    shared.FusionFiles,
-    shared.Computing,
-    shared.Segmented,
-    Whole,
-    StreamOptions,
-):
+class CommandOptions(OutputOptions, Whole, StreamOptions):
     sources: Sequence[str] = listed(
         (),
         nargs="*",
@@ -127,7 +117,8 @@ def run(options: CommandOptions) -> int:
 
     check_stream_options(options)
     if options.stream:
-        return run_stream(options)
+        _check_stream(options)
+        return run_stream(options, options.sources[0], options.output_format)
     form, output_dir = options.output_format, options.output_dir
     for option in ("word_timestamps", "turns"):
         if getattr(options, option) and form not in _OF_WORDS:
@@ -157,6 +148,30 @@ def run(options: CommandOptions) -> int:
     model = [options.model_dir] if options.model_dir.is_file() else shared.model_inputs(options)
     with workers(options, load, [*model, *shared.fusion_inputs(options)], model=True) as pool:
         return transcribe(ClusterRecognizer(pool), recordings, options)
+
+
+def _check_stream(options: CommandOptions) -> None:
+    if options.list is not None or len(options.sources) != 1:
+        given = "--list" if options.list is not None else f"{len(options.sources)} sources"
+        raise ConfigError(f"--stream with {given} is not possible; give one file, FIFO, or - for standard input")
+    if options.output_format not in STREAM_FORMATS:
+        raise ConfigError(
+            f"--output_format {options.output_format} needs the end; with --stream give {' or '.join(STREAM_FORMATS)}"
+        )
+    refused = {
+        "--output_dir": options.output_dir is not None,
+        "--word_timestamps": options.word_timestamps,
+        "--turns": options.turns is not None,
+        "--max_line_width": options.max_line_width is not None,
+        "--no_segmentation": options.no_segmentation,
+        "--compile": options.compile,
+        f"--channels {options.channels}": options.channels != "mean",
+        "--cluster": bool(options.cluster),
+        f"--precision {options.precision}": options.precision != "float32",
+        f"--task {options.task}": options.task not in (None, "asr"),
+    }
+    if option := next((name for name, given in refused.items() if given), None):
+        raise ConfigError(f"{option} is not possible with --stream; leave it out")
 
 
 def _load(options: CommandOptions, searching: "Options", segmentation: SegmentationOptions) -> "Recognizer":

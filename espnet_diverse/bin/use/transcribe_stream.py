@@ -8,22 +8,22 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from espnet_diverse.bin.options.arguments import Arguments
-from espnet_diverse.bin.options.options import fusion
+from espnet_diverse.bin.options import options as shared
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.option_checks import flag, number
 
 if TYPE_CHECKING:
-    from espnet_diverse.bin.use.transcribe import CommandOptions
     from espnet_diverse.transcription.streaming import StreamResult
 
-_FORMATS = ("txt", "json")
+STREAM_FORMATS = ("txt", "json")
 _CLEAR = "\r\x1b[K"
 _UNKNOWN_WIDTH = 80  # of a terminal that does not report it
 
 
-class StreamOptions(Arguments):
-    """Options of streaming."""
+class StreamOptions(
+    shared.Model, shared.Searching, shared.Conditions, shared.FusionFiles, shared.Computing, shared.Segmented
+):
+    """Options of streaming, and those of the model and the search."""
 
     GROUP = "streaming"
     ABOUT = (
@@ -49,10 +49,15 @@ def check_stream_options(options: StreamOptions) -> None:
         raise ConfigError(f"{option} is for --stream; give that too, or leave it out")
 
 
-def run_stream(options: "CommandOptions") -> int:
-    """Print texts until the stream ends; an interrupt ends it as well."""
-    _check(options)
-    searching, helpers = options.searching(), fusion(options)
+def run_stream(options: StreamOptions, source: str, output_format: str) -> int:
+    """Print texts until the stream ends; an interrupt ends it as well.
+
+    Args:
+        options: The options.
+        source: A file, a FIFO, or - for standard input.
+        output_format: A name in `STREAM_FORMATS`.
+    """
+    searching, helpers = options.searching(), shared.fusion(options)
     from espnet_diverse.audio.live import open_live
     from espnet_diverse.inference import StreamRecognizer  # takes seconds
     from espnet_diverse.transcription.streaming import Latencies
@@ -65,11 +70,11 @@ def run_stream(options: "CommandOptions") -> int:
         fusion=helpers,
         conditions=options.conditions,
     )
-    shown, latencies, interrupts = _Printer(options.output_format), Latencies(), Interrupts()
+    shown, latencies, interrupts = _Printer(output_format), Latencies(), Interrupts()
     rate = recognizer.search.rate
     try:
         # In this order: opening a FIFO may wait for its writer, and an interrupt must end the wait at once.
-        live = open_live(options.sources[0], options.pcm_rate, rate, real_time=options.real_time)
+        live = open_live(source, options.pcm_rate, rate, real_time=options.real_time)
         with live as blocks, interrupts.handled():
             for result in recognizer.stream(interrupts.between(blocks)):
                 latencies.add(result)
@@ -80,30 +85,6 @@ def run_stream(options: "CommandOptions") -> int:
         shown.close()
     print(f"transcribe: {latencies}", file=sys.stderr, flush=True)
     return 0
-
-
-def _check(options: "CommandOptions") -> None:
-    if options.list is not None or len(options.sources) != 1:
-        given = "--list" if options.list is not None else f"{len(options.sources)} sources"
-        raise ConfigError(f"--stream with {given} is not possible; give one file, FIFO, or - for standard input")
-    if options.output_format not in _FORMATS:
-        raise ConfigError(
-            f"--output_format {options.output_format} needs the end; with --stream give {' or '.join(_FORMATS)}"
-        )
-    refused = {
-        "--output_dir": options.output_dir is not None,
-        "--word_timestamps": options.word_timestamps,
-        "--turns": options.turns is not None,
-        "--max_line_width": options.max_line_width is not None,
-        "--no_segmentation": options.no_segmentation,
-        "--compile": options.compile,
-        f"--channels {options.channels}": options.channels != "mean",
-        "--cluster": bool(options.cluster),
-        f"--precision {options.precision}": options.precision != "float32",
-        f"--task {options.task}": options.task not in (None, "asr"),
-    }
-    if option := next((name for name, given in refused.items() if given), None):
-        raise ConfigError(f"{option} is not possible with --stream; leave it out")
 
 
 class _Printer:

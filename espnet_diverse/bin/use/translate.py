@@ -32,7 +32,7 @@ _WINDOW = 16  # batches, so that lines of similar length can be translated toget
 
 
 class OutputOptions(Arguments):
-    """What is written, and where to."""
+    """Options of the output."""
 
     GROUP = "output"
 
