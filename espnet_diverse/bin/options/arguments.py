@@ -14,7 +14,6 @@
 import argparse
 from collections.abc import Callable
 from dataclasses import MISSING, Field, dataclass, field, fields
-from functools import partial
 from inspect import get_annotations
 from typing import Any, dataclass_transform
 
@@ -120,13 +119,18 @@ def gathered(read: Callable[[argparse.Namespace], Any]) -> Any:
     return field(metadata={"gathered": read})
 
 
-def part(kind: type) -> Any:
-    """Declare a field with the options of another dataclass."""
-    return gathered(partial(from_args, kind))
+def part(kind: type, *names: str) -> Any:
+    """Declare a field with options of another dataclass; takes the arguments of `from_args`."""
+    return gathered(lambda args: from_args(kind, args, *names))
 
 
-def from_args[Kind](kind: type[Kind], args: argparse.Namespace) -> Kind:
+def from_args[Kind](kind: type[Kind], args: argparse.Namespace, *names: str) -> Kind:
     """The options of a dataclass, from the arguments that have the names of its fields.
+
+    Args:
+        kind: The dataclass.
+        args: Parsed arguments.
+        *names: Names of the fields to read; by default all. The others keep their defaults, whatever the arguments.
 
     Raises:
         ConfigError: A value is not allowed.
@@ -137,7 +141,7 @@ def from_args[Kind](kind: type[Kind], args: argparse.Namespace) -> Kind:
         name = (rule and rule.key) or option.name
         if read := option.metadata.get("gathered"):
             given[option.name] = read(args)
-        elif hasattr(args, name):
+        elif hasattr(args, name) and (not names or option.name in names):
             value = getattr(args, name)
             if rule and rule.kind is dict:
                 value = _pairs(name, value)

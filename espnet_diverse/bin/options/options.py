@@ -192,7 +192,7 @@ class FusionFiles(Arguments):
 
 
 def fusion_inputs(files: FusionFiles) -> list[Path]:
-    """Files of a language model and hotwords that exist on this machine."""
+    """Files of a language model and hotwords."""
     from espnet_diverse.runs.model_files import model_files
 
     named = [path for path in (files.lm, files.hotwords) if path is not None]
@@ -247,7 +247,7 @@ class Computing(Device):
 class Segmented(Arguments):
     """Options of splitting recordings into segments of speech."""
 
-    segmentation: SegmentationOptions = part(SegmentationOptions)
+    segmentation: SegmentationOptions = part(SegmentationOptions, "vad")
 
 
 def add_segmentation(parser: argparse.ArgumentParser) -> None:

@@ -87,6 +87,7 @@ def test_the_arguments_are_read_into_their_dataclass():
     for pairs in ("x", "x=", "=x", "x=1 x=2"):
         with pytest.raises(ConfigError, match=f"^--pairs {pairs}: must be NAME=VALUE, each name once$"):
             from_args(Everything, parsed("--pairs", *pairs.split())[1])
+    assert from_args(Bounds, argparse.Namespace(pool=3, max_seconds=5.0), "pool") == Bounds(3)
     with pytest.raises(OptionError, match="^max_seconds must be above 0, but is -1.0$"):
         from_args(Everything, parsed("--max_seconds", "-1")[1])
 
