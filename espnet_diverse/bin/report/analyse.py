@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from espnet_diverse.decoding.token_text import TokenText
     from espnet_diverse.text.vocabulary import Vocabulary
 
+_BEAM = 10
 TEACHER_FORCED, DECODED = ("loss", "accuracy"), ("cer", "wer", "bleu", "chrf")  # as in analysis.ablation_metrics
 
 
@@ -46,7 +47,7 @@ class CommandOptions(shared.Model, shared.Conditions, shared.Device):
         least=1,
         metavar="N",
         help="beam size of --ctc_support, and of --ablate_heads with decoded text",
-        shown="10",
+        shown=str(_BEAM),
     )
     ctc_support: bool = flag(
         help="decode, and measure how many tokens of each text CTC supports: finds hallucinations and wrong references"
@@ -136,7 +137,7 @@ def _predictor(options: CommandOptions, device: str) -> "Predictor | None":
     from espnet_diverse.decoding.options import Options
     from espnet_diverse.decoding.predictor import load_predictor
 
-    predictor = load_predictor(*options.model, Options(beam_size=options.beam_size or 10), device)
+    predictor = load_predictor(*options.model, Options(beam_size=options.beam_size or _BEAM), device)
     if options.ctc_support:
         check_support(predictor)
     return predictor

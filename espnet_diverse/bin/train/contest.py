@@ -33,6 +33,7 @@ _SET_HERE = {
 """Options of run.sh that this command sets."""
 _SCORED_HERE = ("reference", "hypothesis", "plain", "output_dir", "metric", "baseline")
 """Options of `score` that this command sets."""
+_AVERAGED = 3  # epochs
 
 
 class DataOptions(Arguments):
@@ -54,7 +55,9 @@ class ScoringOptions(Arguments):
 
     test_sets: Sequence[str] = listed(("dev", "test"), help="sets to decode and score")
     decode_config: str | None = text(None, metavar="A,B", help="fragments of the search", shown="its defaults")
-    average_number: int | None = number(None, kind=int, help="number of epochs to average", shown="3, or the recipe's")
+    average_number: int | None = number(
+        None, kind=int, help="number of epochs to average", shown=f"{_AVERAGED}, or the recipe's"
+    )
     metric: str | None = text(
         None,
         help="metric",
@@ -172,7 +175,7 @@ def _of_recipe(options: CommandOptions, words: list[str]) -> list[str]:
 def _shared(options: CommandOptions, task: str) -> dict:
     """Settings that the runs share, see `DataRun`."""
     names = ("tokens_dir", "token_type", "vocab_size", "nj", "ngpu", "cluster")
-    shared = {name: getattr(options, name) for name in names} | {"average_number": options.average_number or 3}
+    shared = {name: getattr(options, name) for name in names} | {"average_number": options.average_number or _AVERAGED}
     shared |= {"task": task, "train": options.train_set, "valid": options.valid_set, "sets": list(options.test_sets)}
     if options.decode_config:
         shared["decode_config"] = options.decode_config

@@ -16,6 +16,7 @@ from espnet_diverse.decoding.options import Options
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.option_checks import Rule, listed, number, path
 
+_TEXTS = 7  # of --between
 _COLUMNS = ("Texts", "Nats per token", "KL", "Bound", "Active units")
 
 
@@ -25,7 +26,7 @@ class CommandOptions(shared.Model, shared.Results, shared.Device):
     importance_samples: int | None = number(None, kind=int, metavar="K", help="samples per text", shown="1")
     samples: int = number(0, metavar="N", help="number of samples from the prior", shown="")
     between: Sequence[str] | None = listed(None, nargs=2, metavar="TEXT", help="two texts to interpolate between")
-    steps: int | None = number(None, kind=int, metavar="N", help="number of texts of --between", shown="7")
+    steps: int | None = number(None, kind=int, metavar="N", help="number of texts of --between", shown=str(_TEXTS))
     beam_size: int = number(1, metavar="N", help="beam of the generation")
     seed: int = number(0, metavar="N", help="random seed of the samples")
 
@@ -69,7 +70,7 @@ def run(options: CommandOptions) -> int:
         print(line(numbers))
     for text in model.samples(options.samples, seed) if options.samples else ():
         print(text)
-    for text in model.between(*options.between, options.steps or 7) if options.between else ():
+    for text in model.between(*options.between, options.steps or _TEXTS) if options.between else ():
         print(text)
     return 0
 
