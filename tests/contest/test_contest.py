@@ -14,11 +14,11 @@ import yaml
 
 from espnet_diverse.contest import contest as module
 from espnet_diverse.contest.contest import behind, carry_out
-from espnet_diverse.contest.options import Conduct
+from espnet_diverse.contest.options import Budget, Conduct
 from espnet_diverse.contest.programs import INTERRUPTED, STOPPED, Ended, Programs
 from espnet_diverse.contest.runs import RecipeRun
 from espnet_diverse.contest.scores import read_results
-from espnet_diverse.contest.settings import Budget, Contest, methods
+from espnet_diverse.contest.settings import Contest, methods
 
 SHARED = {
     **{"config": "base.yaml", "metric": "word_perplexity", "sets": ["dev", "test"], "task": "lm", "tokens_dir": None},
