@@ -5,14 +5,15 @@
         search: str = choice("batched", "greedy", help="search algorithm")
         beam_size: int = number(10, least=1, help="number of hypotheses kept at each step")
 
-`SearchOptions(beam_size=0)` raises `OptionError`: beam_size must be at least 1, but is 0.
+`SearchOptions(beam_size=0)` raises `OptionError`: beam_size must be at least 1, but is 0. The commands make their
+arguments from the same declarations (`bin/options/arguments.py`).
 """
 
 import difflib
 import operator
 import re
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import MISSING, Field, dataclass, field, fields
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -82,17 +83,24 @@ class Options:
 
 @dataclass(frozen=True)
 class Rule:
-    """The values that an option may have.
+    """The values that an option may have, and how a command takes it.
 
     Attributes:
-        kind: int, float, bool, str (one of `words`) or list.
+        kind: int, float, bool, str, Path, list, or dict for pairs of words.
         none: Whether None is allowed.
-        words: Names that are allowed; for a number, in addition to numbers.
+        words: Names that are allowed; for a number, in addition to numbers. Without them, a str is any text.
         least, most, above, below: Bounds of a number; for a list, `least` is its minimum length. Infinity is allowed if
             `most` is infinite.
         of: Rule of the elements of a list; a number that has it may also be a list.
-        help: Description in the help of commands; `shown` is the default in words, if it is not the value itself.
-        key: Name for messages, if users give the option by another name than the field's.
+        help: Description in the help of commands.
+        shown: The default in words, if it is not the value itself; "" shows none.
+        key: Name for users, if it is not the field's.
+        also: Another name of the option of a command.
+        metavar: Name of the value in the help of commands; for a list of fixed length, of each value.
+        parse: Function that a command reads the value with, if it is not `kind`.
+        nargs: Number of values of a list, or "append" if the option is repeated for each.
+        positional: Whether a command takes it without an option.
+        bare: Whether the help of a command does not list `words`, so that `help` must.
     """
 
     kind: type
@@ -104,8 +112,14 @@ class Rule:
     below: float | None = None
     of: "Rule | None" = None
     help: str = ""
-    shown: str = ""
+    shown: str | None = None
     key: str = ""
+    also: str = ""
+    metavar: str | tuple[str, ...] | None = None
+    parse: Callable[[str], Any] | None = None
+    nargs: str | int | None = None
+    positional: bool = False
+    bare: bool = False
 
     def check(self, name: str, value: Any) -> None:
         """Check a value.
@@ -117,12 +131,12 @@ class Rule:
             return
         if self.kind is list or (self.of and isinstance(value, list | tuple)):
             self._check_list(name, value)
-        elif self.kind is str:
+        elif self.kind is str and self.words:
             raise must_be(name, f"one of {' '.join(self.words)}", value)
         elif self.kind is bool:
             if not isinstance(value, bool):
                 raise must_be(name, "true or false", value)
-        else:
+        elif self.kind in (int, float):
             self._check_number(name, value)
 
     def _check_number(self, name: str, value: Any) -> None:
@@ -151,44 +165,63 @@ SEED = Rule(int, least=0, most=2**32 - 1 - 10**6)
 """Rule of a seed of NumPy, to which the training loop adds the number of the epoch."""
 
 
-def number(default: float | str | None, *, words: Sequence[str] = (), **rule: Any) -> Any:
-    """Declare a number, which must be whole if its default is.
+def number(default: Any = MISSING, *, kind: type | None = None, words: Sequence[str] = (), **rule: Any) -> Any:
+    """Declare a number.
 
     Args:
-        default: The default; with None, None is allowed.
+        default: The default; with None, None is allowed; without it the option is required.
+        kind: int or float; by default int if the default is one.
         words: Names that are allowed instead of a number.
-        **rule: `least`, `most`, `above`, `below`, `of`, `help`, `shown`, `key` of `Rule`.
+        **rule: Other attributes of `Rule`.
     """
-    kind = int if isinstance(default, int) else float
+    kind = kind or (int if isinstance(default, int) else float)
     return _declared(default, Rule(kind, none=default is None, words=tuple(words), **rule))
 
 
-def choice(*names: str, required: bool = False, **rule: Any) -> Any:
-    """Declare one of several names; the first is the default, unless the option is required."""
-    return _declared(MISSING if required else names[0], Rule(str, words=names, **rule))
+def choice(*names: str, default: Any = None, required: bool = False, none: bool = False, **rule: Any) -> Any:
+    """Declare one of several names; the first is the default, or None if it is allowed, unless it is required."""
+    default = MISSING if required else default or (None if none else names[0])
+    return _declared(default, Rule(str, words=names, none=none, **rule))
 
 
-def flag(default: bool, **rule: Any) -> Any:
+def flag(default: bool = False, **rule: Any) -> Any:
     """Declare an option that is true or false."""
     return _declared(default, Rule(bool, **rule))
 
 
-def listed(default: Sequence[Any], of: Any, least: int = 1, **rule: Any) -> Any:
-    """Declare a list of at least `least` values, each as declared by `of`, such as `choice("q", "k")`."""
-    return _declared(tuple(default), Rule(list, of=of.metadata["rule"], least=least, **rule))
+def text(default: Any = MISSING, **rule: Any) -> Any:
+    """Declare any text; without a default it is required."""
+    return _declared(default, Rule(str, none=default is None, **rule))
 
 
-def argument(option: Field, default: Any = None) -> dict[str, Any]:
-    """Arguments of `ArgumentParser.add_argument` for a declared field; the parsed value is None where not given.
+def path(default: Any = MISSING, **rule: Any) -> Any:
+    """Declare a path; without a default it is required."""
+    return _declared(default, Rule(Path, none=default is None, **rule))
+
+
+def listed(default: Any = MISSING, of: Any = None, least: int | None = None, **rule: Any) -> Any:
+    """Declare a list of values.
 
     Args:
-        option: The field.
-        default: Default of a command, shown instead of the field's.
+        default: The default; without it the list is required.
+        of: Declaration of a value, such as `choice("q", "k")`; by default any text.
+        least: Minimum length; by default 1, or 0 if the default is empty.
+        **rule: Other attributes of `Rule`.
     """
-    rule: Rule = option.metadata["rule"]
-    shown = default if default is not None else rule.shown or option.default
-    limits = {"choices": rule.words} if rule.kind is str else {"metavar": {int: "N", float: "X"}[rule.kind]}
-    return {"type": rule.kind, "help": f"{rule.help} (default: {shown})", **limits}
+    least = int(bool(default)) if least is None else least
+    value = (of or text()).metadata["rule"]
+    default = default if default is MISSING or default is None else tuple(default)
+    return _declared(default, Rule(list, none=default is None, of=value, least=least, **rule))
+
+
+def assignments(**rule: Any) -> Any:
+    """Declare pairs of words, which a command takes as NAME=VALUE, each name once; the default is none."""
+    return _declared((), Rule(dict, **rule))
+
+
+def replaced(kind: type, name: str, default: Any) -> Any:
+    """Declare a field of the dataclass `kind` again, with another default."""
+    return _declared(default, next(option.metadata["rule"] for option in fields(kind) if option.name == name))
 
 
 def _declared(default: Any, rule: Rule) -> Any:

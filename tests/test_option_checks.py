@@ -1,8 +1,8 @@
-"""Options: declarations of their values, errors, arguments of commands, and names of former models."""
+"""Options: declarations of their values, errors, and names of former models."""
 
-import argparse
 import math
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ from espnet_diverse.option_checks import (
     OptionError,
     Options,
     UnknownOptionError,
-    argument,
+    assignments,
     choice,
     conflict,
     flag,
@@ -19,7 +19,10 @@ from espnet_diverse.option_checks import (
     listed,
     needs,
     number,
+    path,
     read,
+    replaced,
+    text,
     with_present_names,
 )
 
@@ -105,15 +108,37 @@ def test_an_unknown_option_is_refused():
     assert error.value.name == "pol"
 
 
-def test_arguments_of_commands():
-    parser = argparse.ArgumentParser()
-    declared = {option.name: option for option in fields(Search)}
-    for name in ("mode", "pool", "rate"):
-        parser.add_argument(f"--{name}", **argument(declared[name], 16 if name == "rate" else None))
-    assert vars(parser.parse_args(["--pool", "3"])) == {"mode": None, "pool": 3, "rate": None}
-    said = " ".join(parser.format_help().split())
-    assert "--mode {all,some} how to search (default: all) --pool N number of heads (default: 8, all)" in said
-    assert said.endswith("--rate X a rate (default: 16)")
+def test_texts_paths_and_pairs_are_checked_by_their_form_alone():
+    @dataclass(frozen=True, kw_only=True)
+    class Named(Options):
+        name: str = text()
+        folder: Path | None = path(None)
+        words: tuple[str, ...] = listed(())
+        columns: tuple[tuple[str, str], ...] = assignments()
+        count: int | None = number(None, kind=int)
+        mode: str | None = choice("a", "b", none=True)
+
+    named = Named(name="x")
+    assert (named.folder, named.words, named.columns, named.count, named.mode) == (None, (), (), None, None)
+    for name, value, said in (
+        ("count", 0.5, "count must be a whole number, but is 0.5"),
+        ("mode", "c", "mode must be one of a b, but is 'c'"),
+        ("words", "ab", "words must be a list of at least 0, but is 'ab'"),
+    ):
+        with pytest.raises(OptionError, match=f"^{said}$"):
+            Named(name="x", **{name: value})
+    with pytest.raises(TypeError, match="name"):
+        Named()
+
+
+def test_a_field_is_declared_again_with_another_default():
+    @dataclass(frozen=True)
+    class Wider(Search):
+        pool: int = replaced(Search, "pool", 12)
+
+    assert Wider().pool == 12
+    with pytest.raises(OptionError, match="pool must be at least 1"):
+        Wider(pool=0)
 
 
 def test_the_hint_is_the_most_similar_name_or_the_known_ones():

@@ -24,3 +24,8 @@ Samples are float32 in [-1, 1); the channels of a recording are averaged. A rate
 
 No reader trusts the length in a header: memory grows with the samples that a file actually holds.
 """
+
+RATE = 16_000
+"""The usual rate of prepared audio and of models in Hz; `runs.audio_rate` reads the rate of a model."""
+RATES = (1000, 768_000)
+"""The least and the greatest rate in Hz. A damaged header can hold any, and 1 Hz resampled would fill the memory."""

@@ -13,16 +13,14 @@ from pathlib import Path
 import numpy as np
 import soundfile
 
+from espnet_diverse.audio import RATE, RATES
 from espnet_diverse.audio.ark import CODED, WAV, ArkPart, ark_entry
-from espnet_diverse.audio.resampling import RATE
 from espnet_diverse.audio.suffixes import READABLE, TO_CONVERT
 from espnet_diverse.errors import DataError, TruncatedError
 
 LOUDEST = 4.0
 """The greatest sample that is accepted. Resampled or decoded audio can exceed 1 a little; a float file far beyond it
 holds unscaled integers."""
-RATES = (1000, 768_000)
-"""The least and the greatest rate in Hz. A damaged header can hold any, and 1 Hz resampled would fill the memory."""
 BLOCK_SAMPLES = 1 << 20
 """Maximum number of samples in a block, of all channels together."""
 # Writers that do not know the length when they start (pipes) leave a size of about 2^31 or 2^32 in the header.

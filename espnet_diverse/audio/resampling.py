@@ -6,8 +6,7 @@ import numpy as np
 import soxr
 from numpy.typing import NDArray
 
-RATE = 16_000
-"""The usual rate of prepared audio and of models in Hz; `runs.audio_rate` reads the rate of a model."""
+from espnet_diverse.audio import RATE
 
 
 def resample(samples: NDArray, rate: float, speed: float = 1.0, target_rate: int = RATE) -> NDArray:

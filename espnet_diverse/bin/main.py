@@ -10,9 +10,11 @@ import select
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
+from types import ModuleType
+from typing import Any, NoReturn
 
 from espnet_diverse import __version__
+from espnet_diverse.bin.options.arguments import from_args
 from espnet_diverse.bin.options.input_paths import check_paths
 from espnet_diverse.bin.options.shadowed import shadowing_file
 from espnet_diverse.bin.options.terminal import Terminal, is_terminal
@@ -70,6 +72,9 @@ _CHECKING = {"prepare", "train", "validate"}
 configuration, and a list of faults may be written next to the tables."""
 
 
+_TAKING = ("inputs", "outputs", "check", "check_machine", "run")
+"""Functions of the module of a command that take its options."""
+
 _JOINED = {"--config": "join fragments with a comma: --config {},{}", "--set": "write key=value: --set {}={}"}
 """Advice where an option of one value is followed by two words."""
 
@@ -118,21 +123,35 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"espnet-diverse {__version__}")
     parser.add_argument("command", metavar="COMMAND", help="one of the commands below")
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="OPTIONS", help=argparse.SUPPRESS)
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="CommandOptions", help=argparse.SUPPRESS)
     return parser
 
 
 def command_parser(name: str, parser_class: type[argparse.ArgumentParser] = Parser):
     """The module of the subcommand `name` and its parser.
 
-    Every subcommand module has `add_arguments(parser)` and `run(args) -> int`, see also `plan_steps.Subcommand`. A
-    module whose `run` opens packed models itself sets `OPENS_PACKED_MODELS`.
+    Every subcommand module has `add_arguments(parser)` and `run(args) -> int`; if it has a dataclass CommandOptions,
+    its functions take that, read from the arguments. See also `plan_steps.Subcommand`. A module whose `run` opens
+    packed models itself sets `OPENS_PACKED_MODELS`.
     """
     module = importlib.import_module(f"espnet_diverse.bin.{COMMANDS[name][0]}")
     parser = parser_class(prog=f"espnet-diverse {name}", description=module.__doc__)
     module.add_arguments(parser)
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
-    return module, parser
+    return _Reading(module) if hasattr(module, "CommandOptions") else module, parser
+
+
+class _Reading:
+    """A module of a command whose functions take its options, which are read from the arguments that they are given."""
+
+    def __init__(self, module: ModuleType):
+        self._module = module
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._module, name)
+        if name not in _TAKING:
+            return value
+        return lambda args, *others: value(from_args(self._module.CommandOptions, args), *others)
 
 
 def run_command(name: str, arguments: list[str]) -> int:

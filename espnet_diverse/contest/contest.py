@@ -3,10 +3,10 @@
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from espnet_diverse.contest import costs, redundant_heads
 from espnet_diverse.contest.costs import Cost
+from espnet_diverse.contest.options import Conduct
 from espnet_diverse.contest.programs import Programs
 from espnet_diverse.contest.report import NAME, write_report
 from espnet_diverse.contest.run_queue import Walk
@@ -14,29 +14,8 @@ from espnet_diverse.contest.runs import Run
 from espnet_diverse.contest.scores import missing, read_results
 from espnet_diverse.contest.settings import Contest
 from espnet_diverse.data.files.locks import folder_lock
-from espnet_diverse.option_checks import Options, number
 from espnet_diverse.progress import timespan
 from espnet_diverse.scoring.metric import Metric, lower_is_better
-
-
-@dataclass(frozen=True)
-class Conduct(Options):
-    """Options of carrying out a contest; none of them changes the score of a run.
-
-    Attributes:
-        jobs: Number of runs at the same time.
-        minutes: Minutes after which running programs are stopped; another call can continue.
-        timing: Number of batches of an epoch of the trials that measure costs; 0 for none.
-        utterances: Number of utterances that heads are analysed on; 0 for none.
-        drop_behind: A method gets no further seeds once it is more than this many points behind the baseline, on the
-            first set and in the mean over the seeds so far; None drops none.
-    """
-
-    jobs: int = number(1, least=1)
-    minutes: float | None = number(None, above=0)
-    timing: int = number(10, least=0)
-    utterances: int = number(20, least=0)
-    drop_behind: float | None = number(None, above=0)
 
 
 def carry_out(contest: Contest, conduct: Conduct, metric: Metric | None, only: str = "") -> int:

@@ -11,10 +11,11 @@ from espnet_diverse.contest.costs import Cost, read_costs
 from espnet_diverse.contest.curves import read_curves
 from espnet_diverse.contest.differences import Difference, compare, conclusion
 from espnet_diverse.contest.figures import draw_costs, draw_curves, draw_differences, draw_redundancy
+from espnet_diverse.contest.options import passes_twice
 from espnet_diverse.contest.redundant_heads import KINDS, read_redundancy
 from espnet_diverse.contest.runs import Run
 from espnet_diverse.contest.scores import mean_cell, missing
-from espnet_diverse.contest.settings import Contest, passes_twice
+from espnet_diverse.contest.settings import Contest
 from espnet_diverse.cpu.machine import cpu_model
 from espnet_diverse.data.characters import safe_name
 from espnet_diverse.data.files.atomic_files import staged_directory, write_text

@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 
 from espnet_diverse.contest.data_runs import DataRun
+from espnet_diverse.contest.options import Budget
 from espnet_diverse.contest.programs import environment
 from espnet_diverse.contest.runs import RESOURCES, RUN_KEYS, RecipeRun, Run, check_keys, stems
 from espnet_diverse.data.digests import is_data_directory
@@ -35,70 +36,6 @@ _BUDGET = (
 )
 """Keys that would give methods different numbers of updates or batch sizes."""
 _NAME = re.compile(r"[A-Za-z0-9][\w.+-]{0,99}")
-
-
-@dataclass(frozen=True)
-class Budget:
-    """The training that every method gets.
-
-    Attributes:
-        epochs: Number of epochs; None for max_epoch of the configuration.
-        updates: Number of updates; None for as many as the epochs have. Methods with losses of consistency, whose
-            updates take two passes, get half of either.
-        patience: Epochs without an improvement after which a run ends; None trains all runs to their end.
-    """
-
-    epochs: int | None = None
-    updates: int | None = None
-    patience: int | None = None
-
-    def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            if value is not None and value < 1:
-                raise ConfigError(f"--{name} {value}: must be 1 or more")
-
-    def changes(self, config: Config) -> list[str]:
-        """Changes of the configuration of a method.
-
-        Raises:
-            ConfigError: The number of epochs is not known or does not divide the number of updates, the configuration
-                ends runs early, or a method of two passes has no number of updates to halve.
-        """
-        epochs = self.epochs or config.get("max_epoch")
-        if epochs is None:
-            raise ConfigError("no budget: the configuration has no max_epoch; give --epochs or --updates")
-        if config.get("patience") is not None:
-            said = f"{config.origin('patience')}: patience {config['patience']} would end some methods before others"
-            raise ConfigError(f"{said}; remove it, or give --patience {config['patience']} for all methods")
-        changes = [f"max_epoch={epochs}"]
-        batches = config.get("num_iters_per_epoch")
-        if self.updates:
-            if self.updates % epochs:
-                said = f"--updates {self.updates} cannot be shared by {epochs} epochs of equal length"
-                raise ConfigError(f"{said}; give a multiple of it, or --epochs too")
-            batches = self.updates // epochs * (config.get("accum_grad") or 1)
-        twice = passes_twice(config)
-        if twice and not batches:
-            where = config.origin("model_conf", "consistency")
-            said = f"{where}: each batch passes twice, which takes half of the updates"
-            raise ConfigError(f"{said}; give --updates, the number of the other methods")
-        if twice:
-            batches = max(1, batches // 2)
-        if twice or self.updates:
-            changes.append(f"num_iters_per_epoch={batches}")
-        if self.patience:
-            changes.append(f"patience={self.patience}")
-        return changes
-
-    def __str__(self) -> str:
-        parts = [f"{value} {name}" for name, value in (("updates", self.updates), ("epochs", self.epochs)) if value]
-        early = f"ends after {self.patience} epochs without an improvement" if self.patience else ""
-        return ", ".join([*(parts or ["the epochs of the configuration"]), *([early] if early else [])])
-
-
-def passes_twice(config: Mapping[str, Any]) -> bool:
-    """Return whether the losses of a method make two passes over each batch."""
-    return bool((config.get("model_conf") or {}).get("consistency"))
 
 
 def methods(given: Sequence[str], file: Path | None, common: Sequence[str]) -> dict[str, dict[str, Any]]:

@@ -30,7 +30,7 @@ from pathlib import Path
 from types import ModuleType
 
 from espnet_diverse.errors import ConfigError, DataError
-from espnet_diverse.option_checks import Options, choice, hint
+from espnet_diverse.option_checks import Options, assignments, choice, flag, hint, listed, number, path
 
 CORPORA = {
     "aishell": "espnet_diverse.corpora.aishell",
@@ -62,62 +62,85 @@ _LANGUAGE = re.compile(r"[a-z]{2,3}(-[A-Z]{2})?")
 _SET_NAME = re.compile(r"\w[\w.-]*")
 
 
+def _set_name(name: str) -> str:
+    """The validation set is dev, and may be called valid as in ESPnet."""
+    return "dev" if name == "valid" else name
+
+
 @dataclass(frozen=True)
 class Selection(Options):
     """The part of a corpus to prepare, and how. Empty fields leave the choice to the corpus.
 
-    Attributes:
-        task: "asr": `text` is the transcript; "st": `text` is the translation.
-        languages: Spoken languages, for example ("ar", "de").
-        pairs: Directions of translation to train and test, for example ("es-en", "fr-en"); "es_en" becomes "es-en".
-        zero_shot: Directions of translation to test only.
-        transcripts: "scored": normalised as for word error rates (see `data.normalisation.for_wer`); "written":
-            unchanged. In translations, only white space is normalised.
-        case: Letter case of text corpora: "kept", or "lower" for source and target.
-        segmentation: Word segmentation of a Chinese source: "none", or "jieba", which separates words by spaces.
-        on_bad: For utterances with a fault (without audio or text, in a line with a fault, with audio that cannot be
-            used): "error", or "drop", which leaves them out and lists them.
-        audio_dir: Directory that paths of audio in a table are relative to; by default the table's directory.
-        sets: Sets to prepare, for example ("test",) for a corpus without others; "test" stands for all test sets, such
-            as test_2016_flickr. All by default.
-        set_names: Names of sets in the files of this copy of the corpus, where they are not the official ones, for
-            example (("train", "tr"), ("dev", "cv")).
-        columns: Columns of a table where their names differ, for example (("text", "sentence"),).
-        split_by: What the sets of a table without a column split must not share: "speaker", or "audio" for files alone.
-        split_shares: Shares of dev and test in a table without a column split.
-        split_seed: Random seed of drawing these sets.
-        lengths: Least and greatest number of tokens of a generated text; by default, the limits of the corpus.
-        counts: Number of generated texts of train, dev and test; by default, the numbers of the size.
-        allow_pipes: Whether commands of a wav.scp are run, without a shell.
+    The directions es_en and es-en are the same, and so are the sets dev and valid. "test" stands for all test sets,
+    such as test_2016_flickr. In translations, only white space is normalised.
 
     Raises:
         ConfigError: A value is not allowed, or a direction is both trained and zero-shot.
     """
 
-    task: str = choice(*TASKS)
-    languages: tuple[str, ...] = ()
-    pairs: tuple[str, ...] = ()
-    zero_shot: tuple[str, ...] = ()
-    transcripts: str = choice("scored", "written")
-    case: str = choice("kept", "lower")
-    segmentation: str = choice("none", "jieba")
-    on_bad: str = choice("error", "drop")
-    audio_dir: Path | None = None
-    sets: tuple[str, ...] = ()
-    set_names: tuple[tuple[str, str], ...] = ()
-    columns: tuple[tuple[str, str], ...] = ()
-    split_by: str = choice("speaker", "audio")
-    split_shares: tuple[float, float] = (0.1, 0.1)
-    split_seed: int = 0
-    lengths: tuple[int, ...] = ()
-    counts: tuple[int, ...] = ()
-    allow_pipes: bool = False
+    task: str = choice(*TASKS, bare=True, help="asr, or st with the translation as text")
+    languages: tuple[str, ...] = listed((), help="languages spoken", shown="the corpus's own")
+    pairs: tuple[str, ...] = listed((), help="directions for training and test, such as es-en fr-en")
+    zero_shot: tuple[str, ...] = listed((), help="directions for test only")
+    transcripts: str = choice(
+        *("scored", "written"), bare=True, help="scored: lower case without punctuation, as for WER; written: unchanged"
+    )
+    case: str = choice("kept", "lower", bare=True, help="case of parallel text: kept, or lower on both sides")
+    segmentation: str = choice(
+        "none", "jieba", bare=True, help="word segmentation of Chinese source text: none or jieba"
+    )
+    on_bad: str = choice(
+        *("error", "drop"),
+        bare=True,
+        also="--on_missing",
+        help="utterances with a fault, such as a missing text, unusable audio or a faulty line: error, or drop, which "
+        "lists them in dropped.tsv",
+    )
+    audio_dir: Path | None = path(None, metavar="DIR", help="directory that paths of audio are relative to (table)")
+    sets: tuple[str, ...] = listed((), help="sets to prepare, such as only test", shown="all")
+    set_names: tuple[tuple[str, str], ...] = assignments(
+        metavar="SET=NAME",
+        help="names of sets in this copy of the corpus, such as train=tr valid=cv (valid is the set dev)",
+    )
+    columns: tuple[tuple[str, str], ...] = assignments(
+        metavar="COLUMN=NAME", help="names of columns, such as text=sentence"
+    )
+    split_by: str = choice(
+        *("speaker", "audio"),
+        bare=True,
+        help="without a column split, sets share no speaker and no recording: speaker; or no recording: audio",
+    )
+    split_shares: tuple[float, float] = listed(
+        (0.1, 0.1), of=number(0.1), nargs=2, metavar=("DEV", "TEST"), help="shares of dev and test, if sets are drawn"
+    )
+    split_seed: int = number(0, help="random seed of drawing sets")
+    lengths: tuple[int, ...] = listed(
+        (),
+        of=number(0),
+        nargs=2,
+        metavar=("LEAST", "GREATEST"),
+        help="minimum and maximum number of tokens",
+        shown="the corpus's own",
+    )
+    counts: tuple[int, ...] = listed(
+        (),
+        of=number(0),
+        nargs=3,
+        metavar=("TRAIN", "DEV", "TEST"),
+        help="number of texts of each set",
+        shown="as given by --size",
+    )
+    allow_pipes: bool = flag(
+        help="kaldi: run commands of wav.scp such as sox or flac, without a shell, and write their output as files"
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         for language in self.languages:
             if not _LANGUAGE.fullmatch(language):
                 raise ConfigError(f"language {language!r}: must be a code such as de, que or zh-CN")
+        object.__setattr__(self, "sets", tuple(map(_set_name, self.sets)))
+        object.__setattr__(self, "set_names", tuple((_set_name(name), theirs) for name, theirs in self.set_names))
         for name in ("pairs", "zero_shot"):
             object.__setattr__(self, name, tuple("-".join(split_pair(pair)) for pair in getattr(self, name)))
         both = [pair for pair in self.pairs if pair in self.zero_shot]

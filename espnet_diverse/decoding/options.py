@@ -41,26 +41,21 @@ class Options(option_checks.Options):
     """Search options.
 
     Attributes:
-        beam_size: Number of hypotheses kept at each step.
         ctc_weight: Weight of the CTC score, 0 to 1; the attention decoder has the rest. None is 0.3 for a model that
             was trained with CTC over its output text and an attention decoder, 1 with CTC alone, and 0 otherwise.
         lm_weight: Weight of the score of a language model. None is 0.3 where there is one, and 0 elsewhere.
         hotword_weight: Score added for each token of a hotword, see `decoding/search/hotwords.py`.
-        penalty: Score added to a hypothesis for each token.
         length_penalty: Completed hypotheses are ranked by their score divided by their number of tokens, including
             <sos/eos>, to this power (Wu et al. 2016, "Google's neural machine translation system", in the form of
             fairseq). 0 means no division; ESPnet's search supports nothing else.
         minlenratio: Minimum number of tokens as a fraction of the encoder frames; a negative value is minus the number
             itself.
         maxlenratio: Maximum number of tokens in the same form; 0 stops when hypotheses no longer improve.
-        nbest: Number of hypotheses returned for each utterance.
         search: "batched" is our beam search; "greedy" decodes by CTC alone and ignores the other options; "sampling"
             draws `nbest` texts from the attention decoder, see `decoding/search/sampling.py`; "espnet" is ESPnet's beam
             search, one utterance at a time.
         batch_size: Maximum number of utterances decoded together; ESPnet's search ignores it.
         temperature: For sampling, the number by which log probabilities are divided.
-        top_k: For sampling, the number of most probable tokens to draw from; 0 is all.
-        seed: For sampling, the random seed.
 
     Raises:
         OptionError: A value has the wrong type or is out of range, or two values exclude each other.

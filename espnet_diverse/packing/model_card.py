@@ -5,8 +5,7 @@ It contains only facts from the files of the run and from the user.
 
 import logging
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import yaml
@@ -14,6 +13,7 @@ from torch import nn
 
 from espnet_diverse.conditions import CONDITIONS
 from espnet_diverse.errors import DataError
+from espnet_diverse.packing.facts import Facts
 from espnet_diverse.runs.audio_rate import audio_rate
 from espnet_diverse.runs.condition_names import names_of_conditions
 from espnet_diverse.runs.frontends import pretrained_encoders
@@ -58,29 +58,6 @@ espnet-diverse classify {file} --data_dir DATA_DIR --output_dir OUTPUT_DIR
 """
 _USE = {"mt": _TEXT, "lm": _PERPLEXITY, "cls": _CLASSES}
 _ATTENTIONS = (("encoder", "attention"), ("decoder", "attention"), ("decoder", "cross_attention"))
-
-
-@dataclass(frozen=True)
-class Facts:
-    """Statements of the user about a model.
-
-    Attributes:
-        name: Name of the model; by default the name of the run's directory.
-        license: Identifier of the licence, such as apache-2.0.
-        languages: Language codes; by default the languages that the model knows.
-        datasets: Names of the training data sets.
-        data: Description of the training data.
-        results: Markdown file with results and the commands that produced them, included in the card.
-        repository: Name of the repository of the Hugging Face Hub that the model is published as, owner/name.
-    """
-
-    name: str = ""
-    license: str = ""
-    languages: Sequence[str] = ()
-    datasets: Sequence[str] = ()
-    data: str = ""
-    results: Path | None = None
-    repository: str = ""
 
 
 def card(model_dir: Path, config: Mapping, model: nn.Module, facts: Facts, file: str, weights: str) -> str:

@@ -6,27 +6,17 @@ drawn with replacement, and the resampled corpus is scored. Resamples, intervals
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import nan
 
 import numpy as np
 
-from espnet_diverse.option_checks import Options, number
+from espnet_diverse.scoring.bootstrap_options import BootstrapOptions
 
 _CELLS = 1 << 24  # maximum size of the table of draws in memory
 
 
-@dataclass(frozen=True)
-class Bootstrap(Options):
-    """Options of the resampling; the defaults are sacrebleu's.
-
-    Attributes:
-        samples: Number of resamples.
-        seed: Seed of NumPy's default generator.
-    """
-
-    samples: int = number(1000, least=100)
-    seed: int = number(12345, least=0)
+class Bootstrap(BootstrapOptions):
+    """The resampling."""
 
     def scores(self, statistics: np.ndarray, score: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
         """Scores of the resamples: (sentences, counts) -> (samples,).

@@ -35,7 +35,12 @@ class SegmentationOptions(Options):
         ConfigError: A value is out of range.
     """
 
-    vad: str = choice(*VADS)
+    vad: str = choice(
+        *VADS,
+        help="voice activity detector: silero (extra vad), energy, none (split by length alone), whisper (times that a "
+        "Whisper model writes), or auto: silero, else energy, and no splitting of recordings of up to 20 s, nor by "
+        "OWSM-CTC of longer ones",
+    )
     max_seconds: float = number(20.0, least=1, most=inf)
     min_speech_seconds: float = number(0.1, least=0, most=1)
     min_silence_seconds: float = number(0.5, least=0.1, most=10)

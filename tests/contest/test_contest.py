@@ -13,12 +13,12 @@ import pytest
 import yaml
 
 from espnet_diverse.contest import contest as module
-from espnet_diverse.contest.contest import Conduct, behind, carry_out
+from espnet_diverse.contest.contest import behind, carry_out
+from espnet_diverse.contest.options import Budget, Conduct
 from espnet_diverse.contest.programs import INTERRUPTED, STOPPED, Ended, Programs
 from espnet_diverse.contest.runs import RecipeRun
 from espnet_diverse.contest.scores import read_results
-from espnet_diverse.contest.settings import Budget, Contest, methods
-from espnet_diverse.errors import ConfigError
+from espnet_diverse.contest.settings import Contest, methods
 
 SHARED = {
     **{"config": "base.yaml", "metric": "word_perplexity", "sets": ["dev", "test"], "task": "lm", "tokens_dir": None},
@@ -135,8 +135,3 @@ def test_a_method_is_left_out_only_where_it_is_behind_on_the_seeds_before(metric
     done += [row("new", 7, 99 if metric == "cer" else 0), row("old", 7, 20), row("new", 0, 50, "test")]
     assert behind(runs, done, "new", 5, 2) == reason
     assert behind(runs, done, "new", 5, None) is None and behind(runs, done, "old", 5, 2) is None
-
-
-def test_the_conduct_is_checked():
-    with pytest.raises(ConfigError, match="drop_behind must be above 0"):
-        Conduct(drop_behind=-1.0)

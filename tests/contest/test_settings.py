@@ -7,7 +7,8 @@ import pytest
 import yaml
 from references.markdown import ROOT
 
-from espnet_diverse.contest.settings import Budget, Contest, methods, recipe_config, recipe_default
+from espnet_diverse.contest.options import Budget
+from espnet_diverse.contest.settings import Contest, methods, recipe_config, recipe_default
 from espnet_diverse.errors import ConfigError
 
 SHARED = {
@@ -121,12 +122,6 @@ def test_a_wrong_change_names_its_method(contest):
     wrong = dataclasses.replace(first, methods=first.methods | {"new": {"fragments": "new.yaml", "set": ["abc"]}})
     with pytest.raises(ConfigError, match="^method new: .*'?abc"):
         wrong.merged()
-
-
-@pytest.mark.parametrize("name", ["epochs", "updates", "patience"])
-def test_a_budget_is_a_number(name):
-    with pytest.raises(ConfigError, match=f"--{name} 0: must be 1 or more"):
-        Budget(**{name: 0})
 
 
 def test_a_contest_keeps_its_name_when_its_folder_is_renamed(contest):

@@ -8,7 +8,8 @@ import yaml
 from torch import nn
 
 from espnet_diverse.errors import DataError
-from espnet_diverse.packing.model_card import Facts, card
+from espnet_diverse.packing.facts import Facts
+from espnet_diverse.packing.model_card import card
 
 CONFIG = {
     "task": "asr",

@@ -20,7 +20,7 @@ from espnet_diverse.bin.main import main
 from espnet_diverse.errors import ConfigError, ModelError
 from espnet_diverse.inference import Recognizer, SegmentationOptions
 from espnet_diverse.packing.adoption import adopt
-from espnet_diverse.packing.model_card import Facts
+from espnet_diverse.packing.facts import Facts
 from espnet_diverse.packing.pack import WEIGHTS, pack
 from espnet_diverse.runs import checkpoint
 from espnet_diverse.runs.config import merge

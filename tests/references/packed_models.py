@@ -2,7 +2,7 @@
 
 import pytest
 
-from espnet_diverse.packing.model_card import Facts
+from espnet_diverse.packing.facts import Facts
 from espnet_diverse.packing.pack import pack
 
 

@@ -5,7 +5,7 @@ import torch
 import yaml
 
 from espnet_diverse.decoding.condition_ids import known_conditions
-from espnet_diverse.packing.model_card import Facts
+from espnet_diverse.packing.facts import Facts
 from espnet_diverse.packing.pack import pack
 from espnet_diverse.runs import checkpoint
 from espnet_diverse.runs.config import merge, save

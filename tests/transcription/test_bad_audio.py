@@ -13,6 +13,7 @@ import pytest
 import soundfile
 from references.bad_audio import KINDS, RATE, sound
 
+from espnet_diverse.bin.options.arguments import from_args
 from espnet_diverse.bin.use import transcribe
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.inference import Recognizer, SegmentationOptions
@@ -44,10 +45,10 @@ def run(recognizer, sources, output_dir):
     """Exit code and content of the outputs by name."""
     parser = argparse.ArgumentParser()
     transcribe.add_arguments(parser)
-    parser.add_argument("--debug", action="store_true")
     output_dir.mkdir()
     args = parser.parse_args(["model", "--output_dir", str(output_dir), "--output_format", "json"])
-    code = transcribe.transcribe(recognizer, find_recordings(sources), args)
+    options = from_args(transcribe.CommandOptions, args)
+    code = transcribe.transcribe(recognizer, find_recordings(sources), options)
     return code, {path.name: path.read_bytes() for path in output_dir.iterdir()}
 
 

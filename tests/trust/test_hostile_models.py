@@ -15,7 +15,7 @@ import yaml
 from references.limited import limited
 
 from espnet_diverse.errors import UserError
-from espnet_diverse.packing.model_card import Facts
+from espnet_diverse.packing.facts import Facts
 from espnet_diverse.packing.pack import pack
 from espnet_diverse.runs.packed.archive import unpacked
 from espnet_diverse.runs.tasks import load_model

@@ -9,58 +9,56 @@ sentences were dropped; dropped.tsv lists them.
 
 import argparse
 from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
-from espnet_diverse.bin.options import options
-from espnet_diverse.bin.options.cluster_option import add_cluster
+from espnet_diverse.bin.options import options as shared
+from espnet_diverse.bin.options.arguments import adder
 from espnet_diverse.bin.options.input_paths import DATA_DIR
 from espnet_diverse.bin.use import decode
 from espnet_diverse.errors import ConfigError
+from espnet_diverse.option_checks import choice, number, path
 
 _WRITTEN = ("text", "src_text", "utt2lang", "utt2tgtlang", "dropped.tsv")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of this command."""
-    parser.add_argument(
-        "kind", choices=("back", "forward"), help="back: the text becomes the target; forward: it becomes the source"
+class CommandOptions(decode.CommandOptions):
+    kind: str = choice(
+        *("back", "forward"),
+        required=True,
+        positional=True,
+        help="back: the text becomes the target; forward: it becomes the source",
     )
-    options.add_model(parser, "directory of a run of text translation, or a packed model")
-    parser.add_argument("--data_dir", type=DATA_DIR, required=True, help="data directory with the text to translate")
-    options.add_output_dir(parser, "data directory to write")
-    parser.add_argument(
-        "--max_ratio",
-        type=float,
-        default=4.0,
-        help="maximum ratio of the numbers of characters of the two sides (default: 4)",
-    )
-    options.add_decoding(parser)
-    add_cluster(parser)
-    options.add_fusion(parser)
+    data_dir: Path = path(parse=DATA_DIR, help="data directory with the text to translate")
+    output_dir: Path = path(help="data directory to write")
+    max_ratio: float = number(4.0, help="maximum ratio of the numbers of characters of the two sides")
 
 
-def inputs(args: argparse.Namespace) -> list[Path]:
-    """Files and data directories that are read."""
-    return [*options.decoding_inputs(args), *options.fusion_inputs(args)]
+_add_model = partial(shared.add_model, text="directory of a run of text translation, or a packed model")
+add_arguments = adder(
+    (CommandOptions, "kind"), _add_model, (CommandOptions, "data_dir", "output_dir", "max_ratio"), *decode.DECODING
+)
+inputs = decode.inputs
 
 
-def outputs(args: argparse.Namespace) -> list[Path]:
+def outputs(options: CommandOptions) -> list[Path]:
     """Files that are written."""
-    return [args.output_dir / name for name in ("text", "src_text")]
+    return [options.output_dir / name for name in ("text", "src_text")]
 
 
-def check(args: argparse.Namespace, before: Mapping[str, argparse.Namespace]) -> None:
+def check(options: CommandOptions, before: Mapping[str, argparse.Namespace]) -> None:
     """Check the search options and the limit of lengths; see `bin/plan_steps.py`.
 
     Raises:
         ConfigError: An option is not valid.
     """
-    decode.check(args, before)
-    if not args.max_ratio >= 1:
-        raise ConfigError(f"--max_ratio {args.max_ratio:g} would leave no pair; give a number of at least 1")
+    decode.check(options, before)
+    if not options.max_ratio >= 1:
+        raise ConfigError(f"--max_ratio {options.max_ratio:g} would leave no pair; give a number of at least 1")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(options: CommandOptions) -> int:
     """Translate and write; return 2 if a sentence was dropped."""
     from espnet_diverse.data.kaldi import read_data_dir, write_data_dir
     from espnet_diverse.data.output_paths import check_prepared, mark_prepared
@@ -68,21 +66,22 @@ def run(args: argparse.Namespace) -> int:
     from espnet_diverse.data.writing.back_translation import Monolingual, augment
     from espnet_diverse.decoding.encoder.precision import check_device
 
-    check(args, {})  # a wrong option is refused before anything is written
-    if not args.cluster:
-        check_device(args.device)
-    check_prepared(args.output_dir)
-    sentences = Monolingual.of(read_data_dir(args.data_dir))
-    if sentences.languages and not args.target_language:
+    check(options, {})  # a wrong option is refused before anything is written
+    if not options.cluster:
+        check_device(options.device)
+    check_prepared(options.output_dir)
+    language = options.conditions.get("tgtlang")
+    sentences = Monolingual.of(read_data_dir(options.data_dir))
+    if sentences.languages and not language:
         lost = "their language is not known, so the pairs get no utt2lang and utt2tgtlang"
-        options.notice(f"translations without --target_language: {lost}; give it, or combine with --fill")
-    work = args.output_dir / "translation"  # keeps the model's input and output for inspection
-    args.output_dir.mkdir(parents=True, exist_ok=True)
-    mark_prepared(args.output_dir, later=[*_WRITTEN, work.name])  # first: after a kill it can run again
+        shared.notice(f"translations without --target_language: {lost}; give it, or combine with --fill")
+    work = options.output_dir / "translation"  # keeps the model's input and output for inspection
+    options.output_dir.mkdir(parents=True, exist_ok=True)
+    mark_prepared(options.output_dir, later=[*_WRITTEN, work.name])  # first: after a kill it can run again
     write_data_dir(sentences.to_translate(), work / "input")
-    decode.run(argparse.Namespace(**{**vars(args), "data_dir": work / "input", "output_dir": work}))
+    decode.run(replace(options, data_dir=work / "input", output_dir=work))
     translations = read_table(work / "text", "hypothesis")
-    data = augment(sentences, translations, args.kind, args.target_language, args.max_ratio)
-    write_data_dir(data, args.output_dir)
-    print(f"{args.output_dir}: {len(data.text)} pairs, {len(data.dropped)} dropped")
+    data = augment(sentences, translations, options.kind, language, options.max_ratio)
+    write_data_dir(data, options.output_dir)
+    print(f"{options.output_dir}: {len(data.text)} pairs, {len(data.dropped)} dropped")
     return 2 if data.dropped else 0

@@ -4,47 +4,50 @@ Ids and audio do not change. An id that occurs in two directories is an error, a
 utt2lang, utt2tgtlang, utt2domain, segments) that only some of the directories have.
 """
 
-import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
+from espnet_diverse.bin.options.arguments import Arguments, adder
 from espnet_diverse.errors import ConfigError
+from espnet_diverse.option_checks import listed, path
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of `espnet-diverse combine`."""
-    parser.add_argument("parts", nargs="+", metavar="[DOMAIN=]DIR", help="data directories, from `prepare`")
-    parser.add_argument("--output_dir", type=Path, required=True, help="combined data directory to write")
-    parser.add_argument(
-        "--fill",
-        action="append",
-        default=[],
+class CommandOptions(Arguments):
+    parts: Sequence[str] = listed(positional=True, metavar="[DOMAIN=]DIR", help="data directories, from `prepare`")
+    output_dir: Path = path(help="combined data directory to write")
+    fill: Sequence[str] = listed(
+        (),
+        nargs="append",
         metavar="TABLE=NAME",
         help="value for the utterances of directories without TABLE, such as utt2lang=zh; can be repeated",
     )
 
 
-def inputs(args: argparse.Namespace) -> list[Path]:
+add_arguments = adder(CommandOptions)
+
+
+def inputs(options: CommandOptions) -> list[Path]:
     """The data directories."""
     from espnet_diverse.data.writing.combining import parse_part
 
-    return [parse_part(word).path for word in args.parts]
+    return [parse_part(word).path for word in options.parts]
 
 
-def outputs(args: argparse.Namespace) -> list[Path]:
+def outputs(options: CommandOptions) -> list[Path]:
     """One table of the combined directory, which is written all at once."""
-    return [args.output_dir / "text"]
+    return [options.output_dir / "text"]
 
 
-def run(args: argparse.Namespace) -> int:
+def run(options: CommandOptions) -> int:
     """Combine the directories and print a summary."""
     from espnet_diverse.data.writing.combining import parse_part, write_combined
 
-    fill = dict(word.partition("=")[::2] for word in args.fill)
-    if not all(fill.values()) or len(fill) < len(args.fill):
-        raise ConfigError(f"--fill {' '.join(args.fill)}: must be TABLE=NAME, such as utt2lang=zh, each table once")
-    combined = write_combined([parse_part(word) for word in args.parts], args.output_dir, fill)
+    fill = dict(word.partition("=")[::2] for word in options.fill)
+    if not all(fill.values()) or len(fill) < len(options.fill):
+        raise ConfigError(f"--fill {' '.join(options.fill)}: must be TABLE=NAME, such as utt2lang=zh, each table once")
+    combined = write_combined([parse_part(word) for word in options.parts], options.output_dir, fill)
     names = [f"{len(set(table.values()))} in {name}" for name, table in sorted(combined.conditions.items())]
-    counts = f"{len(combined.text)} utterances of {len(args.parts)} directories"
+    counts = f"{len(combined.text)} utterances of {len(options.parts)} directories"
     speakers = [] if combined.is_text else [f"{len(set(combined.utt2spk.values()))} speakers"]
-    print(f"{args.output_dir}: {', '.join([counts, *speakers, *names])}")
+    print(f"{options.output_dir}: {', '.join([counts, *speakers, *names])}")
     return 0

@@ -8,70 +8,69 @@ log_probs (batch, positions, tokens), encoded (batch, positions, width) and outp
 the labels and the options of the features.
 """
 
-import argparse
+from functools import partial
 from pathlib import Path
 
-from espnet_diverse.bin.options import options
+from espnet_diverse.bin.options import options as shared
+from espnet_diverse.bin.options.arguments import adder
 from espnet_diverse.errors import ConfigError
+from espnet_diverse.option_checks import choice, flag, path
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of this command."""
-    parser.add_argument("format", choices=("onnx", "safetensors", "lhotse"), help="format to write")
-    options.add_model(parser, "directory of a run, or a packed model; for lhotse a data directory")
-    parser.add_argument(
-        "--output", type=Path, required=True, help="file to write, with the format as its suffix; for lhotse a folder"
-    )
-    parser.add_argument(
-        "--int8", action="store_true", help="quantise the weights of linear layers to 8 bits (onnx only)"
-    )
-    options.add_conditions(parser)
+class CommandOptions(shared.Model, shared.Conditions):
+    format: str = choice("onnx", "safetensors", "lhotse", required=True, positional=True, help="format to write")
+    output: Path = path(help="file to write, with the format as its suffix; for lhotse a folder")
+    int8: bool = flag(help="quantise the weights of linear layers to 8 bits (onnx only)")
 
 
-def outputs(args: argparse.Namespace) -> list[Path]:
+_add_model = partial(shared.add_model, text="directory of a run, or a packed model; for lhotse a data directory")
+add_arguments = adder((CommandOptions, "format"), _add_model, (CommandOptions, "output", "int8"), shared.add_conditions)
+
+
+def outputs(options: CommandOptions) -> list[Path]:
     """The file that is written, or the manifests of lhotse."""
     from espnet_diverse.data.writing.lhotse_export import manifest_paths
 
-    return manifest_paths(args.model_dir, args.output) if args.format == "lhotse" else [args.output]
+    return manifest_paths(options.model_dir, options.output) if options.format == "lhotse" else [options.output]
 
 
-def inputs(args: argparse.Namespace) -> list[Path]:
+def inputs(options: CommandOptions) -> list[Path]:
     """Files that are read."""
-    return [args.model_dir] if args.format == "lhotse" else options.model_inputs(args)
+    return [options.model_dir] if options.format == "lhotse" else shared.model_inputs(options)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(options: CommandOptions) -> int:
     """Export and print the path."""
-    if args.int8 and args.format != "onnx":
+    if options.int8 and options.format != "onnx":
         raise ConfigError("--int8 is only for onnx; leave it out")
-    if args.format == "safetensors" and options.conditions(args):
+    if options.format == "safetensors" and options.conditions:
         raise ConfigError("conditions are for onnx; leave them out, or reduce the model to one by espnet-diverse prune")
-    if args.format == "lhotse":
-        return _export_data(args)
-    if args.output.suffix != f".{args.format}":
-        raise ConfigError(f"{args.output}: the name must end in .{args.format}")
+    if options.format == "lhotse":
+        return _export_data(options)
+    if options.output.suffix != f".{options.format}":
+        raise ConfigError(f"{options.output}: the name must end in .{options.format}")
     from espnet_diverse.runs import checkpoint
     from espnet_diverse.runs.tasks import load_model, read_config
 
-    task = read_config(args.model_dir / "config.yaml").get("task", "asr")
+    task = read_config(options.model_dir / "config.yaml").get("task", "asr")
     # A model that cannot be loaded is not exported.
-    model, model_args = load_model(args.model_dir, args.model_file, task=task)
-    if args.format == "onnx":
+    model, model_args = load_model(*options.model, task=task)
+    if options.format == "onnx":
         from espnet_diverse.packing.onnx_export import export
 
-        export(model, model_args, args.output, options.conditions(args), args.int8)
+        export(model, model_args, options.output, options.conditions, options.int8)
     else:
-        args.output.parent.mkdir(parents=True, exist_ok=True)
-        checkpoint.save(model.state_dict(), args.output)
-    print(args.output)
+        options.output.parent.mkdir(parents=True, exist_ok=True)
+        checkpoint.save(model.state_dict(), options.output)
+    print(options.output)
     return 0
 
 
-def _export_data(args: argparse.Namespace) -> int:
+def _export_data(options: CommandOptions) -> int:
     """Write the manifests of a data directory and print their paths."""
     from espnet_diverse.data.writing.lhotse_export import export
 
-    if args.model_file or options.conditions(args):
+    if options.model_file or options.conditions:
         raise ConfigError("--model_file and conditions are for models, and lhotse exports data; leave them out")
-    print(*export(args.model_dir, args.output), sep="\n")
+    print(*export(options.model_dir, options.output), sep="\n")
     return 0

@@ -7,8 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from espnet_diverse.errors import ConfigError
-
 if TYPE_CHECKING:
     from espnet_diverse.cluster.pool import Pool
 
@@ -23,16 +21,6 @@ def add_cluster(parser: argparse.ArgumentParser) -> None:
         help="spread the work over a cluster: local or slurm of conf/cluster, or a YAML file; needs "
         f"the extra cluster{place} (default: this machine alone)",
     )
-
-
-def check_nj(nj: int) -> None:
-    """Check the number of threads or processes of this machine that do the work without a cluster.
-
-    Raises:
-        ConfigError: It is below 1.
-    """
-    if nj < 1:
-        raise ConfigError(f"--nj {nj}: must be 1 or more")
 
 
 @contextmanager

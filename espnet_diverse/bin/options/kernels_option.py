@@ -2,14 +2,10 @@
 
 import argparse
 
-from espnet_diverse.cpu.machine import KERNELS, KERNELS_VARIABLE
+from espnet_diverse.bin.options.arguments import add_options
+from espnet_diverse.bin.options.options import Device
 
 
 def add_kernels(parser: argparse._ActionsContainer) -> None:
     """Declare --kernels, which holds while the command runs."""
-    parser.add_argument(
-        "--kernels",
-        choices=KERNELS,
-        help="library of the matrix products of linear layers on a CPU; auto measures once which is faster (default: "
-        f"${KERNELS_VARIABLE}, or auto)",
-    )
+    add_options(parser, Device, "kernels")

@@ -2,18 +2,20 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from espnet_diverse.bin.options.arguments import Arguments, add_options, argument, gathered, part
 from espnet_diverse.bin.options.input_paths import DATA_DIR, TOKENS_DIR, InputPath
-from espnet_diverse.bin.options.kernels_option import add_kernels
 from espnet_diverse.conditions import CONDITIONS, values_by_condition
+from espnet_diverse.cpu.machine import KERNELS, KERNELS_VARIABLE
 from espnet_diverse.decoding.options import PRECISIONS, SAMPLING, SEARCHES, Options
 from espnet_diverse.errors import ConfigError
-from espnet_diverse.option_checks import argument
+from espnet_diverse.option_checks import choice, flag, path, text
+from espnet_diverse.transcription.segmentation_options import SegmentationOptions
 
 if TYPE_CHECKING:
     from espnet_diverse.decoding.search.fusion import Fusion
@@ -29,13 +31,6 @@ class JoinFragments(argparse.Action):
     def __call__(self, parser, namespace, values, option_string=None):
         before = getattr(namespace, self.dest)
         setattr(namespace, self.dest, f"{before},{values}" if before else values)
-
-
-def add_declared(parser: argparse._ActionsContainer, kind: type, *names: str) -> None:
-    """Declare the named fields of a dataclass of options, see `option_checks.argument`; by default all with a rule."""
-    for option in fields(kind):
-        if option.name in names if names else option.metadata:
-            parser.add_argument(f"--{option.name}", **argument(option))
 
 
 @cache
@@ -58,34 +53,48 @@ def add_config(parser: argparse._ActionsContainer, required: bool = True) -> Non
     parser.add_argument("--set", action="append", default=[], metavar="KEY.SUB=VALUE", help=text)
 
 
+class Data(Arguments):
+    """The training data, the vocabulary and the task."""
+
+    train_dir: Path = path(parse=DATA_DIR, help="data directory of the training set")
+    valid_dir: Path = path(parse=DATA_DIR, help="data directory of the validation set")
+    tokens_dir: Path = path(parse=TOKENS_DIR, help="vocabulary, from `espnet-diverse tokens`")
+    src_tokens_dir: Path | None = path(
+        None, parse=TOKENS_DIR, help="vocabulary of the source text src_text", shown="--tokens_dir"
+    )
+    task: str = choice(*TASKS, help="task of the model")
+
+
 def add_data(parser: argparse.ArgumentParser) -> None:
     """Declare the training data, the vocabulary and the task."""
-    parser.add_argument("--train_dir", type=DATA_DIR, required=True, help="data directory of the training set")
-    parser.add_argument("--valid_dir", type=DATA_DIR, required=True, help="data directory of the validation set")
-    parser.add_argument("--tokens_dir", type=TOKENS_DIR, required=True, help="vocabulary, from `espnet-diverse tokens`")
-    parser.add_argument(
-        "--src_tokens_dir", type=TOKENS_DIR, help="vocabulary of the source text src_text (default: --tokens_dir)"
+    add_options(parser, Data)
+
+
+class Model(Arguments):
+    """A trained model."""
+
+    model_dir: Path = path(
+        positional=True,
+        metavar="MODEL",
+        help="directory of a run, a packed model, or hf:owner/name on the Hugging Face Hub",
     )
-    parser.add_argument("--task", choices=TASKS, default="asr", help="task of the model (default: asr)")
-
-
-def add_model(
-    parser: argparse.ArgumentParser,
-    text: str = "directory of a run, a packed model, or hf:owner/name on the Hugging Face Hub",
-) -> None:
-    """Declare a trained model: MODEL and --model_file.
-
-    Args:
-        parser: Parser of the command.
-        text: Help of MODEL.
-    """
-    parser.add_argument("model_dir", type=Path, metavar="MODEL", help=text)
-    parser.add_argument(
-        "--model_file",
+    model_file: str | None = text(
+        None,
         metavar="FILE",
-        help="weights, as a path or a name in the model directory (default: valid.acc.ave.pth; for a language model "
-        "valid.loss.ave.pth; if a run lacks it, the average by its first criterion)",
+        help="weights, as a path or a name in the model directory",
+        shown="valid.acc.ave.pth; for a language model valid.loss.ave.pth; if a run lacks it, the average by its first "
+        "criterion",
     )
+
+    @property
+    def model(self) -> tuple[Path, str | None]:
+        """The directory and the weights."""
+        return self.model_dir, self.model_file
+
+
+def add_model(parser: argparse.ArgumentParser, text: str | None = None) -> None:
+    """Declare the options of `Model`; `text` is another help of MODEL."""
+    add_options(parser, Model, texts={"model_dir": text} if text else None)
 
 
 def add_output_dir(parser: argparse.ArgumentParser, text: str) -> None:
@@ -93,22 +102,24 @@ def add_output_dir(parser: argparse.ArgumentParser, text: str) -> None:
     parser.add_argument("--output_dir", type=Path, required=True, help=text)
 
 
-def add_results(parser: argparse._ActionsContainer) -> None:
-    """Declare --results."""
-    text = "RESULTS.md to update; rows of the same name are replaced"
-    parser.add_argument("--results", type=_file, metavar="FILE", help=text)
-
-
-def row_name(folder: Path) -> str:
-    """Name of a row of results: the last two parts of a folder."""
-    return "/".join(folder.resolve().parts[-2:])
-
-
 def _file(text: str) -> Path:
     """The path of a file to write; a directory is refused before any work is done."""
     if Path(text).is_dir():
         raise argparse.ArgumentTypeError(f"{text} is a directory; give a file such as RESULTS.md")
     return Path(text)
+
+
+class Results(Arguments):
+    """The file of results that a command updates."""
+
+    results: Path | None = path(
+        None, parse=_file, metavar="FILE", help="RESULTS.md to update; rows of the same name are replaced"
+    )
+
+
+def row_name(folder: Path) -> str:
+    """Name of a row of results: the last two parts of a folder."""
+    return "/".join(folder.resolve().parts[-2:])
 
 
 def add_search_options(parser: argparse.ArgumentParser, searches: Sequence[str] = SEARCHES, **defaults: object) -> None:
@@ -121,10 +132,9 @@ def add_search_options(parser: argparse.ArgumentParser, searches: Sequence[str] 
     """
     group = parser.add_argument_group("search options", _SEARCH_HELP)
     for option in fields(Options):
-        declaration = argument(option, defaults.get(option.name))
-        if option.name == "search":
-            declaration["choices"] = searches
-        group.add_argument(f"--{option.name}", **declaration)
+        shown = defaults.get(option.name, option.metadata["rule"].shown or option.default)
+        own = {"default": None} | ({"choices": searches} if option.name == "search" else {})
+        group.add_argument(f"--{option.name}", **argument(option, letters=True, shown=shown) | own)
     add_config(group, required=False)
 
 
@@ -160,40 +170,31 @@ def search_options(args: argparse.Namespace, **defaults: object) -> Options:
     return options
 
 
-def add_decoding(parser: argparse.ArgumentParser) -> None:
-    """Declare how a data directory is decoded: search options, conditions, processes and the device."""
-    add_search_options(parser)
-    add_conditions(parser)
-    parser.add_argument("--nj", type=int, default=1, help="number of processes on the CPU (default: 1)")
-    add_device_options(parser)
+class FusionFiles(Arguments):
+    """Files of a language model and hotwords."""
 
+    GROUP = "language model and hotwords"
 
-def add_fusion(parser: argparse.ArgumentParser) -> None:
-    """Declare a language model and hotwords; `fusion` reads them."""
-    group = parser.add_argument_group("language model and hotwords")
-    group.add_argument(
-        "--lm",
-        type=Path,
-        metavar="MODEL",
-        help="language model over the same tokens: a run, a packed model, or a KenLM file",
+    lm: Path | None = path(
+        None, metavar="MODEL", help="language model over the same tokens: a run, a packed model, or a KenLM file"
     )
-    group.add_argument(
-        "--lm_file", metavar="FILE", help="its weights, a path or a name in its directory (default: valid.loss.ave.pth)"
+    lm_file: str | None = text(
+        None, metavar="FILE", help="its weights, a path or a name in its directory", shown="valid.loss.ave.pth"
     )
-    group.add_argument("--hotwords", type=_HOTWORDS, metavar="FILE", help="phrases that get a bonus, one per line")
+    hotwords: Path | None = path(None, parse=_HOTWORDS, metavar="FILE", help="phrases that get a bonus, one per line")
 
 
-def fusion_inputs(args: argparse.Namespace) -> list[Path]:
-    """Files that the options of `add_fusion` name."""
+def fusion_inputs(files: FusionFiles) -> list[Path]:
+    """Files of a language model and hotwords."""
     from espnet_diverse.runs.model_files import model_files
 
-    named = [path for path in (args.lm, args.hotwords) if path is not None]
-    is_run = args.lm is not None and args.lm.is_dir()
-    return [*model_files(args.lm, args.lm_file, "lm"), *named[1:]] if is_run else named
+    named = [path for path in (files.lm, files.hotwords) if path is not None]
+    is_run = files.lm is not None and files.lm.is_dir()
+    return [*model_files(files.lm, files.lm_file, "lm"), *named[1:]] if is_run else named
 
 
-def fusion(args: argparse.Namespace) -> "Fusion":
-    """The `Fusion` given by the options of `add_fusion`; a packed language model is unpacked.
+def fusion(files: FusionFiles) -> "Fusion":
+    """The `Fusion` of a language model and hotwords; a packed language model is unpacked.
 
     Raises:
         ConfigError: --lm_file is given without --lm.
@@ -202,74 +203,89 @@ def fusion(args: argparse.Namespace) -> "Fusion":
     from espnet_diverse.decoding.search.ngram import is_ngram
     from espnet_diverse.runs.packed.archive import unpacked
 
-    if args.lm_file is not None and args.lm is None:
-        raise ConfigError(f"--lm_file {args.lm_file} has no --lm; give the language model too")
-    packed = args.lm is not None and not is_ngram(args.lm)
-    return Fusion(unpacked(args.lm) if packed else args.lm, args.lm_file, args.hotwords)
+    if files.lm_file is not None and files.lm is None:
+        raise ConfigError(f"--lm_file {files.lm_file} has no --lm; give the language model too")
+    packed = files.lm is not None and not is_ngram(files.lm)
+    return Fusion(unpacked(files.lm) if packed else files.lm, files.lm_file, files.hotwords)
 
 
-def add_device_options(parser: argparse.ArgumentParser, precision: bool = True) -> None:
-    """Declare the device options, with --precision and --compile if `precision`; `device` reads the device."""
-    group = parser.add_argument_group("device options")
-    group.add_argument("--device", default="cpu", metavar="cpu|cuda|cuda:N", help="device to compute on (default: cpu)")
-    add_kernels(group)
-    if precision:
-        group.add_argument(
-            "--precision",
-            choices=PRECISIONS,
-            default="float32",
-            help="precision of linear layers; int8 only on the CPU (default: float32)",
-        )
-        group.add_argument("--compile", action="store_true", help="compile the encoder layers first")
+class Device(Arguments):
+    """The device to compute on."""
 
+    GROUP = "device options"
 
-def add_segmentation_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
-    """Declare the options of splitting recordings into segments of speech, and return their group."""
-    from espnet_diverse.transcription.segmentation_options import VADS
-
-    group = parser.add_argument_group("segmentation")
-    group.add_argument(
-        "--vad",
-        choices=VADS,
-        default="auto",
-        help="voice activity detector: silero (extra vad), energy, none (split by length alone), whisper (times that a "
-        "Whisper model writes), or auto: silero, else energy, and no splitting of recordings of up to 20 s, nor by "
-        "OWSM-CTC of longer ones (default: auto)",
+    device: str = text("cpu", metavar="cpu|cuda|cuda:N", help="device to compute on")
+    kernels: str | None = choice(
+        *KERNELS,
+        none=True,
+        help="library of the matrix products of linear layers on a CPU; auto measures once which is faster",
+        shown=f"${KERNELS_VARIABLE}, or auto",
     )
-    return group
+
+
+class Computing(Device):
+    """The device to compute on, and how."""
+
+    GROUP = Device.GROUP
+
+    precision: str = choice(*PRECISIONS, help="precision of linear layers; int8 only on the CPU")
+    compile: bool = flag(help="compile the encoder layers first")
+
+    @property
+    def how(self) -> dict[str, Any]:
+        """Keyword arguments of what loads a model."""
+        return {"device": self.device, "precision": self.precision, "compile": self.compile}
+
+
+class Segmented(Arguments):
+    """Options of splitting recordings into segments of speech."""
+
+    segmentation: SegmentationOptions = part(SegmentationOptions, "vad")
+
+
+def add_segmentation(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of splitting recordings into segments of speech."""
+    add_options(parser.add_argument_group("segmentation"), SegmentationOptions, "vad")
 
 
 def add_conditions(parser: argparse.ArgumentParser) -> None:
-    """Declare the options that give values of conditions; `conditions` reads them."""
+    """Declare the options that give values of conditions."""
     group = parser.add_argument_group("conditions")
     for condition in CONDITIONS.values():
         group.add_argument(condition.option, metavar="NAME", help=condition.help)
 
 
-def conditions(args: argparse.Namespace) -> dict[str, str]:
+class Conditions(Arguments):
     """Values by condition, from the options of `add_conditions`."""
-    return values_by_condition(vars(args))
+
+    conditions: Mapping[str, str] = gathered(lambda args: values_by_condition(vars(args)))
 
 
-def fragments(args: argparse.Namespace) -> list[str]:
+class Configured(Arguments):
+    """Fragments and changes of a configuration, from the options of `add_config`."""
+
+    config: str
+    set: Sequence[str]
+
+
+class Searching(Configured):
+    """The search, from the options of `add_search_options`: a function that returns its options, or raises an error."""
+
+    searching: Callable[[], Options] = gathered(lambda args: partial(search_options, args))
+
+
+def fragments(given: Configured) -> list[str]:
     """Names given to --config."""
-    return args.config.split(",") if args.config else []
+    return given.config.split(",") if given.config else []
 
 
-def model_inputs(args: argparse.Namespace) -> list[Path]:
-    """Files of the model that `add_model` declares."""
+def model_inputs(model: Model) -> list[Path]:
+    """Files of a model."""
     from espnet_diverse.runs.model_files import model_files
 
-    return model_files(args.model_dir, args.model_file)
+    return model_files(model.model_dir, model.model_file)
 
 
-def model_outputs(args: argparse.Namespace) -> list[Path]:
-    """Configuration and weights of a model that is written to --output_dir."""
-    return [args.output_dir / name for name in ("config.yaml", model_inputs(args)[1].name)]
-
-
-def decoding_inputs(args: argparse.Namespace) -> list[Path]:
-    """Files of the search options and the model, and --data_dir."""
-    from espnet_diverse.runs.config import find
-
-    return [*find(fragments(args)), *model_inputs(args), args.data_dir]
+def model_outputs(model: Model, output_dir: Path) -> list[Path]:
+    """Configuration and weights of a model that is written to a directory."""
+    return [output_dir / name for name in ("config.yaml", model_inputs(model)[1].name)]

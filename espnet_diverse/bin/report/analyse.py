@@ -6,13 +6,14 @@ token predictions with their accuracy; --ctc_support lists texts that may be hal
 wrong. Exit code 2 means that utterances were skipped.
 """
 
-import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from espnet_diverse.bin.options import options
+from espnet_diverse.bin.options import options as shared
+from espnet_diverse.bin.options.arguments import adder
 from espnet_diverse.bin.options.input_paths import DATA_DIR
 from espnet_diverse.errors import ConfigError
+from espnet_diverse.option_checks import choice, flag, number, path, text
 
 if TYPE_CHECKING:
     from espnet_diverse.analysis.samples import Sample
@@ -21,70 +22,66 @@ if TYPE_CHECKING:
     from espnet_diverse.decoding.token_text import TokenText
     from espnet_diverse.text.vocabulary import Vocabulary
 
+_BEAM = 10
 TEACHER_FORCED, DECODED = ("loss", "accuracy"), ("cer", "wer", "bleu", "chrf")  # as in analysis.ablation_metrics
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of this command."""
-    options.add_model(parser)
-    parser.add_argument(
-        "--data_dir", type=DATA_DIR, required=True, help="data directory with transcripts or translations"
+class CommandOptions(shared.Model, shared.Conditions, shared.Device):
+    data_dir: Path = path(parse=DATA_DIR, help="data directory with transcripts or translations")
+    output_dir: Path = path(help="directory for the report, plots and numbers")
+    utterances: int | None = number(
+        None, kind=int, metavar="N", help="number of utterances to measure, evenly spaced", shown="all"
     )
-    options.add_output_dir(parser, "directory for the report, plots and numbers")
-    parser.add_argument(
-        "--utterances", type=int, metavar="N", help="number of utterances to measure, evenly spaced (default: all)"
+    figure_utterance: str | None = text(
+        None, metavar="ID", help="utterance whose attention maps are plotted", shown="the first"
     )
-    parser.add_argument(
-        "--figure_utterance", metavar="ID", help="utterance whose attention maps are plotted (default: the first)"
-    )
-    parser.add_argument(
-        "--ablate_heads",
-        choices=(*TEACHER_FORCED, *DECODED),
+    ablate_heads: str | None = choice(
+        *(*TEACHER_FORCED, *DECODED),
+        none=True,
         help="mask one head at a time and report how much this score drops: loss or accuracy with teacher forcing, or "
         "a score of decoded text; also written as ablation.tsv",
     )
-    parser.add_argument(
-        "--beam_size",
-        type=int,
+    beam_size: int | None = number(
+        None,
+        kind=int,
+        least=1,
         metavar="N",
-        help="beam size of --ctc_support, and of --ablate_heads with decoded text (default: 10)",
+        help="beam size of --ctc_support, and of --ablate_heads with decoded text",
+        shown=str(_BEAM),
     )
-    parser.add_argument(
-        "--ctc_support",
-        action="store_true",
-        help="decode, and measure how many tokens of each text CTC supports: finds hallucinations and wrong references",
+    ctc_support: bool = flag(
+        help="decode, and measure how many tokens of each text CTC supports: finds hallucinations and wrong references"
     )
-    parser.add_argument(
-        "--calibration", action="store_true", help="measure ECE, OE and entropy of token predictions, and plot them"
+    calibration: bool = flag(help="measure ECE, OE and entropy of token predictions, and plot them")
+    out_of_domain_dir: Path | None = path(
+        None, parse=DATA_DIR, metavar="DIR", help="data directory of another domain for --calibration"
     )
-    parser.add_argument(
-        "--out_of_domain_dir", type=DATA_DIR, metavar="DIR", help="data directory of another domain for --calibration"
-    )
-    options.add_conditions(parser)
-    options.add_device_options(parser, precision=False)
 
 
-def inputs(args: argparse.Namespace) -> list[Path]:
+add_arguments = adder(shared.Model, CommandOptions, shared.add_conditions, shared.Device)
+
+
+def inputs(options: CommandOptions) -> list[Path]:
     """Files and data directories that are read."""
-    return [*options.model_inputs(args), args.data_dir, *filter(None, [args.out_of_domain_dir])]
+    return [*shared.model_inputs(options), options.data_dir, *filter(None, [options.out_of_domain_dir])]
 
 
-def outputs(args: argparse.Namespace) -> list[Path]:
+def outputs(options: CommandOptions) -> list[Path]:
     """Files that are written."""
-    table = [args.output_dir / "ablation.tsv"] if args.ablate_heads else []
-    return [*(args.output_dir / f"analysis.{suffix}" for suffix in ("html", "json", "npz")), *table]
+    table = [options.output_dir / "ablation.tsv"] if options.ablate_heads else []
+    return [*(options.output_dir / f"analysis.{suffix}" for suffix in ("html", "json", "npz")), *table]
 
 
-def run(args: argparse.Namespace) -> int:
+def run(options: CommandOptions) -> int:
     """Measure, write the report and print the table of redundancy; return 2 if an utterance was skipped."""
     from espnet_diverse.data.kaldi import read_data_dir
     from espnet_diverse.data.output_paths import check_prepared
 
-    _check(args)
-    device = args.device
-    data = read_data_dir(args.data_dir)
-    if args.out_of_domain_dir:  # so that a wrong name is refused before the long pass
-        read_data_dir(args.out_of_domain_dir)
+    _check(options)
+    device = options.device
+    data = read_data_dir(options.data_dir)
+    if options.out_of_domain_dir:  # so that a wrong name is refused before the long pass
+        read_data_dir(options.out_of_domain_dir)
     from espnet_diverse.analysis.measurements import choose_utterances, observe_utterance, survey
     from espnet_diverse.analysis.measures import redundancy
     from espnet_diverse.analysis.measures.head_sharing import ownerships
@@ -96,65 +93,61 @@ def run(args: argparse.Namespace) -> int:
     from espnet_diverse.decoding.teacher_forcing import check_predicts_tokens
     from espnet_diverse.runs.logs import logged
 
-    chosen = choose_utterances(data, args.utterances)
-    named = [args.figure_utterance] if args.figure_utterance else []
+    chosen = choose_utterances(data, options.utterances)
+    named = [options.figure_utterance] if options.figure_utterance else []
     check_device(device)
-    check_prepared(args.output_dir / PICTURES, "analyse")
-    with logged(args.output_dir / "analyse.log"):
-        model, rate = load(args.model_dir, args.model_file, device)
-        if args.calibration or args.ablate_heads in TEACHER_FORCED:
+    check_prepared(options.output_dir / PICTURES, "analyse")
+    with logged(options.output_dir / "analyse.log"):
+        model, rate = load(*options.model, device)
+        if options.calibration or options.ablate_heads in TEACHER_FORCED:
             check_predicts_tokens(model)
-        predictor = _predictor(args, device)
-        vocabulary, source = target_vocabulary(args.model_dir), source_vocabulary(args.model_dir)
-        conditions = condition_indices(
-            known_conditions(model), args.data_dir, [*chosen, *named], options.conditions(args)
-        )
+        predictor = _predictor(options, device)
+        vocabulary, source = target_vocabulary(options.model_dir), source_vocabulary(options.model_dir)
+        conditions = condition_indices(known_conditions(model), options.data_dir, [*chosen, *named], options.conditions)
         for utterance in named:  # so that a wrong name is refused before the long pass
             observe_utterance(model, vocabulary, data, utterance, conditions[utterance], source, rate)
         indices = {utterance: conditions[utterance] for utterance in chosen}
         measured = survey(model, vocabulary, data, indices, source, rate)
-        shown = args.figure_utterance or measured.utterances[0]
+        shown = options.figure_utterance or measured.utterances[0]
         seen = observe_utterance(model, vocabulary, data, shown, conditions[shown], source, rate)
         read = source.tokenise(data.src_text[shown]) if source else None
         tokens = [*prompt_tokens(model, conditions[shown]), *vocabulary.tokenise(data.text[shown])]
         example = Example(shown, tokens, seen, read, known_frame_times(model, rate))
-        title = f"Attention of {args.model_dir.resolve().name} on {args.data_dir.resolve().name}"
-        sections, skipped = _sections(args, vocabulary, predictor)
-        write_report(measured, example, ownerships(model), title, args.output_dir, sections)
+        title = f"Attention of {options.model_dir.resolve().name} on {options.data_dir.resolve().name}"
+        sections, skipped = _sections(options, vocabulary, predictor)
+        write_report(measured, example, ownerships(model), title, options.output_dir, sections)
     print(redundancy.markdown(measured.redundancy))
-    print(args.output_dir / "analysis.html")
+    print(options.output_dir / "analysis.html")
     return 2 if measured.skipped or skipped else 0
 
 
-def _check(args: argparse.Namespace) -> None:
-    if args.beam_size is not None and args.ablate_heads not in DECODED and not args.ctc_support:
+def _check(options: CommandOptions) -> None:
+    if options.beam_size is not None and options.ablate_heads not in DECODED and not options.ctc_support:
         uses = f"--ctc_support and for --ablate_heads {' '.join(DECODED)}"
-        raise ConfigError(f"--beam_size {args.beam_size} is for {uses}; leave it out")
-    if args.beam_size is not None and args.beam_size < 1:
-        raise ConfigError(f"--beam_size {args.beam_size}: must be 1 or more")
-    if args.out_of_domain_dir and not args.calibration:
-        raise ConfigError(f"--out_of_domain_dir {args.out_of_domain_dir} is for --calibration; give that as well")
+        raise ConfigError(f"--beam_size {options.beam_size} is for {uses}; leave it out")
+    if options.out_of_domain_dir and not options.calibration:
+        raise ConfigError(f"--out_of_domain_dir {options.out_of_domain_dir} is for --calibration; give that as well")
 
 
-def _predictor(args: argparse.Namespace, device: str) -> "Predictor | None":
+def _predictor(options: CommandOptions, device: str) -> "Predictor | None":
     """Load the model for measures that are made only on request; None if none is requested."""
-    if not (args.ablate_heads or args.calibration or args.ctc_support):
+    if not (options.ablate_heads or options.calibration or options.ctc_support):
         return None
     from espnet_diverse.analysis.measures.text_support import check_support
     from espnet_diverse.decoding.options import Options
     from espnet_diverse.decoding.predictor import load_predictor
 
-    predictor = load_predictor(args.model_dir, args.model_file, Options(beam_size=args.beam_size or 10), device)
-    if args.ctc_support:
+    predictor = load_predictor(*options.model, Options(beam_size=options.beam_size or _BEAM), device)
+    if options.ctc_support:
         check_support(predictor)
     return predictor
 
 
 def _sections(
-    args: argparse.Namespace, vocabulary: "Vocabulary | TokenText", predictor: "Predictor | None"
+    options: CommandOptions, vocabulary: "Vocabulary | TokenText", predictor: "Predictor | None"
 ) -> tuple[list["Section"], int]:
     """Make the requested measures; return the sections of the report, and the number of utterances left out."""
-    table = args.output_dir / "ablation.tsv"
+    table = options.output_dir / "ablation.tsv"
     table.unlink(missing_ok=True)  # of an earlier model
     if predictor is None:
         return [], 0
@@ -164,16 +157,16 @@ def _sections(
     from espnet_diverse.analysis.sections import AblationSection, CalibrationSection, SupportSection
     from espnet_diverse.data.files.atomic_files import write_text
 
-    folders = filter(None, [args.data_dir, args.out_of_domain_dir])
-    samples, skipped = zip(*(_read(args, folder, predictor, vocabulary) for folder in folders), strict=True)
+    folders = filter(None, [options.data_dir, options.out_of_domain_dir])
+    samples, skipped = zip(*(_read(options, folder, predictor, vocabulary) for folder in folders), strict=True)
     sections: list[Section] = []
-    if args.ctc_support:
+    if options.ctc_support:
         sections.append(SupportSection(measure_support(predictor, samples[0])))
-    if args.ablate_heads:
-        ablation = ablate_heads(predictor, samples[0], args.ablate_heads)
+    if options.ablate_heads:
+        ablation = ablate_heads(predictor, samples[0], options.ablate_heads)
         write_text(table, ablation.tsv())
         sections.append(AblationSection(ablation))
-    if args.calibration:
+    if options.calibration:
         names = ("in domain", "out of domain")[: len(samples)]
         measured = {name: calibrate(predictor, each) for name, each in zip(names, samples, strict=True)}
         sections.append(CalibrationSection(measured))
@@ -181,7 +174,7 @@ def _sections(
 
 
 def _read(
-    args: argparse.Namespace, data_dir: Path, predictor: "Predictor", vocabulary: "Vocabulary | TokenText"
+    options: CommandOptions, data_dir: Path, predictor: "Predictor", vocabulary: "Vocabulary | TokenText"
 ) -> tuple[list["Sample"], dict[str, str]]:
     from espnet_diverse.analysis.measurements import choose_utterances
     from espnet_diverse.analysis.samples import read_samples
@@ -189,6 +182,6 @@ def _read(
     from espnet_diverse.decoding.condition_ids import condition_indices
 
     data = read_data_dir(data_dir)
-    chosen = choose_utterances(data, args.utterances)
-    indices = condition_indices(predictor.conditions, data_dir, chosen, options.conditions(args))
+    chosen = choose_utterances(data, options.utterances)
+    indices = condition_indices(predictor.conditions, data_dir, chosen, options.conditions)
     return read_samples(predictor, vocabulary, data, indices)

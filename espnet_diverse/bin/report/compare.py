@@ -4,62 +4,53 @@ With --reference the decoded texts are compared too: the differences from the fi
 utterances that differ most.
 """
 
-import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
+from espnet_diverse.bin.options.arguments import Arguments, adder
 from espnet_diverse.bin.options.input_paths import RUN_DIR
 from espnet_diverse.errors import ConfigError
+from espnet_diverse.option_checks import listed, path, text
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of this command."""
-    parser.add_argument("runs", nargs="+", type=RUN_DIR, metavar="RUN", help="directories of the runs")
-    parser.add_argument(
-        "--decoded",
-        default="decode/test",
-        help="directory in each run with score.json and decode.json (default: decode/test)",
+class CommandOptions(Arguments):
+    runs: Sequence[Path] = listed(
+        of=path(parse=RUN_DIR), positional=True, metavar="RUN", help="directories of the runs"
     )
-    parser.add_argument("--metric", help="metric of score.json to compare (default: the first)")
-    parser.add_argument(
-        "--names",
-        nargs="+",
-        default=[],
-        metavar="NAME",
-        help="names of the systems (default: names of the directories)",
-    )
-    parser.add_argument(
-        "--reference", type=Path, metavar="FILE", help="reference texts, to compare the texts of each utterance"
-    )
-    parser.add_argument(
-        "--output_dir", type=Path, required=True, help="directory for compare.html, .md, .json and .png"
-    )
+    decoded: str = text("decode/test", help="directory in each run with score.json and decode.json")
+    metric: str | None = text(None, help="metric of score.json to compare", shown="the first")
+    names: Sequence[str] = listed((), metavar="NAME", help="names of the systems", shown="names of the directories")
+    reference: Path | None = path(None, metavar="FILE", help="reference texts, to compare the texts of each utterance")
+    output_dir: Path = path(help="directory for compare.html, .md, .json and .png")
 
 
-def inputs(args: argparse.Namespace) -> list[Path]:
+add_arguments = adder(CommandOptions)
+
+
+def inputs(options: CommandOptions) -> list[Path]:
     """Files that are read."""
-    there = [run / args.decoded / "decode.json" for run in args.runs]
-    needed = [path for run in args.runs for path in (run / "config.yaml", run / args.decoded / "score.json")]
-    texts = [args.reference, *(run / args.decoded / "text" for run in args.runs)] if args.reference else []
+    there = [run / options.decoded / "decode.json" for run in options.runs]
+    needed = [path for run in options.runs for path in (run / "config.yaml", run / options.decoded / "score.json")]
+    texts = [options.reference, *(run / options.decoded / "text" for run in options.runs)] if options.reference else []
     return [*needed, *(path for path in there if path.exists()), *texts]
 
 
-def outputs(args: argparse.Namespace) -> list[Path]:
+def outputs(options: CommandOptions) -> list[Path]:
     """Files that are written."""
-    suffixes = ("html", "md", "json", "png", *(["differences.png"] if args.reference else []))
-    return [args.output_dir / f"compare.{suffix}" for suffix in suffixes]
+    suffixes = ("html", "md", "json", "png", *(["differences.png"] if options.reference else []))
+    return [options.output_dir / f"compare.{suffix}" for suffix in suffixes]
 
 
-def run(args: argparse.Namespace) -> int:
+def run(options: CommandOptions) -> int:
     """Compare, and print the table."""
     from espnet_diverse.data.files.atomic_files import write_text
 
-    if args.names and len(args.names) != len(args.runs):
-        raise ConfigError(
-            f"--names has {len(args.names)} names for {len(args.runs)} runs; give one name per run, or none"
-        )
-    if args.reference and len(args.runs) < 2:
-        raise ConfigError(f"--reference {args.reference} compares runs, and there is one; name two or more")
+    if options.names and len(options.names) != len(options.runs):
+        count = len(options.names)
+        raise ConfigError(f"--names has {count} names for {len(options.runs)} runs; give one name per run, or none")
+    if options.reference and len(options.runs) < 2:
+        raise ConfigError(f"--reference {options.reference} compares runs, and there is one; name two or more")
     from espnet_diverse.analysis.comparison import check_signatures, read_system, table, to_dict
     from espnet_diverse.analysis.comparison_page import draw_comparison, draw_differences, verdict, write_page
     from espnet_diverse.analysis.differences import measure_differences
@@ -67,19 +58,21 @@ def run(args: argparse.Namespace) -> int:
     from espnet_diverse.scoring.groups import OVERALL
     from espnet_diverse.scoring.score_file import read_metrics
 
-    metric = args.metric or next(iter(read_metrics(args.runs[0] / args.decoded / "score.json")))
-    names, out = args.names or [None] * len(args.runs), args.output_dir
+    metric = options.metric or next(iter(read_metrics(options.runs[0] / options.decoded / "score.json")))
+    names, out = options.names or [None] * len(options.runs), options.output_dir
     pictures = {"scores": out / "compare.png", "differences": out / "compare.differences.png"}
     with logged(out / "compare.log"):
-        systems = [read_system(run, args.decoded, metric, name) for run, name in zip(args.runs, names, strict=True)]
+        named = zip(options.runs, names, strict=True)
+        systems = [read_system(run, options.decoded, metric, name) for run, name in named]
         check_signatures(systems)
         differences, said = None, ""
         if len({system.name for system in systems}) < len(systems):
             raise ConfigError("two runs have the same name; tell them apart by --names")
-        if args.reference:
-            files = {system.name: run / args.decoded / "text" for system, run in zip(systems, args.runs, strict=True)}
+        if options.reference:
+            texts = [run / options.decoded / "text" for run in options.runs]
+            files = dict(zip((system.name for system in systems), texts, strict=True))
             scores = [system.scores[OVERALL] for system in systems]
-            differences = measure_differences(args.reference, files, metric, scores)
+            differences = measure_differences(options.reference, files, metric, scores)
             said = "".join(f"\n{verdict(each, systems[0].name, metric.upper())}\n" for each in differences.found)
             draw_differences(differences, metric.upper(), pictures["differences"])
         else:

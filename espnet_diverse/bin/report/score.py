@@ -10,15 +10,19 @@ reports it and ends with exit code 2. docs/scoring.md tells which units are coun
 import argparse
 import json
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from espnet_diverse.bin.options import options
+from espnet_diverse.bin.options import options as shared
+from espnet_diverse.bin.options.arguments import adder, part
 from espnet_diverse.conditions import TABLES
 from espnet_diverse.errors import ConfigError, DataError, abridged
+from espnet_diverse.option_checks import flag, listed, number, path, text
+from espnet_diverse.scoring.bootstrap_options import BootstrapOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable
 
     from espnet_diverse.data.packed_table import PackedTable
     from espnet_diverse.scoring.bertscore import Embedder
@@ -29,108 +33,107 @@ if TYPE_CHECKING:
 _PICTURE, _PAGE = "score.{}.png", "alignment.{}.html"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of `espnet-diverse score`."""
-    parser.add_argument(
-        "--reference",
-        required=True,
-        nargs="+",
-        type=Path,
+class Shown(shared.Results):
+    """Options of the reports."""
+
+    name: str | None = text(None, help="name of the table row", shown="the last two directories of the hypothesis file")
+    worst: int | None = number(
+        None,
+        kind=int,
+        least=1,
+        metavar="N",
+        help="utterances on the page of alignments, those with the most errors (cer, wer, mer)",
+        shown="300",
+    )
+    embed_audio: bool = flag(help="put audio of these utterances into the page, instead of links to files")
+
+
+class CommandOptions(Shown):
+    reference: Sequence[Path] = listed(
+        of=path(),
         metavar="FILE",
         help="reference texts, with one 'utterance text' per line; in a .trn 'text (utterance)'; in a csv, tsv or "
         "jsonl columns id and text; several files: several references of each text (bleu, compound_bleu, chrf, "
         "chrf++, ter)",
     )
-    parser.add_argument("--hypothesis", required=True, type=Path, help="texts to score, in the format of the reference")
-    parser.add_argument(
-        "--plain",
-        action="store_true",
-        help="files have one text per line and no ids, and equal numbers of lines; line N is compared with line N",
+    hypothesis: Path = path(help="texts to score, in the format of the reference")
+    plain: bool = flag(
+        help="files have one text per line and no ids, and equal numbers of lines; line N is compared with line N"
     )
-    parser.add_argument("--output_dir", required=True, type=Path, help="directory for the reports")
-    metrics = "cer wer mer bleu compound_bleu chrf chrf++ ter bertscore"
-    parser.add_argument("--metric", nargs="+", default=["cer"], help=f"metrics to compute, of {metrics} (default: cer)")
-    parser.add_argument("--count_spaces", action="store_true", help="count a space as a character (cer)")
-    parser.add_argument(
-        "--normalise",
-        default="none",
+    output_dir: Path = path(help="directory for the reports")
+    metric: Sequence[str] = listed(
+        ["cer"], help="metrics to compute, of cer wer mer bleu compound_bleu chrf chrf++ ter bertscore"
+    )
+    count_spaces: bool = flag(help="count a space as a character (cer)")
+    normalise: str = text(
+        "none",
         help="none; wer: lower case without punctuation; unvocalised: also without short vowels and tatweel of Arabic "
         "and points of Hebrew; whisper or whisper_en: the basic or the English rules of Whisper (extra bert), as on "
-        "leaderboards, but marks of words stay in the basic ones (cer, wer, mer; default: none)",
+        "leaderboards, but marks of words stay in the basic ones (cer, wer, mer)",
     )
-    parser.add_argument(
-        "--spelling",
-        type=Path,
+    spelling: Path | None = path(
+        None,
         metavar="FILE",
         help="normalizer.json of a Whisper model, with which whisper_en writes British words as American ones",
     )
-    tokenize = (
-        "tokenizer: 13a, zh, char, intl, none, ja-mecab or ko-mecab (bleu; default: zh for Chinese, char for other "
-        "scripts without spaces, ko-mecab for Korean if installed, else 13a)"
+    tokenize: str | None = text(
+        None,
+        help="tokenizer: 13a, zh, char, intl, none, ja-mecab or ko-mecab (bleu)",
+        shown="zh for Chinese, char for other scripts without spaces, ko-mecab for Korean if installed, else 13a",
     )
-    parser.add_argument("--tokenize", help=tokenize)
-    path = "directory of a pretrained encoder, or hf:owner/name (bertscore)"
-    parser.add_argument("--bert_path", metavar="PATH", help=path)
-    parser.add_argument(
-        "--bert_layer", type=int, metavar="N", help="layer of the encoder (bertscore; default: the last)"
+    bert_path: str | None = text(
+        None, metavar="PATH", help="directory of a pretrained encoder, or hf:owner/name (bertscore)"
     )
-    by = "tables whose values become rows, such as utt2lang utt2tgtlang; a plain name is looked up beside the reference"
-    parser.add_argument("--by", nargs="+", default=[], metavar="TABLE", help=by)
-    zero_shot = "rows without training data, averaged as AVG-Z; the others are averaged as AVG-T"
-    parser.add_argument("--zero_shot", nargs="+", default=[], metavar="ROW", help=zero_shot)
-    parser.add_argument(
-        "--sizes", type=Path, help="table with 'row amount' of training data per line, for the averages High and Low"
+    bert_layer: int | None = number(
+        None, kind=int, metavar="N", help="layer of the encoder (bertscore)", shown="the last"
     )
-    parser.add_argument("--above", type=float, help="amount of --sizes above which a row is High (default: 1e7)")
-    parser.add_argument("--baseline", type=Path, help="texts of another system, for a paired bootstrap test")
-    parser.add_argument("--samples", type=int, default=1000, help="number of bootstrap resamples (default: 1000)")
-    parser.add_argument("--seed", type=int, default=12345, help="seed of the resamples (default: 12345)")
-    parser.add_argument(
-        "--name", help="name of the table row (default: the last two directories of the hypothesis file)"
+    by: Sequence[str] = listed(
+        (),
+        metavar="TABLE",
+        help="tables whose values become rows, such as utt2lang utt2tgtlang; a plain name is looked up beside the "
+        "reference",
     )
-    parser.add_argument(
-        "--worst",
-        type=int,
-        metavar="N",
-        help="utterances on the page of alignments, those with the most errors (cer, wer, mer; default: 300)",
+    zero_shot: Sequence[str] = listed(
+        (), metavar="ROW", help="rows without training data, averaged as AVG-Z; the others are averaged as AVG-T"
     )
-    parser.add_argument(
-        "--embed_audio",
-        action="store_true",
-        help="put audio of these utterances into the page, instead of links to files",
+    sizes: Path | None = path(
+        None, help="table with 'row amount' of training data per line, for the averages High and Low"
     )
-    options.add_results(parser)
+    above: float | None = number(None, kind=float, help="amount of --sizes above which a row is High", shown="1e7")
+    bootstrap: BootstrapOptions = part(BootstrapOptions)
+    baseline: Path | None = path(None, help="texts of another system, for a paired bootstrap test")
 
 
-def check(args: argparse.Namespace, before: "Mapping[str, argparse.Namespace]") -> None:
+add_arguments = adder(CommandOptions, BootstrapOptions, Shown, shared.Results)
+
+
+def check(options: CommandOptions, before: Mapping[str, argparse.Namespace]) -> None:
     """Check the metrics and their options; see `bin/plan_steps.py`."""
     from espnet_diverse.scoring.build import ERROR_RATES, check_metrics
     from espnet_diverse.scoring.table import line
 
-    if args.name is not None:
-        line(args.name, [])
-    if (args.zero_shot or args.sizes) and not args.by:
+    if options.name is not None:
+        line(options.name, [])
+    if (options.zero_shot or options.sizes) and not options.by:
         raise ConfigError("--zero_shot and --sizes need rows; give the tables of the rows, such as --by utt2lang")
-    if args.by and args.plain:
+    if options.by and options.plain:
         raise ConfigError("--by finds the rows of texts by their ids, and texts of --plain have none; leave one out")
-    if len(set(args.by)) < len(args.by):
-        raise ConfigError(f"--by {' '.join(args.by)}: a table is given twice; give each once")
-    if args.above != args.above:
-        raise ConfigError(f"--above {args.above} is no amount of training data; give a number such as 1e7")
-    if args.above is not None and not args.sizes:
-        raise ConfigError(f"--above {args.above:g} needs amounts of training data; give --sizes FILE too")
-    if args.worst is not None and args.worst < 1:
-        raise ConfigError(f"--worst {args.worst}: must be 1 or more")
-    for option, given in (("--embed_audio", args.embed_audio), ("--worst", args.worst)):
-        if given and not set(ERROR_RATES) & set(args.metric):
+    if len(set(options.by)) < len(options.by):
+        raise ConfigError(f"--by {' '.join(options.by)}: a table is given twice; give each once")
+    if options.above != options.above:
+        raise ConfigError(f"--above {options.above} is no amount of training data; give a number such as 1e7")
+    if options.above is not None and not options.sizes:
+        raise ConfigError(f"--above {options.above:g} needs amounts of training data; give --sizes FILE too")
+    for option, given in (("--embed_audio", options.embed_audio), ("--worst", options.worst)):
+        if given and not set(ERROR_RATES) & set(options.metric):
             raise ConfigError(
-                f"{option} is for {', '.join(ERROR_RATES)}, not for {' '.join(args.metric)}; leave it out"
+                f"{option} is for {', '.join(ERROR_RATES)}, not for {' '.join(options.metric)}; leave it out"
             )
-    how = args.count_spaces, args.normalise, args.tokenize, args.bert_path is not None, args.spelling
-    check_metrics(args.metric, *how, references=len(args.reference))
+    how = options.count_spaces, options.normalise, options.tokenize, options.bert_path is not None, options.spelling
+    check_metrics(options.metric, *how, references=len(options.reference))
 
 
-def run(args: argparse.Namespace) -> int:
+def run(options: CommandOptions) -> int:
     """Score, write the reports, print the tables; return 2 if hypotheses are missing or rows undefined, else 0."""
     from espnet_diverse.scoring.build import build_metrics
     from espnet_diverse.scoring.evaluate import evaluate
@@ -138,84 +141,85 @@ def run(args: argparse.Namespace) -> int:
     from espnet_diverse.scoring.report import Report
     from espnet_diverse.scoring.significance import Bootstrap
 
-    check(args, {})
+    check(options, {})
     metrics = build_metrics(
-        args.metric, args.count_spaces, args.normalise, args.tokenize, embedder(args), args.spelling
+        options.metric, options.count_spaces, options.normalise, options.tokenize, embedder(options), options.spelling
     )
-    bootstrap = Bootstrap(args.samples, args.seed)
-    _check_outputs(args)
-    tables = _tables(args)
-    corpus = _corpus(args, tables)
+    bootstrap = Bootstrap(**vars(options.bootstrap))
+    _check_outputs(options)
+    tables = _tables(options)
+    corpus = _corpus(options, tables)
     rows = groups(list(corpus.references), tables)
-    above = [] if args.above is None else [args.above]
-    means = averages(rows, args.zero_shot, read_sizes(args.sizes) if args.sizes else None, *above)
+    above = [] if options.above is None else [options.above]
+    means = averages(rows, options.zero_shot, read_sizes(options.sizes) if options.sizes else None, *above)
     parts = {"": range(len(corpus.references))} | {name: group.indices for name, group in rows.items()}
     scores = {name: evaluate(metric, corpus, parts, means, bootstrap) for name, metric in metrics.items()}
-    undefined = [note for name in metrics for note in _undefined(args.reference[0], metrics[name], parts, scores[name])]
-    _write(args, Report(corpus, metrics, scores), [*undefined, *_unknown(args.zero_shot, rows)])
+    first = options.reference[0]
+    undefined = [note for name in metrics for note in _undefined(first, metrics[name], parts, scores[name])]
+    _write(options, Report(corpus, metrics, scores), [*undefined, *_unknown(options.zero_shot, rows)])
     return 2 if undefined or any(system.missing for system in corpus.systems()) else 0
 
 
-def embedder(args: argparse.Namespace) -> "Callable[[], Embedder] | None":
+def embedder(options: CommandOptions) -> "Callable[[], Embedder] | None":
     """A function that loads the encoder of bertscore, if one is given.
 
     Raises:
         ConfigError: A layer is given without an encoder.
     """
-    if args.bert_layer is not None and args.bert_path is None:
-        raise ConfigError(f"--bert_layer {args.bert_layer} needs an encoder; give --bert_path PATH as well")
-    if args.bert_path is None:
+    if options.bert_layer is not None and options.bert_path is None:
+        raise ConfigError(f"--bert_layer {options.bert_layer} needs an encoder; give --bert_path PATH as well")
+    if options.bert_path is None:
         return None
 
     def make() -> "Embedder":
         from espnet_diverse.nets.frontends.pretrained import Embedder
 
-        return Embedder(args.bert_path, args.bert_layer)
+        return Embedder(options.bert_path, options.bert_layer)
 
     return make
 
 
-def _check_outputs(args: argparse.Namespace) -> None:
+def _check_outputs(options: CommandOptions) -> None:
     """Refuse to write the reports over texts that are read."""
     from espnet_diverse.data.output_paths import check_outputs
 
-    drawn = [form.format(name) for name in args.metric for form in (_PICTURE, _PAGE)]
-    outputs = [args.output_dir / name for name in ("score.md", "score.json", "alignment.txt", *drawn)]
-    texts = filter(None, (*args.reference, args.hypothesis, args.baseline, args.sizes))
-    if args.results:
-        outputs += [args.results, *(args.results.with_suffix(f".{name}.png") for name in args.metric)]
+    drawn = [form.format(name) for name in options.metric for form in (_PICTURE, _PAGE)]
+    outputs = [options.output_dir / name for name in ("score.md", "score.json", "alignment.txt", *drawn)]
+    texts = filter(None, (*options.reference, options.hypothesis, options.baseline, options.sizes))
+    if options.results:
+        outputs += [options.results, *(options.results.with_suffix(f".{name}.png") for name in options.metric)]
     check_outputs(outputs, texts)
 
 
-def _tables(args: argparse.Namespace) -> dict[str, "PackedTable"]:
+def _tables(options: CommandOptions) -> dict[str, "PackedTable"]:
     """The tables of --by, by path."""
     from espnet_diverse.data.tables import pack_table
 
-    paths = [args.reference[0].parent / name if "/" not in name else Path(name) for name in args.by]
+    paths = [options.reference[0].parent / name if "/" not in name else Path(name) for name in options.by]
     if lacking := next((path for path in paths if not path.exists()), None):
         raise DataError(f"{lacking}: no such table; leave out --by, or write the table")
     return {str(path): pack_table(path, path.name if path.name in TABLES else "utt2domain") for path in paths}
 
 
-def _corpus(args: argparse.Namespace, tables: dict[str, "PackedTable"]) -> "Corpus":
+def _corpus(options: CommandOptions, tables: dict[str, "PackedTable"]) -> "Corpus":
     """References and systems, with the languages of the references from --by or a table beside the references."""
     from espnet_diverse.scoring.texts import Corpus, further_references, languages_beside, read_files, system_of
 
-    path, *others = args.reference
-    files = read_files([*args.reference, args.hypothesis, *filter(None, [args.baseline])], args.plain)
+    path, *others = options.reference
+    files = read_files([*options.reference, options.hypothesis, *filter(None, [options.baseline])], options.plain)
     references = files[path]
 
     def read(path: Path, name: str | None = None) -> "System":
-        return system_of(name or options.row_name(path.resolve().parent), references, files[path])
+        return system_of(name or shared.row_name(path.resolve().parent), references, files[path])
 
-    system, baseline = read(args.hypothesis, args.name), args.baseline and read(args.baseline)
+    system, baseline = read(options.hypothesis, options.name), options.baseline and read(options.baseline)
     given = {Path(name).name: table for name, table in tables.items()}
-    languages = {} if args.plain else languages_beside(path, given)  # tables beside plain texts have ids
+    languages = {} if options.plain else languages_beside(path, given)  # tables beside plain texts have ids
     more = [further_references(path, each, files) for each in others]
     return Corpus(references, system, baseline, languages, more)
 
 
-def _undefined(path: Path, metric: "Metric", parts: "Mapping[str, Sequence[int]]", rows: dict) -> list[str]:
+def _undefined(path: Path, metric: "Metric", parts: Mapping[str, Sequence[int]], rows: dict) -> list[str]:
     """Notes on the parts without a score.
 
     Raises:
@@ -237,47 +241,47 @@ def _unknown(zero_shot: list[str], rows: dict) -> list[str]:
     return [f"zero-shot rows that do not exist: {missing}; known: {known}"] if unknown else []
 
 
-def _write(args: argparse.Namespace, report: "Report", notes: list[str]) -> None:
+def _write(options: CommandOptions, report: "Report", notes: list[str]) -> None:
     """Write the reports; print the tables and notes."""
     from espnet_diverse.data.files.atomic_files import write_text
 
     markdown, notes = report.markdown(), [*report.notes(), *notes]
-    files = {name: str(getattr(args, name)) for name in ("hypothesis", "baseline") if getattr(args, name)}
-    files = {"reference": " ".join(map(str, args.reference)), **files}
+    files = {name: str(getattr(options, name)) for name in ("hypothesis", "baseline") if getattr(options, name)}
+    files = {"reference": " ".join(map(str, options.reference)), **files}
     summary = {"files": files, **report.to_dict()}
-    args.output_dir.mkdir(parents=True, exist_ok=True)
-    _remove_former(args)
-    write_text(args.output_dir / "score.md", "\n".join([markdown, *(f"{note}\n" for note in notes)]))
-    write_text(args.output_dir / "score.json", json.dumps(summary, ensure_ascii=False, indent=2) + "\n")
+    options.output_dir.mkdir(parents=True, exist_ok=True)
+    _remove_former(options)
+    write_text(options.output_dir / "score.md", "\n".join([markdown, *(f"{note}\n" for note in notes)]))
+    write_text(options.output_dir / "score.json", json.dumps(summary, ensure_ascii=False, indent=2) + "\n")
     if report.error_rates():
-        notes += _write_alignments(args, report)
-    _write_pictures(args, report)
+        notes += _write_alignments(options, report)
+    _write_pictures(options, report)
     print(markdown, end="")
     print(*notes, sep="\n", file=sys.stderr)
 
 
-def _remove_former(args: argparse.Namespace) -> None:
+def _remove_former(options: CommandOptions) -> None:
     """Remove reports on other metrics that earlier calls have written."""
     from espnet_diverse.scoring.build import METRICS
 
-    stale = [form.format(name) for name in METRICS if name not in args.metric for form in (_PICTURE, _PAGE)]
+    stale = [form.format(name) for name in METRICS if name not in options.metric for form in (_PICTURE, _PAGE)]
     for name in ["alignment.txt", *stale]:
-        (args.output_dir / name).unlink(missing_ok=True)
+        (options.output_dir / name).unlink(missing_ok=True)
 
 
-def _write_alignments(args: argparse.Namespace, report: "Report") -> list[str]:
+def _write_alignments(options: CommandOptions, report: "Report") -> list[str]:
     """Write all alignments as text, and for each error rate a page of the worst ones; return notes on their audio."""
     from espnet_diverse.data.files.atomic_files import write_parts
     from espnet_diverse.scoring.figures.alignment_page import WorstAlignments, write_alignment_page
     from espnet_diverse.scoring.figures.audio_links import AudioLinks
 
-    worst = {name: WorstAlignments(*filter(None, [args.worst])) for name in report.error_rates()}
+    worst = {name: WorstAlignments(*filter(None, [options.worst])) for name in report.error_rates()}
     watch = {name: each.watch for name, each in worst.items()}  # aligning takes most of the time, so it is done once
-    text = args.output_dir / "alignment.txt"
+    text = options.output_dir / "alignment.txt"
     write_parts(text, report.alignments(watch))
-    audio = AudioLinks(args.reference[0].parent, text, args.embed_audio)
+    audio = AudioLinks(options.reference[0].parent, text, options.embed_audio)
     for name, metric in report.error_rates().items():
-        path, row = args.output_dir / _PAGE.format(name), report.scores[name][""]
+        path, row = options.output_dir / _PAGE.format(name), report.scores[name][""]
         numbers = "{:.1f} % ({:.1f} to {:.1f})".format(row.score, *row.interval)
         title = f"{report.corpus.system.name}: {metric.name} {numbers}"
         write_alignment_page(worst[name], metric.unit, title, audio, path)
@@ -285,7 +289,7 @@ def _write_alignments(args: argparse.Namespace, report: "Report") -> list[str]:
     return [f"the audio of {abridged(audio.unread)} is left out of the page: {reasons[0]}"] if reasons else []
 
 
-def _write_pictures(args: argparse.Namespace, report: "Report") -> None:
+def _write_pictures(options: CommandOptions, report: "Report") -> None:
     """Update --results, and draw the scores."""
     from espnet_diverse.scoring.figures.score_plots import draw_results, draw_scores
     from espnet_diverse.scoring.metric import better_side
@@ -293,8 +297,9 @@ def _write_pictures(args: argparse.Namespace, report: "Report") -> None:
 
     for name, metric in report.metrics.items():
         label = f"{metric.name} ({better_side(name)})"
-        draw_scores(report.scores[name], report.corpus, label, args.output_dir / _PICTURE.format(name))
-        if args.results:
+        draw_scores(report.scores[name], report.corpus, label, options.output_dir / _PICTURE.format(name))
+        if options.results:
             heading = f"### {metric.name}"
-            update_results(args.results, heading, (*metric.columns, *MEASURED), report.results(name))
-            draw_results(args.results, heading, metric.score_column, label, args.results.with_suffix(f".{name}.png"))
+            update_results(options.results, heading, (*metric.columns, *MEASURED), report.results(name))
+            picture = options.results.with_suffix(f".{name}.png")
+            draw_results(options.results, heading, metric.score_column, label, picture)

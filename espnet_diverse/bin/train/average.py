@@ -2,8 +2,8 @@
 
 import argparse
 
+from espnet_diverse.bin.options.arguments import add_options
 from espnet_diverse.bin.options.input_paths import InputPath
-from espnet_diverse.bin.options.options import add_declared
 from espnet_diverse.training.options import TrainingOptions
 from espnet_diverse.training.pipeline import Averaging
 
@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="criterion of best_model_criterion that ranks the epochs; valid.epoch takes the last (default: valid.acc; "
         "for a language model valid.loss; if a run lacks it, its first one)",
     )
-    add_declared(parser, TrainingOptions, "number")
+    add_options(parser, TrainingOptions, "number", letters=True)
 
 
 def stage(args: argparse.Namespace) -> Averaging:

@@ -10,6 +10,7 @@ import argparse
 from dataclasses import fields
 
 from espnet_diverse.bin.options import options
+from espnet_diverse.bin.options.arguments import add_options
 from espnet_diverse.bin.options.input_paths import SETS_DIR, TOKENS_DIR
 from espnet_diverse.training.options import FineTuningOptions
 
@@ -25,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=TOKENS_DIR,
         help="another vocabulary; tokens that the model knows keep their parameters (default: the model's)",
     )
-    options.add_declared(parser, FineTuningOptions, "number", "ngpu", "nproc")
+    add_options(parser, FineTuningOptions, "number", "ngpu", "nproc", letters=True)
     parser.add_argument(
         "--allow_changed",
         nargs="+",

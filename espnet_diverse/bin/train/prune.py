@@ -5,32 +5,33 @@ language or domain needs no option for one. If no other class of this package is
 without this package. Use the result like any other model.
 """
 
-import argparse
 from pathlib import Path
 
-from espnet_diverse.bin.options import options
+from espnet_diverse.bin.options import options as shared
+from espnet_diverse.bin.options.arguments import adder
+from espnet_diverse.option_checks import path
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of this command."""
-    options.add_model(parser)
-    options.add_conditions(parser)
-    options.add_output_dir(parser, "directory for config.yaml, weights and vocabulary")
+class CommandOptions(shared.Model, shared.Conditions):
+    output_dir: Path = path(help="directory for config.yaml, weights and vocabulary")
 
 
-def inputs(args: argparse.Namespace) -> list[Path]:
+add_arguments = adder(shared.Model, shared.add_conditions, CommandOptions)
+
+
+def inputs(options: CommandOptions) -> list[Path]:
     """Files that are read."""
-    return options.model_inputs(args)
+    return shared.model_inputs(options)
 
 
-def outputs(args: argparse.Namespace) -> list[Path]:
+def outputs(options: CommandOptions) -> list[Path]:
     """Files that are written."""
-    return options.model_outputs(args)
+    return shared.model_outputs(options, options.output_dir)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(options: CommandOptions) -> int:
     """Prune and print the path of the weights."""
     from espnet_diverse.packing.pruning import prune
 
-    print(prune(args.model_dir, args.output_dir, options.conditions(args), args.model_file))
+    print(prune(options.model_dir, options.output_dir, options.conditions, options.model_file))
     return 0

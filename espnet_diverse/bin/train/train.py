@@ -4,6 +4,7 @@ import argparse
 from dataclasses import fields
 
 from espnet_diverse.bin.options import options
+from espnet_diverse.bin.options.arguments import add_options
 from espnet_diverse.bin.options.input_paths import STATS_DIR
 from espnet_diverse.bin.options.kernels_option import add_kernels
 from espnet_diverse.training.distributed.processes import Processes
@@ -53,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_kernels(parser)
     group = parser.add_argument_group("processes", "each takes a share of every batch; gradients are averaged")
-    options.add_declared(group, Processes)
+    add_options(group, Processes, "ngpu", "nproc", "num_nodes", "node_rank", "max_restarts", letters=True)
     group.add_argument("--rdzv_endpoint", metavar="HOST:PORT", help="address of machine 0 for the others")
 
 

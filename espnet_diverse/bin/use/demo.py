@@ -4,56 +4,56 @@ Only browsers on this machine can reach the page. Requests are served one at a t
 """
 
 import argparse
+from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 
-from espnet_diverse.bin.options import options
+from espnet_diverse.bin.options import options as shared
+from espnet_diverse.bin.options.arguments import add_options, adder, part
 from espnet_diverse.bin.options.input_paths import ANY
 from espnet_diverse.errors import optional_package
+from espnet_diverse.option_checks import flag, listed, number, path
+from espnet_diverse.serve.limits import Limits
 
 OPENS_PACKED_MODELS = True
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of this command."""
-    options.add_model(parser)
-    parser.add_argument("--port", type=int, default=7860, help="port; 0 is any free port (default: 7860)")
-    parser.add_argument(
-        "--max_seconds", type=float, default=120.0, help="maximum length of a recording in seconds (default: 120)"
-    )
-    parser.add_argument("--max_megabytes", type=float, default=20.0, help="maximum size of a file in MB (default: 20)")
-    options.add_fusion(parser)
-    options.add_device_options(parser)
-    options.add_segmentation_options(parser)
-    parser.add_argument(
-        "--examples",
-        nargs="+",
-        default=[],
-        type=ANY,
+class CommandOptions(shared.Model, shared.FusionFiles, shared.Computing, shared.Segmented):
+    port: int = number(7860, help="port; 0 is any free port")
+    limits: Limits = part(Limits)
+    examples: Sequence[Path] = listed(
+        (),
+        of=path(parse=ANY),
         metavar="PATH",
         help="recordings or texts to click: files, or data directories and folders, of which three are shown",
     )
-    parser.add_argument("--open", action="store_true", help="open the page in the browser")
+    open: bool = flag(help="open the page in the browser")
 
 
-def run(args: argparse.Namespace) -> int:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of this command."""
+    shared.add_model(parser)
+    add_options(parser, CommandOptions, "port")
+    add_options(parser, Limits, "seconds", "megabytes")
+    adder(shared.FusionFiles, shared.Device, shared.Computing, shared.add_segmentation)(parser)
+    add_options(parser, CommandOptions, "examples", "open")
+
+
+def run(options: CommandOptions) -> int:
     """Serve until interrupted."""
     optional_package("uvicorn", "espnet-diverse demo", "demo")
     from espnet_diverse.serve.application import Server
-    from espnet_diverse.serve.limits import Limits
-    from espnet_diverse.transcription.segmentation_options import SegmentationOptions
 
-    limits, segmentation = Limits(args.max_seconds, args.max_megabytes), SegmentationOptions(args.vad)
-    how = {"device": args.device, "precision": args.precision, "compile": args.compile}
-    how["fusion"] = options.fusion(args)
-    with Server(args.port) as server:  # a port in use is reported before the model is loaded
+    how = {**options.how, "fusion": shared.fusion(options)}
+    with Server(options.port) as server:  # a port in use is reported before the model is loaded
         from espnet_diverse.demo.examples import read_examples
         from espnet_diverse.demo.routes import page
         from espnet_diverse.demo.task_services import load_service
 
-        service = load_service(args.model_dir, args.model_file, limits, segmentation, **how)
-        examples = read_examples(args.examples, service.search.task, limits)
+        service = load_service(*options.model, options.limits, options.segmentation, **how)
+        examples = read_examples(options.examples, service.search.task, options.limits)
         print(f"{server.url} serves {service.name}; press Ctrl+C to stop", flush=True)
-        if args.open:
+        if options.open:
             import webbrowser
 
             webbrowser.open(server.url)

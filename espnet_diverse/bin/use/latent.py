@@ -6,73 +6,82 @@ texts, including both ends. --samples and --between print one text per line.
 """
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
-from espnet_diverse.bin.options import options
+from espnet_diverse.bin.options import options as shared
+from espnet_diverse.bin.options.arguments import add_options
 from espnet_diverse.bin.options.input_paths import DATA_DIR
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.errors import ConfigError
-from espnet_diverse.option_checks import Rule
+from espnet_diverse.option_checks import Rule, listed, number, path
 
+_TEXTS = 7  # of --between
 _COLUMNS = ("Texts", "Nats per token", "KL", "Bound", "Active units")
+
+
+class CommandOptions(shared.Model, shared.Results, shared.Device):
+    data_dir: Path | None = path(None, parse=DATA_DIR, help="data directory; its text is encoded")
+    output_dir: Path | None = path(None, help="directory for codes.npz and latent.json")
+    importance_samples: int | None = number(None, kind=int, metavar="K", help="samples per text", shown="1")
+    samples: int = number(0, metavar="N", help="number of samples from the prior", shown="")
+    between: Sequence[str] | None = listed(None, nargs=2, metavar="TEXT", help="two texts to interpolate between")
+    steps: int | None = number(None, kind=int, metavar="N", help="number of texts of --between", shown=str(_TEXTS))
+    beam_size: int = number(1, metavar="N", help="beam of the generation")
+    seed: int = number(0, metavar="N", help="random seed of the samples")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this command."""
-    options.add_model(parser, "directory of a run with model: vae, a packed model, or hf:owner/name")
+    shared.add_model(parser, "directory of a run with model: vae, a packed model, or hf:owner/name")
     data = parser.add_argument_group("encoding")
-    data.add_argument("--data_dir", type=DATA_DIR, help="data directory; its text is encoded")
-    data.add_argument("--output_dir", type=Path, help="directory for codes.npz and latent.json")
-    data.add_argument("--importance_samples", type=int, metavar="K", help="samples per text (default: 1)")
-    options.add_results(data)
+    add_options(data, CommandOptions, "data_dir", "output_dir", "importance_samples")
+    add_options(data, shared.Results)
     texts = parser.add_argument_group("generation")
-    texts.add_argument("--samples", type=int, default=0, metavar="N", help="number of samples from the prior")
-    texts.add_argument("--between", nargs=2, metavar="TEXT", help="two texts to interpolate between")
-    texts.add_argument("--steps", type=int, metavar="N", help="number of texts of --between (default: 7)")
-    texts.add_argument("--beam_size", type=int, default=1, metavar="N", help="beam of the generation (default: 1)")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="random seed of the samples (default: 0)")
-    options.add_device_options(parser, precision=False)
+    add_options(texts, CommandOptions, "samples", "between", "steps", "beam_size")
+    add_options(parser, CommandOptions, "seed")
+    add_options(parser, shared.Device)
 
 
-def inputs(args: argparse.Namespace) -> list[Path]:
+def inputs(options: CommandOptions) -> list[Path]:
     """Files and data directories that are read."""
-    return [*options.model_inputs(args), *filter(None, [args.data_dir])]
+    return [*shared.model_inputs(options), *filter(None, [options.data_dir])]
 
 
-def outputs(args: argparse.Namespace) -> list[Path]:
+def outputs(options: CommandOptions) -> list[Path]:
     """Files that are written."""
-    written = [args.output_dir / name for name in ("codes.npz", "latent.json")] if args.output_dir else []
-    return [*written, *filter(None, [args.results])]
+    written = [options.output_dir / name for name in ("codes.npz", "latent.json")] if options.output_dir else []
+    return [*written, *filter(None, [options.results])]
 
 
-def run(args: argparse.Namespace) -> int:
+def run(options: CommandOptions) -> int:
     """Encode, sample and interpolate."""
-    _check(args)
+    _check(options)
     from espnet_diverse.decoding.directory.latent import Autoencoder, cells, line, measure
     from espnet_diverse.scoring.table import update_results
 
-    search_options, seed = Options(beam_size=args.beam_size, batch_size=32), args.seed
-    model = Autoencoder(args.model_dir, args.model_file, search_options, args.device)
-    if args.data_dir:
-        numbers = measure(model, args.data_dir, args.output_dir, args.importance_samples or 1, seed)
-        if args.results:
-            name = options.row_name(args.output_dir)
-            update_results(args.results, "### Latent codes", _COLUMNS, {name: cells(numbers)})
+    searching, seed = Options(beam_size=options.beam_size, batch_size=32), options.seed
+    model = Autoencoder(*options.model, searching, options.device)
+    if options.data_dir:
+        numbers = measure(model, options.data_dir, options.output_dir, options.importance_samples or 1, seed)
+        if options.results:
+            name = shared.row_name(options.output_dir)
+            update_results(options.results, "### Latent codes", _COLUMNS, {name: cells(numbers)})
         print(line(numbers))
-    for text in model.samples(args.samples, seed) if args.samples else ():
+    for text in model.samples(options.samples, seed) if options.samples else ():
         print(text)
-    for text in model.between(*args.between, args.steps or 7) if args.between else ():
+    for text in model.between(*options.between, options.steps or _TEXTS) if options.between else ():
         print(text)
     return 0
 
 
-def _check(args: argparse.Namespace) -> None:
-    if not (args.data_dir or args.samples or args.between):
+def _check(options: CommandOptions) -> None:
+    if not (options.data_dir or options.samples or options.between):
         raise ConfigError("there is nothing to do; give --data_dir with --output_dir, --samples or --between")
-    if bool(args.data_dir) != bool(args.output_dir):
+    if bool(options.data_dir) != bool(options.output_dir):
         raise ConfigError("--data_dir and --output_dir need each other; give both")
     for name, needed in (("results", "data_dir"), ("importance_samples", "data_dir"), ("steps", "between")):
-        if (given := getattr(args, name)) is not None and not getattr(args, needed):
+        if (given := getattr(options, name)) is not None and not getattr(options, needed):
             raise ConfigError(f"--{name} {given} is for --{needed}; give that too, or leave it out")
     for name, least in (("importance_samples", 1), ("samples", 0), ("steps", 2), ("beam_size", 1), ("seed", 0)):
-        Rule(int, least=least, none=True).check(f"--{name}", getattr(args, name))
+        Rule(int, least=least, none=True).check(f"--{name}", getattr(options, name))

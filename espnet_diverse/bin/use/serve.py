@@ -8,83 +8,78 @@ the server.
 import argparse
 import logging
 import os
+from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
-from espnet_diverse.bin.options import options
+from espnet_diverse.bin.options import options as shared
+from espnet_diverse.bin.options.arguments import add_options, adder, part
 from espnet_diverse.errors import ConfigError, optional_package
+from espnet_diverse.option_checks import listed, number, replaced, text
+from espnet_diverse.serve.limits import Limits
 
 OPENS_PACKED_MODELS = True
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of this command."""
-    parser.add_argument(
-        "--model",
-        action="append",
-        required=True,
+@dataclass(frozen=True)
+class ServerLimits(Limits):
+    """Limits of a server, which has more callers than a page, and of its models."""
+
+    seconds: float = replaced(Limits, "seconds", 600.0)
+    megabytes: float = replaced(Limits, "megabytes", 25.0)
+    waiting: int = replaced(Limits, "waiting", 64)
+    max_models: int = number(2, least=1, help="maximum models that are loaded at a time")
+    batch_size: int = number(32, least=1, help="maximum recordings that are searched together")
+    max_wait_ms: float = number(10.0, least=0, most=1000, help="maximum milliseconds that a recording waits for others")
+
+
+class CommandOptions(shared.Computing, shared.Segmented):
+    model: Sequence[str] = listed(
+        nargs="append",
         metavar="NAME=MODEL",
         help="directory of a run, a packed model, or hf:owner/name, and its name for clients; can be repeated",
     )
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
-    parser.add_argument("--port", type=int, default=8000, help="port; 0 is any free port (default: 8000)")
-    limits = parser.add_argument_group("limits")
-    for name, kind, default, text in (
-        ("max_models", int, 2, "models that are loaded at a time"),
-        ("max_seconds", float, 600.0, "length of a recording in seconds"),
-        ("max_megabytes", float, 25.0, "size of a file in MB"),
-        ("max_waiting", int, 64, "recordings that wait for a model; more are answered 429"),
-        ("max_streams", int, 4, "recordings of a model that are transcribed while somebody speaks"),
-        ("max_stream_seconds", float, 14400.0, "length of a live recording in seconds"),
-        ("batch_size", int, 32, "recordings that are searched together"),
-        ("max_wait_ms", float, 10.0, "milliseconds that a recording waits for others"),
-    ):
-        metavar = "N" if kind is int else "X"
-        limits.add_argument(
-            f"--{name}", type=kind, default=default, metavar=metavar, help=f"maximum {text} (default: {default:g})"
-        )
-    options.add_device_options(parser)
-    options.add_segmentation_options(parser)
+    host: str = text("127.0.0.1", help="address to listen on")
+    port: int = number(8000, help="port; 0 is any free port")
+    limits: ServerLimits = part(ServerLimits)
 
 
-def run(args: argparse.Namespace) -> int:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of this command."""
+    add_options(parser, CommandOptions)
+    limits = ("seconds", "megabytes", "waiting", "streams", "stream_seconds")
+    group = parser.add_argument_group("limits")
+    add_options(group, ServerLimits, "max_models", *limits, "batch_size", "max_wait_ms", letters=True)
+    adder(shared.Device, shared.Computing, shared.add_segmentation)(parser)
+
+
+def run(options: CommandOptions) -> int:
     """Serve until interrupted."""
     optional_package("uvicorn", "espnet-diverse serve", "serve")
-    from espnet_diverse.option_checks import Rule
     from espnet_diverse.runs.model_files import check_exists
     from espnet_diverse.serve.application import KEY_VARIABLE, Server
-    from espnet_diverse.serve.limits import Limits
-    from espnet_diverse.transcription.segmentation_options import SegmentationOptions
 
-    named = ("seconds", "megabytes", "waiting", "streams", "stream_seconds")
-    limits = Limits(**{name: getattr(args, f"max_{name}") for name in named})
-    for name, rule in (
-        ("max_models", Rule(int, least=1)),
-        ("batch_size", Rule(int, least=1)),
-        ("max_wait_ms", Rule(float, least=0, most=1000)),
-    ):
-        rule.check(name, getattr(args, name))
-    segmentation, paths = SegmentationOptions(args.vad), _paths(args.model)
-    how = {"device": args.device, "precision": args.precision, "compile": args.compile}
-    with Server(args.port, args.host, os.environ.get(KEY_VARIABLE) or None) as server:
+    limits, paths = options.limits, _paths(options.model)
+    with Server(options.port, options.host, os.environ.get(KEY_VARIABLE) or None) as server:
         for path in paths.values():
             check_exists(path)  # before the import of PyTorch
         from espnet_diverse.serve.models import Models, load_model, speech_model
         from espnet_diverse.serve.transcriptions import api
 
-        folders, wait = {name: speech_model(path) for name, path in paths.items()}, args.max_wait_ms / 1000
+        folders, wait = {name: speech_model(path) for name, path in paths.items()}, limits.max_wait_ms / 1000
 
         def load(name: str):
-            return load_model(folders[name], limits, segmentation, args.batch_size, wait, **how)
+            return load_model(folders[name], limits, options.segmentation, limits.batch_size, wait, **options.how)
 
         logging.getLogger("espnet_diverse.serve").setLevel(logging.INFO)
         print(f"{server.url} serves {' '.join(paths)}; press Ctrl+C to stop", flush=True)
         with suppress(KeyboardInterrupt):
-            server.run(api(Models(list(folders), load, args.max_models), limits))
+            server.run(api(Models(list(folders), load, limits.max_models), limits))
     return 0
 
 
-def _paths(models: list[str]) -> dict[str, Path]:
+def _paths(models: Sequence[str]) -> dict[str, Path]:
     """Paths by name.
 
     Raises:

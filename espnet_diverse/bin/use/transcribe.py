@@ -6,30 +6,33 @@ recording that cannot be read is reported and skipped, without effect on the oth
 recording could be transcribed. --stream transcribes live audio.
 """
 
-import argparse
 import logging
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from espnet_diverse.bin.options import options
+from espnet_diverse.bin.options import options as shared
+from espnet_diverse.bin.options.arguments import Arguments, adder
 from espnet_diverse.bin.options.cluster_option import add_cluster, workers
 from espnet_diverse.bin.options.input_paths import FILE
-from espnet_diverse.bin.use.transcribe_stream import add_stream_options, check_stream_options, run_stream
+from espnet_diverse.bin.use.transcribe_stream import STREAM_FORMATS, StreamOptions, check_stream_options, run_stream
 from espnet_diverse.decoding.options import SAME_LANGUAGE_TASKS, SPEECH_SEARCHES
 from espnet_diverse.errors import ConfigError, DataError, UserError, abridged
+from espnet_diverse.option_checks import choice, flag, listed, number, path
+from espnet_diverse.transcription.formats import FORMATS
+from espnet_diverse.transcription.segmentation_options import SegmentationOptions
 
 if TYPE_CHECKING:
     from espnet_diverse.data.rttm import Turn
     from espnet_diverse.decoding.options import Options
     from espnet_diverse.inference import Recognizer
     from espnet_diverse.transcription.inputs import Recording
-    from espnet_diverse.transcription.segmentation_options import SegmentationOptions
     from espnet_diverse.transcription.transcript import Transcript
 
 TASKS = ("asr", "st", "s2t", "s2t_ctc")
@@ -38,132 +41,159 @@ _MANY = ("txt", "trn")  # formats in which several recordings can be printed
 _OF_WORDS = ("json", "srt", "vtt", "all")  # formats that the times of words change
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of this command."""
-    from espnet_diverse.transcription.formats import FORMATS
+class OutputOptions(Arguments):
+    """Options of the output."""
 
-    options.add_model(parser)
-    parser.add_argument(
-        "sources", nargs="*", metavar="FILE|DIR|-", help="recordings; for a directory all files, also in subdirectories"
+    GROUP = "output"
+
+    output_dir: Path | None = path(None, metavar="DIR", help="directory for one file per recording and format")
+    output_format: str = choice(*FORMATS, "all", default="txt", help="json contains everything")
+    word_timestamps: bool = flag(help="times of words in json, and shorter cues in srt and vtt")
+    turns: Path | None = path(
+        None,
+        parse=FILE,
+        metavar="FILE.rttm",
+        help="turns of speakers, by the names of recordings: labels in json, srt and vtt; with --word_timestamps "
+        "segments are split where the speaker changes",
     )
-    parser.add_argument(
-        "--list",
-        type=Path,
+    max_line_width: int | None = number(
+        None, kind=int, metavar="N", help="columns of a line in srt and vtt", shown="one line per cue"
+    )
+
+    @property
+    def formats(self) -> list[str]:
+        """Formats of the files."""
+        return list(FORMATS) if self.output_format == "all" else [self.output_format]
+
+
+class Whole(Arguments):
+    """The option that recordings are kept whole."""
+
+    GROUP = "segmentation"
+
+    no_segmentation: bool = flag(
+        help="split no recording; recordings above 20 s are decoded by greedy CTC, at any length if the attention of "
+        "the encoder has linear cost (window, luna and others) or a memory"
+    )
+
+
+class CommandOptions(OutputOptions, Whole, StreamOptions):
+    sources: Sequence[str] = listed(
+        (),
+        nargs="*",
+        positional=True,
+        metavar="FILE|DIR|-",
+        help="recordings; for a directory all files, also in subdirectories",
+    )
+    list: Path | None = path(
+        None,
         metavar="FILE",
         help="a Kaldi wav.scp, or a table of path, language and domain separated by tabs; a first line `path ...` "
         "names the columns: path language target_language domain, or other names of `prepare table`; paths are "
         "relative to the table, in wav.scp and from standard input (-) to the working directory",
     )
-    parser.add_argument(
-        "--channels",
-        choices=("mean", "each"),
-        default="mean",
+    channels: str = choice(
+        *("mean", "each"),
         help="mean: channels are averaged; each: a transcript for each channel, as of a call with a speaker a channel "
-        "(default: mean); `decode` reads the channel in the fifth column of segments",
+        "(default: %(default)s); `decode` reads the channel in the fifth column of segments",
+        shown="",
     )
-    parser.add_argument("--task", choices=TASKS, help="required task of the model (default: any)")
-    options.add_conditions(parser)
-    out = parser.add_argument_group("output")
-    out.add_argument("--output_dir", type=Path, metavar="DIR", help="directory for one file per recording and format")
-    out.add_argument(
-        "--output_format",
-        choices=[*FORMATS, "all"],
-        default="txt",
-        help="json contains everything (default: txt)",
-    )
-    words = "times of words in json, and shorter cues in srt and vtt"
-    out.add_argument("--word_timestamps", action="store_true", help=words)
-    out.add_argument(
-        "--turns",
-        type=FILE,
-        metavar="FILE.rttm",
-        help="turns of speakers, by the names of recordings: labels in json, srt and vtt; with --word_timestamps "
-        "segments are split where the speaker changes",
-    )
-    out.add_argument(
-        "--max_line_width", type=int, metavar="N", help="columns of a line in srt and vtt (default: one line per cue)"
-    )
-    options.add_search_options(parser, SPEECH_SEARCHES)
-    options.add_fusion(parser)
-    options.add_device_options(parser)
-    add_cluster(parser)
-    options.add_segmentation_options(parser).add_argument(
-        "--no_segmentation",
-        action="store_true",
-        help="split no recording; recordings above 20 s are decoded by greedy CTC, at any length if the attention of "
-        "the encoder has linear cost (window, luna and others) or a memory",
-    )
-    add_stream_options(parser)
+    task: str | None = choice(*TASKS, none=True, help="required task of the model", shown="any")
+    cluster: str = ""
+    debug: bool = False
 
 
-def run(args: argparse.Namespace) -> int:
+add_arguments = adder(
+    *(shared.Model, CommandOptions, shared.add_conditions, OutputOptions),
+    partial(shared.add_search_options, searches=SPEECH_SEARCHES),
+    *(shared.FusionFiles, shared.Device, shared.Computing, add_cluster, shared.add_segmentation, Whole, StreamOptions),
+)
+
+
+def run(options: CommandOptions) -> int:
     """Transcribe; return 2 if a recording could not be read, raise an error if none could."""
     from espnet_diverse.transcription.formats import SUBTITLES
     from espnet_diverse.transcription.inputs import find_recordings
-    from espnet_diverse.transcription.segmentation_options import SegmentationOptions
 
-    check_stream_options(args)
-    if args.stream:
-        return run_stream(args)
+    check_stream_options(options)
+    if options.stream:
+        _check_stream(options)
+        return run_stream(options, options.sources[0], options.output_format)
+    form, output_dir = options.output_format, options.output_dir
     for option in ("word_timestamps", "turns"):
-        if getattr(args, option) and args.output_format not in _OF_WORDS:
-            has = f"--{option} changes nothing in --output_format {args.output_format}"
+        if getattr(options, option) and form not in _OF_WORDS:
+            has = f"--{option} changes nothing in --output_format {form}"
             raise ConfigError(f"{has}; give one of {' '.join(_OF_WORDS)}, or leave it out")
-    if args.max_line_width is not None and (args.max_line_width < 1 or args.output_format not in (*SUBTITLES, "all")):
+    width = options.max_line_width
+    if width is not None and (width < 1 or form not in (*SUBTITLES, "all")):
         allowed = f"is for --output_format {' '.join(SUBTITLES)} all, and 1 or more"
-        raise ConfigError(f"--max_line_width {args.max_line_width}: {allowed}; correct it, or leave it out")
-    recordings = find_recordings(args.sources, args.list, args.channels == "each")
-    if args.output_dir is None and (args.output_format == "all" or args.output_format not in _MANY and recordings[1:]):
+        raise ConfigError(f"--max_line_width {width}: {allowed}; correct it, or leave it out")
+    recordings = find_recordings(options.sources, options.list, options.channels == "each")
+    if output_dir is None and (form == "all" or form not in _MANY and recordings[1:]):
         many = f" of {len(recordings)} recordings" if recordings[1:] else ""
-        raise ConfigError(f"--output_format {args.output_format}{many} needs --output_dir, the directory to write to")
-    search_options, device = options.search_options(args), args.device
-    segmentation = SegmentationOptions(vad=args.vad, whole=args.no_segmentation)
-    if args.output_dir is not None:
-        _check_outputs(recordings, args)
-        _make_folder(args.output_dir)
-        (args.output_dir / "failures.json").unlink(missing_ok=True)
-    load = partial(_load, args, search_options, device, segmentation)
-    if not args.cluster:
-        return transcribe(load(), recordings, args)
+        raise ConfigError(f"--output_format {form}{many} needs --output_dir, the directory to write to")
+    searching = options.searching()
+    segmentation = replace(options.segmentation, whole=options.no_segmentation)
+    if output_dir is not None:
+        _check_outputs(recordings, options)
+        _make_folder(output_dir)
+        (output_dir / "failures.json").unlink(missing_ok=True)
+    load = partial(_load, options, searching, segmentation)
+    if not options.cluster:
+        return transcribe(load(), recordings, options)
     from espnet_diverse.transcription.on_cluster import ClusterRecognizer
 
     if any(recording.path == "-" for recording in recordings):
         raise ConfigError("- is the standard input of this machine, which workers of --cluster cannot read; give files")
-    model = [args.model_dir] if args.model_dir.is_file() else options.model_inputs(args)
-    with workers(args, load, [*model, *options.fusion_inputs(args)], model=True) as pool:
-        return transcribe(ClusterRecognizer(pool), recordings, args)
+    model = [options.model_dir] if options.model_dir.is_file() else shared.model_inputs(options)
+    with workers(options, load, [*model, *shared.fusion_inputs(options)], model=True) as pool:
+        return transcribe(ClusterRecognizer(pool), recordings, options)
 
 
-def _load(
-    args: argparse.Namespace, search_options: "Options", device: str, segmentation: "SegmentationOptions"
-) -> "Recognizer":
+def _check_stream(options: CommandOptions) -> None:
+    if options.list is not None or len(options.sources) != 1:
+        given = "--list" if options.list is not None else f"{len(options.sources)} sources"
+        raise ConfigError(f"--stream with {given} is not possible; give one file, FIFO, or - for standard input")
+    if options.output_format not in STREAM_FORMATS:
+        raise ConfigError(
+            f"--output_format {options.output_format} needs the end; with --stream give {' or '.join(STREAM_FORMATS)}"
+        )
+    refused = {
+        "--output_dir": options.output_dir is not None,
+        "--word_timestamps": options.word_timestamps,
+        "--turns": options.turns is not None,
+        "--max_line_width": options.max_line_width is not None,
+        "--no_segmentation": options.no_segmentation,
+        "--compile": options.compile,
+        f"--channels {options.channels}": options.channels != "mean",
+        "--cluster": bool(options.cluster),
+        f"--precision {options.precision}": options.precision != "float32",
+        f"--task {options.task}": options.task not in (None, "asr"),
+    }
+    if option := next((name for name, given in refused.items() if given), None):
+        raise ConfigError(f"{option} is not possible with --stream; leave it out")
+
+
+def _load(options: CommandOptions, searching: "Options", segmentation: SegmentationOptions) -> "Recognizer":
     from espnet_diverse.inference import Recognizer  # takes seconds
 
-    return Recognizer(
-        args.model_dir,
-        args.model_file,
-        device=device,
-        precision=args.precision,
-        compile=args.compile,
-        segmentation=segmentation,
-        options=search_options,
-        fusion=options.fusion(args),
-    )
+    how = {**options.how, "options": searching, "fusion": shared.fusion(options)}
+    return Recognizer(*options.model, segmentation=segmentation, **how)
 
 
-def _paths(recording: "Recording", args: argparse.Namespace) -> list[Path]:
+def _paths(recording: "Recording", options: CommandOptions) -> list[Path]:
     """The files of a recording in the output directory."""
-    return [args.output_dir / f"{recording.name}.{format}" for format in _formats(args)]
+    return [options.output_dir / f"{recording.name}.{format}" for format in options.formats]
 
 
-def _check_outputs(recordings: Sequence["Recording"], args: argparse.Namespace) -> None:
+def _check_outputs(recordings: Sequence["Recording"], options: CommandOptions) -> None:
     """Refuse to write over a recording or the list of recordings."""
     from espnet_diverse.data.output_paths import check_outputs
     from espnet_diverse.transcription.inputs import files_of
 
-    outputs = [path for recording in recordings for path in _paths(recording, args)]
-    listed = [args.list] if args.list is not None else []
-    check_outputs([*outputs, args.output_dir / "failures.json"], [*files_of(recordings), *listed])
+    outputs = [path for recording in recordings for path in _paths(recording, options)]
+    listed = [options.list] if options.list is not None else []
+    check_outputs([*outputs, options.output_dir / "failures.json"], [*files_of(recordings), *listed])
 
 
 def _make_folder(folder: Path) -> None:
@@ -175,13 +205,13 @@ def _make_folder(folder: Path) -> None:
         raise ConfigError(f"--output_dir {folder}: cannot be written to ({error.strerror}); give another") from error
 
 
-def transcribe(recognizer: "Recognizer", recordings: Sequence["Recording"], args: argparse.Namespace) -> int:
+def transcribe(recognizer: "Recognizer", recordings: Sequence["Recording"], options: CommandOptions) -> int:
     """Transcribe recordings with a loaded model.
 
     Args:
         recognizer: The loaded model.
         recordings: The recordings.
-        args: Options of this command.
+        options: Options of this command.
 
     Returns:
         The exit code.
@@ -192,28 +222,27 @@ def transcribe(recognizer: "Recognizer", recordings: Sequence["Recording"], args
     """
     from espnet_diverse.data.rttm import speaker_of
 
-    given = options.conditions(args)
-    _check(recognizer, args, given)
-    turns = _turns(args.turns, recordings) if args.turns else {}
+    _check(recognizer, options)
+    turns = _turns(options.turns, recordings) if options.turns else {}
     failures: list[tuple[str, str]] = []
     named = Counter(recording.shown for recording in recordings)
-    for recording, result in _results(recognizer, recordings, args, given):
+    for recording, result in _results(recognizer, recordings, options):
         shown = recording.shown
         if isinstance(result, Exception):
             # Ids of a list may share a file.
             key = shown if named[shown] == 1 else recording.name
-            failures.append((key, _reason(shown, result, args.debug)))
+            failures.append((key, _reason(shown, result, options.debug)))
             if recordings[1:]:
                 print(f"espnet-diverse transcribe: skipped {failures[-1][1]}", file=sys.stderr, flush=True)
-            _report_earlier(recording, args)
+            _report_earlier(recording, options)
         else:
             _report_language(shown, result)
-            _report_silence(shown, recording, result, args)
+            _report_silence(shown, recording, result, options)
             _report_invented(shown, result)
             if theirs := turns.get(recording.name):
                 result = result.with_speakers(partial(speaker_of, theirs))
-            _output(recording, result, args, alone=len(recordings) == 1)
-    return _finish(failures, len(recordings), args.output_dir)
+            _output(recording, result, options, alone=len(recordings) == 1)
+    return _finish(failures, len(recordings), options.output_dir)
 
 
 def _turns(path: Path, recordings: Sequence["Recording"]) -> dict[str, list["Turn"]]:
@@ -230,17 +259,18 @@ def _turns(path: Path, recordings: Sequence["Recording"]) -> dict[str, list["Tur
     return found
 
 
-def _check(recognizer: "Recognizer", args: argparse.Namespace, given: Mapping[str, str]) -> None:
+def _check(recognizer: "Recognizer", options: CommandOptions) -> None:
     from espnet_diverse.decoding.condition_ids import completed
 
     task = recognizer.search.task
-    if args.task not in (None, task):
-        raise ConfigError(f"--task {args.task}: {args.model_dir} is a model of task {task}; give another model or task")
-    completed(recognizer.search.conditions, given, same_language=task in SAME_LANGUAGE_TASKS)
+    if options.task not in (None, task):
+        its = f"{options.model_dir} is a model of task {task}"
+        raise ConfigError(f"--task {options.task}: {its}; give another model or task")
+    completed(recognizer.search.conditions, options.conditions, same_language=task in SAME_LANGUAGE_TASKS)
 
 
 def _results(
-    recognizer: "Recognizer", recordings: Sequence["Recording"], args: argparse.Namespace, given: Mapping[str, str]
+    recognizer: "Recognizer", recordings: Sequence["Recording"], options: CommandOptions
 ) -> Iterator[tuple["Recording", "Transcript | Exception"]]:
     from espnet_diverse.inference import Request
     from espnet_diverse.transcription.audio_progress import AudioProgress
@@ -249,13 +279,13 @@ def _results(
         requests = [
             Request(
                 recording.path,
-                conditions={**given, **recording.conditions},
+                conditions={**options.conditions, **recording.conditions},
                 on_progress=partial(progress.update, index),
                 channel=recording.channel,
             )
             for index, recording in enumerate(recordings)
         ]
-        results = recognizer.transcribe_all(requests, args.word_timestamps)
+        results = recognizer.transcribe_all(requests, options.word_timestamps)
         for index, (recording, result) in enumerate(zip(recordings, results, strict=True)):
             progress.finish(index)
             yield recording, result
@@ -272,11 +302,11 @@ def _reason(shown: str, error: Exception, debug: bool) -> str:
     return reason if reason.startswith(shown) else f"{shown}: {reason}"
 
 
-def _report_earlier(recording: "Recording", args: argparse.Namespace) -> None:
+def _report_earlier(recording: "Recording", options: CommandOptions) -> None:
     """Report existing transcripts of a recording that failed; they may be the user's own, so they stay."""
-    for path in _paths(recording, args) if args.output_dir is not None else ():
-        if path.exists():
-            print(f"espnet-diverse transcribe: {path} existed before, and stays", file=sys.stderr, flush=True)
+    for file in _paths(recording, options) if options.output_dir is not None else ():
+        if file.exists():
+            print(f"espnet-diverse transcribe: {file} existed before, and stays", file=sys.stderr, flush=True)
 
 
 def _report_language(shown: str, transcript: "Transcript") -> None:
@@ -285,10 +315,10 @@ def _report_language(shown: str, transcript: "Transcript") -> None:
         print(f"{shown}: identified language {language} ({probability:.0%})", file=sys.stderr, flush=True)
 
 
-def _report_silence(shown: str, recording: "Recording", transcript: "Transcript", args: argparse.Namespace) -> None:
+def _report_silence(shown: str, recording: "Recording", transcript: "Transcript", options: CommandOptions) -> None:
     if transcript.segments:
         return
-    if args.no_segmentation or args.vad == "none":  # where silence is a segment without text
+    if options.no_segmentation or options.segmentation.vad == "none":  # where silence is a segment without text
         said = "too short for the model, no text"
     elif recording.channels_cancel():
         said = "no speech found; its channels cancel in their mean; give one of them"
@@ -305,20 +335,14 @@ def _report_invented(shown: str, transcript: "Transcript") -> None:
         print(f"{shown}: {said}: CTC supports less than a quarter of the text", file=sys.stderr, flush=True)
 
 
-def _formats(args: argparse.Namespace) -> list[str]:
-    from espnet_diverse.transcription.formats import FORMATS
-
-    return list(FORMATS) if args.output_format == "all" else [args.output_format]
-
-
-def _output(recording: "Recording", transcript: "Transcript", args: argparse.Namespace, alone: bool) -> None:
+def _output(recording: "Recording", transcript: "Transcript", options: CommandOptions, alone: bool) -> None:
     """Write or print a transcript."""
     from espnet_diverse.transcription.formats import write_transcript, written
 
-    if args.output_dir is not None:
-        write_transcript(transcript, recording.name, _formats(args), args.output_dir, args.max_line_width)
-    elif alone or args.output_format != "txt":
-        text = written(transcript, recording.name, args.output_format, args.max_line_width)
+    if options.output_dir is not None:
+        write_transcript(transcript, recording.name, options.formats, options.output_dir, options.max_line_width)
+    elif alone or options.output_format != "txt":
+        text = written(transcript, recording.name, options.output_format, options.max_line_width)
         print(text, end="", flush=True)
     else:
         print(recording.shown, " ".join(transcript.text.split()), sep="\t", flush=True)

@@ -1,6 +1,5 @@
 """`espnet-diverse transcribe --stream`: text while somebody speaks."""
 
-import argparse
 import json
 import os
 import signal
@@ -9,64 +8,74 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from espnet_diverse.bin.options import options
+from espnet_diverse.bin.options import options as shared
 from espnet_diverse.errors import ConfigError
+from espnet_diverse.option_checks import flag, number
 
 if TYPE_CHECKING:
     from espnet_diverse.transcription.streaming import StreamResult
 
-_FORMATS = ("txt", "json")
+STREAM_FORMATS = ("txt", "json")
 _CLEAR = "\r\x1b[K"
 _UNKNOWN_WIDTH = 80  # of a terminal that does not report it
 
 
-def add_stream_options(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of streaming."""
-    group = parser.add_argument_group(
-        "streaming",
+class StreamOptions(
+    shared.Model, shared.Searching, shared.Conditions, shared.FusionFiles, shared.Computing, shared.Segmented
+):
+    """Options of streaming, and those of the model and the search."""
+
+    GROUP = "streaming"
+    ABOUT = (
         "With --stream the one source is a file as if it were live, or a FIFO or - with raw samples: PCM, 16-bit "
         "little-endian, mono. The text of each utterance is printed when it ends, and on a terminal also while it is "
         "spoken; --output_format json prints each change as a line. The encoder must be a contextual block encoder, or "
-        "diverse_transformer with a memory.",
+        "diverse_transformer with a memory."
     )
-    group.add_argument("--stream", action="store_true", help="transcribe live audio, or a file as if it were live")
-    group.add_argument("--pcm_rate", type=int, metavar="HZ", help="rate of raw samples (default: the model's rate)")
-    group.add_argument("--real_time", action="store_true", help="read a file in real time")
+
+    stream: bool = flag(help="transcribe live audio, or a file as if it were live")
+    pcm_rate: int | None = number(None, kind=int, metavar="HZ", help="rate of raw samples", shown="the model's rate")
+    real_time: bool = flag(help="read a file in real time")
 
 
-def check_stream_options(args: argparse.Namespace) -> None:
+def check_stream_options(options: StreamOptions) -> None:
     """Refuse options of streaming without --stream.
 
     Raises:
         ConfigError: Such an option is given.
     """
-    given = {"--pcm_rate": args.pcm_rate is not None, "--real_time": args.real_time}
-    if not args.stream and (option := next((name for name, is_given in given.items() if is_given), None)):
+    given = {"--pcm_rate": options.pcm_rate is not None, "--real_time": options.real_time}
+    if not options.stream and (option := next((name for name, is_given in given.items() if is_given), None)):
         raise ConfigError(f"{option} is for --stream; give that too, or leave it out")
 
 
-def run_stream(args: argparse.Namespace) -> int:
-    """Print texts until the stream ends; an interrupt ends it as well."""
-    _check(args)
-    search_options, device, fusion = options.search_options(args), args.device, options.fusion(args)
+def run_stream(options: StreamOptions, source: str, output_format: str) -> int:
+    """Print texts until the stream ends; an interrupt ends it as well.
+
+    Args:
+        options: The options.
+        source: A file, a FIFO, or - for standard input.
+        output_format: A name in `STREAM_FORMATS`.
+    """
+    searching, helpers = options.searching(), shared.fusion(options)
     from espnet_diverse.audio.live import open_live
-    from espnet_diverse.inference import SegmentationOptions, StreamRecognizer  # takes seconds
+    from espnet_diverse.inference import StreamRecognizer  # takes seconds
     from espnet_diverse.transcription.streaming import Latencies
 
     recognizer = StreamRecognizer(
-        args.model_dir,
-        args.model_file,
-        device=device,
-        segmentation=SegmentationOptions(vad=args.vad),
-        options=search_options,
-        fusion=fusion,
-        conditions=options.conditions(args),
+        *options.model,
+        device=options.device,
+        segmentation=options.segmentation,
+        options=searching,
+        fusion=helpers,
+        conditions=options.conditions,
     )
-    shown, latencies, interrupts = _Printer(args.output_format), Latencies(), Interrupts()
+    shown, latencies, interrupts = _Printer(output_format), Latencies(), Interrupts()
     rate = recognizer.search.rate
     try:
         # In this order: opening a FIFO may wait for its writer, and an interrupt must end the wait at once.
-        with open_live(args.sources[0], args.pcm_rate, rate, real_time=args.real_time) as blocks, interrupts.handled():
+        live = open_live(source, options.pcm_rate, rate, real_time=options.real_time)
+        with live as blocks, interrupts.handled():
             for result in recognizer.stream(interrupts.between(blocks)):
                 latencies.add(result)
                 shown.print(result)
@@ -76,30 +85,6 @@ def run_stream(args: argparse.Namespace) -> int:
         shown.close()
     print(f"transcribe: {latencies}", file=sys.stderr, flush=True)
     return 0
-
-
-def _check(args: argparse.Namespace) -> None:
-    if args.list is not None or len(args.sources) != 1:
-        given = "--list" if args.list is not None else f"{len(args.sources)} sources"
-        raise ConfigError(f"--stream with {given} is not possible; give one file, FIFO, or - for standard input")
-    if args.output_format not in _FORMATS:
-        raise ConfigError(
-            f"--output_format {args.output_format} needs the end; with --stream give {' or '.join(_FORMATS)}"
-        )
-    refused = {
-        "--output_dir": args.output_dir is not None,
-        "--word_timestamps": args.word_timestamps,
-        "--turns": args.turns is not None,
-        "--max_line_width": args.max_line_width is not None,
-        "--no_segmentation": args.no_segmentation,
-        "--compile": args.compile,
-        f"--channels {args.channels}": args.channels != "mean",
-        "--cluster": bool(args.cluster),
-        f"--precision {args.precision}": args.precision != "float32",
-        f"--task {args.task}": args.task not in (None, "asr"),
-    }
-    if option := next((name for name, given in refused.items() if given), None):
-        raise ConfigError(f"{option} is not possible with --stream; leave it out")
 
 
 class _Printer:

@@ -5,21 +5,23 @@ cannot be read is reported and skipped. A line that the model cannot translate, 
 5000 tokens, is reported and its output line is empty. The exit code is then 2, or 1 if no file could be translated.
 """
 
-import argparse
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from espnet_diverse.bin.options import options
+from espnet_diverse.bin.options import options as shared
+from espnet_diverse.bin.options.arguments import Arguments, adder, gathered
 from espnet_diverse.conditions import as_arguments
 from espnet_diverse.decoding.options import TRANSLATION_SEARCHES
 from espnet_diverse.errors import ConfigError, DataError
+from espnet_diverse.option_checks import choice, listed, path
 
 if TYPE_CHECKING:
+    from espnet_diverse.decoding.options import Options
     from espnet_diverse.inference import Translation, Translator
 
 FORMATS = {"txt": "txt", "tsv": "tsv", "json": "jsonl"}  # suffix of the output file by format
@@ -29,52 +31,64 @@ _STDIN = "-"
 _WINDOW = 16  # batches, so that lines of similar length can be translated together
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of this command."""
-    options.add_model(parser, "directory of a run of text translation, a packed model, or hf:owner/name")
-    parser.add_argument(
-        "sources", nargs="*", metavar="FILE", help="text files, or - for standard input (default: standard input)"
-    )
-    parser.add_argument("--text", action="append", default=[], help="line to translate; can be repeated")
-    options.add_conditions(parser)
-    options.add_search_options(parser, TRANSLATION_SEARCHES, **_DEFAULTS)
-    options.add_fusion(parser)
-    options.add_device_options(parser)
-    out = parser.add_argument_group("output")
-    out.add_argument(
-        "--output_format",
-        choices=FORMATS,
-        default="txt",
+class OutputOptions(Arguments):
+    """Options of the output."""
+
+    GROUP = "output"
+
+    output_format: str = choice(
+        *FORMATS,
         help="txt: translation; tsv: source, translation and score; json: one object per line with the n-best "
-        "translations (default: txt)",
+        "translations",
     )
-    out.add_argument("--output_dir", type=Path, help="directory for one file per input, and failures.json if any")
+    output_dir: Path | None = path(None, help="directory for one file per input, and failures.json if any")
 
 
-def run(args: argparse.Namespace) -> int:
+class CommandOptions(shared.Model, shared.Conditions, shared.FusionFiles, shared.Computing, OutputOptions):
+    sources: Sequence[str] = listed(
+        (),
+        nargs="*",
+        positional=True,
+        metavar="FILE",
+        help="text files, or - for standard input",
+        shown="standard input",
+    )
+    text: Sequence[str] = listed((), nargs="append", help="line to translate; can be repeated")
+    searching: "Callable[[], Options]" = gathered(lambda args: partial(shared.search_options, args, **_DEFAULTS))
+
+
+add_arguments = adder(
+    partial(shared.add_model, text="directory of a run of text translation, a packed model, or hf:owner/name"),
+    *(CommandOptions, shared.add_conditions),
+    partial(shared.add_search_options, searches=TRANSLATION_SEARCHES, **_DEFAULTS),
+    *(shared.FusionFiles, shared.Device, shared.Computing, OutputOptions),
+)
+
+
+def run(options: CommandOptions) -> int:
     """Translate; return 2 if a file or a line was skipped, 1 if all files were."""
-    if args.text and args.sources:
-        raise ConfigError(f"both --text and the file {args.sources[0]} are given; give one of them")
-    search_options, device = options.search_options(args, **_DEFAULTS), args.device
-    inputs = ["text"] if args.text else args.sources or [_STDIN]
-    outputs = _outputs(args, inputs)
+    if options.text and options.sources:
+        raise ConfigError(f"both --text and the file {options.sources[0]} are given; give one of them")
+    searching = options.searching()
+    inputs = ["text"] if options.text else options.sources or [_STDIN]
+    outputs = _outputs(options, inputs)
     from espnet_diverse.inference import Translator
 
-    how = {"device": device, "precision": args.precision, "compile": args.compile, "fusion": options.fusion(args)}
-    translator = Translator(args.model_dir, args.model_file, options=search_options, **how)
-    translator.translate("", **as_arguments(options.conditions(args)))  # refuses what fits no line
+    how = {**options.how, "fusion": shared.fusion(options)}
+    translator = Translator(*options.model, options=searching, **how)
+    translator.translate("", **as_arguments(options.conditions))  # refuses what fits no line
     skipped = _Skipped()
     for name, output in zip(inputs, outputs, strict=True):
         try:
-            _translate(translator, _given(args.text) or _lines(name), output, args, partial(skipped.add, name))
+            _translate(translator, _given(options.text) or _lines(name), output, options, partial(skipped.add, name))
         except (OSError, UnicodeError) as error:
             if isinstance(error, BrokenPipeError):
                 raise
             skipped.add(name, None, error)
-    if args.output_dir and skipped:
+    if options.output_dir and skipped:
         from espnet_diverse.decoding.directory.results import write_json
 
-        write_json(args.output_dir / "failures.json", skipped)
+        write_json(options.output_dir / "failures.json", skipped)
     return (1 if all(name in skipped for name in inputs) else 2) if skipped else 0
 
 
@@ -87,22 +101,22 @@ class _Skipped(dict[str, str]):
         print(f"espnet-diverse translate: {what} was skipped: {self[what]}", file=sys.stderr)
 
 
-def _outputs(args: argparse.Namespace, inputs: list[str]) -> list[Path | None]:
+def _outputs(options: CommandOptions, inputs: list[str]) -> list[Path | None]:
     """Output file of each input; None is standard output."""
     from espnet_diverse.data.output_paths import check_outputs
 
-    if args.output_dir is None:
+    if options.output_dir is None:
         return [None] * len(inputs)
     stems = ["stdin" if name == _STDIN else Path(name).stem for name in inputs]
     for index, stem in enumerate(stems):
         if stem in stems[:index]:
             first = inputs[stems.index(stem)]
             raise ConfigError(f"{first} and {inputs[index]} would both be written to {stem}; translate them separately")
-    outputs = [args.output_dir / f"{stem}.{FORMATS[args.output_format]}" for stem in stems]
-    sources = [Path(name) for name in args.sources if name != _STDIN]
-    check_outputs([*outputs, args.output_dir / "failures.json"], sources)
-    args.output_dir.mkdir(parents=True, exist_ok=True)
-    (args.output_dir / "failures.json").unlink(missing_ok=True)
+    outputs = [options.output_dir / f"{stem}.{FORMATS[options.output_format]}" for stem in stems]
+    sources = [Path(name) for name in options.sources if name != _STDIN]
+    check_outputs([*outputs, options.output_dir / "failures.json"], sources)
+    options.output_dir.mkdir(parents=True, exist_ok=True)
+    (options.output_dir / "failures.json").unlink(missing_ok=True)
     return [*outputs]
 
 
@@ -136,13 +150,13 @@ def _translate(
     translator: "Translator",
     lines: Iterable[str],
     output: Path | None,
-    args: argparse.Namespace,
+    options: CommandOptions,
     skip: Callable[[int, Exception], None],
 ) -> None:
     from espnet_diverse.data.files.atomic_files import write_text
     from espnet_diverse.progress import progress
 
-    found = _translated(translator, lines, args, skip)
+    found = _translated(translator, lines, options, skip)
     if output is None and sys.stdout.isatty():  # where the translations themselves show the progress
         for line in found:
             print(line, flush=True)
@@ -157,13 +171,13 @@ def _translate(
 
 
 def _translated(
-    translator: "Translator", lines: Iterable[str], args: argparse.Namespace, skip: Callable[[int, Exception], None]
+    translator: "Translator", lines: Iterable[str], options: CommandOptions, skip: Callable[[int, Exception], None]
 ) -> Iterator[str]:
     """The output lines; `skip` is called with the number of a line that cannot be translated, and the reason."""
     typed = not isinstance(lines, list) and sys.stdin.isatty()
     lines, window = iter(lines), 1 if typed else _WINDOW * translator.search.batch_size
     known = translator.search.conditions.names  # `run` has warned of others, once
-    used = {condition: value for condition, value in options.conditions(args).items() if condition in known}
+    used = {condition: value for condition, value in options.conditions.items() if condition in known}
     translate, done = partial(translator.translate, **as_arguments(used)), 0
 
     def each(chunk: list[str], first: int) -> "list[Translation]":
@@ -178,7 +192,7 @@ def _translated(
 
     while chunk := list(islice(lines, window)):
         for source, translation in zip(chunk, each(chunk, done + 1), strict=True):
-            yield _written(source, translation, args.output_format)
+            yield _written(source, translation, options.output_format)
         done += len(chunk)
 
 

@@ -6,18 +6,17 @@ Each fault has a kind; `faults.ACTIONS` has the action for it.
 import hashlib
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from math import inf
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from espnet_diverse.data.checks.limits import Limits
+
 CANCELLED = "its channels cancel in their mean; write one of them alone, or name one in the fifth column of segments"
 """Message about channels of opposite phase, whose mean is nearly silent."""
-FRAMES_A_SECOND = 25
-"""Frames of an encoder that subsamples features of 10 ms by 4; CTC needs one for each token."""
 CHARACTERS_A_SECOND = 40
 """More than anybody speaks in any script, spaces not counted; twice the rate of fast speakers of English."""
 _QUIET = 2e-4  # between the least and the greatest sample: 80 dB below full scale
@@ -37,23 +36,6 @@ class Finding(NamedTuple):
 
     kind: str
     what: str
-
-
-@dataclass(frozen=True)
-class Limits:
-    """Limits of the length of utterances and texts.
-
-    Attributes:
-        min_seconds: Least length of an utterance.
-        max_seconds: Greatest length of an utterance.
-        tokens: Function that returns the tokens of a text; without it only the number of characters is compared.
-        frames: Number of frames a second that CTC has.
-    """
-
-    min_seconds: float = 0.1
-    max_seconds: float = 60.0
-    tokens: Callable[[str], Sequence[object]] | None = None
-    frames: float = FRAMES_A_SECOND
 
 
 class Measures(NamedTuple):

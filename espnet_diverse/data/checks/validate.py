@@ -19,14 +19,8 @@ from espnet_diverse.audio.libsndfile import AudioInfo, Powers
 from espnet_diverse.audio.reading import open_file
 from espnet_diverse.audio.segments import segment_fault
 from espnet_diverse.data.checks.audio_statistics import Survey
-from espnet_diverse.data.checks.plausibility import (
-    CANCELLED,
-    Limits,
-    Measures,
-    length_findings,
-    measure,
-    text_findings,
-)
+from espnet_diverse.data.checks.limits import Limits
+from espnet_diverse.data.checks.plausibility import CANCELLED, Measures, length_findings, measure, text_findings
 from espnet_diverse.data.checks.recording_faults import Formats, SameAudio, sound_faults
 from espnet_diverse.data.checks.repetitions import DIGEST, alike, most_of
 from espnet_diverse.data.faults import Fault, decisive, refuse

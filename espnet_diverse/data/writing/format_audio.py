@@ -15,7 +15,8 @@ from espnet_diverse.audio.reading import AudioFile, open_file
 from espnet_diverse.audio.resampling import resample
 from espnet_diverse.audio.segments import Segment
 from espnet_diverse.audio.writing import ArkWriter, write_audio
-from espnet_diverse.data.checks.plausibility import Limits, measure, text_findings
+from espnet_diverse.data.checks.limits import Limits
+from espnet_diverse.data.checks.plausibility import measure, text_findings
 from espnet_diverse.data.checks.recording_faults import sound_faults
 from espnet_diverse.data.faults import ACTIONS
 from espnet_diverse.data.writing.format_options import FormatOptions

@@ -9,7 +9,7 @@ import yaml
 from references.espnet_fixtures import Model
 
 from espnet_diverse.bin.main import main
-from espnet_diverse.packing.model_card import Facts
+from espnet_diverse.packing.facts import Facts
 from espnet_diverse.packing.pack import pack
 from espnet_diverse.runs import checkpoint
 from espnet_diverse.runs.tasks import load_model

@@ -5,7 +5,7 @@ import torch
 from references.train_command import train
 
 from espnet_diverse.bin.main import main
-from espnet_diverse.packing.model_card import Facts
+from espnet_diverse.packing.facts import Facts
 from espnet_diverse.packing.pack import pack
 from espnet_diverse.runs import checkpoint
 from espnet_diverse.text.vocabulary import Vocabulary

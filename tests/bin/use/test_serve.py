@@ -1,3 +1,4 @@
+import importlib
 import json
 import logging
 import os
@@ -11,9 +12,11 @@ import urllib.request
 import pytest
 from starlette.testclient import TestClient
 
-from espnet_diverse.bin.main import main
+from espnet_diverse.bin.main import command_parser, main
+from espnet_diverse.bin.options.arguments import from_args
 from espnet_diverse.serve import models
 from espnet_diverse.serve.application import KEY_VARIABLE, Server
+from espnet_diverse.transcription.segmentation_options import SegmentationOptions
 
 
 def test_it_serves_until_interrupted(tiny_run, tmp_path):
@@ -96,3 +99,11 @@ def test_invalid_options_and_models_are_refused(options, message, monkeypatch, c
 def test_text_models_are_refused_at_the_start(tiny_translation, capsys):
     assert main(["serve", "--model", f"mt={tiny_translation.model_dir}", "--port", "0"]) == 1
     assert "a model of task mt is not possible here; known: asr st s2t s2t_ctc" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["serve", "--model", "a=b"], ["demo", "m"]])
+def test_the_limit_of_a_recording_is_none_of_a_segment(words):
+    _, parser = command_parser(words[0])
+    args = parser.parse_args([*words[1:], "--max_seconds", "7", "--vad", "energy"])
+    options = from_args(importlib.import_module(f"espnet_diverse.bin.use.{words[0]}").CommandOptions, args)
+    assert options.limits.seconds == 7 and options.segmentation == SegmentationOptions("energy")

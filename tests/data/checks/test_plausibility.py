@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from espnet_diverse.data.checks.plausibility import Limits, length_findings, measure, sound_findings, text_findings
+from espnet_diverse.data.checks.limits import Limits
+from espnet_diverse.data.checks.plausibility import length_findings, measure, sound_findings, text_findings
 
 
 def test_measures_do_not_depend_on_blocks():

@@ -7,7 +7,7 @@ import pytest
 import soundfile
 
 from espnet_diverse.audio.segments import Segment
-from espnet_diverse.data.checks.plausibility import Limits
+from espnet_diverse.data.checks.limits import Limits
 from espnet_diverse.data.checks.validate import find_faults, validate
 from espnet_diverse.data.faults import FaultsError
 from espnet_diverse.data.kaldi import DataDir, write_data_dir

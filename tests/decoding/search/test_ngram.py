@@ -20,7 +20,7 @@ from espnet_diverse.decoding.search.fusion import Fusion, language_model_of
 from espnet_diverse.decoding.search.ngram import NgramScorer, is_ngram
 from espnet_diverse.decoding.streaming.block_search import load_block_search
 from espnet_diverse.errors import ConfigError, ModelError
-from espnet_diverse.packing.model_card import Facts
+from espnet_diverse.packing.facts import Facts
 from espnet_diverse.packing.pack import pack
 from espnet_diverse.runs.model_files import INSIDE, NGRAM
 

@@ -17,7 +17,7 @@ from espnet2.main_funcs.pack_funcs import unpack as espnets_unpack
 from espnet_diverse.audio.reading import read_audio
 from espnet_diverse.bin.main import main
 from espnet_diverse.errors import ModelError
-from espnet_diverse.packing.model_card import Facts
+from espnet_diverse.packing.facts import Facts
 from espnet_diverse.packing.pack import pack
 from espnet_diverse.runs.packed.archive import _LAYOUT, _appearing, unpacked
 from espnet_diverse.runs.tasks import load_model
