@@ -88,7 +88,7 @@ KNOWN = {
     "a library raises errors of any class, and the line of ours says what it does not": [
         *(
             "backends.started: Exception",
-            "checkpoint.load: Exception",
+            "checkpoint._read: Exception",
             "checkpoint_schema._Layouts._layout: Exception",
             "espnet_command._as_user_errors: Exception",
         ),
