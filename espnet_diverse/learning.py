@@ -78,7 +78,8 @@ def train(
     shared = [*_configured(config, settings), *sets_of(Path(data)), "--task", task, "--tokens_dir", str(tokens_dir)]
     shared += ["--src_tokens_dir", str(src_tokens_dir)] if src_tokens_dir else []
     training = [*_several("init_param", init_param), *_resources(ngpu, nproc, allow_changed, restart)]
-    steps += stages(output_dir, shared, training, number, debug=True)
+    collecting = _several("init_param", init_param) if (settings or {}).get("keep_features") else []
+    steps += stages(output_dir, shared, training, number, debug=True, collecting=collecting)
     return _finished(run_steps(steps, output_dir / ".stamps"), output_dir)
 
 

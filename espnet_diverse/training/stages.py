@@ -30,6 +30,7 @@ from espnet_diverse.training.checkpoints.data_record import DataRecord
 from espnet_diverse.training.checkpoints.run_lock import one_run, run_lock
 from espnet_diverse.training.config.settings import DEFAULTS, check_settings
 from espnet_diverse.training.data.feature_sums import collect_sums
+from espnet_diverse.training.data.kept_features import of_tables, read_instead
 from espnet_diverse.training.data.run_data import (
     FOLD_LENGTH,
     RunData,
@@ -72,7 +73,7 @@ def collect_stats(config: Config, data: RunData, output_dir: Path, workers: Work
     rate = _rate(filled, data)
     check(TASKS[data.task], filled)
     _check_data(filled, data, rate, nj=workers or 4)
-    normalised = filled.get("normalize") == "global_mvn"
+    normalised, own = filled.get("normalize") == "global_mvn", copy.deepcopy(filled)
     with staged_directory(output_dir) as staging, logged(staging / "stats.log"):
         if data.speech:
             check_vocabulary(config, data, tokens)  # before hours of features; ESPnet writes the lengths
@@ -91,6 +92,11 @@ def collect_stats(config: Config, data: RunData, output_dir: Path, workers: Work
                         folder.mkdir(exist_ok=True)
                         _write_lines(folder / f"{name}_shape", _lengths(data_dir / file, phase, tokens, name))
                     _write_sizes(folder / f"{name}_shape", folder / tokens.shape(name), tokens, name)
+        if own.get("keep_features"):
+            if normalised:
+                own.add({"normalize_conf": {"stats_file": str(staging / "train" / "feats_stats.npz")}}, {})
+            digests = of_tables(DataRecord(own, None).digests())
+            espnet_command.keep_features(TASKS[data.task], own, staging, digests, output_dir)
 
 
 @one_run()
@@ -137,6 +143,7 @@ def train(
     record = DataRecord(filled, None if restart else output_dir, checked, verify)
     _check_run_data(filled, data, rate, not record.is_unchanged())
     filled["ngpu"] = processes.ngpu
+    kept = read_instead(filled, stats_dir) if filled.get("keep_features") else None
     statistics = stats_dir / "train" / "feats_stats.npz" if data.speech else None
     if statistics:
         check_statistics(statistics, filled.get("normalize") == "global_mvn")
@@ -144,6 +151,8 @@ def train(
         run(data.task, filled, processes)
         return
     tables = record.digests()
+    if kept:
+        kept.check_data(stats_dir, tables)
     with run_lock(output_dir) as sign_lock:
         changed: list[str] = []
         newest, identity = None, run_identity.new_identity(output_dir)

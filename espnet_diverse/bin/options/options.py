@@ -51,6 +51,18 @@ def add_config(parser: argparse._ActionsContainer, required: bool = True) -> Non
     parser.add_argument("--set", action="append", default=[], metavar="KEY.SUB=VALUE", help=text)
 
 
+def add_keep_features(parser: argparse.ArgumentParser) -> None:
+    """Declare --keep_features, a short form of --set."""
+    parser.add_argument(
+        "--keep_features",
+        action="append_const",
+        dest="set",
+        const="keep_features=float16",
+        help="compute the features of a frozen encoder, or of a frozen pretrained frontend, once, and train on them "
+        "instead of audio; the same as --set keep_features=float16 (or float32)",
+    )
+
+
 def add_data(parser: argparse.ArgumentParser) -> None:
     """Declare the training data, the vocabulary and the task."""
     parser.add_argument("--train_dir", type=DATA_DIR, required=True, help="data directory of the training set")

@@ -26,6 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("data_dir", type=SETS_DIR, metavar="DATA", help="folder of the data directories train and dev")
     options.add_config(parser, required=False)
     options.add_output_dir(parser, "directory of the run, for example exp/<tag>")
+    options.add_keep_features(parser)
     parser.add_argument(
         "--tokens_dir",
         type=TOKENS_DIR,
@@ -72,7 +73,8 @@ def run(args: argparse.Namespace) -> int:
     shared = ["--config", ",".join(fragments), *(f"--set={change}" for change in args.set), *sets]
     shared += ["--task", task, *_tokens(args, config)]
     training = ["--init_param", weights, "--ngpu", args.ngpu, "--nproc", args.nproc, *_continuing(args)]
-    steps = stages(args.output_dir, shared, training, args.number, args.debug)
+    collecting = training[:2] if merge(fragments, args.set).get("keep_features") else []
+    steps = stages(args.output_dir, shared, training, args.number, args.debug, collecting)
     if args.dry_run:  # otherwise `stats` begins with it
         data = options.run_data(steps[0].args)
         check_vocabulary(merge(fragments, args.set), data, Tokens.load(data))
@@ -82,7 +84,14 @@ def run(args: argparse.Namespace) -> int:
     return code
 
 
-def stages(output_dir: Path, shared: list[str], training: Sequence[object], number: int, debug: bool = False) -> list:
+def stages(
+    output_dir: Path,
+    shared: list[str],
+    training: Sequence[object],
+    number: int,
+    debug: bool = False,
+    collecting: Sequence[object] = (),
+) -> list:
     """The steps of a plan that make a model: statistics, training and the average of the best epochs.
 
     Args:
@@ -91,12 +100,13 @@ def stages(output_dir: Path, shared: list[str], training: Sequence[object], numb
         training: Further options of `train`.
         number: Number of epochs to average.
         debug: Whether an error of a step is raised, with its traceback, and not printed.
+        collecting: Further options of `stats`.
     """
     from espnet_diverse.bin.plan_steps import PROGRAM, make_step
 
     stats = output_dir / "stats"
     commands = {
-        "stats": [*shared, "--output_dir", stats],
+        "stats": [*shared, "--output_dir", stats, *collecting],
         "train": [*shared, "--stats_dir", stats, "--output_dir", output_dir, *training],
         "average": [output_dir, "--number", number],
     }

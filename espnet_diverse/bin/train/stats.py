@@ -7,6 +7,7 @@ from pathlib import Path
 
 from espnet_diverse.bin.options import options
 from espnet_diverse.bin.options.cluster_option import add_cluster, workers
+from espnet_diverse.bin.train.train import add_init_param, known_weights, set_initial
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -14,12 +15,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_config(parser)
     options.add_data(parser)
     options.add_output_dir(parser, "directory to write to, for example exp/<tag>/stats")
+    options.add_keep_features(parser)
+    add_init_param(parser)  # the frozen part of the model, whose features are kept
     add_cluster(parser)
 
 
 def inputs(args: argparse.Namespace) -> list[Path]:
     """Files and data directories that are read."""
-    return options.data_inputs(args)
+    return [*options.data_inputs(args), *map(known_weights, args.init_param)]
 
 
 def outputs(args: argparse.Namespace) -> list[Path]:
@@ -47,6 +50,8 @@ def run(args: argparse.Namespace) -> int:
     config = merge(options.fragments(args), args.set)  # before the import of ESPnet, which takes seconds
     from espnet_diverse.training.stages import collect_stats
 
+    if config.get("keep_features"):
+        set_initial(config, args)
     files = [path for path in inputs(args) if path.is_file()]  # workers get the lines of the data directories
     data = options.run_data(args)
     with workers(args, _load, files) if data.speech else nullcontext() as pool:  # for text there is little to do

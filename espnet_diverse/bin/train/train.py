@@ -25,15 +25,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--stats_dir", type=STATS_DIR, required=True, help="directory that `espnet-diverse stats` wrote"
     )
     options.add_output_dir(parser, "directory of the run, for example exp/<tag>")
-    parser.add_argument(
-        "--init_param",
-        nargs="+",
-        default=[],
-        metavar="MODEL[:FROM[:TO[:EXCLUDED]]]",
-        help="pretrained parameters to start from, for example exp/asr/valid.acc.ave.pth:encoder:encoder; MODEL is a "
-        "file of weights, the directory of a run or a packed model, FROM and TO are parts of its model and of the new "
-        "one, EXCLUDED are beginnings of names to leave out, joined by commas",
-    )
+    options.add_keep_features(parser)
+    add_init_param(parser)
     parser.add_argument(
         "--allow_changed",
         nargs="+",
@@ -60,6 +53,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_kernels(parser)
     _add_processes(parser)
+
+
+def add_init_param(parser: argparse.ArgumentParser) -> None:
+    """Declare --init_param; `set_initial` reads it."""
+    parser.add_argument(
+        "--init_param",
+        nargs="+",
+        default=[],
+        metavar="MODEL[:FROM[:TO[:EXCLUDED]]]",
+        help="pretrained parameters to start from, for example exp/asr/valid.acc.ave.pth:encoder:encoder; MODEL is a "
+        "file of weights, the directory of a run or a packed model, FROM and TO are parts of its model and of the new "
+        "one, EXCLUDED are beginnings of names to leave out, joined by commas",
+    )
 
 
 def _add_processes(parser: argparse.ArgumentParser) -> None:
@@ -97,7 +103,7 @@ def inputs(args: argparse.Namespace) -> list[Path]:
     return [
         *options.data_inputs(args),
         *options.stats_files(args.stats_dir, args.task),
-        *map(_known_weights, args.init_param),
+        *map(known_weights, args.init_param),
     ]
 
 
@@ -126,7 +132,7 @@ def check_machine(args: argparse.Namespace, made: Iterable[Path]) -> None:
     _processes(args)
 
 
-def _known_weights(parameters: str) -> Path:
+def known_weights(parameters: str) -> Path:
     """Like `_weights`, but return a path even if it names no weights yet."""
     try:
         return _weights(parameters)
@@ -143,6 +149,14 @@ def _weights(parameters: str) -> Path:
         raise ModelError(f"init_param {parameters}: {said}")
     path = Path(parameters.partition(":")[0])
     return find_weights(path) if path.is_dir() else path
+
+
+def set_initial(config: "Config", args: argparse.Namespace) -> None:
+    """Set the key init_param by --init_param, with a file of weights instead of a directory or a packed model."""
+    if args.init_param:
+        config.add({"init_param": args.init_param}, {("init_param",): "--init_param"})
+    if "init_param" in config:
+        config["init_param"] = _initial(config)
 
 
 def _initial(config: "Config") -> list[str]:
@@ -185,10 +199,7 @@ def run(args: argparse.Namespace) -> int:
     config = merge(options.fragments(args), args.set)  # before the import of ESPnet, which takes seconds
     from espnet_diverse.training.stages import train
 
-    if args.init_param:
-        config.add({"init_param": args.init_param}, {("init_param",): "--init_param"})
-    if "init_param" in config:
-        config["init_param"] = _initial(config)
+    set_initial(config, args)
     run_data = options.run_data(args)
     how = {"allow_changed": args.allow_changed, "restart": args.restart, "verify": args.verify}
     train(config, run_data, args.stats_dir, args.output_dir, _processes(args), **how)
