@@ -36,7 +36,7 @@ KNOWN = {
     "something else is taken instead, and a line says so": [
         *("build_search.build_search: NoBatchedSearchError", "checkpoint.load_run: ModelError"),
         *("decode._load: NoBatchedSearchError", "audio_links.AudioLinks._embedded: DataError"),
-        "task_services.ModelService._facts: DataError",
+        *("kept_features.copied: DataError", "task_services.ModelService._facts: DataError"),
     ],
     "it is the answer to a question: whether something is possible, or a file is what it should be": [
         *("ark.file_status: ValueError", "data_record._Audio.compare: ValueError"),
@@ -67,7 +67,7 @@ KNOWN = {
         *(
             "model_files.known_config: ModelError",
             "model_files.model_files: ModelError",
-            "train._known_weights: ModelError",
+            "train.known_weights: ModelError",
         ),
     ],
     "the user is told in one line: the end of a command, of a request, of a process": [

@@ -22,7 +22,7 @@ from espnet_diverse.nets.frontends.kept_features import PARTS, ReadsKeptFeatures
 from espnet_diverse.progress import progress
 from espnet_diverse.runs.stored.frozen_part import tensor_digests, whole_digest
 from espnet_diverse.scope import scope
-from espnet_diverse.training.data.kept_features import Record, Writer, copied
+from espnet_diverse.training.kept_features import Record, Writer, copied
 
 _BATCH = 8  # utterances of similar length
 _AUGMENTATIONS = ("rir_scp", "noise_scp")

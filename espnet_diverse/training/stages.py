@@ -30,7 +30,6 @@ from espnet_diverse.training.checkpoints.data_record import DataRecord
 from espnet_diverse.training.checkpoints.run_lock import one_run, run_lock
 from espnet_diverse.training.config.settings import DEFAULTS, check_settings
 from espnet_diverse.training.data.feature_sums import collect_sums
-from espnet_diverse.training.data.kept_features import of_tables, read_instead
 from espnet_diverse.training.data.run_data import (
     FOLD_LENGTH,
     RunData,
@@ -43,6 +42,7 @@ from espnet_diverse.training.data.sampling import read_sampling
 from espnet_diverse.training.data.statistics import check_features, check_source, check_statistics, check_target
 from espnet_diverse.training.distributed.processes import Processes
 from espnet_diverse.training.distributed.run import run
+from espnet_diverse.training.kept_features import of_tables, read_instead, with_kept
 from espnet_diverse.training.learning_curves import draw_curves
 from espnet_diverse.training.loop.non_finite import NAME as NONFINITE
 from espnet_diverse.training.loop.tasks import TASKS
@@ -143,16 +143,13 @@ def train(
     record = DataRecord(filled, None if restart else output_dir, checked, verify)
     _check_run_data(filled, data, rate, not record.is_unchanged())
     filled["ngpu"] = processes.ngpu
-    kept = read_instead(filled, stats_dir) if filled.get("keep_features") else None
     statistics = stats_dir / "train" / "feats_stats.npz" if data.speech else None
     if statistics:
         check_statistics(statistics, filled.get("normalize") == "global_mvn")
     if processes.node_rank:  # machine 0 compares and writes
-        run(data.task, filled, processes)
+        _run(filled, data.task, stats_dir, processes)
         return
-    tables = record.digests()
-    if kept:
-        kept.check_data(stats_dir, tables)
+    tables = with_kept(filled, stats_dir, record.digests())
     with run_lock(output_dir) as sign_lock:
         changed: list[str] = []
         newest, identity = None, run_identity.new_identity(output_dir)
@@ -181,8 +178,14 @@ def train(
                 logging.warning("%s", said)
             if not processes.ngpu:
                 run_kernels.keep(output_dir, resumed=newest is not None)
-            run(data.task, filled, processes)
+            _run(filled, data.task, stats_dir, processes)
             draw_curves(output_dir)
+
+
+def _run(config: Config, task: str, stats_dir: Path, processes: Processes) -> None:
+    if config.get("keep_features"):
+        read_instead(config, stats_dir)
+    run(task, config, processes)
 
 
 def _of_run(

@@ -15,7 +15,7 @@ from espnet_diverse.bin.main import main
 from espnet_diverse.runs import checkpoint
 from espnet_diverse.runs.tasks import load_model
 from espnet_diverse.text.vocabulary import Vocabulary
-from espnet_diverse.training.data.kept_features import KeptFeatures
+from espnet_diverse.training.kept_features import KeptFeatures
 
 CTC = ("model_conf.ctc_weight=0.3", "freeze_param=[encoder,decoder]")
 NO_NOISE = [f"{part}.noise_std=0" for part in ("encoder_conf.attention", "decoder_conf.attention")]

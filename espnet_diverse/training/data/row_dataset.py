@@ -21,8 +21,8 @@ from torch.utils.data import DataLoader
 
 from espnet_diverse.data.packed_table import PackedTable
 from espnet_diverse.data.tables import pack_table
-from espnet_diverse.training.data.kept_features import KIND, KeptFeatures
 from espnet_diverse.training.data.seeds import seed_row
+from espnet_diverse.training.kept_features import KIND, KeptFeatures
 
 
 class RowDataset(ESPnetDataset):

@@ -31,7 +31,7 @@ _AGAIN = "run espnet-diverse stats again, with keep_features and this configurat
 
 @dataclass(frozen=True)
 class Record:
-    """What features were computed from.
+    """The record of what features were computed from.
 
     Attributes:
         part: The part of the model, a key of `PARTS`.
@@ -72,15 +72,6 @@ class Record:
             raise DataError(f"{path}: it or the features are damaged; {_AGAIN}")
         return record
 
-    def check_data(self, stats_dir: Path, tables: Mapping[str, str]) -> None:
-        """Check that the features are of these data.
-
-        Raises:
-            DataError: They are of others.
-        """
-        if differing := sorted(name for name, value in self.data.items() if tables.get(name) != value):
-            raise DataError(f"{stats_dir}: has kept features of other data than {' '.join(differing)}; {_AGAIN}")
-
     def check_model(self, stats_dir: Path, part: str, digest: str) -> None:
         """Check that the features are of the frozen part of a model.
 
@@ -116,22 +107,35 @@ def copied(former: Path, stats_dir: Path, wanted: Record) -> bool:
     return True
 
 
-def read_instead(config: Config, stats_dir: Path) -> Record:
-    """Let a run read kept features instead of audio, by a change of its filled configuration; return their record.
+def with_kept(config: Config, stats_dir: Path, tables: dict[str, str]) -> dict[str, str]:
+    """Return digests of the data of a run; if it reads kept features, check that they are of these data.
+
+    Args:
+        config: The configuration of the run.
+        stats_dir: Directory of the statistics.
+        tables: Digests of the data, see `DataRecord.digests`.
 
     Raises:
-        DataError: There are none in `stats_dir`, or they have numbers of another type.
+        DataError: There are none, or they are of other data, or have numbers of another type.
     """
+    if not (dtype := config.get("keep_features")):
+        return tables
     record = Record.load(stats_dir)
-    if record.dtype != config["keep_features"]:
-        has = f"kept features in {record.dtype}, and keep_features is {config['keep_features']}"
+    if record.dtype != dtype:
+        has = f"kept features in {record.dtype}, and keep_features is {dtype}"
         raise DataError(f"{stats_dir}: has {has}; {_AGAIN}")
+    if differing := sorted(name for name, value in record.data.items() if tables.get(name) != value):
+        raise DataError(f"{stats_dir}: has kept features of other data than {' '.join(differing)}; {_AGAIN}")
+    return tables
+
+
+def read_instead(config: Config, stats_dir: Path) -> None:
+    """Let a run read kept features instead of audio, by a change of its filled configuration."""
     for phase in ("train", "valid"):
         key, kept = f"{phase}_data_path_and_name_and_type", str((stats_dir / phase / INDEX).absolute())
         config[key] = [
             (kept, name, KIND) if name == "speech" else (file, name, kind) for file, name, kind in config[key]
         ]
-    return record
 
 
 class Writer:

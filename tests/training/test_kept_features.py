@@ -6,7 +6,7 @@ import torch
 
 from espnet_diverse.errors import DataError
 from espnet_diverse.runs.config import merge
-from espnet_diverse.training.data.kept_features import (
+from espnet_diverse.training.kept_features import (
     INDEX,
     KIND,
     KeptFeatures,
@@ -15,6 +15,7 @@ from espnet_diverse.training.data.kept_features import (
     copied,
     of_tables,
     read_instead,
+    with_kept,
 )
 
 LENGTHS = torch.tensor([5, 2, 3])
@@ -85,14 +86,15 @@ def test_a_run_reads_them_in_the_place_of_audio(tmp_path):
     for phase in ("train", "valid"):
         tables = [("/data/wav.scp", "speech", "sound"), ("/data/text", "text", "text")]
         config[f"{phase}_data_path_and_name_and_type"] = tables
-    record = read_instead(config, tmp_path)
+    read_instead(config, tmp_path)
     assert config["valid_data_path_and_name_and_type"] == [
         (str(tmp_path / "valid" / INDEX), "speech", KIND),
         ("/data/text", "text", "text"),
     ]
-    record.check_data(tmp_path, {"train/wav.scp": "x", "train/text": "any"})
+    tables = {"train/wav.scp": "x", "train/text": "any"}
+    assert with_kept(config, tmp_path, tables) == tables == with_kept(merge([]), tmp_path / "none", tables)
     with pytest.raises(DataError, match="has kept features of other data than train/wav.scp; run"):
-        record.check_data(tmp_path, {"train/wav.scp": "y"})
+        with_kept(config, tmp_path, {"train/wav.scp": "y"})
     with pytest.raises(DataError, match="has kept features of the encoder, and frozen is the frontend; run"):
-        record.check_model(tmp_path, "frontend", "digest")
+        Record.load(tmp_path).check_model(tmp_path, "frontend", "digest")
     assert of_tables({"train/text": "1", "train/utt2lang": "2", "valid/src_text": "3"}) == {"train/utt2lang": "2"}
