@@ -36,7 +36,7 @@ KNOWN = {
     "something else is taken instead, and a line says so": [
         *("build_search.build_search: NoBatchedSearchError", "checkpoint.load_run: ModelError"),
         *("decode._load: NoBatchedSearchError", "audio_links.AudioLinks._embedded: DataError"),
-        "task_services.ModelService._facts: DataError",
+        *("kept_features.copied: DataError", "task_services.ModelService._facts: DataError"),
     ],
     "it is the answer to a question: whether something is possible, or a file is what it should be": [
         *("ark.file_status: ValueError", "data_record._Audio.compare: ValueError"),
@@ -88,7 +88,7 @@ KNOWN = {
     "a library raises errors of any class, and the line of ours says what it does not": [
         *(
             "backends.started: Exception",
-            "checkpoint.load: Exception",
+            "checkpoint._read: Exception",
             "checkpoint_schema._Layouts._layout: Exception",
             "espnet_command._as_user_errors: Exception",
         ),

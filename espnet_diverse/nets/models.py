@@ -17,6 +17,7 @@ from espnet_diverse.errors import ConfigError
 from espnet_diverse.functional.sentence_ends import add_sos_eos
 from espnet_diverse.nets.adapters.bottleneck import freeze_base
 from espnet_diverse.nets.classification.sentence_classifier import ClassificationModel
+from espnet_diverse.nets.frontends.kept_features import PARTS, ReadsKeptFeatures
 from espnet_diverse.nets.gradient_balance import gradient_ratios, is_due
 from espnet_diverse.nets.losses.consistency import Branches, add_consistency, doubled, doubled_conditions
 from espnet_diverse.nets.losses.label_smoothing import replace_losses
@@ -161,8 +162,10 @@ class Diverse:
         return self.auxiliary_factor * sentences / count
 
 
-class DiverseASRModel(Diverse, ESPnetASRModel):
+class DiverseASRModel(Diverse, ReadsKeptFeatures, ESPnetASRModel):
     """Speech recognition by CTC and attention."""
+
+    keeps = tuple(PARTS)
 
     __signature__ = signature_with(ESPnetASRModel, **_OURS)
 
@@ -172,7 +175,7 @@ class DiverseASRModel(Diverse, ESPnetASRModel):
         return Branches({"criterion_att": 1 - self.ctc_weight}, {"ctc": self.ctc_weight})
 
 
-class DiverseSTModel(Diverse, ESPnetSTModel):
+class DiverseSTModel(Diverse, ReadsKeptFeatures, ESPnetSTModel):
     """Speech translation.
 
     Args:

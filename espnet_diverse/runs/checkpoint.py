@@ -3,7 +3,8 @@
 A file whose name ends in .safetensors has that format, which holds nothing but named tensors. Every file has a digest
 of its content (`file_digest.py`), which is checked when it is read.
 
-A run keeps two generations of its state, `CHECKPOINT` and the one saved before it, `PREVIOUS`.
+A run keeps two generations of its state, `CHECKPOINT` and the one saved before it, `PREVIOUS`. What is frozen in its
+model has a file of its own (`frozen_part.py`), which is read with the others: what `load` returns is whole.
 """
 
 import datetime
@@ -27,7 +28,7 @@ from espnet_diverse.data.files.atomic_files import scratch_directory, staged_fil
 from espnet_diverse.data.files.disk_space import NO_ROOM
 from espnet_diverse.errors import ModelError, abridged
 from espnet_diverse.runs.file_digest import SAFETENSORS, add_digest, check_digest, safetensors_with_digest
-from espnet_diverse.runs.stored import checkpoint_schema
+from espnet_diverse.runs.stored import checkpoint_schema, frozen_part
 from espnet_diverse.runs.stored.checkpoint_archive import check_archive
 from espnet_diverse.runs.stored.schema import MisfitError
 
@@ -110,8 +111,30 @@ def load(path: str | Path, device: str | torch.device = "cpu") -> dict:
 
     Raises:
         ModelError: The file is missing, damaged or altered, is not a checkpoint, or holds other objects, which could
-            run code, or a value that is not allowed in its place, see `checkpoint_schema`.
+            run code, or a value that is not allowed in its place, see `checkpoint_schema`; or the file with the frozen
+            part of its model is missing or another.
     """
+    state = _read(path, device)
+    if digests := state.get(frozen_part.FROZEN) if checkpoint_schema.is_state(state) else None:
+        state["model"] = _frozen(Path(path), digests, device) | state.get("model", {})
+    return state
+
+
+def _frozen(path: Path, digests: Mapping[str, str], device: str | torch.device) -> dict:
+    """The frozen part of the model in `path`, from the folder of this file or of the file that it links to."""
+    places = [frozen_part.file_beside(each, digests) for each in (path, path.resolve())]
+    file = next((place for place in places if place.is_file()), None)
+    todo = "copy it from the directory of the run"
+    if file is None:
+        raise ModelError(f"{places[0]}: is missing, and {path.name} lacks the frozen part of the model in it; {todo}")
+    found = _read(file, device)
+    if frozen_part.tensor_digests(found) != digests:
+        raise ModelError(f"{file}: is altered, as it is not the frozen part of the model in {path.name}; {todo}")
+    return found
+
+
+def _read(path: str | Path, device: str | torch.device) -> dict:
+    """Read a file alone, see `load`."""
     if Path(path).exists() and not Path(path).is_file():
         raise ModelError(f"{path}: cannot be read (not a regular file)")
     try:
@@ -152,10 +175,21 @@ def load_weights(path: str | Path, device: str | torch.device = "cpu") -> dict[s
         if "model" not in state:
             todo = "give a file of weights in the same folder, such as 1epoch.pth"
             raise ModelError(f"{path}: holds the state of a run without the parameters of a model; {todo}")
-        state = state["model"]
+        state = _with_products(state, path)
     if wrong := [name for name, tensor in state.items() if tensor.is_floating_point() and tensor.isnan().any()]:
         raise ModelError(f"{path}: NaN is in {abridged(wrong)}; use weights of an earlier epoch")
     return {name: tensor.detach() for name, tensor in state.items()}
+
+
+def _with_products(state: dict, path: str | Path) -> dict[str, Tensor]:
+    """The weights in a state in the form of evaluation, where adapters of low rank are part of them."""
+    weights = state["model"]
+    for name, how in (state.get(frozen_part.LOW_RANK) or {}).items():
+        try:
+            weights[f"{name}.weight"] = frozen_part.with_product(weights, name, *how)
+        except (KeyError, RuntimeError) as error:
+            raise ModelError(f"{path}: lacks parameters of the adapter of {name}, or they do not fit it") from error
+    return weights
 
 
 def has_run(run: Path) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from espnet_diverse.errors import ConfigError, ModelError
-from espnet_diverse.nets.adapters.low_rank import LowRankOptions, adapted, add_low_rank
+from espnet_diverse.nets.adapters.low_rank import LowRankEmbedding, LowRankOptions, adapted, add_low_rank
 from espnet_diverse.option_checks import read
 from espnet_diverse.runs.config import Config, located
 
@@ -84,16 +84,22 @@ def check_whole(config: Mapping[str, Any], state: Mapping[str, Tensor], model: n
 
 
 @contextmanager
-def merged(model: nn.Module) -> Iterator[None]:
-    """Keep the weights of a model in training in the form in which they are saved, within this block."""
-    training = [module for _, module in adapted(model) if module.training]
-    for module in training:
-        module.eval()
+def unmerged(model: nn.Module) -> Iterator[None]:
+    """Keep the weights of a model in the form of training, which has adapters of low rank apart, within this block."""
+    evaluated = [module for _, module in adapted(model) if not module.training]
+    for module in evaluated:
+        module.train()
     try:
         yield
     finally:
-        for module in training:
-            module.train()
+        for module in evaluated:
+            module.eval()
+
+
+def merges(model: nn.Module) -> dict[str, tuple[float, bool]]:
+    """Maps whose adapter of low rank is part of their weight in evaluation, see `frozen_part.with_product`."""
+    found = ((name, module) for name, module in adapted(model) if module.merges)
+    return {name: (module.scaling, isinstance(module, LowRankEmbedding)) for name, module in found}
 
 
 def _options(given: object) -> LowRankOptions:

@@ -53,6 +53,7 @@ class _TaskMixin:
         parser.add_argument("--sampling", default=None)
         parser.add_argument("--compile", default=False)
         parser.add_argument("--repulsion", default=None)
+        parser.add_argument("--keep_features", choices=(None, "float16", "float32"), default=None)
         parser.add_argument("--init_known_tokens", type=str2bool, default=False)
         parser.add_argument("--unfreeze_param", type=str, nargs="*", default=[])
         parser.add_argument("--save_interval_steps", type=int, default=0)

@@ -26,6 +26,7 @@ from torch.optim import Optimizer
 from espnet_diverse.data.files.atomic_files import write_text
 from espnet_diverse.errors import ConfigError, TrainingError, UserError
 from espnet_diverse.runs.config import Config
+from espnet_diverse.training.frozen_features import keep, read_kept
 from espnet_diverse.training.initialisation import initialise
 
 Built = tuple[nn.Module, list[Optimizer], list]
@@ -124,8 +125,9 @@ def _train(task: type[AbsTask], args: Namespace, processes: DistributedOption) -
     is_first = not processes.distributed or processes.dist_rank == 0
     if is_first:
         _save_config(args)
-    for given in args.init_param:
-        initialise(given, model, args.ignore_init_mismatch, device, vars(args))
+    _initialise(model, args, device)
+    if args.keep_features:
+        read_kept(model, args)
     batches = [task.build_iter_factory(args, processes, mode) for mode in ("train", "valid")]
     has_plots = args.num_att_plot and args.use_matplotlib
     plots = task.build_iter_factory(args, processes, "plot_att") if has_plots else None
@@ -136,6 +138,31 @@ def _train(task: type[AbsTask], args: Namespace, processes: DistributedOption) -
         import wandb
 
         wandb.finish()
+
+
+def _initialise(model: nn.Module, args: Namespace, device: str) -> None:
+    for given in args.init_param:
+        initialise(given, model, args.ignore_init_mismatch, device, vars(args))
+
+
+def keep_features(task: type[AbsTask], config: Config, stats_dir: Path, data: Mapping[str, str], former: Path) -> None:
+    """Compute the features of the frozen part of the model that would be trained, see `frozen_features.keep`.
+
+    Args:
+        task: A task of `training/loop/tasks.py`.
+        config: The configuration.
+        stats_dir: Directory of the statistics.
+        data: Digests of the data.
+        former: Directory of earlier statistics.
+
+    Raises:
+        UserError: As for `run`.
+    """
+    args = arguments(task, config)
+    with _as_user_errors(), _set_torch(args):
+        model = _built(task, args, "cpu")[0]
+        _initialise(model, args, "cpu")
+        keep(task, model, args, stats_dir, data, former)
 
 
 def _start_wandb(task: type[AbsTask], args: Namespace) -> bool:

@@ -1,5 +1,6 @@
 """Pretrained parameters that a training starts from: what the values of init_param name."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from espnet_diverse.errors import ConfigError, ModelError
@@ -24,7 +25,20 @@ def weights_file(parameters: str) -> Path:
     return find_weights(path) if path.is_dir() else path
 
 
-def initial_weights(config: Config) -> list[str]:
+def set_initial(config: Config, init_param: Sequence[str]) -> None:
+    """Set the key init_param of a configuration, with a file of weights instead of a directory or a packed model.
+
+    Args:
+        config: The configuration, which is changed.
+        init_param: Values of --init_param, which take the place of those of the configuration.
+    """
+    if init_param:
+        config.add({"init_param": list(init_param)}, {("init_param",): "--init_param"})
+    if "init_param" in config:
+        config["init_param"] = _initial_weights(config)
+
+
+def _initial_weights(config: Config) -> list[str]:
     """The values of the key init_param, see `_with_file`."""
     given = config["init_param"] or []
     given = [given] if isinstance(given, str) else given

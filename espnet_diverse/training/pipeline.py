@@ -7,7 +7,7 @@ of the command: what one of them has finished, the other skips. Modules are impo
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -104,11 +104,13 @@ class Configured(OptionStage):
     Attributes:
         config: Names of fragments, joined by commas.
         set: Changes of the configuration, as key.sub=value.
+        init_param: Pretrained parameters to start from.
         train_dir, valid_dir, tokens_dir, task, src_tokens_dir: As for `RunData`.
     """
 
     config: str = ""
     set: Sequence[str] = ()
+    init_param: Sequence[str] = ()
     train_dir: Path
     valid_dir: Path
     tokens_dir: Path
@@ -133,12 +135,14 @@ class Configured(OptionStage):
         return RunData(self.train_dir, self.valid_dir, self.tokens_dir, self.task, self.src_tokens_dir)
 
     def inputs(self) -> list[Path]:
-        """Fragments, data directories and vocabularies."""
+        """Fragments, data directories, vocabularies and pretrained parameters."""
         from espnet_diverse.runs.config import find
+        from espnet_diverse.training.initial_weights import known_weights
 
         folders = filter(None, (self.tokens_dir, self.src_tokens_dir))
         tokens = [folder / name for folder in folders for name in ("tokens.txt", "tokens.yaml")]
-        return [*find(self.fragments), self.train_dir, self.valid_dir, *tokens]
+        pretrained = map(known_weights, self.init_param)
+        return [*find(self.fragments), self.train_dir, self.valid_dir, *tokens, *pretrained]
 
     def check_options(self, before: Sequence[Stage]) -> None:
         """Check the configuration."""
@@ -186,8 +190,11 @@ class Statistics(Configured):
         check_unread(self.output_dir, self.inputs())
         check_target(self.output_dir)
         config = self.merged()  # before the import of ESPnet, which takes seconds
+        from espnet_diverse.training.initial_weights import set_initial
         from espnet_diverse.training.stages import collect_stats
 
+        if config.get("keep_features"):
+            set_initial(config, self.init_param)
         data = self.data()
         with workers if data.speech else nullcontext() as pool:  # for text there is little to do
             collect_stats(config, data, self.output_dir, pool)
@@ -201,7 +208,6 @@ class Training(Configured):
     Attributes:
         stats_dir: Directory of the statistics.
         output_dir: Directory of the run.
-        init_param: Pretrained parameters to start from.
         allow_changed, restart, verify: As for `stages.train`.
         kernels: Library of the matrix products, one of `cpu.machine.KERNELS`; by default the environment's.
         processes: Arguments of `Processes` by name.
@@ -209,7 +215,6 @@ class Training(Configured):
 
     stats_dir: Path
     output_dir: Path
-    init_param: Sequence[str] = ()
     allow_changed: Sequence[str] = ()
     restart: bool = False
     verify: bool = False
@@ -219,13 +224,7 @@ class Training(Configured):
 
     def inputs(self) -> list[Path]:
         """Files and data directories that are read."""
-        from espnet_diverse.training.initial_weights import known_weights
-
-        return [
-            *super().inputs(),
-            *_statistics(self.stats_dir, self.task),
-            *map(known_weights, self.init_param),
-        ]
+        return [*super().inputs(), *_statistics(self.stats_dir, self.task)]
 
     def outputs(self) -> list[Path]:
         """Files that are written."""
@@ -260,13 +259,10 @@ class Training(Configured):
         check_outputs(self.outputs(), [self.train_dir, self.valid_dir])  # the configuration may be the run's own
         keep_freed_memory(IN_TRAINING)
         config = self.merged()  # before the import of ESPnet, which takes seconds
-        from espnet_diverse.training.initial_weights import initial_weights
+        from espnet_diverse.training.initial_weights import set_initial
         from espnet_diverse.training.stages import train
 
-        if self.init_param:
-            config.add({"init_param": list(self.init_param)}, {("init_param",): "--init_param"})
-        if "init_param" in config:
-            config["init_param"] = initial_weights(config)
+        set_initial(config, self.init_param)
         how = self.allow_changed, self.restart, self.verify
         with environment(**{KERNELS_VARIABLE: self.kernels}):
             train(config, self.data(), self.stats_dir, self.output_dir, self._processes(), *how)
@@ -331,9 +327,11 @@ def model_stages(output_dir: Path, shared: Mapping[str, Any], training: Mapping[
         training: Further fields of `Training`.
         number: Number of epochs to average.
     """
-    stats_dir = output_dir / "stats"
+    stats_dir, statistics = output_dir / "stats", Statistics(**shared, output_dir=output_dir / "stats")
+    if statistics.merged().get("keep_features"):
+        statistics = replace(statistics, init_param=training.get("init_param", ()))
     return [
-        Statistics(**shared, output_dir=stats_dir),
+        statistics,
         Training(**shared, stats_dir=stats_dir, output_dir=output_dir, **training),
         Averaging(model_dir=output_dir, number=number),
     ]

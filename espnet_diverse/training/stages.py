@@ -42,6 +42,7 @@ from espnet_diverse.training.data.sampling import read_sampling
 from espnet_diverse.training.data.statistics import check_features, check_source, check_statistics, check_target
 from espnet_diverse.training.distributed.processes import Processes
 from espnet_diverse.training.distributed.run import run
+from espnet_diverse.training.kept_features import of_tables, read_instead, with_kept
 from espnet_diverse.training.learning_curves import draw_curves
 from espnet_diverse.training.loop.non_finite import NAME as NONFINITE
 from espnet_diverse.training.loop.tasks import TASKS
@@ -72,7 +73,7 @@ def collect_stats(config: Config, data: RunData, output_dir: Path, workers: Work
     rate = _rate(filled, data)
     check(TASKS[data.task], filled)
     _check_data(filled, data, rate, nj=workers or 4)
-    normalised = filled.get("normalize") == "global_mvn"
+    normalised, own = filled.get("normalize") == "global_mvn", copy.deepcopy(filled)
     with staged_directory(output_dir) as staging, logged(staging / "stats.log"):
         if data.speech:
             check_vocabulary(config, data, tokens)  # before hours of features; ESPnet writes the lengths
@@ -91,6 +92,11 @@ def collect_stats(config: Config, data: RunData, output_dir: Path, workers: Work
                         folder.mkdir(exist_ok=True)
                         _write_lines(folder / f"{name}_shape", _lengths(data_dir / file, phase, tokens, name))
                     _write_sizes(folder / f"{name}_shape", folder / tokens.shape(name), tokens, name)
+        if own.get("keep_features"):
+            if normalised:
+                own.add({"normalize_conf": {"stats_file": str(staging / "train" / "feats_stats.npz")}}, {})
+            digests = of_tables(DataRecord(own, None).digests())
+            espnet_command.keep_features(TASKS[data.task], own, staging, digests, output_dir)
 
 
 @one_run()
@@ -141,9 +147,9 @@ def train(
     if statistics:
         check_statistics(statistics, filled.get("normalize") == "global_mvn")
     if processes.node_rank:  # machine 0 compares and writes
-        run(data.task, filled, processes)
+        _run(filled, data.task, stats_dir, processes)
         return
-    tables = record.digests()
+    tables = with_kept(filled, stats_dir, record.digests())
     with run_lock(output_dir) as sign_lock:
         changed: list[str] = []
         newest, identity = None, run_identity.new_identity(output_dir)
@@ -172,8 +178,14 @@ def train(
                 logging.warning("%s", said)
             if not processes.ngpu:
                 run_kernels.keep(output_dir, resumed=newest is not None)
-            run(data.task, filled, processes)
+            _run(filled, data.task, stats_dir, processes)
             draw_curves(output_dir)
+
+
+def _run(config: Config, task: str, stats_dir: Path, processes: Processes) -> None:
+    if config.get("keep_features"):
+        read_instead(config, stats_dir)
+    run(task, config, processes)
 
 
 def _of_run(

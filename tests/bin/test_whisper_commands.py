@@ -4,6 +4,7 @@ import contextlib
 import json
 import shlex
 import sys
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -46,7 +47,7 @@ def tones(seconds, pitch=300):
 
 def write_data(folder, seconds):
     """A data directory with a recording of each length, its text and its language."""
-    folder.mkdir()
+    folder.mkdir(parents=True)
     tables = {"wav.scp": "", "text": "", "utt2spk": "", "spk2utt": "", "utt2lang": ""}
     for index, length in enumerate(seconds):
         soundfile.write(folder / f"u{index}.wav", tones(length, 300 * (index + 1)), RATE)
@@ -284,3 +285,32 @@ def test_the_page_translates_and_shows_the_prompt(folder, monkeypatch):
         assert heads["rows"]["count"] == len(heads["rows"]["labels"])
 
     served(["demo", str(folder / "whisper")], monkeypatch, asked)
+
+
+def test_every_command_reads_an_epoch_file_without_the_frozen_part(folder, tmp_path):
+    """Of a model with an adapter, and of one whose layer of CTC alone is trained."""
+    for name in ("train", "dev"):
+        write_data(tmp_path / "sets" / name, (1, 0.7, 0.8))
+    short = "--set max_epoch=1 --set frontend_conf.pad=0.5 --set optim_conf.lr=0.1 --set scheduler_conf.warmup_steps=1"
+    for name, how in (
+        ("lora", "--config adapter/lora"),
+        ("ctc", "--set model_conf.ctc_weight=0.3 --set freeze_param=[encoder,decoder]"),
+    ):
+        exp, decode = tmp_path / name, f"--data_dir data --search batched {SHORT}"
+        lines = [
+            f"fine-tune whisper {tmp_path / 'sets'} {short} {how} --output_dir {exp}",
+            f"pack {exp} --model_file 1epoch.pth --output {exp}.zip",
+            f"export safetensors {exp} --model_file 1epoch.pth --output {exp}.safetensors",
+            f"adopt {exp} --model_file 1epoch.pth --output_dir {exp}_adopted",
+            f"decode {exp} --model_file 1epoch.pth {decode} --output_dir {exp}_epoch",
+            f"decode {exp} {decode} --output_dir {exp}_average",
+            f"decode {exp}.zip {decode} --output_dir {exp}_packed",
+            f"fine-tune {exp} {tmp_path / 'sets'} --model_file 1epoch.pth {short} {how} --output_dir {exp}_more",
+        ]
+        for line in lines:
+            code, _, said = called(shlex.split(line), folder)
+            assert code == 0, f"{line}\n{said}"
+        whole, epoch = ((tmp_path / f"{name}_{made}" / "score").read_text() for made in ("average", "epoch"))
+        assert whole == epoch and len(list(exp.glob("frozen.*.pth"))) == 1
+        assert (exp / "1epoch.pth").stat().st_size < 0.8 * (exp / "valid.acc.ave.pth").stat().st_size
+        assert all(Path(f"{exp}_packed", table).read_text() for table in ("text", "score"))

@@ -55,7 +55,7 @@ def test_weights_of_an_adapter_alone_are_named():
     lora.check_whole(config | {"save_strategy": "all"}, {}, model, "x.pth")  # strict loading names missing weights
 
 
-def test_a_model_in_training_is_saved_as_one_in_evaluation():
+def test_adapters_are_apart_from_a_model_that_is_saved():
     net = ENCODERS["diverse_transformer"](20, **SMALL)
     lora.add_adapter(net, {"use_adapter": True, "adapter_conf": OPTIONS})
     projection = net.encoders[0].self_attn.linear_q
@@ -63,12 +63,16 @@ def test_a_model_in_training_is_saved_as_one_in_evaluation():
     expected = projection.weight.clone()  # of which the product of B = 0 was a part
     net.train()
     before = projection.weight.clone()
-    with lora.merged(net):
-        torch.testing.assert_close(projection.weight, before + 2 * projection.lora_B @ projection.lora_A)
-    assert projection.training and not projection.merged
-    torch.testing.assert_close(projection.weight, before)
     net.eval()
-    torch.testing.assert_close(projection.weight, expected)
+    torch.testing.assert_close(projection.weight, before + 2 * projection.lora_B @ projection.lora_A)
+    evaluated = projection.weight.clone()
+    with lora.unmerged(net):
+        assert torch.equal(projection.weight, before)
+    assert not projection.training and projection.merged and torch.equal(projection.weight, evaluated)
+    assert lora.merges(net)["encoders.0.self_attn.linear_q"] == (2, False)
+    net.load_state_dict({**net.state_dict(), "encoders.0.self_attn.linear_q.weight": expected})
+    net.train()  # of the weight that was loaded
+    torch.testing.assert_close(projection.weight, expected - 2 * projection.lora_B @ projection.lora_A)
 
 
 def test_a_run_with_an_adapter_continues_and_is_used(tiny_run, tmp_path, capfd):
@@ -79,6 +83,10 @@ def test_a_run_with_an_adapter_continues_and_is_used(tiny_run, tmp_path, capfd):
     assert train(tiny_run, exp, *settings, "max_epoch=2", allow=["max_epoch"]) == 0
     assert main(["average", str(exp), "--number", "1"]) == 0
     base = checkpoint.load_weights(tiny_run.model_dir / "valid.acc.ave.pth")
+    (frozen,) = exp.glob("frozen.*.pth")
+    own = torch.load(exp / "2epoch.pth", weights_only=True)["model"]
+    assert sum("lora_" in name for name in own) == 12 and not any(name.endswith("linear_q.weight") for name in own)
+    assert torch.equal(checkpoint.load(frozen)["ctc.ctc_lo.weight"], base["ctc.ctc_lo.weight"])
     model, _ = load_model(exp)
     model.train()  # without the products
     for name, value in model.named_parameters():

@@ -53,6 +53,31 @@ def add_config(parser: argparse._ActionsContainer, required: bool = True) -> Non
     parser.add_argument("--set", action="append", default=[], metavar="KEY.SUB=VALUE", help=text)
 
 
+def add_keep_features(parser: argparse.ArgumentParser) -> None:
+    """Declare --keep_features, a short form of --set."""
+    parser.add_argument(
+        "--keep_features",
+        action="append_const",
+        dest="set",
+        const="keep_features=float16",
+        help="compute the features of a frozen encoder, or of a frozen pretrained frontend, once, and train on them "
+        "instead of audio; the same as --set keep_features=float16 (or float32)",
+    )
+
+
+def add_init_param(parser: argparse.ArgumentParser) -> None:
+    """Declare --init_param."""
+    parser.add_argument(
+        "--init_param",
+        nargs="+",
+        default=[],
+        metavar="MODEL[:FROM[:TO[:EXCLUDED]]]",
+        help="pretrained parameters to start from, for example exp/asr/valid.acc.ave.pth:encoder:encoder; MODEL is a "
+        "file of weights, the directory of a run or a packed model, FROM and TO are parts of its model and of the new "
+        "one, EXCLUDED are beginnings of names to leave out, joined by commas",
+    )
+
+
 class Data(Arguments):
     """The training data, the vocabulary and the task."""
 

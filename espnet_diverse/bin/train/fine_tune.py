@@ -21,6 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("data_dir", type=SETS_DIR, metavar="DATA", help="folder of the data directories train and dev")
     options.add_config(parser, required=False)
     options.add_output_dir(parser, "directory of the run, for example exp/<tag>")
+    options.add_keep_features(parser)
     parser.add_argument(
         "--tokens_dir",
         type=TOKENS_DIR,

@@ -13,6 +13,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_config(parser)
     options.add_data(parser)
     options.add_output_dir(parser, "directory to write to, for example exp/<tag>/stats")
+    options.add_keep_features(parser)
+    options.add_init_param(parser)  # the frozen part of the model, whose features are kept
     add_cluster(parser)
 
 

@@ -19,15 +19,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--stats_dir", type=STATS_DIR, required=True, help="directory that `espnet-diverse stats` wrote"
     )
     options.add_output_dir(parser, "directory of the run, for example exp/<tag>")
-    parser.add_argument(
-        "--init_param",
-        nargs="+",
-        default=[],
-        metavar="MODEL[:FROM[:TO[:EXCLUDED]]]",
-        help="pretrained parameters to start from, for example exp/asr/valid.acc.ave.pth:encoder:encoder; MODEL is a "
-        "file of weights, the directory of a run or a packed model, FROM and TO are parts of its model and of the new "
-        "one, EXCLUDED are beginnings of names to leave out, joined by commas",
-    )
+    options.add_keep_features(parser)
+    options.add_init_param(parser)
     parser.add_argument(
         "--allow_changed",
         nargs="+",

@@ -97,16 +97,37 @@ class LowRank(nn.Module, ABC):
     def __init__(self, scaling: float, rows: ConditionRows | None = None):
         super().__init__()
         self.scaling, self.rows, self.merged = scaling, rows, False
+        self._unmerged: Tensor | None = None
         self.register_parameter("lora_magnitude", None)
 
+    @property
+    def merges(self) -> bool:
+        """Whether the product of the matrices becomes part of `weight` in evaluation."""
+        return self.rows is None and self.lora_magnitude is None
+
+    @torch.no_grad()
     def train(self, mode: bool = True) -> "LowRank":
-        """Set the mode; in evaluation one pair of matrices without magnitudes becomes part of `weight`."""
+        """Set the mode; in evaluation one pair of matrices without magnitudes becomes part of `weight`.
+
+        Training continues with exactly the weight that it had, which is in the file of the frozen part of the model.
+        """
         super().train(mode)
-        if self.rows is None and self.lora_magnitude is None and self.merged == mode:
-            with torch.no_grad():
-                self.weight.add_(self.update(), alpha=-1 if mode else 1)
-            self.merged = not mode
+        if not self.merges or self.merged != mode:
+            return self
+        if not mode:
+            self._unmerged = self.weight.clone()
+            self.weight.add_(self.update())
+        elif self._unmerged is None:  # weights were loaded
+            self.weight.sub_(self.update())
+        else:
+            self.weight.copy_(self._unmerged)
+            self._unmerged = None
+        self.merged = not mode
         return self
+
+    def _load_from_state_dict(self, *args) -> None:
+        super()._load_from_state_dict(*args)
+        self._unmerged = None
 
     def update(self) -> Tensor:
         """Compute the change of `weight`, by the condition in the open scope if there are pairs by condition.

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from espnet_diverse.runs.stored.frozen_part import FROZEN, LOW_RANK
 from espnet_diverse.runs.stored.schema import (
     Check,
     MisfitError,
@@ -70,6 +71,12 @@ def _column(length: int) -> Check:
     return check
 
 
+def _flag(value: Any, place: str) -> None:
+    """Check that a value is True or False."""
+    if not isinstance(value, bool):
+        raise MisfitError(place, described(value), "True or False")
+
+
 def _anything(_value: Any, _place: str) -> None:
     """Allow a value that is checked elsewhere."""
 
@@ -102,6 +109,8 @@ _STATE = {
     "updates": optional(whole()),
     "updates_before": optional(sequence(finite(0))),
     "run": optional(name),
+    FROZEN: optional(table(name, name)),
+    LOW_RANK: optional(table(name, row(finite(), _flag))),
 }
 """Checks by key of the state of a run: ESPnet's keys, and ours, which older and ESPnet's checkpoints lack."""
 

@@ -14,6 +14,7 @@ from espnet_diverse.errors import ConfigError, DataError, ModelError
 from espnet_diverse.option_checks import with_present_names
 from espnet_diverse.runs import checkpoint
 from espnet_diverse.runs.config import Config, differences, load
+from espnet_diverse.runs.stored.frozen_part import PATTERN
 from espnet_diverse.text.vocabulary import Vocabulary
 from espnet_diverse.training.checkpoints.data_record import saved_digests
 from espnet_diverse.training.checkpoints.run_identity import KEY, check_identity
@@ -51,7 +52,8 @@ def is_resumed(output_dir: Path) -> bool:
     """
     if checkpoint.has_run(output_dir):
         return True
-    weights = sorted(path.name for path in weight_files(output_dir))
+    # A run that was killed before its first save may have the frozen part of its model.
+    weights = sorted(path.name for path in weight_files(output_dir) if not path.match(PATTERN))
     if weights:
         raise ModelError(
             f"{output_dir}: has {' '.join(weights[:3])} but no {checkpoint.CHECKPOINT} from which training could "

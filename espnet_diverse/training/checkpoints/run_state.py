@@ -4,10 +4,14 @@ A checkpoint is one of ESPnet with the number of updates and the base learning r
 has a `Position`: the number of finished batches, and their statistics. A run continues at the next batch without
 reading the finished ones, and bit for bit on a CPU, because random numbers depend only on the place in the training
 (`seeds.py`). With another number of processes the remaining batches are distributed over these.
+
+What is frozen in the model is saved once (`runs/stored/frozen_part.py`). It is found by digests of all tensors that are
+not trained, so one that changes nevertheless, such as a statistic of batch norm, is saved with the others.
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from itertools import chain, repeat
 from pathlib import Path
@@ -22,7 +26,8 @@ from espnet_diverse.attention.update_counter import update_counters
 from espnet_diverse.data.files.atomic_files import scratch_directory
 from espnet_diverse.errors import ModelError, TrainingError
 from espnet_diverse.runs import checkpoint
-from espnet_diverse.runs.lora import merged
+from espnet_diverse.runs.lora import merges, unmerged
+from espnet_diverse.runs.stored.frozen_part import FROZEN, LOW_RANK, file_beside, tensor_digests
 from espnet_diverse.training.checkpoints.averaging import rank_epochs
 from espnet_diverse.training.checkpoints.position import Position
 from espnet_diverse.training.checkpoints.run_identity import KEY, identity_of
@@ -54,6 +59,7 @@ class RunState:
         self.output_dir, self.updates, self.reporter, self.criteria = output_dir, updates, reporter, criteria
         self.model, self.optimizers, self.schedulers = updates.model, updates.optimizers, updates.schedulers
         self._identity = identity_of(output_dir)
+        self._frozen: dict[str, str] | None = None  # digests of the tensors of the frozen part, once it is saved
         self._rates = [[_base_rate(group) for group in optimizer.param_groups] for optimizer in self.optimizers]
 
     def save_position(self, position: Position) -> None:
@@ -65,8 +71,8 @@ class RunState:
         """
         check_finite(self.model, position.epoch)
         stats = {epoch: phases for epoch, phases in self.reporter.stats.items() if epoch < position.epoch}
-        with merged(self.model):
-            self._save({"stats": stats, "epoch": position.epoch - 1}, {_POSITION: asdict(position)})
+        with self._model() as model:
+            self._save({"stats": stats, "epoch": position.epoch - 1}, {**model, _POSITION: asdict(position)})
 
     def save_epoch(self, keep: int) -> None:
         """Save the checkpoint and the weights of an epoch, make the links, and remove weights that are not kept.
@@ -78,8 +84,9 @@ class RunState:
             ModelError: There is no room for them.
         """
         record = self.reporter.state_dict()
-        self._save(record, {})
-        checkpoint.save(self.model.state_dict(), self._weights(record["epoch"]))
+        with self._model() as model:
+            self._save(record, model)
+            self._save_weights(record["epoch"], model)
         self._link(record)
         kept = {epoch for ranked in self._ranked(record["stats"]).values() for epoch in ranked[:keep]}
         removed = [self._weights(epoch) for epoch in range(1, record["epoch"]) if epoch not in kept]
@@ -89,7 +96,6 @@ class RunState:
     def _save(self, record: Mapping, own: Mapping) -> None:
         """Save a checkpoint as ESPnet does, and keep the one before it."""
         state = {
-            "model": self.model.state_dict(),
             "reporter": record,
             "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
             "schedulers": [scheduler and scheduler.state_dict() for scheduler in self.schedulers],
@@ -101,6 +107,27 @@ class RunState:
         }
         path = self.output_dir / checkpoint.CHECKPOINT
         checkpoint.save({**state, **own}, path, former=path.with_name(checkpoint.PREVIOUS))
+
+    def _save_weights(self, epoch: int, model: Mapping) -> None:
+        checkpoint.save(model if FROZEN in model else model["model"], self._weights(epoch))
+
+    @contextmanager
+    def _model(self) -> Iterator[dict]:
+        """Entries of a checkpoint with what is not frozen in the model, whose frozen part is saved."""
+        trained = {name for name, each in self.model.named_parameters(remove_duplicate=False) if each.requires_grad}
+        with unmerged(self.model):
+            state = self.model.state_dict()
+            if all(parameter.requires_grad for parameter in self.model.parameters()):
+                yield {"model": state}
+                return
+            kept = {name: tensor for name, tensor in state.items() if name not in trained}
+            present = tensor_digests(kept)
+            if self._frozen is None:
+                self._frozen = present
+                checkpoint.save(kept, file_beside(self.output_dir / checkpoint.CHECKPOINT, present))
+            same = {name for name, digest in self._frozen.items() if present.get(name) == digest}
+            own = {name: tensor for name, tensor in state.items() if name not in same}
+            yield {"model": own, FROZEN: self._frozen, LOW_RANK: merges(self.model)}
 
     def restore(self, device: str | torch.device) -> Position | None:
         """Restore the state of the newest sound checkpoint, and write the files of its epoch that a kill prevented.
@@ -119,7 +146,9 @@ class RunState:
         check_version(state, path)
         checkpoint.check_fit(state, path, self.model, self.optimizers, self.schedulers)
         _rescale(state, state[_RATES], self._rates)
-        checkpoint.load_strict(self.model, state["model"], path)
+        self._frozen = state.get(FROZEN)
+        with unmerged(self.model) if self._frozen else nullcontext():
+            checkpoint.load_strict(self.model, state["model"], path)
         self.reporter.load_state_dict(state["reporter"])
         parts, saved_parts = (*self.optimizers, *self.schedulers), (*state["optimizers"], *state["schedulers"])
         for part, saved in zip(parts, saved_parts, strict=True):
@@ -132,9 +161,9 @@ class RunState:
         logging.info("training is resumed from %s", path)
         if position := state.get(_POSITION):
             return Position(**position)
-        weights = self._weights(state["reporter"]["epoch"])
-        if not weights.is_file():
-            checkpoint.save(dict(state["model"]), weights)
+        if not self._weights(epoch := state["reporter"]["epoch"]).is_file():
+            with self._model() as model:
+                self._save_weights(epoch, model)
         self._link(state["reporter"])
         return None
 

@@ -43,7 +43,7 @@ def row_batches(args: Namespace, iter_options, mode: str, check: Callable[..., N
     sampler: AbsSampler
     if balanced:
         sampling = read_sampling(args.sampling)
-        categories = sampling.categories(Path(iter_options.data_path_and_name_and_type[0][0]).parent)
+        categories = sampling.categories(Path(iter_options.data_path_and_name_and_type[-1][0]).parent)
         sampler = BalancedSampler(ids, categories, sampling, shapes, options, shard)
     else:
         sampler = _plain_batches(shapes, options, shard, iter_options.num_batches)

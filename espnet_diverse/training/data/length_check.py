@@ -101,7 +101,10 @@ def _try(model: nn.Module, shapes: dict[ShapeFile, tuple[int, ...]]) -> None:
 
 @contextmanager
 def _checked(model: nn.Module) -> Iterator[None]:
-    """Put the model into evaluation mode, and let its attentions name themselves in errors about their lengths."""
+    """Put the model into evaluation mode, and let its attentions name themselves in errors about their lengths.
+
+    A model that reads kept features reads audio here.
+    """
 
     def check(name: str, module: MultiHeadAttention, query: Tensor, key: Tensor) -> None:
         try:
@@ -110,6 +113,7 @@ def _checked(model: nn.Module) -> Iterator[None]:
             raise _TooLongError(f"{name}: {error}") from error
 
     modes = {module: module.training for module in model.modules()}
+    kept_part = getattr(model, "kept_part", None)
     with ExitStack() as hooks:
         for name in length_limits(model):
             module = model.get_submodule(name)
@@ -117,7 +121,11 @@ def _checked(model: nn.Module) -> Iterator[None]:
             hooks.callback(hook.remove)
         try:
             model.eval()
+            if kept_part:
+                model.kept_part = None
             yield
         finally:
+            if kept_part:
+                model.kept_part = kept_part
             for module, mode in modes.items():
                 module.training = mode

@@ -22,6 +22,7 @@ from torch.utils.data import DataLoader
 from espnet_diverse.data.packed_table import PackedTable
 from espnet_diverse.data.tables import pack_table
 from espnet_diverse.training.data.seeds import seed_row
+from espnet_diverse.training.kept_features import KIND, KeptFeatures
 
 
 class RowDataset(ESPnetDataset):
@@ -53,6 +54,8 @@ class RowDataset(ESPnetDataset):
     def _build_loader(self, path: str, loader_type: str, keys_to_load: set | None) -> Mapping[str, Any]:
         if loader_type == "text":
             return pack_table(Path(path))
+        if loader_type == KIND:
+            return KeptFeatures(Path(path))
         if loader_type == "sound":
             recordings = _Recordings(path, self.float_dtype)
             return AdapterForSoundScpReader(recordings, allow_multi_rates=self.allow_multi_rates)

@@ -21,8 +21,12 @@ from espnet_diverse.untrusted.whole_files import check_arrays
 
 NAMES = ("count", "sum", "sum_square")
 _WRITTEN = (
-    *("config.yaml", "stats.log"),
-    *(f"{phase}/{name}" for phase in ("train", "valid") for name in ("*_shape", "*_shape.*", "*_stats.npz", "*_keys")),
+    *("config.yaml", "stats.log", "kept_features.json"),
+    *(
+        f"{phase}/{name}"
+        for phase in ("train", "valid")
+        for name in ("*_shape", "*_shape.*", "*_stats.npz", "*_keys", "kept_features", "kept_features.bin")
+    ),
 )
 """Files that `stats` writes, as patterns."""
 _ROUNDING = 1e-7  # a variance below this share of the squared mean is rounding: the sums are in float32

@@ -46,7 +46,7 @@ class _Trained:
     @classmethod
     def build_sequence_iter_factory(cls, args: Namespace, iter_options, mode: str):
         """See `row_batches`; ESPnet's own for what that lacks: folded batches by utt2category."""
-        folder = Path(iter_options.data_path_and_name_and_type[0][0]).parent
+        folder = Path(iter_options.data_path_and_name_and_type[-1][0]).parent  # of a text; features may be elsewhere
         by_category = iter_options.batch_type == "folded" and (folder / "utt2category").exists()
         if by_category and not args.sampling:
             return super().build_sequence_iter_factory(args=args, iter_options=iter_options, mode=mode)

@@ -59,7 +59,7 @@ def position():
 def sound(tmp_path_factory):
     folder = tmp_path_factory.mktemp("sound")
     run_of(folder).save_position(position())
-    return checkpoint.load(folder / checkpoint.CHECKPOINT)
+    return checkpoint.load(folder / checkpoint.CHECKPOINT) | {"frozen": None, "low_rank": None}  # it is whole now
 
 
 OPTIMIZERS = {  # and the schedulers that change more than the learning rate
@@ -121,6 +121,8 @@ FAULTS = [  # place, value and message
     ((*STATS, "total_count"), -6, "reporter.stats[1]['train'].total_count is -6; "),
     (STATS, {"loss": 2.0}, "reporter.stats[1]['train'] is without total_count; "),
     (("model",), None, "model is None; "),
+    (("frozen",), "../x", "frozen is '../x'; allowed is a plain mapping"),
+    (("low_rank",), {"0": (1.0, 2)}, "low_rank['0'][1] is 2; allowed is True or False"),
     (("model", "0.bias"), "text", "model['0.bias'] is 'text'; allowed is a tensor"),
     (("model", 3), torch.zeros(1), "a key of model is 3; "),
     (("optimizers",), [], "optimizers is a list of 0; allowed is a list of 1"),
