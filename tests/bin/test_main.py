@@ -25,7 +25,7 @@ def test_help_answers_at_once():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr.strip() == "" and done.stdout.startswith("usage: espnet-diverse transcribe [-h]")
     assert "--debug" in done.stdout and "MODEL [FILE|DIR|- ...]" in done.stdout
-    assert "{auto,silero,energy,none}" in done.stdout
+    assert "{auto,silero,energy,none,whisper}" in done.stdout
 
 
 def test_every_command_is_a_module_with_help(capsys):

@@ -10,7 +10,7 @@ from espnet_diverse.transcription.vad import EnergyDetector, NoDetector, SileroD
 @pytest.mark.parametrize(
     ("options", "what"),
     [
-        ({"vad": "webrtc"}, "vad must be one of auto silero energy none, but is 'webrtc'"),
+        ({"vad": "webrtc"}, "vad must be one of auto silero energy none whisper, but is 'webrtc'"),
         ({"max_seconds": 0.5}, "max_seconds must be at least 1, but is 0.5"),
         ({"min_speech_seconds": -1}, "min_speech_seconds must be at least 0 and at most 1, but is -1"),
         ({"min_silence_seconds": 0}, "min_silence_seconds must be at least 0.1 and at most 10, but is 0"),

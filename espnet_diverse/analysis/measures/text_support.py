@@ -92,9 +92,9 @@ def measure_support(predictor: Predictor, samples: Sequence[Sample]) -> TextSupp
     found = []
     for batch in progress(list(batches(predictor, samples)), "CTC support", unit="batch"):
         sources, conditions = [one.source for one in batch], [one.conditions for one in batch]
-        for sample, (texts, log_probs) in zip(batch, predictor.find(sources, conditions, posteriors=True), strict=True):
-            text, tokens = (texts[0].text, predictor.tokens.indices(texts[0].tokens)) if texts else ("", [])
-            support = _share(log_probs, tokens), _share(log_probs, sample.tokens)
+        for sample, best in zip(batch, predictor.find(sources, conditions, posteriors=True), strict=True):
+            text, words, _ = best.texts[0] if best.texts else ("", [], 0.0)
+            support = [_share(best.log_probs, ids) for ids in (predictor.tokens.indices(words), sample.tokens)]
             found.append(Supported(sample.utterance, text, support[0], sample.text, support[1]))
     return TextSupport(sorted(found, key=lambda one: one.utterance))
 

@@ -112,7 +112,7 @@ def test_segmentation_has_choices_and_a_group(command):
     _, parser = command_parser(command)
     (group,) = (group for group in parser._action_groups if group.title == "segmentation")
     action, *others = group._group_actions
-    assert action.dest == "vad" and action.choices == ("auto", "silero", "energy", "none")
+    assert action.dest == "vad" and action.choices == ("auto", "silero", "energy", "none", "whisper")
     assert [other.dest for other in others] == (["no_segmentation"] if command == "transcribe" else [])
 
 
