@@ -97,7 +97,7 @@ def load_checked(
         encoder, found = kind.from_pretrained(str(folder), config=config, output_loading_info=True, **options)
     missing = [name for name in found["missing_keys"] if not name.startswith(unused)]
     if missing:
-        raise ConfigError(f"{model}: model.safetensors lacks {len(missing)} parameters, first {missing[0]}")
+        raise ConfigError(f"{model}: model.safetensors lacks {len(missing)} parameters, first {min(missing)}")
     return encoder.float().eval()
 
 
