@@ -15,7 +15,7 @@ from references.whisper import write_whisper
 from espnet_diverse.data.kaldi import read_data_dir
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
-HELPERS = {"growth_data", "measuring", "modules", "results", "training_step"}
+HELPERS = {"ggml_whisper", "growth_data", "measuring", "modules", "results", "training_step"}
 """Modules that benchmarks share, which are no programs."""
 BENCHMARKS = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem not in HELPERS)
 

@@ -6,6 +6,7 @@ from references.posteriors import planted
 
 from espnet_diverse.analysis.measures.text_support import check_support, measure_support
 from espnet_diverse.analysis.samples import Sample
+from espnet_diverse.decoding.prediction import Prediction, Text
 from espnet_diverse.errors import ConfigError
 
 TEXTS = {
@@ -26,7 +27,7 @@ class Model:
         assert posteriors
         for source in sources:
             text, tokens, _ = TEXTS[str(source[0])]
-            yield [SimpleNamespace(text=text, tokens=tokens)] if tokens else [], planted([0, 1, 0, 2, 0], 4, 0.99)
+            yield Prediction([Text(text, tokens, 0.0)] if tokens else [], planted([0, 1, 0, 2, 0], 4, 0.99))
 
 
 def test_texts_and_references_are_measured_apart():

@@ -188,14 +188,14 @@ def frozen(request, tmp_path_factory):
 
 def changed(run, theirs):
     """Names of the parameters of the pretrained encoder that training has changed."""
-    state = checkpoint.load(run.model_dir / "2epoch.pth")
+    state = checkpoint.load_weights(run.model_dir / "2epoch.pth")
     return [name for name, value in theirs.items() if not torch.equal(state[f"frontend.encoder.{name}"], value)]
 
 
 def test_a_frozen_encoder_keeps_its_weights(frozen):
     run, theirs = frozen
     assert not changed(run, theirs)
-    weights = checkpoint.load(run.model_dir / "2epoch.pth")["frontend.layer_weights"]
+    weights = checkpoint.load_weights(run.model_dir / "2epoch.pth")["frontend.layer_weights"]
     assert weights.abs().max() > 0
 
 
