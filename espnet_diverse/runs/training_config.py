@@ -67,7 +67,7 @@ _OF_EACH_RUN = {
     *("use_matplotlib", "num_att_plot", "fold_length", "ignore_init_mismatch", "init_known_tokens", "resume"),
     *("log_level", "use_tensorboard", "use_wandb", "keep_features"),
 }
-"""Keys that every training sets anew, so that nobody misses them."""
+"""Keys that every training sets itself, so that nobody misses them."""
 _NETS = ("encoder_conf", "decoder_conf", "lm_conf", "classifier_conf", "adapter_conf", "model_conf")
 
 

@@ -56,7 +56,7 @@ def _check_unaugmented(model: nn.Module, args: Namespace, part: str) -> None:
         given |= {"specaug": model.specaug, "interctc_weight": getattr(model, "interctc_weight", 0)}
         given["encoder_conf.ctc_trim"] = getattr(model.encoder, "ctc_trim", False)
     if used := [name for name, value in given.items() if value]:
-        what = f"{used[0]} acts within the {part} or before it, in each epoch anew"
+        what = f"{used[0]} acts within the {part} or before it, and differs in each epoch"
         raise ConfigError(f"keep_features: {what}; set {used[0]}=null, or leave keep_features out")
 
 

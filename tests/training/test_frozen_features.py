@@ -141,9 +141,9 @@ def test_a_frozen_pretrained_frontend_trains_alike(tmp_path):
                 "specaug=specaug",
                 "specaug_conf={apply_time_mask: true, time_mask_width_range: 9, num_time_mask: 1}",
             ],
-            "keep_features: specaug acts within the encoder or before it, in each epoch anew; set specaug=null, or",
+            "keep_features: specaug acts within the encoder or before it, and differs in each epoch; set specaug=null",
         ),
-        ([*CTC, "noise_scp=NOISE"], "keep_features: noise_scp acts within the encoder or before it, in each epoch"),
+        ([*CTC, "noise_scp=NOISE"], "keep_features: noise_scp acts within the encoder or before it, and differs"),
         ([*CTC, "keep_features=int8"], "keep_features must be one of float16 float32, but is 'int8'"),
         (
             ["use_adapter=true", "freeze_param=['*']", "adapter_conf={target_modules: [linear_q]}"],
