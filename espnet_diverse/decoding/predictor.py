@@ -281,9 +281,10 @@ class Predictor:
                 found = run_search(self.search, source, lengths, options, sources, hotwords, log_probs, timed)
             frames = [None] * len(found) if log_probs is None else log_probs.cpu()
             texts = [[self.tokens.decode(*hypothesis) for hypothesis in best] for best in found]
-            ids_of = [self.tokens.indices(best[0].tokens) if best else [] for best in texts]
-            encoded = Encoded(source, lengths, ids)
-            aligned = attention_alignment.align(self.encoding.model, encoded, ids_of) if spans else [None] * len(found)
+            aligned: Sequence[Spans | None] = [None] * len(found)
+            if spans:
+                best_ids = [self.tokens.indices(best[0].tokens) if best else [] for best in texts]
+                aligned = attention_alignment.align(self.encoding.model, Encoded(source, lengths, ids), best_ids)
         first, rows = self.encoding.prompt_frames, zip(texts, frames, lengths.tolist(), aligned, strict=True)
         return [Prediction(best, None if x is None else x[first:end], own) for best, x, end, own in rows]
 

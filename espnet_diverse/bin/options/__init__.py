@@ -1,5 +1,5 @@
 """Options that several commands share, and completion in the shell.
 
-Read first: `options.py`, `kernels_option.py`, `cluster_option.py`.
+Read first: `arguments.py`, `options.py`, `cluster_option.py`.
 Options of one command stand in its own module.
 """

@@ -6,7 +6,6 @@ from dataclasses import fields
 from espnet_diverse.bin.options import options
 from espnet_diverse.bin.options.arguments import add_options
 from espnet_diverse.bin.options.input_paths import STATS_DIR
-from espnet_diverse.bin.options.kernels_option import add_kernels
 from espnet_diverse.training.distributed.processes import Processes
 from espnet_diverse.training.pipeline import Training
 
@@ -45,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action=_ListOptions,
         help="print all keys of --set and --config with their values in these fragments, and exit",
     )
-    add_kernels(parser)
+    add_options(parser, options.Device, "kernels")
     group = parser.add_argument_group("processes", "each takes a share of every batch; gradients are averaged")
     add_options(group, Processes, "ngpu", "nproc", "num_nodes", "node_rank", "max_restarts", letters=True)
     group.add_argument("--rdzv_endpoint", metavar="HOST:PORT", help="address of machine 0 for the others")

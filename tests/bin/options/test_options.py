@@ -1,4 +1,5 @@
 import argparse
+import os
 from dataclasses import fields
 from pathlib import Path
 
@@ -7,7 +8,9 @@ import pytest
 from espnet_diverse.bin.main import COMMANDS, command_parser, main
 from espnet_diverse.bin.options import options
 from espnet_diverse.bin.options.options import add_config, fragments
-from espnet_diverse.bin.use import translate
+from espnet_diverse.bin.use import decode, translate
+from espnet_diverse.cpu import linear_kernels
+from espnet_diverse.cpu.machine import KERNELS_VARIABLE
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.errors import ConfigError
 
@@ -181,3 +184,35 @@ def test_fragments_of_several_options_are_merged_in_order():
     add_config(parser)
     assert fragments(parser.parse_args(["--config", "a,b", "--config", "c"])) == ["a", "b", "c"]
     assert fragments(parser.parse_args(["--config", "a"])) == ["a"]
+
+
+def test_commands_that_run_a_model_have_kernels():
+    with_device, with_kernels = (
+        {name for name in COMMANDS if option in command_parser(name)[1]._option_string_actions}
+        for option in ("--device", "--kernels")
+    )
+    assert with_kernels == with_device | {"train"} and len(with_kernels) > 10
+
+
+@pytest.mark.parametrize("asked", ["onednn", "mkl", None])
+def test_kernels_go_before_the_environment_and_end_with_the_command(tiny_run, tmp_path, monkeypatch, asked):
+    of_user = "mkl" if asked == "onednn" else "onednn"
+    monkeypatch.setenv(KERNELS_VARIABLE, of_user)
+    seen, run = [], decode.run
+
+    def watched(args):
+        code = run(args)
+        seen.append((os.environ[KERNELS_VARIABLE], set(linear_kernels.choice().values())))
+        return code
+
+    monkeypatch.setattr(decode, "run", watched)
+    options = ["--data_dir", str(tiny_run.test_dir), "--output_dir", str(tmp_path / "out")]
+    assert main(["decode", str(tiny_run.model_dir), *options, *(["--kernels", asked] if asked else [])]) == 0
+    used = asked or of_user
+    assert seen == [(used, {used})] and os.environ[KERNELS_VARIABLE] == of_user
+
+
+def test_another_library_of_kernels_is_refused(capsys):
+    with pytest.raises(SystemExit):
+        main(["train", "--kernels", "blas"])
+    assert "argument --kernels: invalid choice: 'blas'" in capsys.readouterr().err
