@@ -44,6 +44,7 @@ CORPORA = {
     "tatoeba": "espnet_diverse.corpora.tatoeba",
     "wmt_languages": "espnet_diverse.corpora.wmt_languages",
     "parallel_text": "espnet_diverse.corpora.parallel_text",
+    "catalogues": "espnet_diverse.corpora.catalogues",
     "wikitext103": "espnet_diverse.corpora.wikitext103",
     "snli": "espnet_diverse.corpora.snli",
     "yelp": "espnet_diverse.corpora.yelp",
