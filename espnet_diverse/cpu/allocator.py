@@ -1,4 +1,4 @@
-"""Settings of glibc's allocator that keep freed memory in the process."""
+"""Freed memory of glibc's allocator: kept in the process, or returned to the operating system."""
 
 import os
 
@@ -26,3 +26,9 @@ def keep_freed_memory(largest: int = 2**25) -> bool:
     if mallopt is None or any(name in os.environ for name in _OF_USER):
         return False
     return bool(mallopt(_M_MMAP_THRESHOLD, largest) and mallopt(_M_TRIM_THRESHOLD, 4 * largest))
+
+
+def return_freed_memory() -> None:
+    """Make the C library return what is free between the blocks of its heap, such as files that were read."""
+    if (malloc_trim := c_function("malloc_trim")) is not None:
+        malloc_trim(0)

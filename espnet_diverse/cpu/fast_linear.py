@@ -3,11 +3,12 @@
 PyTorch computes `nn.Linear` in float32 with MKL, which rearranges the weights in every call; this is expensive where
 few rows are multiplied with many weights, as in beam search. oneDNN, which is part of PyTorch, accepts weights that
 were rearranged once. Its calls have more overhead, so that MKL may be faster for small layers, such as 128 by 128, and
-on some CPUs for all, with a copy of the weights whose columns are contiguous. The fastest on this CPU is found by
-measurement (`cpu/linear_kernels.py`). Results differ in the order of sums. A copy takes as much memory as the weights.
+on some CPUs for all, with weights whose columns are contiguous. The fastest on this CPU is found by measurement
+(`cpu/linear_kernels.py`). Results differ in the order of sums.
 """
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 
 import torch
 import torch.nn.functional as F
@@ -20,12 +21,12 @@ from espnet_diverse.upstream.layers import PositionwiseFeedForward
 
 
 class FastLinear(nn.Linear):
-    """A linear layer that shares the parameters of another and uses a copy for inference in float32 on a CPU.
+    """A linear layer with the weights of another in a layout for inference in float32 on a CPU.
 
-    In all other cases, and under a compiler, it computes `nn.Linear`.
+    In all other cases it computes `nn.Linear`, with weights that are restored once.
 
     Args:
-        linear: The layer whose parameters are shared.
+        linear: The layer, whose weights may be freed.
         onednn: Whether oneDNN multiplies, or MKL.
         relu: Whether ReLU follows; oneDNN computes it in the same call.
     """
@@ -33,16 +34,21 @@ class FastLinear(nn.Linear):
     def __init__(self, linear: nn.Linear, onednn: bool = True, relu: bool = False):
         nn.Module.__init__(self)  # no parameters of its own
         self.in_features, self.out_features = linear.in_features, linear.out_features
-        self.weight, self.bias, self.onednn, self.relu = linear.weight, linear.bias, onednn, relu
+        self.bias, self.onednn, self.relu = linear.bias, onednn, relu
         self.copy = arranged(linear.weight) if onednn else column_major(linear.weight)
         self.train(linear.training)
+
+    @cached_property
+    def weight(self) -> Tensor:  # type: ignore[override]
+        """Weights (out, in)."""
+        return self.copy.to_dense() if self.onednn else self.copy
 
     def forward(self, x: Tensor) -> Tensor:
         """x (..., in) -> (..., out)."""
         plain = is_plain(x)
         if self.onednn and not plain:
             return product(x, self.copy, self.bias, self.relu)
-        y = F.linear(x, self.weight if plain else self.copy, self.bias)
+        y = F.linear(x, self.weight.to(x.dtype), self.bias)
         return F.relu(y) if self.relu else y
 
 
@@ -66,14 +72,15 @@ def replace_linear(model: nn.Module, make: Callable[[nn.Linear], nn.Module]) -> 
     """Replace the linear layers of a model, in place.
 
     The projections of attention with head selection are not replaced, because it multiplies with some of their rows,
-    nor are WavLM's in transformers, which gives their weights to a function.
+    nor are those of compiled layers, nor WavLM's in transformers, which gives their weights to a function.
 
     Args:
         model: The model; its parameters do not change any more.
         make: Makes the replacement of a linear layer.
     """
+    compiled = {x for layer in model.modules() if layer._compiled_call_impl is not None for x in layer.modules()}
     for parent in list(model.modules()):
-        if type(parent).__name__ == "WavLMAttention":
+        if type(parent).__name__ == "WavLMAttention" or parent in compiled:
             continue
         selective = isinstance(parent, MultiHeadAttention) and parent.selection is not None
         for name, child in list(parent.named_children()):

@@ -35,3 +35,19 @@ def test_freed_memory_is_kept():
 def test_malloc_settings_of_the_user_are_kept():
     told, count = faults(keep=True, MALLOC_TRIM_THRESHOLD_="1000000")
     assert told == "False" and count > 4000
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc can be asked to")
+def test_freed_memory_between_others_is_returned():
+    code = (
+        "from pathlib import Path\n"
+        "from espnet_diverse.cpu.allocator import return_freed_memory\n"
+        "def pages(): return int(Path('/proc/self/statm').read_text().split()[1])\n"
+        "blocks = [bytes([1]) * 65536 for _ in range(1000)]\n"
+        "del blocks[::2], blocks[:-1]\n"
+        "before = pages()\n"
+        "return_freed_memory()\n"
+        "print(before - pages())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(done.stdout) > 10_000

@@ -45,9 +45,9 @@ class Int8Linear(nn.Module):
         zero_points = torch.zeros(len(scales), dtype=torch.long)
         with warnings.catch_warnings():  # these tensors are deprecated; nothing else is as fast on a CPU without VNNI
             warnings.simplefilter("ignore", UserWarning)
-            self.weight = torch.quantize_per_channel(weight, scales, zero_points, 0, torch.qint8)
+            quantised = torch.quantize_per_channel(weight, scales, zero_points, 0, torch.qint8)
         self.bias = weight.new_zeros(len(weight)) if linear.bias is None else linear.bias.detach().float()
-        self.packed = torch.ops.quantized.linear_prepack(self.weight, None)
+        self.packed = torch.ops.quantized.linear_prepack(quantised, None)
         self.has_range = torch.backends.quantized.engine in ("x86", "fbgemm")  # others find the range of a batch
         self.most = 127 if self.has_range and torch.cpu._is_vnni_supported() else 63
 

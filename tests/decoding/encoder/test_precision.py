@@ -41,7 +41,7 @@ def test_weights_of_8_bits_have_a_scale_for_each_output():
     model[0].weight.data[1] *= 100
     expected = model[0].weight.detach().clone()
     set_precision([model], "int8")
-    weight = model[0].weight
+    weight, _ = torch.ops.quantized.linear_unpack(model[0].packed)
     assert weight.element_size() == 1 and weight.qscheme() == torch.per_channel_affine
     steps = expected.abs().amax(1, keepdim=True) / 127
     assert bool(((weight.dequantize() - expected).abs() <= 0.51 * steps).all())
