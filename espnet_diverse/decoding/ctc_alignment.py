@@ -6,21 +6,24 @@ there CTC, which judges each frame separately, gives almost all of the tokens a 
 """
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torchaudio.functional import TokenSpan, forced_align, merge_tokens
+
+from espnet_diverse.nets.whisper.byte_ctc import ByteCTC
 
 _SUPPORTED = 0.05  # probability of a token that CTC supports
 
 
-def align(log_probs: Tensor, ids: Sequence[int]) -> list[TokenSpan] | None:
+def align(log_probs: Tensor, ids: Sequence[int], ctc: nn.Module | None = None) -> list[TokenSpan] | None:
     """The frames of each token on the most probable CTC path of a text.
 
     Args:
         log_probs: Log probabilities of labels (T, V), label 0 the blank.
-        ids: Labels of the text, none of them blank.
+        ids: Tokens of the text, none of them blank.
+        ctc: CTC module of the labels; None: the labels are the tokens.
 
     Returns:
         For each label its first frame `start`, the frame `end` after its last, and as `score` the mean of its
@@ -28,10 +31,26 @@ def align(log_probs: Tensor, ids: Sequence[int]) -> list[TokenSpan] | None:
     """
     if not ids:
         return []
+    if isinstance(ctc, ByteCTC):
+        return _align_spelled(log_probs, torch.tensor(ids, device=ctc.starts.device), ctc)
     if len(ids) + sum(one == other for one, other in pairwise(ids)) > len(log_probs):
         return None
     path, scores = forced_align(log_probs.float().cpu().unsqueeze(0), torch.tensor([ids]))
     return merge_tokens(path[0], scores[0].exp())
+
+
+def _align_spelled(log_probs: Tensor, ids: Tensor, ctc: ByteCTC) -> list[TokenSpan] | None:
+    """The frames of tokens from the first of their labels to the last, with the mean score of the labels."""
+    labels, counts = ctc.spelled(ids)
+    spans = align(log_probs, labels[labels > 0].tolist())
+    if spans is None:
+        return None
+    found, rest, end = [], iter(spans), 0
+    for token, count in zip(ids.tolist(), counts.tolist(), strict=True):
+        own = list(islice(rest, count)) or [TokenSpan(0, end, end, 0.0)]  # a token without bytes
+        end = own[-1].end
+        found.append(TokenSpan(token, own[0].start, end, sum(span.score for span in own) / len(own)))
+    return found
 
 
 def ctc_support(spans: Sequence[TokenSpan] | None) -> float:

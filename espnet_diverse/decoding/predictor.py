@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from espnet_diverse.audio.features import read_features
 from espnet_diverse.audio.reading import read_at
 from espnet_diverse.audio.segments import Segment
+from espnet_diverse.cpu.allocator import return_freed_memory
 from espnet_diverse.decoding import attention_alignment, ctc_alignment
 from espnet_diverse.decoding.build_search import build_search, run_search
 from espnet_diverse.decoding.condition_ids import known_conditions
@@ -125,9 +126,9 @@ class Predictor:
             raise ConfigError(f"precision {precision} is not possible with a transducer; set float32")
         attention = [scorer.attention for scorer in getattr(self.search, "scorers", ())]
         fused = [language_model] if isinstance(language_model, nn.Module) else []
-        set_precision([model, *fused, *attention], precision)
         if compiled:
             compile_layers(model.get_submodule("encoder"), True)
+        set_precision([model, *fused, *attention], precision)
         self.conditions = known_conditions(model) if self.prompt is None else self.prompt.conditions
         is_multitask = isinstance(self.search, MultitaskSearch)
         self._namer: Any = self.search if is_multitask else getattr(model, "decoder", None)
@@ -302,7 +303,7 @@ class Predictor:
             if self.ctc is None:
                 return attention_alignment.align(self.encoding.model, encoded, [text])[0]
             frames = slice(self.encoding.prompt_frames, int(encoded.lengths[0]))
-            return ctc_alignment.align(self.ctc.log_softmax(encoded.output)[0, frames].cpu(), text)
+            return ctc_alignment.align(self.ctc.log_softmax(encoded.output)[0, frames].cpu(), text, self.ctc)
 
     def find_long(self, features: NDArray[np.float32], conditions: Mapping[str, int]) -> Prediction:
         """Decode an utterance of any length by greedy CTC, whose cost grows linearly: see `Encoding.encode_long`.
@@ -382,4 +383,5 @@ def load_predictor(
         lm = load_language_model(folder, fusion.weights, args.token_list, known_conditions(model), device)
     predictor = Predictor(model, args, task, options, device, precision, compiled, lm, fusion.hotwords)
     predictor.used = {"model_file": weights.name, **used_language_model(folder, fusion, options.lm_weight)}
+    return_freed_memory()  # weights in other types and layouts
     return predictor

@@ -24,6 +24,7 @@ from espnet_diverse.nets.losses.label_smoothing import replace_losses
 from espnet_diverse.nets.reductions import token_count
 from espnet_diverse.nets.replace_attention import signature_with
 from espnet_diverse.nets.stream import check_handed_over
+from espnet_diverse.nets.whisper.byte_ctc import ByteCTC
 from espnet_diverse.option_checks import Rule
 from espnet_diverse.scope import current, scope
 from espnet_diverse.upstream.layers import LabelSmoothingLoss as EspnetLabelSmoothingLoss
@@ -163,11 +164,26 @@ class Diverse:
 
 
 class DiverseASRModel(Diverse, ReadsKeptFeatures, ESPnetASRModel):
-    """Speech recognition by CTC and attention."""
+    """Speech recognition by CTC and attention.
+
+    Args:
+        args: Arguments of ESPnet's model.
+        ctc_labels: "tokens"; or "bytes" for a byte-level tokenizer, see `nets/whisper/byte_ctc.py`.
+        options: Options of ESPnet's model, and `conditions`.
+
+    Raises:
+        ConfigError: `ctc_labels` is neither, or "bytes" with tokens of another kind.
+    """
 
     keeps = tuple(PARTS)
 
-    __signature__ = signature_with(ESPnetASRModel, **_OURS)
+    __signature__ = signature_with(ESPnetASRModel, **_OURS, ctc_labels="tokens")
+
+    def __init__(self, *args, ctc_labels: str = "tokens", **options):
+        Rule(str, words=("tokens", "bytes")).check("ctc_labels", ctc_labels)
+        if ctc_labels == "bytes":
+            options["ctc"] = ByteCTC(options["ctc"], options["token_list"])
+        super().__init__(*args, **options)
 
     def _branches(self) -> Branches | None:
         if self.use_transducer_decoder or self.use_linear_decoder:

@@ -15,7 +15,7 @@ import json
 import logging
 import warnings
 from argparse import Namespace
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -33,6 +33,7 @@ from espnet_diverse.decoding.condition_ids import completed, known_conditions, w
 from espnet_diverse.errors import ConfigError, ModelError
 from espnet_diverse.nets.frontends.fused_frontend import FusedFrontends
 from espnet_diverse.nets.frontends.speech_frontend import HuggingFaceFrontend
+from espnet_diverse.nets.whisper.byte_ctc import ByteCTC
 from espnet_diverse.onnx_runtime import import_onnxruntime
 from espnet_diverse.scope import scope
 
@@ -60,6 +61,9 @@ class EncoderCTC(nn.Module):
         model: Model of speech recognition, or of speech translation with CTC over its text.
         task: "asr" or "st".
 
+    Attributes:
+        labels: Index of the token of each label; None where the labels are the tokens.
+
     Raises:
         ModelError: The model has no CTC over its text, or a part that cannot be exported.
     """
@@ -83,6 +87,7 @@ class EncoderCTC(nn.Module):
         if getattr(model.encoder, "interctc_layer_idx", None):
             raise ModelError("an encoder with CTC between its layers (interctc_layer_idx) cannot be exported")
         self.normalize, self.encoder, self.project = model.normalize, model.encoder, ctc.ctc_lo
+        self.labels: list[int] | None = ctc.token_of_label.tolist() if isinstance(ctc, ByteCTC) else None
 
     def forward(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """features (B, T, F), lengths (B,) int64 -> log_probs (B, T', V), encoded (B, T', M), output_lengths (B,)."""
@@ -126,7 +131,7 @@ def export(model: nn.Module, args: Namespace, output: Path, conditions: Mapping[
         if int8:
             path = _quantise(path)
         graph = onnx.load(path)
-        onnx.helper.set_model_props(graph, _metadata(args, features, names))
+        onnx.helper.set_model_props(graph, _metadata(args, net.labels, features, names))
         onnx.checker.check_model(graph)
         onnx.save(graph, path)
         path.replace(output)
@@ -225,10 +230,12 @@ def _quantise(path: Path) -> Path:
     return quantised
 
 
-def _metadata(args: Namespace, features: int, conditions: Mapping[str, str]) -> dict[str, str]:
+def _metadata(
+    args: Namespace, labels: Sequence[int] | None, features: int, conditions: Mapping[str, str]
+) -> dict[str, str]:
     """Metadata for running the graph; values that are not strings become JSON."""
     content = {
-        "tokens": args.token_list,
+        "tokens": args.token_list if labels is None else [args.token_list[index] for index in labels],
         "blank": 0,
         "features": features,
         "frontend": args.frontend,

@@ -64,7 +64,7 @@ def align_segment(
     """
     spans = found.spans
     if found.log_probs is not None:
-        spans = align(found.log_probs, search.tokens.indices(segment.tokens))
+        spans = align(found.log_probs, search.tokens.indices(segment.tokens), search.ctc)
         if has_support and segment.tokens:
             segment = replace(segment, ctc_support=ctc_support(spans))
     if frames is None:

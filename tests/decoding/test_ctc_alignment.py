@@ -4,9 +4,11 @@ import itertools
 
 import pytest
 import torch
+from espnet2.asr.ctc import CTC
 from references.posteriors import planted
 
 from espnet_diverse.decoding.ctc_alignment import align, ctc_support
+from espnet_diverse.nets.whisper.byte_ctc import ByteCTC
 
 
 def best_path(log_probs, ids):
@@ -58,3 +60,14 @@ def test_a_text_that_does_not_fit_has_no_spans_and_no_support():
 def test_half_precision_is_aligned_too():
     log_probs = planted([0, 1, 0, 2], 3)
     assert [span.start for span in align(log_probs.bfloat16(), [1, 2])] == [1, 3]
+
+
+def test_tokens_of_bytes_last_from_their_first_byte_to_their_last():
+    ctc = ByteCTC(CTC(4, 2), ["<blank>", "<unk>", "ab", "c", "<|de|>", "<sos/eos>"])
+    a, b, c = (1 + ord(letter) for letter in "abc")
+    path = [0, a, a, 0, b, 0, c, 0]
+    log_probs = torch.full((8, 257), -9.0).scatter(-1, torch.tensor(path).unsqueeze(-1), -0.5)
+    spans = align(log_probs, [2, 4, 3], ctc)
+    assert [(span.token, span.start, span.end) for span in spans] == [(2, 1, 5), (4, 5, 5), (3, 6, 7)]
+    assert [round(span.score, 4) for span in spans] == [0.6065, 0.0, 0.6065]
+    assert align(log_probs[:2], [2, 3], ctc) is None and align(log_probs, [], ctc) == []

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from espnet_diverse.analysis.samples import Sample, batches
 from espnet_diverse.decoding.ctc_alignment import align, ctc_support
@@ -94,10 +93,7 @@ def measure_support(predictor: Predictor, samples: Sequence[Sample]) -> TextSupp
         sources, conditions = [one.source for one in batch], [one.conditions for one in batch]
         for sample, best in zip(batch, predictor.find(sources, conditions, posteriors=True), strict=True):
             text, words, _ = best.texts[0] if best.texts else ("", [], 0.0)
-            support = [_share(best.log_probs, ids) for ids in (predictor.tokens.indices(words), sample.tokens)]
+            both = predictor.tokens.indices(words), sample.tokens
+            support = [ctc_support(align(best.log_probs, ids, predictor.ctc)) if len(ids) else 1.0 for ids in both]
             found.append(Supported(sample.utterance, text, support[0], sample.text, support[1]))
     return TextSupport(sorted(found, key=lambda one: one.utterance))
-
-
-def _share(log_probs: Tensor, tokens: Sequence[int]) -> float:
-    return ctc_support(align(log_probs, tokens)) if len(tokens) else 1.0

@@ -20,6 +20,7 @@ from espnet_diverse.decoding.search.beam_search import of_rows
 from espnet_diverse.decoding.search.hotwords import HotwordScorer, without_repeats
 from espnet_diverse.decoding.search.ngram import NgramScorer
 from espnet_diverse.errors import ConfigError, ModelError
+from espnet_diverse.nets.whisper.byte_ctc import ByteCTC
 from espnet_diverse.scope import current, scope
 from espnet_diverse.upstream.search import (
     BatchBeamSearch,
@@ -62,8 +63,10 @@ class ESPnetBeamSearch:
         """Refuse options that this search does not have.
 
         Raises:
-            ConfigError: One of these options is not 0.
+            ConfigError: One of these options is not 0, or CTC counts and is over bytes.
         """
+        if options.ctc_weight and isinstance(getattr(self.model, "ctc", None), ByteCTC):
+            raise ConfigError("search=espnet cannot read CTC over bytes; set ctc_weight=0, or leave search out")
         for name in self.lacks:
             if getattr(options, name):
                 what = f"{name} {getattr(options, name)} is not possible with {self.named}"

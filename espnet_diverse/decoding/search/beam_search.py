@@ -28,7 +28,7 @@ from torch import Tensor, nn
 
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.decoding.search.beam import Beam, Choice, Hypothesis
-from espnet_diverse.decoding.search.ctc_prefix import CTCPrefixScorer
+from espnet_diverse.decoding.search.ctc_prefix import CTCPrefixScorer, SpelledPrefixScorer
 from espnet_diverse.decoding.search.greedy import heard_tokens
 from espnet_diverse.decoding.search.hotwords import HotwordScorer, repeating, without_repeats
 from espnet_diverse.decoding.search.ngram import NgramScorer
@@ -37,6 +37,7 @@ from espnet_diverse.decoding.search.scorers import DecoderScorer, LanguageModelS
 from espnet_diverse.decoding.search.unspoken import heard, without_loops
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.functional.masks import lengths_to_mask
+from espnet_diverse.nets.whisper.byte_ctc import ByteCTC
 from espnet_diverse.scope import current, scope
 
 _PRE_BEAM = 1.5
@@ -140,7 +141,8 @@ class BeamSearch:
                 longest = len(found[row][0].tokens) + _MORE_TOKENS if found[row] else 1
                 again([row], replace(options, maxlenratio=-longest))
         if hotwords is not None:
-            spoken = heard_tokens(log_probs, lengths) if options.ctc_weight else self._bounds(lengths, options)[1] // 2
+            by_ctc = options.ctc_weight and not isinstance(self.ctc, ByteCTC)
+            spoken = heard_tokens(log_probs, lengths) if by_ctc else self._bounds(lengths, options)[1] // 2
             without_repeats(found, spoken.tolist(), options, hotwords, again)
         if self.decoder is not None and self.decoder.most_tokens is not None and not options.maxlenratio:
             bounds = self._bounds(lengths, options)[1].tolist()
@@ -161,6 +163,10 @@ class BeamSearch:
             raise ConfigError(f"ctc_weight {weight} needs CTC, which this search does not have; set ctc_weight=0")
         if weight < 1 and self.decoder is None:
             raise ConfigError(f"ctc_weight {weight} needs a decoder, and this search has CTC alone; set ctc_weight=1")
+        if weight == 1 and isinstance(self.ctc, ByteCTC):
+            raise ConfigError(
+                "ctc_weight 1 is not possible with CTC over bytes; set search=greedy, or a smaller weight"
+            )
 
     def _weighted_scorers(self, options: Options, hotwords: HotwordScorer | None) -> Sequence[_Weighted]:
         """Scorers with non-zero weights."""
@@ -184,7 +190,7 @@ class BeamSearch:
         scorers, mask = self._weighted_scorers(options, hotwords), source_mask(source, lengths)
         for _, scorer in scorers:
             scorer.begin(source, mask)
-        ctc = CTCPrefixScorer(log_probs, lengths, self.eos) if options.ctc_weight else None
+        ctc = self._ctc_scorer(log_probs, lengths) if options.ctc_weight else None
         conditions = current().conditions
         while True:
             with scope(conditions=of_rows(conditions, beam.rows), collect=False):
@@ -200,6 +206,11 @@ class BeamSearch:
                 if kept is not None:
                     ctc.keep(kept)
                 ctc.extend(choice.parents, choice.tokens, choice.ctc)
+
+    def _ctc_scorer(self, log_probs: Tensor, lengths: Tensor) -> CTCPrefixScorer:
+        if isinstance(self.ctc, ByteCTC):
+            return SpelledPrefixScorer(log_probs, lengths, self.eos, self.ctc.spelled)
+        return CTCPrefixScorer(log_probs, lengths, self.eos)
 
     def _bounds(self, lengths: Tensor, options: Options) -> tuple[Tensor, Tensor]:
         """Minimum and maximum number of tokens of a hypothesis, (B,) each; see `token_bounds`."""
@@ -233,8 +244,8 @@ class BeamSearch:
 
     def _candidates(self, rank: Tensor, gain: Tensor | None, options: Options) -> Tensor | None:
         """Tokens that CTC scores (B, W, K); None where it scores the whole vocabulary."""
-        size = int(_PRE_BEAM * options.beam_size)
-        if options.ctc_weight == 1 or size >= self.vocabulary:
+        size = min(int(_PRE_BEAM * options.beam_size), self.vocabulary)
+        if options.ctc_weight == 1 or (size == self.vocabulary and not isinstance(self.ctc, ByteCTC)):
             return None
         best = rank.topk(size).indices
         if gain is not None:  # places for tokens of hotwords are added, so that other tokens lose none

@@ -17,6 +17,9 @@ only surviving hypotheses need, are linear in probabilities and have a closed fo
 and likewise r^b. X becomes very negative and few terms dominate these sums, so they are computed in float64.
 """
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
@@ -26,6 +29,27 @@ IMPOSSIBLE = -1e10
 
 _LEAST = -87.0
 """Logarithm of about the smallest number that float32 has with full precision."""
+
+
+class Paths(NamedTuple):
+    """Log probabilities of the paths of W hypotheses of each of B utterances.
+
+    Attributes:
+        r: Paths up to each frame that collapse to the hypothesis (B, W, T); r^n and r^b together.
+        r_b: The paths among them that end in a blank (B, W, T).
+        last: Last label of the hypotheses (B, W).
+        empty: Whether the hypotheses have no label.
+    """
+
+    r: Tensor
+    r_b: Tensor
+    last: Tensor
+    empty: bool = False
+
+    def of(self, parents: Tensor) -> "Paths":
+        """Paths of the hypotheses `parents` (B, K)."""
+        rows = parents.unsqueeze(-1).expand(-1, -1, self.r.size(-1))
+        return Paths(self.r.gather(1, rows), self.r_b.gather(1, rows), self.last.gather(1, parents), self.empty)
 
 
 class CTCPrefixScorer:
@@ -49,10 +73,8 @@ class CTCPrefixScorer:
         self.ends = (lengths - 1).view(-1, 1, 1)
         self.blank = log_probs[..., 0].double().cumsum(1).unsqueeze(1)  # (B, 1, T)
         self.before = _shifted(self.blank, 0.0)
-        self.r_b = self.r = self.blank  # (B, W, T); r sums both endings
-        self.last = lengths.new_full((batch, 1), eos)
+        self.paths = Paths(self.blank, self.blank, lengths.new_full((batch, 1), eos), empty=True)
         self.psi = self.blank.new_zeros(batch, 1)
-        self.empty = True
 
     def score(self, candidates: Tensor | None) -> Tensor:
         """Compute log p(candidate | hypothesis) in float64; blank has the score `IMPOSSIBLE`.
@@ -63,16 +85,15 @@ class CTCPrefixScorer:
         Returns:
             Scores (B, W, K).
         """
-        either, blank = self._phi(self.r), self._phi(self.r_b)
-        again = self._prefix(blank, self.last.unsqueeze(-1))  # the last label repeated
-        end = self.r.gather(2, self.ends.expand(-1, self.r.size(1), 1)).clamp(min=IMPOSSIBLE)
+        paths = self.paths
+        end = paths.r.gather(2, self.ends.expand(-1, paths.r.size(1), 1)).clamp(min=IMPOSSIBLE)
         if candidates is None:
-            psi = self._prefix_of_all(either).scatter(-1, self.last.unsqueeze(-1), again)
+            psi = self._prefix_of_all(self._phi(paths.r, paths.empty))
+            psi = psi.scatter(-1, paths.last.unsqueeze(-1), self._again(paths))
             psi[..., self.eos : self.eos + 1], psi[..., 0] = end, IMPOSSIBLE
         else:
-            psi = self._prefix(either, candidates)
-            psi = torch.where(candidates == self.last.unsqueeze(-1), again, psi)
-            psi = torch.where(candidates == self.eos, end, psi).masked_fill(candidates == 0, IMPOSSIBLE)
+            psi = self._prefixes(paths, candidates).masked_fill(candidates == 0, IMPOSSIBLE)
+            psi = torch.where(candidates == self.eos, end, psi)
         return psi - self.psi.unsqueeze(-1)
 
     def extend(self, parents: Tensor, tokens: Tensor, scores: Tensor) -> None:
@@ -83,27 +104,39 @@ class CTCPrefixScorer:
             tokens: Label that is appended (B, W).
             scores: Score of that label, from `score` (B, W).
         """
-        rows = parents.unsqueeze(-1).expand(-1, -1, self.labels.size(1))
-        repeated = (tokens == self.last.gather(1, parents)).unsqueeze(-1)
-        phi = self._phi(torch.where(repeated, self.r_b.gather(1, rows), self.r.gather(1, rows)))
-        along = self._label_rows(tokens.unsqueeze(-1)).squeeze(2).cumsum(-1, dtype=torch.float64)  # X
-        r_n = along + (phi - _shifted(along, 0.0)).logcumsumexp(-1)
-        self.r_b = self.blank + (_shifted(r_n, -torch.inf) - self.before).logcumsumexp(-1)
-        self.r = torch.logaddexp(r_n, self.r_b)
+        self.paths = self._extended(self.paths.of(parents), tokens)
         self.psi = self.psi.gather(1, parents) + scores
-        self.last, self.empty = tokens, False
 
     def keep(self, rows: Tensor) -> None:
         """Keep only the utterances `rows`."""
-        for name in ("first", "ends", "blank", "before", "r_b", "r", "last", "psi"):
+        for name in ("first", "ends", "blank", "before", "psi"):
             setattr(self, name, getattr(self, name)[rows])
+        self.paths = Paths(*(x[rows] for x in self.paths[:3]), self.paths.empty)
         self.padding = None if self.padding is None else self.padding[rows]
         self.probabilities = None if self.probabilities is None else self.probabilities[rows]
 
-    def _phi(self, r: Tensor) -> Tensor:
+    def _extended(self, paths: Paths, labels: Tensor) -> Paths:
+        """Paths of hypotheses that are longer by labels (B, W)."""
+        repeated = (labels == paths.last).unsqueeze(-1)
+        phi = self._phi(torch.where(repeated, paths.r_b, paths.r), paths.empty)
+        along = self._label_rows(labels.unsqueeze(-1)).squeeze(2).cumsum(-1, dtype=torch.float64)  # X
+        r_n = along + (phi - _shifted(along, 0.0)).logcumsumexp(-1)
+        r_b = self.blank + (_shifted(r_n, -torch.inf) - self.before).logcumsumexp(-1)
+        return Paths(torch.logaddexp(r_n, r_b), r_b, labels)
+
+    def _phi(self, r: Tensor, empty: bool) -> Tensor:
         """phi_{t-1} for each t, log 0 at padding frames: (B, W, T) -> (B, W, T)."""
-        phi = _shifted(r, 0.0 if self.empty else -torch.inf)
+        phi = _shifted(r, 0.0 if empty else -torch.inf)
         return phi if self.padding is None else phi.masked_fill_(self.padding, -torch.inf)
+
+    def _again(self, paths: Paths) -> Tensor:
+        """psi of the last label repeated (B, W, 1)."""
+        return self._prefix(self._phi(paths.r_b, paths.empty), paths.last.unsqueeze(-1))
+
+    def _prefixes(self, paths: Paths, labels: Tensor) -> Tensor:
+        """psi of labels (B, W, K) after the hypotheses."""
+        psi = self._prefix(self._phi(paths.r, paths.empty), labels)
+        return torch.where(labels == paths.last.unsqueeze(-1), self._again(paths), psi)
 
     def _prefix(self, phi: Tensor, candidates: Tensor) -> Tensor:
         """psi of candidates (B, W, K)."""
@@ -123,6 +156,48 @@ class CTCPrefixScorer:
         """Log probabilities of labels (B, W, K) at all frames, (B, W, K, T)."""
         rows = self.labels.index_select(0, (labels + self.first).flatten())
         return rows.view(*labels.shape, rows.size(-1))
+
+
+class SpelledPrefixScorer(CTCPrefixScorer):
+    """CTC scores of tokens that are sequences of labels, such as bytes.
+
+    Args:
+        log_probs, lengths, eos: As of `CTCPrefixScorer`; eos is the index of the token.
+        spelled: Function of tokens (...) that returns their labels (..., L) and the numbers of these (...).
+    """
+
+    def __init__(
+        self, log_probs: Tensor, lengths: Tensor, eos: int, spelled: Callable[[Tensor], tuple[Tensor, Tensor]]
+    ):
+        super().__init__(log_probs, lengths, eos)
+        self.spelled = spelled
+        self.paths = self.paths._replace(last=torch.zeros_like(self.paths.last))  # no label is repeated at first
+
+    def score(self, candidates: Tensor | None) -> Tensor:
+        """See `CTCPrefixScorer.score`; a token without labels has the score `IMPOSSIBLE`."""
+        assert candidates is not None  # the search has a decoder
+        width, count = candidates.shape[1:]
+        labels, counts = self.spelled(candidates)
+        psi = self._prefixes(self.paths, labels[..., 0]).masked_fill(counts == 0, IMPOSSIBLE)
+        paths = self.paths.of(torch.arange(width * count, device=candidates.device).expand(len(labels), -1) // count)
+        labels = labels.flatten(1, 2)
+        for place in range(1, labels.size(-1)):
+            paths = self._extended(paths, labels[..., place - 1])
+            longer = self._prefixes(paths, labels[..., place, None]).view_as(psi)
+            psi = torch.where(counts > place, longer, psi)
+        end = self.paths.r.gather(2, self.ends.expand(-1, width, 1)).clamp(min=IMPOSSIBLE)
+        return torch.where(candidates == self.eos, end, psi) - self.psi.unsqueeze(-1)
+
+    def extend(self, parents: Tensor, tokens: Tensor, scores: Tensor) -> None:
+        """See `CTCPrefixScorer.extend`."""
+        labels, counts = self.spelled(tokens)
+        paths = self.paths.of(parents)
+        for place in range(labels.size(-1)):
+            longer, inside = self._extended(paths, labels[..., place]), counts > place
+            pairs = zip(longer[:2], paths[:2], strict=True)
+            both = (torch.where(inside.unsqueeze(-1), new, old) for new, old in pairs)
+            paths = Paths(*both, torch.where(inside, longer.last, paths.last))
+        self.paths, self.psi = paths, self.psi.gather(1, parents) + scores
 
 
 def _logsumexp(x: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ from espnet_diverse.attention.parts import slices
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.decoding.search.beam import Hypothesis
 from espnet_diverse.functional.masks import lengths_to_mask
+from espnet_diverse.nets.whisper.byte_ctc import ByteCTC
 
 
 class GreedySearch:
@@ -36,6 +37,8 @@ class GreedySearch:
         best, labels = (torch.cat(parts, dim=1) for parts in zip(*found, strict=True))
         valid = lengths_to_mask(lengths, source.size(1))
         kept = _begins(labels, valid)
+        if isinstance(self.ctc, ByteCTC):
+            labels = self.ctc.token_of_label[labels]
         scores = best.double().masked_fill(~valid, 0.0).sum(1).tolist()
         tokens = labels[kept].split(kept.sum(1).tolist())
         return [[Hypothesis(each.tolist(), score)] for each, score in zip(tokens, scores, strict=True)]

@@ -43,7 +43,7 @@ NGRAM_FILE = "ngram_file"
 
 _LM = NAMES["lm"]
 _UNUSED = "unused.txt"  # names parts of an archive that are not used, in the directory that it is unpacked to
-_LAYOUT = "8"  # version of the directories in the cache; increase it when unpacking changes
+_LAYOUT = "9"  # version of the directories in the cache; increase it when unpacking changes
 _FILES = 10_000
 _LONGEST_NAME = 1000  # of a member; file systems refuse longer ones
 _BYTES = 1 << 26  # unpacked size that is allowed for any archive

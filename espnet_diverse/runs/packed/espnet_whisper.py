@@ -99,6 +99,7 @@ def write_run(config: Mapping[str, Any], weights: Path, output_dir: Path) -> Non
     ours = dict(renamed(_as_transformers(state), sizes))
     if (weight := state.get("ctc.ctc_lo.weight")) is not None:
         ours |= _ctc(weight, state["ctc.ctc_lo.bias"], end)
+        run["model_conf"]["ctc_labels"] = "tokens"
     save_run(run, vocabulary, ours, output_dir)
 
 

@@ -176,7 +176,8 @@ def run_config(
     defaults = vars(TASKS["asr"].get_parser().parse_args([]))
     return defaults | {
         "model": "diverse",
-        "model_conf": {"ctc_weight": 0.0, "lsm_weight": 0.0, **({"conditions": conditions} if conditions else {})},
+        "model_conf": {"ctc_weight": 0.0, "ctc_labels": "bytes", "lsm_weight": 0.0}
+        | ({"conditions": conditions} if conditions else {}),
         "frontend": "whisper_mel",
         "frontend_conf": {"fs": RATE, "n_mels": config["num_mel_bins"], "pad": 5.0},
         "specaug": None,

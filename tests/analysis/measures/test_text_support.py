@@ -20,7 +20,7 @@ TEXTS = {
 class Model:
     """A search that finds the planned texts, and a CTC that hears "ab"."""
 
-    batch_size, batch_frames = 2, 1000
+    batch_size, batch_frames, ctc = 2, 1000, None
     tokens = SimpleNamespace(indices=lambda tokens: tokens)
 
     def find(self, sources, conditions, posteriors):

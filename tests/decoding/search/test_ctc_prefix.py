@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from espnet_diverse.decoding.search.ctc_prefix import IMPOSSIBLE, CTCPrefixScorer, _logsumexp
+from espnet_diverse.decoding.search.ctc_prefix import IMPOSSIBLE, CTCPrefixScorer, SpelledPrefixScorer, _logsumexp
 
 EOS = 3
 
@@ -100,8 +100,51 @@ def test_hypotheses_and_utterances_continue_as_they_are_told():
     alone = CTCPrefixScorer(log_probs[2:], torch.tensor([9]), 5)
     for token in (1, 3):
         alone.extend(torch.zeros(1, 1, dtype=torch.long), torch.tensor([[token]]), torch.zeros(1, 1).double())
-    torch.testing.assert_close(scorer.r[0, 0], alone.r[0, 0])
-    torch.testing.assert_close(scorer.r_b[0, 0], alone.r_b[0, 0])
+    torch.testing.assert_close(scorer.paths.r[0, 0], alone.paths.r[0, 0])
+    torch.testing.assert_close(scorer.paths.r_b[0, 0], alone.paths.r_b[0, 0])
+
+
+SPELLINGS = torch.tensor([[0, 0, 0], [1, 0, 0], [2, 0, 0], [1, 2, 0], [2, 2, 1], [0, 0, 0]])
+COUNTS = torch.tensor([0, 1, 1, 2, 3, 0])
+END = 5
+
+
+def spelled(tokens):
+    return SPELLINGS[tokens], COUNTS[tokens]
+
+
+@pytest.mark.parametrize("prefix", [[], [1], [1, 1], [3], [2, 4], [3, 1, 1], [4, 2]], ids=str)
+def test_tokens_have_the_probability_of_their_labels(prefix):
+    torch.manual_seed(3)
+    log_probs, lengths = (2 * torch.randn(2, 6, 3)).log_softmax(-1), torch.tensor([6, 5])
+    scorer, total = SpelledPrefixScorer(log_probs, lengths, END, spelled), torch.zeros(2, 1, dtype=torch.double)
+    candidates = torch.tensor([[[2, END, 0, 4, 1, 3]]]).expand(2, -1, -1)
+    for token in prefix:
+        scores = scorer.score(torch.full((2, 1, 1), token))[..., 0]
+        scorer.extend(torch.zeros(2, 1, dtype=torch.long), torch.full((2, 1), token), scores)
+        total += scores
+    scores = scorer.score(candidates) + total.unsqueeze(-1)
+    before = [label for token in prefix for label in SPELLINGS[token, : COUNTS[token]].tolist()]
+    for row, length in enumerate(lengths.tolist()):
+        for place, token in enumerate(candidates[row, 0].tolist()):
+            labels = [*before, *SPELLINGS[token, : COUNTS[token]].tolist()]
+            expected = probability(log_probs[row, :length], labels, whole=token == END) if token else 0.0
+            assert math.exp(scores[row, 0, place]) == pytest.approx(expected, rel=1e-4, abs=1e-12)
+
+
+def test_hypotheses_of_different_spellings_continue_as_alone():
+    torch.manual_seed(4)
+    log_probs, lengths = (2 * torch.randn(2, 9, 3)).log_softmax(-1), torch.tensor([9, 7])
+    parents, tokens = torch.tensor([[0, 0, 0]]).expand(2, -1), torch.tensor([[1, 3, 4]]).expand(2, -1)
+    candidates = torch.tensor([[[1, 4, END]]])
+    both = SpelledPrefixScorer(log_probs, lengths, END, spelled)
+    both.extend(parents, tokens, both.score(tokens.unsqueeze(1))[:, 0])
+    both.keep(torch.tensor([1]))
+    found = both.score(candidates.expand(1, 3, -1))
+    for place, token in enumerate((1, 3, 4)):
+        alone = SpelledPrefixScorer(log_probs[1:, :7], lengths[1:], END, spelled)
+        alone.extend(torch.tensor([[0]]), torch.tensor([[token]]), alone.score(torch.tensor([[[token]]]))[..., 0])
+        torch.testing.assert_close(found[:, place], alone.score(candidates)[:, 0], rtol=0, atol=1e-4)
 
 
 def test_logsumexp_of_values_that_vanish_and_of_none():

@@ -5,6 +5,7 @@ from espnet2.asr.ctc import CTC
 from espnet_diverse.attention import parts
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.decoding.search.greedy import GreedySearch
+from espnet_diverse.nets.whisper.byte_ctc import ByteCTC
 
 
 class Given(torch.nn.Module):
@@ -48,3 +49,13 @@ def test_a_long_utterance_gives_the_same_in_parts(monkeypatch):
     assert seen == [7, 7, 7, 7, 2]
     for (one,), (other,) in zip(found, whole, strict=True):
         assert one.tokens == other.tokens and one.score == pytest.approx(other.score, abs=1e-5)
+
+
+def test_bytes_are_tokens_of_one_byte():
+    torch.manual_seed(0)
+    ctc = ByteCTC(CTC(5, 8), ["<blank>", "<unk>", *map(chr, range(33, 127)), "<sos/eos>"]).eval()
+    ctc.ctc_lo.weight.data *= 5
+    source = torch.randn(1, 30, 8)
+    ((found,),) = GreedySearch(ctc)(source, torch.tensor([30]), Options(search="greedy"))
+    labels = ctc.log_softmax(source).argmax(-1)[0].unique_consecutive()
+    assert found.tokens == ctc.token_of_label[labels[labels > 0]].tolist() and max(found.tokens) > 1
