@@ -113,5 +113,9 @@ setup(
         "vad": ["onnxruntime>=1.20", "silero-vad>=6.2.3"],
         "zh": ["jieba>=0.42"],
     },
-    entry_points={"console_scripts": ["espnet-diverse = espnet_diverse.bin.main:main"]},
+    entry_points={
+        "console_scripts": ["espnet-diverse = espnet_diverse.bin.main:main"],
+        # torch calls it when it is imported: ESPnet, which has no hook, then knows our names in its own programs.
+        "torch.backends": ["espnet_diverse = espnet_diverse.registration.espnet_tables:register_on_import"],
+    },
 )

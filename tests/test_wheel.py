@@ -14,6 +14,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from references.markdown import blocks
 
 from espnet_diverse import __version__
@@ -21,6 +23,7 @@ from espnet_diverse import __version__
 pytestmark = pytest.mark.recipes
 
 ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "install.md"
 SOURCES = ("setup.py", "pyproject.toml", "README.md", "LICENSE", "espnet_diverse", "conf")
 OFFLINE = ("--quiet", "--no-index", "--no-deps", "--no-build-isolation")
 RATE = 16_000
@@ -34,6 +37,19 @@ TRAINING = {
     "encoder_conf.num_blocks": 1,
     "best_model_criterion": "[[valid, acc, max]]",
 }
+SEARCH = ("--beam_size", "3", "--ctc_weight", "0.3", "--minlenratio", "0.2")  # a length: it has learned so little
+ALONE = """
+import importlib, pkgutil, sys
+sys.modules.update(dict.fromkeys(sys.argv[1:]))
+from espnet_diverse import attention, functional, nets
+for package in (attention, functional, nets):
+    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        importlib.import_module(module.name)
+from espnet2.bin import asr_inference
+from espnet2.tasks import asr, mt
+assert "diverse_conformer" in asr.encoder_choices.classes and "flow" in mt.decoder_choices.classes
+"""
+"""Imports the attention and the nets, by themselves and for ESPnet, without the packages that are its arguments."""
 
 
 def run(*command, cwd):
@@ -127,35 +143,80 @@ def test_a_wheel_holds_the_package_its_fragments_and_its_page_and_no_tests(wheel
     assert f"\nVersion: {__version__}\n" in metadata and "\nLicense-File: LICENSE\n" in metadata
 
 
-@pytest.mark.slow
-def test_a_wheel_trains_decodes_packs_and_transcribes_in_an_empty_folder(installed, tmp_path):
-    work = tmp_path / "work"
-    work.mkdir()
-    where = run(installed / "python", "-c", "import espnet_diverse; print(espnet_diverse.__file__)", cwd=work)
-    assert Path(where.strip()).is_relative_to(installed.parent)
-
-    def command(name, *arguments):
-        return run(installed / "espnet-diverse", name, *arguments, cwd=work)
-
-    assert command("--version").strip() == f"espnet-diverse {__version__}"
+@pytest.fixture(scope="module")
+def work(installed, tmp_path_factory) -> Path:
+    """A folder in which the wheel has trained exp/sdma, decoded, and packed sdma.zip."""
+    work = tmp_path_factory.mktemp("work")
     for name, count in (("train", 8), ("valid", 3), ("test", 2)):
         write_data_dir(work / name, count)
     changes = [f"--set={key}={value}" for key, value in TRAINING.items()]
     config = ["--config", "model/tiny,attention/sdma", *changes]
     data = ["--train_dir", "train", "--valid_dir", "valid", "--tokens_dir", "tokens"]
-    decode = ["--config", "decode/joint", "--set=beam_size=2", "--output_dir", "exp/sdma/test"]
     steps = [
         ["tokens", "--text", "train/text", "--output_dir", "tokens"],
         ["stats", *config, *data, "--output_dir", "exp/stats"],
         ["train", *config, *data, "--stats_dir", "exp/stats", "--output_dir", "exp/sdma"],
         ["average", "exp/sdma"],
-        ["decode", "exp/sdma", "--data_dir", "test", *decode],
+        ["decode", "exp/sdma", "--data_dir", "test", *SEARCH, "--output_dir", "exp/sdma/test"],
         ["pack", "exp/sdma", "--output", "sdma.zip"],
     ]
     assert "decoded 2 of 2" in run_all(installed, steps, work)
+    return work
+
+
+@pytest.mark.slow
+def test_a_wheel_trains_decodes_packs_and_transcribes_in_an_empty_folder(installed, work):
+    where = run(installed / "python", "-c", "import espnet_diverse; print(espnet_diverse.__file__)", cwd=work)
+    assert Path(where.strip()).is_relative_to(installed.parent)
+    assert run(installed / "espnet-diverse", "--version", cwd=work).strip() == f"espnet-diverse {__version__}"
     out = ["--beam_size", "2", "--output_dir", "transcripts", "--output_format", "json"]
-    command("transcribe", "sdma.zip", "test/test-00.wav", *out)
+    run(installed / "espnet-diverse", "transcribe", "sdma.zip", "test/test-00.wav", *out, cwd=work)
     assert (work / "transcripts" / "test-00.json").is_file()
+
+
+@pytest.mark.slow
+def test_espnets_own_programs_know_our_names_and_each_decodes_what_the_other_trains(installed, work):
+    """Without an import of this package, which torch finds by its entry point."""
+    theirs = ["--config", "exp/sdma/train.yaml", "--encoder", "diverse_conformer", "--output_dir", "exp/theirs"]
+    theirs += ["--token_type", "char", "--token_list", "tokens/tokens.txt", "--num_att_plot", "0"]
+    for name in ("train", "valid"):
+        theirs += [f"--{name}_shape_file", f"exp/stats/{name}/speech_shape"]
+        for table in ("wav.scp,speech,sound", "text,text,text"):
+            theirs += [f"--{name}_data_path_and_name_and_type", f"{name}/{table}"]
+    run(installed / "python", "-m", "espnet2.bin.asr_train", *theirs, cwd=work)
+    run_all(
+        installed, [["decode", "exp/theirs", "--data_dir", "test", *SEARCH, "--output_dir", "exp/theirs/test"]], work
+    )
+    for model in (work / "exp" / "sdma", work / "exp" / "theirs"):
+        files = ["--asr_train_config", model / "config.yaml", "--asr_model_file", model / "valid.acc.ave.pth"]
+        data = ["--data_path_and_name_and_type", "test/wav.scp,speech,sound", "--output_dir", model / "espnet"]
+        search = [*SEARCH, "--lm_weight", "0"]
+        run(installed / "python", "-m", "espnet2.bin.asr_inference", *files, *data, *search, cwd=work)
+        texts = (model / "test" / "text").read_text(encoding="utf-8")
+        assert texts == (model / "espnet" / "1best_recog" / "text").read_text(encoding="utf-8")
+        assert all(line.split(maxsplit=1)[1:] for line in texts.splitlines())
+
+
+def needed(name: str, found: set[str]) -> set[str]:
+    """Names of an installed distribution and of all that it requires, added to `found`."""
+    if name not in found:
+        found.add(name)
+        for need in map(Requirement, importlib.metadata.requires(name) or []):
+            if need.marker is None or need.marker.evaluate({"extra": ""}):
+                needed(canonicalize_name(need.name), found)
+    return found
+
+
+def test_attentions_and_nets_need_torch_and_espnet_alone_in_espnet_too():
+    """Without all that an installation adds to ESPnet's, which docs/install.md lists."""
+    added = needed("espnet-diverse", set()) - needed("espnet", set()) - {"espnet-diverse"}
+    listed = re.search(r"adds (\d+) packages [^:]*: ([^.]*)\.", PAGE.read_text(encoding="utf-8"))
+    assert set(re.findall(r"[\w-]+", listed[2])) == added and int(listed[1]) == len(added)
+    packages = importlib.metadata.packages_distributions()
+    blocked = [name for name, owners in packages.items() if {canonicalize_name(owner) for owner in owners} <= added]
+    assert {"jiwer", "sacrebleu", "matplotlib", "safetensors"} <= set(blocked)
+    done = subprocess.run([sys.executable, "-c", ALONE, *blocked], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.slow

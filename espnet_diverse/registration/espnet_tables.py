@@ -3,12 +3,16 @@
 `import espnet_diverse` calls `register_on_import`, which imports nothing heavy. It changes those tables, and adds two
 finders to `sys.meta_path`: one sees the import of ESPnet's tasks and sends what its attention prints to the log, the
 other is `edit_distance`. Nothing else changes.
+
+ESPnet has no hook for other packages, but imports torch, which calls the entry points of the group `torch.backends`
+when it is imported. `setup.py` names `register_on_import` there, so that ESPnet's own programs know our names wherever
+this package is installed; `TORCH_DEVICE_BACKEND_AUTOLOAD=0` turns it off.
 """
 
 import io
 import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr
 from functools import partial
 from types import ModuleType
@@ -36,7 +40,27 @@ def register_on_import() -> None:
     _Registering(wrappers | {_PRINTING: partial(HookedLoader, around=_stderr_to_log)}).install()
     for name, hook in hooks.items():
         if name in sys.modules:
-            hook(sys.modules[name])
+            _after_import(sys.modules[name], hook)
+
+
+def _after_import(module: ModuleType, hook: Callable[[ModuleType], object]) -> None:
+    """Call `hook` with a module: at once, or at its first use after it has been executed.
+
+    A task that imports torch, and so this package, has no tables yet.
+    """
+    if not getattr(module.__spec__, "_initializing", False):
+        hook(module)
+        return
+
+    class Executed(ModuleType):
+        def __getattribute__(self, name):
+            get = ModuleType.__getattribute__
+            if not getattr(get(self, "__spec__"), "_initializing", False):
+                self.__class__ = ModuleType
+                hook(self)
+            return get(self, name)
+
+    module.__class__ = Executed
 
 
 def register(module: ModuleType, task: str) -> None:

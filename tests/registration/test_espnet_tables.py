@@ -1,6 +1,8 @@
 """`import espnet_diverse` registers names with ESPnet through one finder, and does nothing else."""
 
+import importlib
 import json
+import os
 import re
 import subprocess
 import sys
@@ -52,7 +54,8 @@ def state_after(imports: str, then: str = "", *arguments: str | Path, cwd: Path 
         The state, and what the process prints as it continues with `then`.
     """
     command = [sys.executable, "-c", STATE.format(imports=imports) + then, *map(str, arguments)]
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+    alone = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}  # torch does not import this package
+    done = subprocess.run(command, cwd=cwd, env=alone, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     state, _, rest = done.stdout.partition("STATE")[2].partition("\n")
     return json.loads(state), rest
@@ -151,6 +154,23 @@ def test_tasks_that_were_imported_before_are_served_at_once(monkeypatch):
     finders = len(sys.meta_path)
     espnet_tables.register_on_import()
     assert len(sys.meta_path) == finders
+
+
+EXECUTED = """
+import sys
+from espnet_diverse.registration import espnet_tables
+found = []
+espnet_tables._after_import(sys.modules[__name__], lambda module: found.append(module.table))
+table = 1
+"""
+
+
+def test_a_task_that_imports_torch_is_served_when_it_has_its_tables(tmp_path, monkeypatch):
+    """torch imports this package while the task is executed."""
+    (tmp_path / "executed_task.py").write_text(EXECUTED)
+    monkeypatch.syspath_prepend(tmp_path)
+    module = importlib.import_module("executed_task")
+    assert module.found == module.found == [1] and type(module) is type(sys)
 
 
 def test_a_class_of_the_wrong_type_is_refused():
