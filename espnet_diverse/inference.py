@@ -20,7 +20,7 @@ from espnet_diverse.registration import fast_start
 
 fast_start()  # as the commands: otherwise the import takes much longer, and asks the network for data of nltk
 from espnet_diverse.audio.live import open_live
-from espnet_diverse.audio.sources import Source, live_blocks
+from espnet_diverse.audio.sources import Source, is_recording, live_blocks
 from espnet_diverse.conditions import CONDITIONS, values_by_condition
 from espnet_diverse.data.characters import clean_text
 from espnet_diverse.decoding.condition_ids import completed, indices_of, warn_of_unused
@@ -151,7 +151,8 @@ class Recognizer(_Pretrained[Predictor]):
 
         Args:
             audio: A path, "-" for standard input, a binary file object, the content of a file, or samples (T,) or
-                (T, channels), also as a pair of samples and rate, or as a mapping with "array" and "sampling_rate".
+                (T, channels), also as a pair of samples and rate, as a mapping with "array" and "sampling_rate", or as
+                a decoder of torchcodec.
             rate: Sampling rate of samples in Hz.
             language: Spoken language. Where the model needs it and it is not given, it is identified.
             target_language: Language of a translation.
@@ -222,10 +223,7 @@ class Recognizer(_Pretrained[Predictor]):
             ConfigError: Word timestamps are asked for and the model has no CTC, or a search option is not possible.
             DataError: `requests` is a single recording, or nothing that can be iterated over.
         """
-        is_file = isinstance(requests, str | Path | bytes | bytearray | memoryview) or hasattr(requests, "read")
-        kind = getattr(getattr(requests, "dtype", None), "kind", None)
-        is_samples = hasattr(requests, "__array__") and kind not in ("O", "U")  # kinds of arrays of paths
-        if is_file or is_samples or not isinstance(requests, Iterable):
+        if is_recording(requests) or not isinstance(requests, Iterable):
             given = requests if isinstance(requests, str | Path) else f"a {type(requests).__name__}"
             raise DataError(f"{given}: transcribe_all takes several recordings; give a list, or use transcribe")
         transcription = self._transcription(word_timestamps, options, hotwords)

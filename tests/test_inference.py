@@ -280,7 +280,7 @@ def test_several_recordings_are_a_list_of_paths(tiny_run, recognizer):
     assert len({repr(list(recognizer.transcribe_all(each))) for each in several}) == 1
     with pytest.raises(DataError, match="a.wav: transcribe_all takes several recordings; give a list"):
         recognizer.transcribe_all("a.wav")
-    for single in (None, 3, b"RIFF", np.zeros(9), torch.zeros(9), Request("a.wav"), io.BytesIO()):
+    for single in (None, 3, b"RIFF", {"array": [0]}, np.zeros(9), torch.zeros(9), Request("a.wav"), io.BytesIO()):
         with pytest.raises(DataError, match=f"a {type(single).__name__}: transcribe_all takes several recordings"):
             recognizer.transcribe_all(single)
     with pytest.raises(DataError, match="audio is a list; .* for several recordings call transcribe_all"):

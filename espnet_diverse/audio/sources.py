@@ -15,7 +15,7 @@ from functools import partial
 from math import ceil, inf
 from numbers import Real
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,8 +27,17 @@ from espnet_diverse.audio.segments import Segment
 from espnet_diverse.errors import DataError, TruncatedError
 from espnet_diverse.portable import unnamed_file
 
+
+@runtime_checkable
+class Decoder(Protocol):
+    """A decoder of torchcodec, which `datasets` has in rows of audio from version 4."""
+
+    def get_all_samples(self) -> Any:
+        """The samples as `data` (channels, T), and their `sample_rate`."""
+
+
 STDIN = "-"
-Source = str | Path | BinaryIO | bytes | NDArray | tuple[NDArray, int] | Mapping[str, Any]
+Source = str | Path | BinaryIO | bytes | NDArray | tuple[NDArray, int] | Mapping[str, Any] | Decoder
 _MAX_CHANNELS = 64
 _SCALES = {"int16": 2.0**15, "int32": 2.0**31}
 
@@ -89,7 +98,7 @@ def open_audio(
     Args:
         source: A path; "-" for standard input; a binary file object, read from its position to its end; the
             content of a file; or samples, (T,) or (T, channels), int16, int32, or floating-point between -1 and 1, also
-            as a pair of samples and rate, or as a mapping with "array" and "sampling_rate".
+            as a pair of samples and rate, as a mapping with "array" and "sampling_rate", or as a `Decoder`.
         rate: Sampling rate in Hz; required for samples, ignored for files, whose headers have it.
         target_rate: Sampling rate in Hz that the blocks of the recording will have.
         at_most: Seconds to convert of a file that needs conversion, to bound its size on the disk.
@@ -126,6 +135,14 @@ def open_audio(
         yield Audio(name, _duration(frames, own_rate, target_rate), own_rate, decode, target_rate, powers)
 
 
+def is_recording(given: object) -> bool:
+    """Return whether an object is a single recording, and not several."""
+    kind = getattr(getattr(given, "dtype", None), "kind", None)
+    is_array = hasattr(given, "__array__") and kind not in ("O", "U")  # kinds of arrays of paths
+    is_content = isinstance(given, str | Path | bytes | bytearray | memoryview | Mapping | Decoder)
+    return is_array or is_content or hasattr(given, "read")
+
+
 def _with_rate(source: Source, rate: int | None) -> tuple[Source, int | None]:
     """Split a pair of samples and rate, or a row of audio as Hugging Face's data sets have it, into source and rate."""
     if isinstance(source, Mapping):
@@ -135,6 +152,9 @@ def _with_rate(source: Source, rate: int | None) -> tuple[Source, int | None]:
             return found, rate
     if isinstance(source, tuple) and len(source) == 2 and hasattr(source[0], "__array__"):
         return source
+    if isinstance(source, Decoder):
+        decoded = source.get_all_samples()
+        return decoded.data.T, decoded.sample_rate
     return source, rate
 
 

@@ -88,6 +88,6 @@ class _Page:
             raise RefusedError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"the content type must be {BODY}")
         async with self.bodies.body(request) as body:
             if self._places.locked():
-                raise busy(f"{self.service.limits.waiting} requests are already waiting; try again later")
+                raise busy(f"{self.service.limits.waiting} requests are already waiting; try again later", "queue")
             async with self._places:
                 return JSONResponse(await in_thread(method, body, dict(request.query_params)))

@@ -17,6 +17,8 @@ import anyio
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from espnet_diverse.serve.metrics import METRICS
+from espnet_diverse.serve.openapi import PATHS
 from espnet_diverse.serve.refusals import RefusedError, error_response
 
 log = logging.getLogger(__name__)
@@ -73,7 +75,9 @@ class Access:
         finally:  # also after an error of the application, which has answered with status 500
             client = (scope.get("client") or ("",))[0]
             path = quote(scope["path"])  # where %0a was decoded to a line end
-            log.info("%s %s %s %s %.2f s", client, scope["type"], path, answer.status, time.monotonic() - began)
+            seconds = time.monotonic() - began
+            METRICS.answered(path if path in PATHS else "other", answer.status, seconds)
+            log.info("%s %s %s %s %.2f s", client, scope["type"], path, answer.status, seconds)
 
     def _check(self, scope: Scope) -> None:
         """Refuse a request that is not from this machine or its own page, or has no key where one is needed.

@@ -108,7 +108,7 @@ class Batches:
             seconds = sum(one.seconds for one in self._waiting)
             is_long = bool(self._waiting) and seconds + job.seconds > self.limits.queued_seconds
             if len(self._waiting) >= self.limits.waiting or is_long:
-                raise busy(f"{len(self._waiting)} requests are already waiting; try again later")
+                raise busy(f"{len(self._waiting)} requests are already waiting; try again later", "queue")
             self._waiting.append(job)
             self._changed.notify()
 

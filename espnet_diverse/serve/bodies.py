@@ -110,7 +110,7 @@ class Bodies:
         def take(size: int) -> None:
             nonlocal taken
             if size > self._left[kind]:
-                raise busy("too many uploads are on their way; try again later")
+                raise busy("too many uploads are on their way; try again later", "uploads")
             self._left[kind] -= size
             taken += size
 

@@ -33,6 +33,7 @@ from espnet_diverse.errors import ConfigError, DataError, ModelError
 from espnet_diverse.option_checks import must_be
 from espnet_diverse.serve.application import in_thread
 from espnet_diverse.serve.limits import Limits
+from espnet_diverse.serve.metrics import METRICS
 from espnet_diverse.serve.refusals import RefusedError, as_refusal, busy, error_body
 from espnet_diverse.transcription.segmentation_options import SegmentationOptions
 from espnet_diverse.transcription.streaming import StreamResult, transcribe_stream
@@ -86,14 +87,15 @@ class LiveRecognition:
         """Recognise a stream to its end, and return its seconds."""
         rate, indices = self._rate(choices), self._indices(choices)
         if self._count == self.limits.streams:
-            raise busy("another recording is being transcribed; try again when it has ended")
+            raise busy("another recording is being transcribed; try again when it has ended", "streams")
         self._count += 1
+        stream = _Stream(websocket, rate, self.limits)
         try:
-            stream = _Stream(websocket, rate, self.limits)
             await in_thread(self._run, stream, indices)
             return stream.heard
         finally:
             self._count -= 1
+            METRICS.add("audio_seconds_total", stream.heard, source="stream")
 
     def _rate(self, choices: Mapping[str, str]) -> int:
         given = choices.get("rate") or str(self.rate)

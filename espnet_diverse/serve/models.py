@@ -131,7 +131,7 @@ class Models:
         if len(self._loaded) >= self.most:
             oldest = next((other for other, model in self._loaded.items() if model.is_idle), None)
             if oldest is None:
-                raise busy(f"model {name!r} is not loaded, and the loaded ones are in use; try again later")
+                raise busy(f"model {name!r} is not loaded, and the loaded ones are in use; try again later", "models")
             self._loaded.pop(oldest).batches.close()
         try:
             model = await in_thread(self.load, name)

@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from espnet_diverse.errors import UserError
+from espnet_diverse.serve.metrics import METRICS
 
 _RETRY_SECONDS = 1
 _TYPES = {
@@ -27,16 +28,19 @@ class RefusedError(Exception):
         message: The fault and the advice, in one line.
         code: OpenAI's code of the error, if there is one.
         param: Name of the wrong parameter.
+        busy: What is busy, such as "queue", for the metrics.
     """
 
-    def __init__(self, status: HTTPStatus, message: str, code: str | None = None, param: str | None = None):
+    def __init__(
+        self, status: HTTPStatus, message: str, code: str | None = None, param: str | None = None, busy: str = ""
+    ):
         super().__init__(message)
-        self.status, self.code, self.param = status, code, param
+        self.status, self.code, self.param, self.busy = status, code, param, busy
 
 
-def busy(message: str) -> RefusedError:
+def busy(message: str, what: str) -> RefusedError:
     """The refusal of a request that may be sent again later."""
-    return RefusedError(HTTPStatus.TOO_MANY_REQUESTS, message, "rate_limit_exceeded")
+    return RefusedError(HTTPStatus.TOO_MANY_REQUESTS, message, "rate_limit_exceeded", busy=what)
 
 
 def as_refusal(error: Exception) -> RefusedError:
@@ -51,7 +55,8 @@ def as_refusal(error: Exception) -> RefusedError:
 
 
 def error_body(error: RefusedError) -> dict[str, Any]:
-    """The error in OpenAI's form."""
+    """The error in OpenAI's form; it is counted."""
+    METRICS.add("refused_total", reason=error.busy or error.code or error.status.name.lower())
     kind = _TYPES.get(error.status, "invalid_request_error")
     return {"error": {"message": str(error), "type": kind, "param": error.param, "code": error.code}}
 

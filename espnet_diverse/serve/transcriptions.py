@@ -7,14 +7,14 @@ import time
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
 from typing import Any
 
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
@@ -22,109 +22,31 @@ from espnet_diverse.conditions import CONDITIONS, base_language, values_by_condi
 from espnet_diverse.data.scripts import join_texts
 from espnet_diverse.decoding.condition_ids import completed
 from espnet_diverse.decoding.options import SAME_LANGUAGE_TASKS
-from espnet_diverse.decoding.search.hotwords import split_hotwords, split_prompt
+from espnet_diverse.decoding.token_text import TokenText
 from espnet_diverse.errors import ConfigError, DataError
-from espnet_diverse.option_checks import OptionError, Options, choice, conflict, flag, listed, must_be, number, read
 from espnet_diverse.serve.application import application, in_thread
 from espnet_diverse.serve.batches import Job, Kind
 from espnet_diverse.serve.bodies import Bodies, Upload, samples_of
+from espnet_diverse.serve.fields import UNUSED, Asked, field_of
 from espnet_diverse.serve.limits import Limits
 from espnet_diverse.serve.live import close_with
+from espnet_diverse.serve.metrics import METRICS, TYPE
 from espnet_diverse.serve.models import Model, Models
+from espnet_diverse.serve.openapi import STREAM, description, page
 from espnet_diverse.serve.refusals import RefusedError, as_refusal, error_body
+from espnet_diverse.text.vocabulary import SPACE
 from espnet_diverse.transcription import recordings
+from espnet_diverse.transcription.alignment import WORD_START
 from espnet_diverse.transcription.formats import FORMATS
 from espnet_diverse.transcription.result import Segment
 from espnet_diverse.transcription.transcript import Transcript
 
 _DECODING = 4  # recordings at a time: converters are processes
 _ENGLISH = ("en", "eng")
-_GRANULARITIES = "timestamp_granularities"
+_LEAST = 1e-9  # confidence, so that its logarithm is finite
 
-
-UNUSED = {
-    "chunking_strategy": "recordings are always split at pauses",
-    "vad_filter": "recordings are always split at pauses",
-    "include": "there are no log probabilities of tokens",
-}
-"""Fields of OpenAI's and other servers that have no effect here, and why."""
 NOTICES = "X-Notices"
 """Header of an answer with the hints of the request that were not used."""
-RESPONSE_FORMATS = ("json", "text", "srt", "vtt", "verbose_json")
-
-
-@dataclass(frozen=True)
-class Asked(Options):
-    """Fields of a request for a transcription or a translation, apart from its file.
-
-    Attributes:
-        model: Name of the model; may be left out if there is only one.
-        language: Spoken language.
-        target_language: Language of a translation; English where the model knows several.
-        domain: Domain of the recording.
-        prompt: A text in Whisper's sense; its short terms are hotwords, see `split_prompt`.
-        hotwords: Hotwords, between commas or line ends.
-        response_format: Form of the answer.
-        temperature: Has no effect: the search does not sample.
-        timestamp_granularities: Units that get times in verbose_json; words also in srt and vtt.
-        stream: Whether the text comes in parts, as server-sent events.
-    """
-
-    model: str = ""
-    language: str = ""
-    target_language: str = ""
-    domain: str = ""
-    prompt: str = ""
-    hotwords: str = ""
-    response_format: str = choice(*RESPONSE_FORMATS)
-    temperature: float = number(0.0, least=0, most=1)
-    timestamp_granularities: tuple[str, ...] = listed(("segment",), choice("segment", "word"))
-    stream: bool = flag(False)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.stream and self.response_format not in ("json", "text"):
-            raise conflict(self, "response_format", "stream; set json")
-        if self.has_words and self.response_format in ("json", "text"):
-            raise conflict(self, "response_format", f"{_GRANULARITIES} word; set verbose_json")
-
-    @classmethod
-    def of(cls, form: list[tuple[str, str]], most_characters: int) -> "Asked":
-        """Read the fields of a form; empty ones, and those in `UNUSED`, count as left out.
-
-        Raises:
-            OptionError: A field is unknown, has a value that is not allowed, or is repeated.
-        """
-        given: dict[str, Any] = {}
-        for name, text in form:
-            name = _field(name)
-            if not text.strip() or name in UNUSED or (name, text.lower()) == ("language", "auto"):
-                continue
-            if name == _GRANULARITIES:
-                given[name] = (*given.get(name, ()), text)
-            elif name == "keywords":
-                given["hotwords"] = f"{given.get('hotwords', '')}\n{text}"
-            elif name in given:
-                raise OptionError(name, f"{name} is given twice; give it once")
-            elif name == "temperature":
-                given[name] = _number(name, text)
-            elif name == "stream":
-                given[name] = {"true": True, "1": True, "false": False, "0": False}.get(text.lower(), text)
-            elif len(text) > most_characters:
-                raise must_be(name, f"a text of at most {most_characters} characters", f"{len(text)} characters")
-            else:
-                given[name] = text
-        return read(cls, given, "a request")
-
-    @property
-    def has_words(self) -> bool:
-        """Whether words get times."""
-        return "word" in self.timestamp_granularities
-
-    @property
-    def terms(self) -> tuple[str, ...]:
-        """Phrases that may be hotwords."""
-        return tuple(dict.fromkeys((*split_hotwords(self.hotwords), *split_prompt(self.prompt))))
 
 
 def api(models: Models, limits: Limits) -> Starlette:
@@ -138,11 +60,14 @@ def api(models: Models, limits: Limits) -> Starlette:
     return application(
         [
             Route("/health", endpoints.health),
+            Route("/metrics", endpoints.metrics),
+            Route("/openapi.json", endpoints.openapi),
+            Route("/docs", endpoints.docs),
             Route("/v1/models", endpoints.models),
             Route("/v1/models/{name:path}", endpoints.model),
             Route("/v1/audio/transcriptions", partial(endpoints.serve, translates=False), methods=["POST"]),
             Route("/v1/audio/translations", partial(endpoints.serve, translates=True), methods=["POST"]),
-            WebSocketRoute("/v1/audio/stream", endpoints.listen),
+            WebSocketRoute(STREAM, endpoints.listen),
         ]
     )
 
@@ -155,6 +80,15 @@ class _Endpoints:
 
     async def health(self, request: Request) -> Response:
         return JSONResponse({"status": "ok"})
+
+    async def metrics(self, request: Request) -> Response:
+        return Response(METRICS.text(), media_type=TYPE)
+
+    async def openapi(self, request: Request) -> Response:
+        return JSONResponse(description(Asked))
+
+    async def docs(self, request: Request) -> Response:
+        return HTMLResponse(page(description(Asked)))
 
     async def models(self, request: Request) -> Response:
         return JSONResponse({"object": "list", "data": [self._describe(name) for name in self._models.names]})
@@ -181,11 +115,11 @@ class _Endpoints:
             asked = Asked.of(upload.fields, self._limits.characters)
             async with self._models.use(asked.model) as model:
                 conditions = _conditions(model, asked, translates)
-                kind = Kind(asked.has_words, model.usable_hotwords(asked.terms))
+                kind = Kind(asked.has_words or bool(asked.include), model.usable_hotwords(asked.terms))
                 work = await self._work(upload, model, kind, conditions)
                 headers = _notices(upload.fields, asked, kind)
         if asked.stream:
-            return StreamingResponse(work.events(), media_type="text/event-stream", headers=headers)
+            return StreamingResponse(work.events(asked), media_type="text/event-stream", headers=headers)
         response = await self._answer(request, work, asked, conditions, translates)
         response.headers.update(headers)
         return response
@@ -196,7 +130,7 @@ class _Endpoints:
         transcript = await work.transcript(request)
         language = conditions.get("tgtlang") if translates else transcript.language or asked.language or None
         verbose = {"task": "translate" if translates else "transcribe", "language": language}
-        return answer(transcript, asked.response_format, asked.timestamp_granularities, verbose, work.ids)
+        return answer(transcript, asked, verbose, work.tokens)
 
     async def _work(self, upload: Upload, model: Model, kind: Kind, conditions: dict[str, str]) -> "_Work":
         """Decode a recording, and put it into the queue of its model."""
@@ -206,6 +140,7 @@ class _Endpoints:
             samples = await in_thread(samples_of, upload.content, upload.name, longest, rate)
         work = _Work(model, recordings.Request(samples, rate, conditions), kind, len(samples) / rate)
         model.batches.submit(work.job)
+        METRICS.add("audio_seconds_total", len(samples) / rate, source="file")
         return work
 
 
@@ -213,12 +148,12 @@ class _Work:
     """A recording in the queue of a model, for the request that waits for it.
 
     Attributes:
-        ids: Returns the indices of tokens of the model.
+        tokens: The tokens of the model as text.
     """
 
     def __init__(self, model: Model, request: recordings.Request, kind: Kind, seconds: float):
         self._batches, self._loop = model.batches, asyncio.get_running_loop()
-        self.ids = model.search.tokens.indices
+        self.tokens = model.search.tokens
         self._parts: asyncio.Queue[Sequence[Segment] | None] = asyncio.Queue()
         self.job = Job(replace(request, on_segments=self._put), kind, seconds)
         self.job.result.add_done_callback(lambda _: self._put(None))
@@ -242,7 +177,7 @@ class _Work:
             found.cancel()
             self._batches.give_up(self.job)
 
-    async def events(self) -> AsyncIterator[str]:
+    async def events(self, asked: Asked) -> AsyncIterator[str]:
         """Server-sent events of the text as it comes."""
         text = ""
         try:
@@ -250,7 +185,7 @@ class _Work:
                 if new := delta(text, segments):
                     text += new
                     yield event({"type": "transcript.text.delta", "delta": new})
-            yield event({"type": "transcript.text.done", "text": self.job.result.result().text})
+            yield event({"type": "transcript.text.done", **_text(self.job.result.result(), asked, self.tokens)})
         except Exception as error:  # of any kind: the status was sent before
             yield event(error_body(as_refusal(error)))
         finally:
@@ -291,14 +226,9 @@ def _conditions(model: Model, asked: Asked, translates: bool) -> dict[str, str]:
     return values
 
 
-def _field(name: str) -> str:
-    """The field of a form without the brackets of a list or an object, as in include[] and chunking_strategy[type]."""
-    return name.partition("[")[0]
-
-
 def _notices(form: Sequence[tuple[str, str]], asked: Asked, kind: Kind) -> dict[str, str]:
     """Header about the hints of a request that are not used; ASCII, because it names no text of the request."""
-    names = dict.fromkeys(_field(name) for name, text in form if text.strip())
+    names = dict.fromkeys(field_of(name) for name, text in form if text.strip())
     notices = [f"{name} is not used: {UNUSED[name]}" for name in names if name in UNUSED]
     if asked.prompt or asked.hotwords:
         used, why = len(kind.hotwords), "sentences, and phrases with characters that the model lacks, are left out"
@@ -306,39 +236,25 @@ def _notices(form: Sequence[tuple[str, str]], asked: Asked, kind: Kind) -> dict[
     return {NOTICES: "; ".join(notices)} if notices else {}
 
 
-def _number(name: str, text: str) -> float:
-    try:
-        return float(text)
-    except ValueError as error:
-        raise must_be(name, "a number", text) from error
-
-
-def answer(
-    transcript: Transcript,
-    response_format: str,
-    granularities: Iterable[str],
-    verbose: dict[str, str | None],
-    ids: Callable[[Sequence[str]], list[int]],
-) -> Response:
+def answer(transcript: Transcript, asked: Asked, verbose: dict[str, str | None], tokens: TokenText) -> Response:
     """The answer to a request.
 
     Args:
         transcript: The transcript.
-        response_format: One of `RESPONSE_FORMATS`.
-        granularities: For verbose_json, "word" and "segment", as requested.
+        asked: The request.
         verbose: For verbose_json, the `task` and the `language`.
-        ids: Indices of the tokens of a text in the vocabulary of the model.
+        tokens: The tokens of the model as text.
     """
-    if response_format == "json":
-        return JSONResponse({"text": transcript.text})
-    if response_format == "text":
+    if asked.response_format == "json":
+        return JSONResponse(_text(transcript, asked, tokens))
+    if asked.response_format == "text":
         return PlainTextResponse(f"{transcript.text}\n")
-    if response_format in FORMATS:
-        return PlainTextResponse(FORMATS[response_format](transcript, ""))
+    if asked.response_format in FORMATS:
+        return PlainTextResponse(FORMATS[asked.response_format](transcript, ""))
     content: dict[str, Any] = {**verbose, "duration": round(transcript.duration, 3), "text": transcript.text}
-    if "segment" in granularities:
-        content["segments"] = [_segment(number, one, ids) for number, one in enumerate(transcript.segments)]
-    if "word" in granularities:
+    if "segment" in asked.timestamp_granularities:
+        content["segments"] = [_segment(number, one, tokens.indices) for number, one in enumerate(transcript.segments)]
+    if asked.has_words:
         content["words"] = [
             {"word": word.text, "start": round(word.start, 3), "end": round(word.end, 3)} for word in transcript.words
         ]
@@ -353,6 +269,22 @@ def delta(before: str, segments: Iterable[Segment]) -> str:
 def event(content: dict[str, Any]) -> str:
     """A server-sent event."""
     return f"data: {json.dumps(content, ensure_ascii=False, allow_nan=False)}\n\n"
+
+
+def _text(transcript: Transcript, asked: Asked, tokens: TokenText) -> dict[str, Any]:
+    """The text, and the log probabilities of its tokens if they are requested."""
+    if not asked.include:
+        return {"text": transcript.text}
+    logprobs = [
+        {"token": piece, "bytes": list(piece.encode()), "logprob": math.log(max(confidence, _LEAST))}
+        for segment in transcript.segments
+        for piece, confidence in zip(map(_shown, tokens.pieces(segment.tokens)), segment.confidences, strict=False)
+    ]
+    return {"text": transcript.text, "logprobs": logprobs}
+
+
+def _shown(piece: str) -> str:
+    return " " if piece == SPACE else piece.replace(WORD_START, " ")
 
 
 def _segment(number: int, segment: Segment, ids: Callable[[Sequence[str]], list[int]]) -> dict[str, Any]:

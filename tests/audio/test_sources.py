@@ -1,10 +1,12 @@
 import io
 import sys
 import tempfile
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import soundfile
+import torch
 
 from espnet_diverse.audio.reading import read_audio
 from espnet_diverse.audio.resampling import resample
@@ -257,7 +259,10 @@ def test_samples_come_with_their_rate_in_other_forms(tmp_path):
     path = write(tmp_path / "a.wav", seconds=0.1)
     samples, rate = soundfile.read(path)
     row = {"array": list(samples), "sampling_rate": rate, "path": "gone.wav"}
-    for form in ((samples, rate), row, {"bytes": path.read_bytes(), "path": None}, {"path": str(path), "bytes": None}):
+    both = torch.tensor(np.stack([samples, samples]))  # (channels, T), as torchcodec has it
+    decoder = SimpleNamespace(get_all_samples=lambda: SimpleNamespace(data=both, sample_rate=rate))
+    files = {"bytes": path.read_bytes(), "path": None}, {"path": str(path), "bytes": None}
+    for form in ((samples, rate), row, decoder, *files):
         with open_audio(form) as audio:
             assert np.allclose(audio.samples(), samples, atol=1e-4) and audio.rate == rate
     for wrong, what in (

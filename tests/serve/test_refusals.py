@@ -20,7 +20,7 @@ from espnet_diverse.serve.refusals import RefusedError, as_refusal, busy, error_
             400,
             {"type": "invalid_request_error", "code": None, "param": "stream"},
         ),
-        (busy("later"), 429, {"type": "rate_limit_error", "code": "rate_limit_exceeded", "param": None}),
+        (busy("later", "queue"), 429, {"type": "rate_limit_error", "code": "rate_limit_exceeded", "param": None}),
         (
             RefusedError(HTTPStatus.NOT_FOUND, "no model", "model_not_found", "model"),
             404,

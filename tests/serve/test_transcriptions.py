@@ -16,10 +16,9 @@ from serve.conftest import client_of
 from serve.running import running
 from websockets.sync.client import connect
 
-from espnet_diverse.option_checks import OptionError
 from espnet_diverse.serve.limits import Limits
 from espnet_diverse.serve.models import Models
-from espnet_diverse.serve.transcriptions import NOTICES, Asked, api
+from espnet_diverse.serve.transcriptions import NOTICES, api
 
 
 def wav(seconds, seed=0, rate=RATE):
@@ -163,7 +162,7 @@ def post(served, samples, name="talk.flac", kind="audio/flac", **fields):
         ({"timestamp_granularities[]": ["", "segment"]}, None),
         ({"chunking_strategy": "auto"}, "chunking_strategy is not used"),
         ({"chunking_strategy[type]": "server_vad", "chunking_strategy[threshold]": "0.4"}, "chunking_strategy is not"),
-        ({"include[]": "logprobs", "vad_filter": "true"}, "include is not used: there are no log probabilities"),
+        ({"vad_filter": "true"}, "vad_filter is not used: recordings are always split"),
     ],
     ids=str,
 )
@@ -176,11 +175,61 @@ def test_optional_fields_of_clients_are_answered(served, spoken, expected, field
 def test_optional_arguments_of_openais_client_are_answered(served, spoken, expected):
     create = served.client.audio.transcriptions.create
     for more in (
-        {"chunking_strategy": "auto", "include": ["logprobs"]},
+        {"chunking_strategy": "auto"},
         {"chunking_strategy": {"type": "server_vad", "prefix_padding_ms": 200, "threshold": 0.5}},
         {"language": "", "prompt": "Talk to Dr. Müller.", "temperature": 0},
     ):
         assert create(file=file_of(spoken), model="tones", **more).text == expected.text
+
+
+def test_log_probabilities_of_tokens_are_of_their_confidences(served, spoken, expected):
+    create = served.client.audio.transcriptions.create
+    asked = {"file": file_of(spoken), "model": "tones", "include": ["logprobs"]}
+    found = create(**asked)
+    *_, done = create(**asked, stream=True)
+    assert found.text == done.text == expected.text
+    assert [one.to_dict() for one in found.logprobs] == [one.to_dict() for one in done.logprobs]
+    confidences = [each for segment in expected.segments for each in segment.confidences]
+    assert [np.exp(one.logprob) for one in found.logprobs] == pytest.approx(confidences, rel=1e-3)
+    texts = "".join(segment.text for segment in expected.segments)
+    assert "".join(one.token for one in found.logprobs).replace(" ", "") == texts.replace(" ", "")
+    assert all(bytes(map(int, one.bytes)).decode() == one.token for one in found.logprobs)  # the client has floats
+    assert create(file=file_of(spoken), model="tones").logprobs is None
+
+
+def counted(served):
+    """The numbers of /metrics."""
+    lines = httpx.get(f"{served.server.url}metrics").text.splitlines()
+    return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if line[0] != "#")}
+
+
+def test_metrics_count_answers_refusals_and_audio(served, spoken):
+    before = counted(served)
+    post(served, spoken)
+    post(served, spoken, response_format="pdf")
+    httpx.get(f"{served.server.url}nowhere")
+    stream = f"ws://127.0.0.1:{served.server.port}/v1/audio/stream?model=streaming&rate={RATE}"
+    with connect(stream) as socket:
+        socket.send(bytes(RATE))
+        socket.send("end")
+        list(socket)
+    found = {name: value - before.get(name, 0.0) for name, value in counted(served).items()}
+    path = 'path="/v1/audio/transcriptions"'
+    for name, value in {
+        f'requests_total{{{path},status="200"}}': 1,
+        f'requests_total{{{path},status="400"}}': 1,
+        'requests_total{path="other",status="404"}': 1,
+        'requests_total{path="/v1/audio/stream",status="101"}': 1,
+        'refused_total{reason="bad_request"}': 1,
+        'refused_total{reason="not_found"}': 1,
+        f'request_seconds_bucket{{{path},le="+Inf"}}': 2,
+        f"request_seconds_count{{{path}}}": 2,
+        'audio_seconds_total{source="file"}': len(spoken) / RATE,
+        'audio_seconds_total{source="stream"}': 0.5,
+    }.items():
+        assert found[f"espnet_diverse_{name}"] == pytest.approx(value), name
+    times = [found[f'espnet_diverse_request_seconds_bucket{{{path},le="{bound}"}}'] for bound in ("0.1", "1", "100")]
+    assert times == sorted(times)
 
 
 @pytest.mark.parametrize("name", ["book.m4b", "talk.mpga", "blob", "../é 😀"])
@@ -272,14 +321,6 @@ def test_fields_that_are_refused(served, fields, message):
     assert caught.value.body["message"].startswith(message)
     assert caught.value.type == "invalid_request_error"
     assert caught.value.param in message
-
-
-def test_a_repeated_field_is_refused_unless_it_is_a_list():
-    words = [("timestamp_granularities[]", "word"), ("timestamp_granularities[]", "segment")]
-    asked = Asked.of([*words, ("response_format", "srt")], 100)
-    assert asked.timestamp_granularities == ("word", "segment")
-    with pytest.raises(OptionError, match="language is given twice; give it once"):
-        Asked.of([("language", "de"), ("language", "es")], 100)
 
 
 def test_files_that_are_refused(served):
