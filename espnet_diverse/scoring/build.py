@@ -12,7 +12,8 @@ from espnet_diverse.scoring.normalisation import Normalisation, check_normalisat
 
 METRICS = ("cer", "wer", "mer", "bleu", "compound_bleu", "chrf", "chrf++", "ter", "bertscore")
 ERROR_RATES = ("cer", "wer", "mer")
-_OF_SEVERAL = ("bleu", "compound_bleu", "chrf", "chrf++", "ter")  # references
+_CASED = ("bleu", "compound_bleu", "chrf", "chrf++")
+_OF_SEVERAL = (*_CASED, "ter")  # references
 
 
 def build_metrics(
@@ -22,6 +23,7 @@ def build_metrics(
     tokenize: str | None = None,
     make_embedder: Callable[[], Embedder] | None = None,
     spelling: Path | None = None,
+    lowercase: bool = False,
 ) -> dict[str, Metric]:
     """Build metrics, in the order of `names`.
 
@@ -32,21 +34,22 @@ def build_metrics(
         tokenize: Tokenizer of bleu and compound_bleu; see `bleu`.
         make_embedder: Function that loads the encoder of bertscore.
         spelling: File of spellings, see `Normalisation`.
+        lowercase: Whether bleu, compound_bleu, chrf and chrf++ ignore the case of letters.
 
     Raises:
         ConfigError: As for `check_metrics` and `Normalisation`.
         DataError: The file of spellings cannot be read.
     """
-    check_metrics(names, count_spaces, normalisation, tokenize, make_embedder is not None, spelling)
+    check_metrics(names, count_spaces, normalisation, tokenize, make_embedder is not None, spelling, lowercase)
     rules = Normalisation(normalisation, spelling)
     makers: dict[str, Callable[[], Metric]] = {
         "cer": lambda: ErrorRate("char", not count_spaces, rules),
         "wer": lambda: ErrorRate("word", normalisation=rules),
         "mer": lambda: ErrorRate("unit", normalisation=rules),
-        "bleu": lambda: bleu(tokenize),
-        "compound_bleu": lambda: compound_bleu(tokenize),
-        "chrf": chrf,
-        "chrf++": lambda: chrf(word_order=2),
+        "bleu": lambda: bleu(tokenize, lowercase),
+        "compound_bleu": lambda: compound_bleu(tokenize, lowercase),
+        "chrf": lambda: chrf(lowercase=lowercase),
+        "chrf++": lambda: chrf(2, lowercase),
         "ter": ter,
         "bertscore": lambda: BertScore(make_embedder()),
     }
@@ -60,6 +63,7 @@ def check_metrics(
     tokenize: str | None,
     has_embedder: bool,
     spelling: Path | None = None,
+    lowercase: bool = False,
     references: int = 1,
 ) -> None:
     """Check names of metrics and their options; takes the arguments of `build_metrics`, and the number of references.
@@ -80,6 +84,7 @@ def check_metrics(
     _fits(count_spaces, "--count_spaces", names, ("cer",))
     _fits(normalisation != "none", f"--normalise {normalisation}", names, ERROR_RATES)
     _fits(tokenize is not None, f"--tokenize {tokenize}", names, ("bleu", "compound_bleu"))
+    _fits(lowercase, "--lowercase", names, _CASED)
     _fits(has_embedder, "--bert_path", names, ("bertscore",))
     if "bertscore" in names and not has_embedder:
         raise ConfigError("metric bertscore needs an encoder of the language; give its folder, --bert_path PATH")

@@ -101,7 +101,7 @@ def find_recordings(sources: Sequence[str], listed: Path | None = None, each_cha
         once.setdefault((_real(one.path), *sorted(one.conditions.items())), one)
     files = list(once.values())
     if each_channel:
-        files, with_ids = ([part for one in many for part in _by_channel(one)] for many in (files, with_ids))
+        files, with_ids = ([part for one in many for part in by_channel(one)] for many in (files, with_ids))
     return _named(files, with_ids)
 
 
@@ -213,8 +213,12 @@ def _header_faults(columns: Sequence[str]) -> Iterator[str]:
             yield f"has the columns {' and '.join(names)}, which mean the same; rename one"
 
 
-def _by_channel(one: Recording) -> list[Recording]:
-    """A recording for each channel of a file with several; a file that cannot be read stays, to be reported."""
+def by_channel(one: Recording) -> list[Recording]:
+    """A recording for each channel of a file with several; a file that cannot be read stays, to be reported.
+
+    Raises:
+        DataError: The recording is standard input.
+    """
     if one.path == STDIN:
         raise DataError("the channels of standard input cannot be read one by one; give files")
     with suppress(DataError), open_file(Path(one.path)) as file:

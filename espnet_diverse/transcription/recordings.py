@@ -389,7 +389,7 @@ def warn_of_channels(audio: Audio) -> None:
     """Log that the channels of a recording have little in common, of which the mean was read."""
     if audio.powers.differ:
         what = "channels that differ, as in a call with a speaker a channel, and their mean is transcribed"
-        logging.warning("notice: %s: has %s; transcribe --channels each transcribes each", audio.name, what)
+        logging.warning("notice: %s: has %s; transcribe --channels each or speakers separates them", audio.name, what)
 
 
 def _start(segment: Segment) -> float:

@@ -38,7 +38,8 @@ class Transcript:
     """The transcript of a recording.
 
     Attributes:
-        segments: Segments of speech in the order of time, without overlap; empty if there is no speech.
+        segments: Segments of speech in the order of time; empty if there is no speech. They overlap only where speakers
+            of several channels do, see `of_channels`.
         duration: Length of the recording in seconds.
         conditions: Values by condition, such as {"lang": "es", "domain": "talks"}, for the conditions of the model; the
             language may be a detected one.
@@ -53,6 +54,30 @@ class Transcript:
     conditions: dict[str, str]
     language_probabilities: dict[str, float] | None = None
     language: str | None = None
+
+    @classmethod
+    def of_channels(cls, channels: Sequence["Transcript"]) -> "Transcript":
+        """The transcript of a recording with a speaker in each channel, from the transcripts of its channels.
+
+        The speaker of a segment is "channel 0", "channel 1" and so on. Languages and other conditions that differ
+        between channels, and the probabilities of languages, are left out.
+        """
+        segments = [
+            replace(one, speaker=f"channel {number}") for number, each in enumerate(channels) for one in each.segments
+        ]
+        first, *others = channels
+        conditions = {
+            name: value
+            for name, value in first.conditions.items()
+            if all(other.conditions.get(name) == value for other in others)
+        }
+        heard = {each.language for each in channels if each.segments}
+        return cls(
+            tuple(sorted(segments, key=lambda one: one.start)),
+            max(each.duration for each in channels),
+            conditions,
+            language=heard.pop() if len(heard) == 1 else None,
+        )
 
     @property
     def text(self) -> str:

@@ -4,15 +4,19 @@ import numpy as np
 import pytest
 import sacrebleu
 from sacrebleu.metrics import BLEU, CHRF, TER
+from sacrebleu.tokenizers import tokenizer_spm
 
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.scoring.bleu import bleu, chrf, compound_bleu, ter, tokenizer_of
 from espnet_diverse.scoring.significance import Bootstrap, interval
+from espnet_diverse.text.sentencepiece_training import train_model
 
 PAIRS = {
     "bleu": (bleu, BLEU),
     "intl": (lambda: bleu("intl"), lambda: BLEU(tokenize="intl")),
+    "bleu -lc": (lambda: bleu(lowercase=True), lambda: BLEU(lowercase=True)),
     "chrf": (chrf, CHRF),
+    "chrf -lc": (lambda: chrf(lowercase=True), lambda: CHRF(lowercase=True)),
     "chrf++": (lambda: chrf(2), lambda: CHRF(word_order=2)),
     "ter": (ter, TER),
 }
@@ -97,10 +101,8 @@ def test_reference_units_are_none_for_empty_references(translations):
 
 
 def test_tokenizers_that_need_packages_are_used_if_these_are_there(monkeypatch):
-    with pytest.raises(
-        ConfigError, match="^unknown tokenizer 'flores200'; choose one of 13a, zh, char, intl, none, ja-"
-    ):
-        bleu("flores200")
+    with pytest.raises(ConfigError, match="^unknown tokenizer 'spm'; choose one of 13a, zh, char, intl, none, ja-"):
+        bleu("spm")
     for installed in (None, object()):
         monkeypatch.setattr("importlib.util.find_spec", lambda package, found=installed: found)
         notes = bleu().notes(["안녕"], ["안녕"], ["ko"])
@@ -110,6 +112,34 @@ def test_tokenizers_that_need_packages_are_used_if_these_are_there(monkeypatch):
             assert "ko-mecab" in notes[0]
             with pytest.raises(ConfigError, match="ja-mecab needs MeCab and ipadic; run: pip install 'sacrebleu.ja.'"):
                 bleu("ja-mecab")
+
+
+@pytest.mark.parametrize("name", ["flores101", "flores200"])
+def test_tokenizers_of_sentencepiece_are_used_where_sacrebleu_has_them(name, translations, tmp_path, monkeypatch):
+    references, hypotheses, _ = translations
+    monkeypatch.setattr(tokenizer_spm, "SACREBLEU_DIR", str(tmp_path))
+    monkeypatch.setattr(tokenizer_spm, "download_file", None)  # nothing is downloaded
+    with pytest.raises(ConfigError, match=rf"^tokenizer {name} needs its model in {tmp_path}.*tokenize='{name}'"):
+        bleu(name)
+    path = tmp_path / "models" / tokenizer_spm.SPM_MODELS[name]["url"].rpartition("/")[2]
+    path.parent.mkdir()
+    path.write_bytes(train_model(references, "bpe", 60, 1000))
+    expected = BLEU(tokenize=name).corpus_score(hypotheses, [references]).score
+    metric = bleu(name)
+    found = metric.score(metric.statistics(references, hypotheses, ["km"] * len(references)).sum(0))
+    assert found == pytest.approx(expected, abs=1e-12) and f"|tok:{name}|" in metric.signature(["km"], Bootstrap())
+    assert found != pytest.approx(BLEU().corpus_score(hypotheses, [references]).score, abs=0.1)
+    path.write_bytes(b"no model")
+    with pytest.raises(ConfigError, match=f"^tokenizer {name}: {path} is not a sentencepiece model"):
+        bleu(name)
+
+
+def test_the_case_of_letters_may_be_ignored():
+    texts = ["The Cat sat On the Mat", "A-B"], ["the cat Sat on the mat", "a-b"], ["en", "en"]
+    for make in (bleu, compound_bleu, chrf):
+        cased, without = (metric.score(metric.statistics(*texts).sum(0)) for metric in (make(), make(lowercase=True)))
+        assert cased < 70 and without == pytest.approx(100)
+        assert "|case:lc|" in make(lowercase=True).signature(["en"], Bootstrap())
 
 
 def test_metrics_of_words_have_a_note_on_languages_without_spaces():

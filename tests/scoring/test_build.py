@@ -22,9 +22,11 @@ def test_every_metric_is_built_in_order():
 
 
 def test_options_reach_their_metrics():
-    metrics = build_metrics(["cer", "wer", "bleu"], count_spaces=True, normalisation="wer", tokenize="intl")
+    options = {"count_spaces": True, "normalisation": "wer", "tokenize": "intl", "lowercase": True}
+    metrics = build_metrics(["cer", "wer", "bleu", "chrf++"], **options)
     signatures = [metric.signature(["zh"], Bootstrap()) for metric in metrics.values()]
-    for part, signature in zip(("spaces:counted|case:lc", "WER|case:lc", "tok:intl"), signatures, strict=True):
+    parts = ("spaces:counted|case:lc", "WER|case:lc", "case:lc|eff:no|tok:intl", "case:lc")
+    for part, signature in zip(parts, signatures, strict=True):
         assert part in signature
 
 
@@ -53,6 +55,11 @@ def test_only_metrics_of_sacrebleu_take_several_references():
             ["cer", "ter"],
             {"tokenize": "zh"},
             "--tokenize zh is for bleu and compound_bleu, and the metrics are cer ter; leave it out",
+        ),
+        (
+            ["ter"],
+            {"lowercase": True},
+            "--lowercase is for bleu, compound_bleu, chrf and chrf++, and the metrics are ter; leave it out",
         ),
     ],
 )

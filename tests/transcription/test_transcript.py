@@ -34,6 +34,23 @@ def test_segments_have_their_speakers_and_are_split_where_words_change_them():
     assert all("speaker" not in row for row in json.loads(Transcript((plain,), 5.0, {}).to_json())["segments"])
 
 
+def test_channels_become_speakers_in_the_order_of_time():
+    first, second = (
+        tuple(Segment(start, start + 2.0, text, -1.0) for start, text in rows)
+        for rows in ([(0.0, "hello"), (5.0, "fine")], [(1.5, "hi there"), (9.0, "bye")])
+    )
+    left = Transcript(first, 10.0, {"lang": "de", "domain": "calls"}, {"de": 0.9, "en": 0.1}, "de")
+    right = Transcript(second, 11.0, {"lang": "en", "domain": "calls"}, {"en": 0.8, "de": 0.2}, "en")
+    found = Transcript.of_channels([left, right])
+    assert [(each.speaker, each.text) for each in found.segments] == [
+        *(("channel 0", "hello"), ("channel 1", "hi there"), ("channel 0", "fine"), ("channel 1", "bye"))
+    ]
+    assert (found.duration, found.conditions, found.language) == (11.0, {"domain": "calls"}, None)
+    assert found.text == "hello hi there fine bye" and "<v channel 1>hi there" in found.to_vtt()
+    silent = Transcript((), 10.0, {"lang": "en"}, None, None)
+    assert Transcript.of_channels([left, silent]).language == "de"
+
+
 def test_words_are_those_of_all_segments():
     words = tuple(Word(text, at, at + 0.5, 0.9) for text, at in (("a", 0.0), ("b", 1.0), ("c", 2.0)))
     segments = Segment(0.0, 1.5, "a b", -1.0, words=words[:2]), Segment(2.0, 2.5, "c", -1.0, words=words[2:])

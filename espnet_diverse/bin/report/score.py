@@ -78,9 +78,10 @@ class CommandOptions(Shown):
     )
     tokenize: str | None = text(
         None,
-        help="tokenizer: 13a, zh, char, intl, none, ja-mecab or ko-mecab (bleu)",
+        help="tokenizer: 13a, zh, char, intl, none, ja-mecab, ko-mecab, flores101 or flores200 (bleu)",
         shown="zh for Chinese, char for other scripts without spaces, ko-mecab for Korean if installed, else 13a",
     )
+    lowercase: bool = flag(help="ignore the case of letters, as sacrebleu -lc (bleu, compound_bleu, chrf, chrf++)")
     bert_path: str | None = text(
         None, metavar="PATH", help="directory of a pretrained encoder, or hf:owner/name (bertscore)"
     )
@@ -130,21 +131,18 @@ def check(options: CommandOptions, before: Mapping[str, argparse.Namespace]) -> 
                 f"{option} is for {', '.join(ERROR_RATES)}, not for {' '.join(options.metric)}; leave it out"
             )
     how = options.count_spaces, options.normalise, options.tokenize, options.bert_path is not None, options.spelling
-    check_metrics(options.metric, *how, references=len(options.reference))
+    check_metrics(options.metric, *how, options.lowercase, references=len(options.reference))
 
 
 def run(options: CommandOptions) -> int:
     """Score, write the reports, print the tables; return 2 if hypotheses are missing or rows undefined, else 0."""
-    from espnet_diverse.scoring.build import build_metrics
     from espnet_diverse.scoring.evaluate import evaluate
     from espnet_diverse.scoring.groups import averages, groups, read_sizes
     from espnet_diverse.scoring.report import Report
     from espnet_diverse.scoring.significance import Bootstrap
 
     check(options, {})
-    metrics = build_metrics(
-        options.metric, options.count_spaces, options.normalise, options.tokenize, embedder(options), options.spelling
-    )
+    metrics = metrics_of(options, options.metric)
     bootstrap = Bootstrap(**vars(options.bootstrap))
     _check_outputs(options)
     tables = _tables(options)
@@ -160,7 +158,15 @@ def run(options: CommandOptions) -> int:
     return 2 if undefined or any(system.missing for system in corpus.systems()) else 0
 
 
-def embedder(options: CommandOptions) -> "Callable[[], Embedder] | None":
+def metrics_of(options: CommandOptions, names: Sequence[str]) -> "dict[str, Metric]":
+    """The metrics `names` with these options; raises the errors of `build_metrics`."""
+    from espnet_diverse.scoring.build import build_metrics
+
+    how = options.count_spaces, options.normalise, options.tokenize, _embedder(options), options.spelling
+    return build_metrics(names, *how, options.lowercase)
+
+
+def _embedder(options: CommandOptions) -> "Callable[[], Embedder] | None":
     """A function that loads the encoder of bertscore, if one is given.
 
     Raises:

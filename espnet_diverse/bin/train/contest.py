@@ -207,7 +207,6 @@ def _metric(contest: "Contest") -> "Metric | None":
     """The metric with the options of scoring; None if decoding measures it."""
     from espnet_diverse.bin.report import score
     from espnet_diverse.contest.runs import MEASURED_BY_DECODING
-    from espnet_diverse.scoring.build import build_metrics
 
     name = contest.shared["metric"]
     if name in MEASURED_BY_DECODING:
@@ -226,5 +225,4 @@ def _metric(contest: "Contest") -> "Metric | None":
         raise ConfigError(f"--score_options: --{own[0]} is set by contest itself; give the options of contest")
     options = from_args(score.CommandOptions, args)
     score.check(options, {})
-    how = options.count_spaces, options.normalise, options.tokenize, score.embedder(options), options.spelling
-    return build_metrics([name], *how)[name]
+    return score.metrics_of(options, [name])[name]

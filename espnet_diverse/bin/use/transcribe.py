@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -93,9 +94,10 @@ class CommandOptions(OutputOptions, Whole, StreamOptions):
         "relative to the table, in wav.scp and from standard input (-) to the working directory",
     )
     channels: str = choice(
-        *("mean", "each"),
-        help="mean: channels are averaged; each: a transcript for each channel, as of a call with a speaker a channel "
-        "(default: %(default)s); `decode` reads the channel in the fifth column of segments",
+        *("mean", "each", "speakers"),
+        help="mean: channels are averaged; each: a transcript for each channel; speakers: one transcript of a call "
+        "with a speaker in each channel, who is named in json, srt and vtt (default: %(default)s); `decode` reads the "
+        "channel in the fifth column of segments",
         shown="",
     )
     task: str | None = choice(*TASKS, none=True, help="required task of the model", shown="any")
@@ -129,6 +131,8 @@ def run(options: CommandOptions) -> int:
         allowed = f"is for --output_format {' '.join(SUBTITLES)} all, and 1 or more"
         raise ConfigError(f"--max_line_width {width}: {allowed}; correct it, or leave it out")
     recordings = find_recordings(options.sources, options.list, options.channels == "each")
+    if options.channels == "speakers":
+        _check_speakers(recordings, options)
     if output_dir is None and (form == "all" or form not in _MANY and recordings[1:]):
         many = f" of {len(recordings)} recordings" if recordings[1:] else ""
         raise ConfigError(f"--output_format {form}{many} needs --output_dir, the directory to write to")
@@ -148,6 +152,18 @@ def run(options: CommandOptions) -> int:
     model = [options.model_dir] if options.model_dir.is_file() else shared.model_inputs(options)
     with workers(options, load, [*model, *shared.fusion_inputs(options)], model=True) as pool:
         return transcribe(ClusterRecognizer(pool), recordings, options)
+
+
+def _check_speakers(recordings: Sequence["Recording"], options: CommandOptions) -> None:
+    from espnet_diverse.transcription.inputs import by_channel
+
+    if options.output_format not in _OF_WORDS:
+        has = f"--channels speakers changes nothing in --output_format {options.output_format}"
+        raise ConfigError(f"{has}; give one of {' '.join(_OF_WORDS)}, or --channels each")
+    if options.turns:
+        raise ConfigError("--channels speakers and --turns both name speakers; leave one out")
+    for recording in recordings:
+        by_channel(recording)  # refuses standard input
 
 
 def _check_stream(options: CommandOptions) -> None:
@@ -274,21 +290,42 @@ def _results(
 ) -> Iterator[tuple["Recording", "Transcript | Exception"]]:
     from espnet_diverse.inference import Request
     from espnet_diverse.transcription.audio_progress import AudioProgress
+    from espnet_diverse.transcription.inputs import by_channel
 
-    with closing(AudioProgress([recording.path for recording in recordings])) as progress:
+    apart = options.channels == "speakers"
+    parts = [by_channel(recording) if apart else [recording] for recording in recordings]
+    with closing(AudioProgress([part.path for several in parts for part in several])) as progress:
         requests = [
             Request(
-                recording.path,
-                conditions={**options.conditions, **recording.conditions},
+                part.path,
+                conditions={**options.conditions, **part.conditions},
                 on_progress=partial(progress.update, index),
-                channel=recording.channel,
+                channel=part.channel,
             )
-            for index, recording in enumerate(recordings)
+            for index, part in enumerate(chain.from_iterable(parts))
         ]
-        results = recognizer.transcribe_all(requests, options.word_timestamps)
-        for index, (recording, result) in enumerate(zip(recordings, results, strict=True)):
-            progress.finish(index)
-            yield recording, result
+        results = enumerate(recognizer.transcribe_all(requests, options.word_timestamps))
+        for recording, several in zip(recordings, parts, strict=True):
+            found = []
+            for part, (index, result) in zip(several, islice(results, len(several)), strict=True):
+                progress.finish(index)
+                found.append((part, result))
+            yield recording, _joined(found)
+
+
+def _joined(parts: Sequence[tuple["Recording", "Transcript | Exception"]]) -> "Transcript | Exception":
+    """The result of a recording: of the only part, or of its channels with a speaker each."""
+    from espnet_diverse.transcription.transcript import Transcript
+
+    if len(parts) == 1:
+        return parts[0][1]
+    channels = []
+    for part, result in parts:
+        if isinstance(result, Exception):
+            return result
+        _report_language(part.shown, result)
+        channels.append(result)
+    return Transcript.of_channels(channels)
 
 
 def _reason(shown: str, error: Exception, debug: bool) -> str:

@@ -162,6 +162,30 @@ def test_channels_are_transcribed_together_with_a_notice_or_apart(tiny_run, deco
     assert "differ" not in caplog.text
 
 
+def test_a_call_with_a_speaker_in_each_channel_is_one_transcript(tiny_run, decoded, tmp_path, capsys):
+    samples, rate = soundfile.read(tiny_run.test_dir / "test-01.wav")
+    path, quiet, speakers = tmp_path / "call.wav", np.zeros_like(samples), ("--channels", "speakers")
+    turns = [np.concatenate(side) for side in ((quiet, quiet, samples), (samples, quiet, quiet))]
+    soundfile.write(path, np.stack(turns, 1), rate)
+    mono = tiny_run.test_dir / "test-01.wav"
+    to_files = ("--output_format", "all", "--output_dir", tmp_path)
+    assert call(tiny_run.model_dir, *HOW, path, "--channels", "each", *to_files) == 0
+    assert call(tiny_run.model_dir, *HOW, path, mono, *speakers, *to_files) == 0
+    names = ("call", "call-channel0", "call-channel1", "test-01")
+    found, *apart, alone = (json.loads((tmp_path / f"{name}.json").read_text()) for name in names)
+    labelled = [segment.pop("speaker") for segment in found["segments"]]
+    assert labelled == ["channel 1", "channel 0"] and "speaker" not in alone["segments"][0]
+    assert [one["text"] for one in found["segments"]] == [apart[1]["text"], apart[0]["text"]]
+    assert [one["start"] for one in found["segments"]] == [apart[side]["segments"][0]["start"] for side in (1, 0)]
+    assert found["duration"] == apart[0]["duration"] and alone["text"] == decoded[0]["test-01"]
+    assert f"[channel 0] {apart[0]['text']}" in (tmp_path / "call.srt").read_text()
+    for more, said in (((), "give one of json srt vtt all"), (("--output_format", "json", "--turns", path), "--turns")):
+        assert call(tiny_run.model_dir, *HOW, path, *speakers, *more) == 1
+        assert said in capsys.readouterr().err
+    assert call(tiny_run.model_dir, *HOW, "-", *speakers, "--output_format", "json") == 1
+    assert "the channels of standard input" in capsys.readouterr().err
+
+
 def test_silence_gives_nothing(tiny_run, tmp_path, capsys):
     noise = 0.1 * np.random.default_rng(0).standard_normal(48_000)
     cancel, silence = "its channels cancel in their mean; give one of them", "--vad none decodes all of it"
