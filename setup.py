@@ -102,6 +102,7 @@ setup(
         "docs": ["mkdocs>=1.6", "mkdocs-material>=9.6", "mkdocstrings[python]>=1.0"],
         "browser": ["playwright>=1.50"],  # tests the page in a Chromium, where there is one
         "onnx": ["onnx>=1.17", "onnxruntime>=1.20", "onnxscript>=0.5"],
+        "sherpa": ["sherpa-onnx>=2.0"],  # tests exported graphs in it
         "completion": ["argcomplete>=3.0"],
         # One machine, batch systems and ssh; cryptography makes the keys of a run.
         "cluster": ["asyncssh>=2.14", "cryptography>=43", "dask-jobqueue>=0.9", "dask[distributed]>=2025.1"],

@@ -1,9 +1,9 @@
 """ONNX export of encoder and CTC: features in, log probabilities of labels out, for any batch and length.
 
 The graph begins after the frontend, with the normalisation of features where the model has one. Its input is log mel
-features, computed as by the frontend; the metadata of the file holds the options of the frontend and the labels. Joint
-search needs the decoder, which is not exported. The graph contains ESPnet's table of 5000 positions: with 40 ms per
-position, inputs can have up to 200 seconds.
+features, computed as by the frontend; the metadata of the file holds the options of the frontend and the labels, and
+what sherpa-onnx needs (`sherpa.py`). Joint search needs the decoder, which is not exported. The graph contains ESPnet's
+table of 5000 positions: with 40 ms per position, inputs can have up to 200 seconds.
 
 The cores are traced in the form that keeps attention weights: in plain steps, without blocks of scores. For a model
 with head selection the graph contains the heads of one condition. The graph is compared with the model on batches of
@@ -28,13 +28,14 @@ from torch import Tensor, nn
 
 from espnet_diverse.attention import MultiHeadAttention
 from espnet_diverse.attention.pruning import prune_heads
-from espnet_diverse.data.files.atomic_files import scratch_directory
+from espnet_diverse.data.files.atomic_files import scratch_directory, write_text
 from espnet_diverse.decoding.condition_ids import completed, known_conditions, warn_of_unused
 from espnet_diverse.errors import ConfigError, ModelError
 from espnet_diverse.nets.frontends.fused_frontend import FusedFrontends
 from espnet_diverse.nets.frontends.speech_frontend import HuggingFaceFrontend
 from espnet_diverse.nets.whisper.byte_ctc import ByteCTC
 from espnet_diverse.onnx_runtime import import_onnxruntime
+from espnet_diverse.packing import sherpa
 from espnet_diverse.scope import scope
 
 OPSET = 17
@@ -47,10 +48,10 @@ _WRONG = (
     "your own, compute with the sizes of tensors (x.size), not with numbers made from them"
 )
 _INPUTS = {"features": {0: "batch", 1: "frames"}, "lengths": {0: "batch"}}
-_OUTPUTS = {
+_OUTPUTS = {  # in the order of other programs, which know the first two by their places
     "log_probs": {0: "batch", 1: "positions"},
-    "encoded": {0: "batch", 1: "positions"},
     "output_lengths": {0: "batch"},
+    "encoded": {0: "batch", 1: "positions"},
 }
 
 
@@ -90,15 +91,15 @@ class EncoderCTC(nn.Module):
         self.labels: list[int] | None = ctc.token_of_label.tolist() if isinstance(ctc, ByteCTC) else None
 
     def forward(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """features (B, T, F), lengths (B,) int64 -> log_probs (B, T', V), encoded (B, T', M), output_lengths (B,)."""
+        """features (B, T, F), lengths (B,) int64 -> log_probs (B, T', V), output_lengths (B,), encoded (B, T', M)."""
         if self.normalize is not None:
             features, lengths = self.normalize(features.clone(), lengths)
         encoded, lengths, _ = self.encoder(features, lengths)
-        return self.project(encoded).log_softmax(-1), encoded, lengths
+        return self.project(encoded).log_softmax(-1), lengths, encoded
 
 
 def export(model: nn.Module, args: Namespace, output: Path, conditions: Mapping[str, str], int8: bool = False) -> Path:
-    """Write the graph of encoder and CTC.
+    """Write the graph of encoder and CTC, and its tokens in the form of sherpa-onnx beside it.
 
     Args:
         model: A loaded model; it is set to evaluation mode.
@@ -131,11 +132,19 @@ def export(model: nn.Module, args: Namespace, output: Path, conditions: Mapping[
         if int8:
             path = _quantise(path)
         graph = onnx.load(path)
-        onnx.helper.set_model_props(graph, _metadata(args, net.labels, features, names))
+        tokens = args.token_list if net.labels is None else [args.token_list[index] for index in net.labels]
+        about = _metadata(args, tokens, features, names) | sherpa.metadata(model, tokens)
+        onnx.helper.set_model_props(graph, about)
         onnx.checker.check_model(graph)
         onnx.save(graph, path)
+        write_text(tokens_path(output), sherpa.tokens_text(tokens))
         path.replace(output)
     return output
+
+
+def tokens_path(output: Path) -> Path:
+    """The file of tokens of a graph: model.tokens.txt of model.onnx."""
+    return output.with_suffix(".tokens.txt")
 
 
 def _import_onnx() -> ModuleType:
@@ -205,7 +214,7 @@ def _compare(net: EncoderCTC, ids: Mapping[str, Tensor], features: int, path: Pa
     for frames in _OTHERS:
         given = torch.randn(len(frames), max(frames), features, generator=generator), torch.tensor(frames)
         with scope(ids, collect=False):
-            expected, _, lengths = net(*given)
+            expected, lengths, _ = net(*given)
         try:
             found = session.run(["log_probs"], {name: x.numpy() for name, x in zip(_INPUTS, given, strict=True)})[0]
         except Exception as error:  # ONNX Runtime has its own classes, which derive only from Exception
@@ -230,12 +239,10 @@ def _quantise(path: Path) -> Path:
     return quantised
 
 
-def _metadata(
-    args: Namespace, labels: Sequence[int] | None, features: int, conditions: Mapping[str, str]
-) -> dict[str, str]:
+def _metadata(args: Namespace, tokens: Sequence[str], features: int, conditions: Mapping[str, str]) -> dict[str, str]:
     """Metadata for running the graph; values that are not strings become JSON."""
     content = {
-        "tokens": args.token_list if labels is None else [args.token_list[index] for index in labels],
+        "tokens": tokens,
         "blank": 0,
         "features": features,
         "frontend": args.frontend,

@@ -4,8 +4,9 @@ For lhotse (extra lhotse), MODEL is a data directory and --output a folder, wher
 recordings_<set>.jsonl.gz and supervisions_<set>.jsonl.gz are written; the audio stays where it is.
 
 The ONNX graph takes log mel features (batch, frames, features) float32 and lengths (batch,) int64, and returns
-log_probs (batch, positions, tokens), encoded (batch, positions, width) and output_lengths (batch,). Its metadata holds
-the labels and the options of the features.
+log_probs (batch, positions, tokens), output_lengths (batch,) and encoded (batch, positions, width). Its metadata holds
+the labels and the options of the features. sherpa-onnx decodes by it, as a model of its kind dolphin, with the tokens
+in the file .tokens.txt beside it, if the features are those of conf/model.
 """
 
 from functools import partial
@@ -28,10 +29,16 @@ add_arguments = adder((CommandOptions, "format"), _add_model, (CommandOptions, "
 
 
 def outputs(options: CommandOptions) -> list[Path]:
-    """The file that is written, or the manifests of lhotse."""
+    """The files that are written, or the manifests of lhotse."""
     from espnet_diverse.data.writing.lhotse_export import manifest_paths
 
-    return manifest_paths(options.model_dir, options.output) if options.format == "lhotse" else [options.output]
+    if options.format == "lhotse":
+        return manifest_paths(options.model_dir, options.output)
+    if options.format == "safetensors":
+        return [options.output]
+    from espnet_diverse.packing.onnx_export import tokens_path
+
+    return [options.output, tokens_path(options.output)]
 
 
 def inputs(options: CommandOptions) -> list[Path]:
