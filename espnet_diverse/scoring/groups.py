@@ -22,6 +22,8 @@ from espnet_diverse.errors import DataError
 DOMAIN = "utt2domain"
 OVERALL = "all"
 """Name of the whole corpus."""
+ABOVE = 1e7
+"""Amount of training data above which a row counts as High."""
 
 
 @dataclass
@@ -74,7 +76,7 @@ def averages(
     rows: Mapping[str, Group],
     zero_shot: Collection[str] = (),
     sizes: Mapping[str, float] | None = None,
-    above: float = 1e7,
+    above: float = ABOVE,
 ) -> dict[str, list[str]]:
     """Names of the rows of each average, by name of the average; averages without rows are left out.
 
@@ -82,7 +84,7 @@ def averages(
         rows: Result of `groups`.
         zero_shot: Rows or directions without training data.
         sizes: Amount of training data of each row or direction.
-        above: Limit of `sizes` above which a row counts as High.
+        above: Limit of `sizes`, see `ABOVE`.
 
     Raises:
         DataError: A row is missing in `sizes`, or has the name of an average or of the whole corpus.

@@ -11,8 +11,6 @@ import re
 from collections.abc import Iterable, Iterator
 from random import Random
 
-import sentencepiece
-
 from espnet_diverse.errors import ConfigError
 
 INPUT_SENTENCE_SIZE = 1_000_000
@@ -47,6 +45,8 @@ def train_model(lines: Iterable[str], type: str, vocab_size: int | None, input_s
     Raises:
         ConfigError: A number is not possible, or `vocab_size` does not fit the sentences.
     """
+    import sentencepiece  # commands read INPUT_SENTENCE_SIZE for --help
+
     vocab_size = checked_size(type, vocab_size)
     if input_sentence_size < 0:
         raise ConfigError(f"input_sentence_size {input_sentence_size} is not possible; give a number, or 0 for all")

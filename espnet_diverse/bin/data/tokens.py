@@ -12,6 +12,7 @@ from espnet_diverse.bin.options.arguments import Arguments, adder
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.option_checks import listed, number, path
 from espnet_diverse.option_checks import text as any_text
+from espnet_diverse.text.sentencepiece_training import INPUT_SENTENCE_SIZE
 
 
 class CommandOptions(Arguments):
@@ -29,7 +30,7 @@ class CommandOptions(Arguments):
         kind=int,
         metavar="N",
         help="number of transcripts to train bpe and unigram on, drawn at random if there are more; 0 for all",
-        shown="1000000",
+        shown=str(INPUT_SENTENCE_SIZE),
     )
     bert: str | None = any_text(
         None, metavar="PATH", help="directory of the pretrained encoder, or hf:owner/name (bert only)"
@@ -78,7 +79,6 @@ def check(options: CommandOptions, before: Mapping[str, argparse.Namespace]) -> 
 def run(options: CommandOptions) -> int:
     """Build and save the vocabulary; print its size and the characters of the `--coverage` texts that it lacks."""
     from espnet_diverse.data.tables import pack_texts
-    from espnet_diverse.text.sentencepiece_training import INPUT_SENTENCE_SIZE
     from espnet_diverse.text.vocabulary import Vocabulary
 
     check(options, {})

@@ -20,6 +20,7 @@ from espnet_diverse.conditions import TABLES
 from espnet_diverse.errors import ConfigError, DataError, abridged
 from espnet_diverse.option_checks import flag, listed, number, path, text
 from espnet_diverse.scoring.bootstrap_options import BootstrapOptions
+from espnet_diverse.scoring.groups import ABOVE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from espnet_diverse.scoring.report import Report
     from espnet_diverse.scoring.texts import Corpus, System
 
+_WORST = 300
 _PICTURE, _PAGE = "score.{}.png", "alignment.{}.html"
 
 
@@ -43,7 +45,7 @@ class Shown(shared.Results):
         least=1,
         metavar="N",
         help="utterances on the page of alignments, those with the most errors (cer, wer, mer)",
-        shown="300",
+        shown=str(_WORST),
     )
     embed_audio: bool = flag(help="put audio of these utterances into the page, instead of links to files")
 
@@ -100,7 +102,9 @@ class CommandOptions(Shown):
     sizes: Path | None = path(
         None, help="table with 'row amount' of training data per line, for the averages High and Low"
     )
-    above: float | None = number(None, kind=float, help="amount of --sizes above which a row is High", shown="1e7")
+    above: float | None = number(
+        None, kind=float, help="amount of --sizes above which a row is High", shown=f"{ABOVE:.0f}"
+    )
     bootstrap: BootstrapOptions = part(BootstrapOptions)
     baseline: Path | None = path(None, help="texts of another system, for a paired bootstrap test")
 
@@ -148,8 +152,8 @@ def run(options: CommandOptions) -> int:
     tables = _tables(options)
     corpus = _corpus(options, tables)
     rows = groups(list(corpus.references), tables)
-    above = [] if options.above is None else [options.above]
-    means = averages(rows, options.zero_shot, read_sizes(options.sizes) if options.sizes else None, *above)
+    above = ABOVE if options.above is None else options.above
+    means = averages(rows, options.zero_shot, read_sizes(options.sizes) if options.sizes else None, above)
     parts = {"": range(len(corpus.references))} | {name: group.indices for name, group in rows.items()}
     scores = {name: evaluate(metric, corpus, parts, means, bootstrap) for name, metric in metrics.items()}
     first = options.reference[0]
@@ -281,7 +285,7 @@ def _write_alignments(options: CommandOptions, report: "Report") -> list[str]:
     from espnet_diverse.scoring.figures.alignment_page import WorstAlignments, write_alignment_page
     from espnet_diverse.scoring.figures.audio_links import AudioLinks
 
-    worst = {name: WorstAlignments(*filter(None, [options.worst])) for name in report.error_rates()}
+    worst = {name: WorstAlignments(options.worst or _WORST) for name in report.error_rates()}
     watch = {name: each.watch for name, each in worst.items()}  # aligning takes most of the time, so it is done once
     text = options.output_dir / "alignment.txt"
     write_parts(text, report.alignments(watch))

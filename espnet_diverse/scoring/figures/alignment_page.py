@@ -29,7 +29,7 @@ class WorstAlignments:
         seen: Numbers of alignments: "all", and "wrong", those with errors.
     """
 
-    def __init__(self, most: int = 300):
+    def __init__(self, most: int):
         self.most, self.seen = most, Counter[str]()
         self._kept: list[tuple[int, int, Alignment]] = []  # a heap: errors, minus the place, the alignment
 
