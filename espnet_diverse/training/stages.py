@@ -29,7 +29,9 @@ from espnet_diverse.training.checkpoints import resumption, run_identity, run_ke
 from espnet_diverse.training.checkpoints.data_record import DataRecord
 from espnet_diverse.training.checkpoints.run_lock import one_run, run_lock
 from espnet_diverse.training.config.settings import DEFAULTS, check_settings
+from espnet_diverse.training.data.batch_types import TYPES, BatchOptions, read_shapes
 from espnet_diverse.training.data.feature_sums import collect_sums
+from espnet_diverse.training.data.padding import padding, report
 from espnet_diverse.training.data.run_data import (
     FOLD_LENGTH,
     RunData,
@@ -92,11 +94,23 @@ def collect_stats(config: Config, data: RunData, output_dir: Path, workers: Work
                         folder.mkdir(exist_ok=True)
                         _write_lines(folder / f"{name}_shape", _lengths(data_dir / file, phase, tokens, name))
                     _write_sizes(folder / f"{name}_shape", folder / tokens.shape(name), tokens, name)
+        padded = _padding(own, data, tokens, staging)
+        logging.info("batches of the training set:\n%s", padded)
         if own.get("keep_features"):
             if normalised:
                 own.add({"normalize_conf": {"stats_file": str(staging / "train" / "feats_stats.npz")}}, {})
             digests = of_tables(DataRecord(own, None).digests())
             espnet_command.keep_features(TASKS[data.task], own, staging, digests, output_dir)
+    print(padded, end="", flush=True)
+
+
+def _padding(config: Config, data: RunData, tokens: Tokens, stats_dir: Path) -> str:
+    """A report on the padding of the training set; `tokens` is for text alone."""
+    names = [name for _, name, _ in data.entries(config)]
+    _, shapes = read_shapes([str(stats_dir / "train" / tokens.shape(name)) for name in names])
+    options = BatchOptions.of(espnet_command.arguments(TASKS[data.task], config))
+    types = [kind for kind in TYPES if not (data.speech and kind == "tokens")]
+    return report(padding(dict(zip(names, shapes, strict=True)), options, types))
 
 
 @one_run()
@@ -213,11 +227,33 @@ def _check_run_data(config: Config, data: RunData, rate: int | None, read_audio:
 
 def _build(config: Config, data: RunData, tokens: Tokens, statistics: Path | None) -> espnet_command.Built:
     """Build what would be trained, which shows that it can be, and what a checkpoint must fit."""
+    return espnet_command.build(TASKS[data.task], _with_files(config, tokens, statistics))
+
+
+def _with_files(config: Config, tokens: Tokens, statistics: Path | None) -> Config:
+    """The configuration of a run with the vocabularies and statistics that it would copy, instead of its copies."""
     own = copy.deepcopy(config)
     own.update(tokens.keys())  # the run's may be gone, like its statistics
     if own.get("normalize") == "global_mvn":
         own.add({"normalize_conf": {"stats_file": str(statistics)}}, {})
-    return espnet_command.build(TASKS[data.task], own)
+    return own
+
+
+def run_config(config: Config, data: RunData, stats_dir: Path, output_dir: Path) -> Config:
+    """The checked configuration of a training that is not started; nothing is written.
+
+    Args:
+        config: The user's configuration, as `merge` returns it.
+        data: Data and vocabularies.
+        stats_dir: Directory that `collect_stats` wrote.
+        output_dir: Directory that a run would have.
+
+    Raises:
+        UserError: As for `train`.
+    """
+    tokens = Tokens.load(data)
+    filled, _ = _of_run(config, data, tokens, stats_dir, output_dir)
+    return _with_files(filled, tokens, stats_dir / "train" / "feats_stats.npz")
 
 
 def _sweep(output_dir: Path, restart: bool) -> None:

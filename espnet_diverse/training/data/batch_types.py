@@ -18,10 +18,11 @@ where the begin or end of the sentence counts as a token. ESPnet's types sort by
 both sides.
 """
 
+from argparse import Namespace
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,6 +89,27 @@ class BatchOptions(Options):
     sort_in_batch: str = choice("descending", "ascending")
     sort_batch: str = choice("descending", "ascending")
     drop_last: bool = False
+
+    @classmethod
+    def of(cls, args: Namespace, sizes: Any = None, processes: int = 1) -> "BatchOptions":
+        """The options in arguments of ESPnet's training command.
+
+        Args:
+            args: The arguments.
+            sizes: What has `batch_type`, `batch_size` and `batch_bins`, if they are not those of training.
+            processes: Number of processes that share a batch.
+        """
+        sizes = sizes or args
+        return cls(
+            type=sizes.batch_type,
+            batch_size=sizes.batch_size,
+            batch_bins=sizes.batch_bins,
+            fold_lengths=args.fold_length,
+            min_batch_size=max(processes, args.min_batch_size),  # ESPnet forgets the option with several processes
+            sort_in_batch=args.sort_in_batch,
+            sort_batch=args.sort_batch,
+            drop_last=args.drop_last_iter,
+        )
 
     def __post_init__(self):
         super().__post_init__()

@@ -29,16 +29,7 @@ def row_batches(args: Namespace, iter_options, mode: str, check: Callable[..., N
     """
     shard = (torch.distributed.get_rank(), torch.distributed.get_world_size()) if iter_options.distributed else (0, 1)
     ids, shapes = read_shapes(iter_options.shape_files)
-    options = BatchOptions(
-        type=iter_options.batch_type,
-        batch_size=iter_options.batch_size,
-        batch_bins=iter_options.batch_bins,
-        fold_lengths=args.fold_length,
-        min_batch_size=max(shard[1], args.min_batch_size),  # ESPnet forgets the option with several processes
-        sort_in_batch=args.sort_in_batch,
-        sort_batch=args.sort_batch,
-        drop_last=args.drop_last_iter,
-    )
+    options = BatchOptions.of(args, iter_options, shard[1])
     balanced = mode == "train" and args.sampling is not None
     sampler: AbsSampler
     if balanced:

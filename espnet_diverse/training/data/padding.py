@@ -1,0 +1,89 @@
+"""The share of padding in batches, by type of batches.
+
+Utterances of a batch are padded to the longest one. Of B utterances with lengths T_b, padding is the share
+
+    1 - sum_b T_b / (B max T)  of the frames,    1 - sum_b T_b^2 / (B max T^2)  of the scores of full self-attention
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from espnet_diverse.scoring.table import markdown_table
+from espnet_diverse.training.data.batch_types import TYPES, Batches, BatchOptions, Shapes, make_batches
+
+MUCH = 0.1
+"""Share of padded frames above which another type of batches is advised."""
+
+
+class Padding(NamedTuple):
+    """Padding in batches of one type: shares of frames and of attention, by name of each kind of data."""
+
+    batches: int
+    utterances: float
+    shares: dict[str, tuple[float, float]]
+
+
+def padding(shapes: Mapping[str, Shapes], options: BatchOptions, types: Sequence[str] = TYPES) -> dict[str, Padding]:
+    """Measure the padding of the options' type of batches, which comes first, and of others that suit the data.
+
+    Args:
+        shapes: Shapes of each kind of data by name, the one that is sorted by first.
+        options: The batches of a training. Batches of other types are about as large on average.
+        types: The types to compare.
+    """
+    kinds = list(shapes.values())
+    own = make_batches(kinds, options)
+    number, found = round(np.mean(_sizes(own))), {}
+    for kind in dict.fromkeys((options.type, *types)):
+        batches = own
+        if kind != options.type:
+            if kind == "folded" and len(options.fold_lengths) != len(shapes):
+                continue
+            if kind == "numel" and any(each.width is None for each in kinds):
+                continue
+            other = replace(options, type=kind, batch_size=number, batch_bins=_bins(number, kinds, kind))
+            batches = make_batches(kinds, other)
+        shares = {
+            name: (_share(batches, each.lengths), _share(batches, each.lengths**2)) for name, each in shapes.items()
+        }
+        found[kind] = Padding(len(batches), float(np.mean(_sizes(batches))), shares)
+    return found
+
+
+def report(found: Mapping[str, Padding]) -> str:
+    """A Markdown table, and advice if padding is a large share of the frames of the first type, which is used."""
+    used, first = next(iter(found.items()))
+    header = ["batch_type", "batches", "utterances a batch"]
+    header += [f"padding of {name}, {of}" for name in first.shares for of in ("frames", "attention")]
+    rows = [
+        [kind, f"{each.batches}", f"{each.utterances:.1f}"]
+        + [f"{100 * share:.1f} %" for both in each.shares.values() for share in both]
+        for kind, each in found.items()
+    ]
+    frames = {kind: next(iter(each.shares.values()))[0] for kind, each in found.items()}
+    best = min(frames, key=frames.__getitem__)
+    advice = (
+        f"{100 * frames[used]:.0f} % of the frames are padding; batch_type: {best} has {100 * frames[best]:.0f} %\n"
+    )
+    return markdown_table(header, rows) + (advice if frames[used] > MUCH and best != used else "")
+
+
+def _sizes(batches: Batches) -> NDArray[np.int64]:
+    return np.array([len(batch) for batch in batches])
+
+
+def _bins(number: int, kinds: Sequence[Shapes], kind: str) -> int:
+    """Bins of batches of a number of utterances on average: utterances of similar length make a batch."""
+    costs = np.array([each.lengths * (each.width if kind == "numel" else 1) for each in kinds])
+    return max(1, int(number * np.mean(costs.max(0) + 1 if kind == "tokens" else costs.sum(0))))
+
+
+def _share(batches: Batches, values: NDArray[np.int64]) -> float:
+    """The share of padding, if an utterance takes the value of the longest one of its batch and not its own."""
+    sizes, own = _sizes(batches), values[np.concatenate(batches)]
+    longest = np.maximum.reduceat(own, np.cumsum([0, *sizes[:-1]]))
+    return 1 - float(own.sum() / max(1, (sizes * longest).sum()))
