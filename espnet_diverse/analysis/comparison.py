@@ -15,6 +15,7 @@ from torch import nn
 from espnet_diverse.analysis.collect import attentions
 from espnet_diverse.analysis.differences import Differences
 from espnet_diverse.errors import ConfigError, DataError, ModelError, prefixed
+from espnet_diverse.runs.operations import SECONDS, TOKENS, forward_counts, resident
 from espnet_diverse.runs.tasks import TASKS, read_config
 from espnet_diverse.scoring.groups import OVERALL
 from espnet_diverse.scoring.score_file import read_metrics, rows_of
@@ -22,7 +23,9 @@ from espnet_diverse.scoring.table import markdown_table
 from espnet_diverse.untrusted.whole_files import read_json
 
 _RESAMPLES = re.compile(r"\|(bs|seed):\d+")
-HEADER = ("system", "attention", "heads", "strategy", "pool", "parameters", "tokens/s")
+COUNTED = (f"GFLOP of {SECONDS} s or {TOKENS} tokens", "MB for it")
+"""Titles of the columns of `Size.flops` and `Size.memory`."""
+HEADER = ("system", "attention", "heads", "strategy", "pool", "parameters", *COUNTED, "tokens/s")
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,7 @@ class System:
         intervals: 95 % intervals of the scores by row, if score.json has them.
         attention: Core of the self-attention of the encoder.
         signature: How the scores were computed; "" if score.json does not state it.
+        flops, memory: As in `Size`.
     """
 
     name: str
@@ -53,6 +57,8 @@ class System:
     intervals: dict[str, tuple[float, float]] = field(default_factory=dict)
     attention: str = "softmax"
     signature: str = ""
+    flops: float = 0
+    memory: float = 0
 
     def score(self) -> float:
         """Return the score to compare by: the average over rows, or the corpus score if there are no rows."""
@@ -110,7 +116,7 @@ def _tokens_per_second(path: Path) -> float | None:
 
 def _size(run: Path) -> dict[str, str | int]:
     """Return the fields of `System` that depend on the configuration alone; the weights are not read."""
-    model = _built(run)
+    model, config = _built(run)
     found = attentions(model)["encoder"]
     if not found:
         raise ModelError(f"{run}: its encoder has no attention heads to compare; leave the run out")
@@ -122,30 +128,51 @@ def _size(run: Path) -> dict[str, str | int]:
         "strategy": " + ".join(adapter + chosen) or "none",
         "heads": attention.h,
         "pool": selection.pool if selection else attention.h,
-        "parameters": _count(model),
+        **asdict(_sized(model, config)),
         "attention": getattr(getattr(attention, "core", None), "name", "softmax"),  # ESPnet's own has no core
     }
 
 
-def count_parameters(run: Path) -> int:
-    """Number of parameters of the model of a run, including frozen ones; the weights are not read.
+@dataclass(frozen=True)
+class Size:
+    """What a model is and needs, whatever its weights.
+
+    Attributes:
+        parameters: Number of parameters, including frozen ones.
+        flops: Floating-point operations of a forward pass of one example, see `forward_counts`.
+        memory: Bytes of the parameters and of what such a pass has at the same time.
+    """
+
+    parameters: int
+    flops: float
+    memory: float
+
+    def cells(self) -> list[str]:
+        """Cells under `COUNTED`."""
+        return [f"{self.flops / 1e9:.2f}", f"{self.memory / 1e6:.0f}"]
+
+
+def read_size(run: Path) -> Size:
+    """The size of the model of a run; the weights are not read.
 
     Raises:
         ModelError: config.yaml is missing, or the model cannot be built.
     """
-    return _count(_built(run))
+    return _sized(*_built(run))
 
 
-def _built(run: Path) -> nn.Module:
-    """Build the model of a run, with initial weights."""
+def _built(run: Path) -> tuple[nn.Module, dict]:
+    """Build the model of a run, with initial weights; return it and its configuration."""
     config_file = run / "config.yaml"
     config = read_config(config_file)
     with prefixed(config_file):
-        return TASKS[config["task"]].build_whole_model(Namespace(**config))
+        return TASKS[config["task"]].build_whole_model(Namespace(**config)), config
 
 
-def _count(model: nn.Module) -> int:
-    return sum(parameter.numel() for parameter in model.parameters())
+def _sized(model: nn.Module, config: dict) -> Size:
+    counts, parameters = forward_counts(model, config), list(model.parameters())
+    memory = resident(parameters, list(model.buffers())) + counts.peak
+    return Size(sum(each.numel() for each in parameters), counts.flops, memory)
 
 
 def columns(systems: Sequence[System]) -> list[str]:
@@ -159,7 +186,8 @@ def rows(systems: Sequence[System], names: Sequence[str]) -> list[list[str]]:
     for system in systems:
         speed = "–" if system.tokens_per_second is None else f"{system.tokens_per_second:.0f}"
         size = f"{system.parameters / 1e6:.2f} M"
-        kind = [system.name, system.attention, str(system.heads), system.strategy, str(system.pool), size, speed]
+        kind = [system.name, system.attention, str(system.heads), system.strategy, str(system.pool), size]
+        kind += [*Size(system.parameters, system.flops, system.memory).cells(), speed]
         found.append([*kind, *(_score(system, name) for name in names)])
     return found
 

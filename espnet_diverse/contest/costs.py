@@ -40,6 +40,8 @@ class Cost:
         batches: Number of batches of an epoch over all training data.
         validation: Seconds of the validation after an epoch.
         start: Seconds before and after training.
+        flops: Floating-point operations, as in `analysis.comparison.Size`; 0 where an earlier version has not counted.
+        example: Bytes, as `memory` there.
     """
 
     step: float
@@ -48,6 +50,8 @@ class Cost:
     batches: int
     validation: float
     start: float
+    flops: float = 0
+    example: float = 0
 
     def seconds(self, epochs: int, batches: int | None = None) -> float:
         """Estimate the seconds of training for some epochs, each with `batches` batches if that is given."""
@@ -152,7 +156,7 @@ def _tried(run: Run, programs: Programs, batches: int) -> tuple[Path, Ended]:
 
 def _read(folder: Path, seconds: float, memory: int) -> Cost:
     """The cost that a trial shows, given its seconds and the memory of its process in bytes."""
-    from espnet_diverse.analysis.comparison import count_parameters
+    from espnet_diverse.analysis.comparison import read_size
     from espnet_diverse.runs.checkpoint import load_run
 
     statistics: Mapping[int, Mapping] = load_run(folder)[0]["reporter"]["stats"]
@@ -162,14 +166,17 @@ def _read(folder: Path, seconds: float, memory: int) -> Cost:
     found = _BATCHES.search(read_text(folder / "train.log"))
     if found is None:
         raise TrainingError(f"{folder}/train.log does not state the number of batches; give --timing 0")
+    size = read_size(folder)
     batches = second["train"]["total_count"] - statistics[1]["train"]["total_count"]
     return Cost(
         step=_seconds(second["train"]) / batches,
         memory=(float(on_gpu) * _GIB if on_gpu else memory) / 1e9,
-        parameters=count_parameters(folder),
+        parameters=size.parameters,
         batches=int(found[1]),
         validation=_seconds(second["valid"]),
         start=max(0.0, seconds - spent),
+        flops=size.flops,
+        example=size.memory,
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
+from espnet_diverse.analysis.comparison import COUNTED, Size
 from espnet_diverse.analysis.html_page import Page
 from espnet_diverse.contest.costs import Cost, read_costs
 from espnet_diverse.contest.curves import read_curves
@@ -205,8 +206,12 @@ def _cost_section(
             ratio = f"{cost.step / baseline.step:.2f}" if baseline else ""
             times = [f"{1e3 * cost.step:.1f}", ratio]
             rows.append([each.method, *times, f"{cost.memory:.2f}", f"{cost.parameters:,}"])
-    document.table(("method", "ms a batch", "ratio", "memory (GB)", "parameters"), rows)
-    document.paragraph("Memory is the peak of the GPU, or of the whole process on a CPU, with all libraries.")
+            rows[-1] += Size(cost.parameters, cost.flops, cost.example).cells()
+    document.table(("method", "ms a batch", "ratio", "memory (GB)", "parameters", *COUNTED), rows)
+    document.paragraph(
+        "Memory is the peak of the GPU, or of the whole process on a CPU, with all libraries. The last two columns are "
+        "counted in a forward pass of one example."
+    )
 
 
 def _curve_section(document: Document, done: Sequence[Run], methods: Sequence[str], folder: Path) -> None:

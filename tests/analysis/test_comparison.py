@@ -3,7 +3,7 @@ import yaml
 from references.espnet_fixtures import Model
 
 from espnet_diverse.analysis import comparison
-from espnet_diverse.analysis.comparison import System, check_signatures, count_parameters, read_system, table, to_dict
+from espnet_diverse.analysis.comparison import System, check_signatures, read_size, read_system, table, to_dict
 from espnet_diverse.errors import ConfigError, DataError, ModelError
 from espnet_diverse.runs.tasks import load_model
 
@@ -21,7 +21,9 @@ def test_a_plain_run(scored_run, tiny_run):
     model, _ = load_model(tiny_run.model_dir)
     parameters = sum(parameter.numel() for parameter in model.parameters())
     scores, interval = {"all": 26, "ar": 30, "de": 20, "AVG": 25}, {"all": (24.5, 27.5)}
-    assert system == System("group4", "none", 2, 2, parameters, 41.7, scores, interval, "sdma")
+    counted = {"flops": system.flops, "memory": system.memory}
+    assert system == System("group4", "none", 2, 2, parameters, 41.7, scores, interval, "sdma", **counted)
+    assert system.flops > 1e6 and system.memory > 4 * parameters
     assert system.score() == 25
     assert read_system(scored_run, "decode/test", "cer", "mine").score() == 9
 
@@ -42,12 +44,15 @@ def test_no_speed_is_no_number(scored_run):
 
 def test_the_table_has_a_column_for_each_row():
     one = System("a", "none", 4, 4, 31_400_000, None, {"all": 9.0, "ar": 10.0}, {"all": (8.26, 9.9)})
-    two = System("b", "group", 4, 8, 35_000_000, 99.6, {"all": 8.0, "de": 7.26}, attention="sdma")
+    two = System(
+        "b", "group", 4, 8, 35_000_000, 99.6, {"all": 8.0, "de": 7.26}, attention="sdma", flops=2.5e9, memory=1.4e8
+    )
     assert table([one, two], "WER").splitlines() == [
-        "| system | attention | heads | strategy | pool | parameters | tokens/s | WER all | WER ar | WER de |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
-        "| a | softmax | 4 | none | 4 | 31.40 M | – | 9.0 (8.3 to 9.9) | 10.0 | – |",
-        "| b | sdma | 4 | group | 8 | 35.00 M | 100 | 8.0 | – | 7.3 |",
+        "| system | attention | heads | strategy | pool | parameters | GFLOP of 10 s or 30 tokens | MB for it "
+        "| tokens/s | WER all | WER ar | WER de |",
+        f"|{' --- |' * 12}",
+        "| a | softmax | 4 | none | 4 | 31.40 M | 0.00 | 0 | – | 9.0 (8.3 to 9.9) | 10.0 | – |",
+        "| b | sdma | 4 | group | 8 | 35.00 M | 2.50 | 140 | 100 | 8.0 | – | 7.3 |",
     ]
     assert to_dict([one], "wer")["systems"][0]["parameters"] == 31_400_000
 
@@ -82,7 +87,7 @@ def test_missing_or_damaged_results_are_refused(scored_run):
 
 def test_a_model_of_a_task_that_is_not_supported_is_refused():
     with pytest.raises(ModelError, match=r"config\.yaml: a model of task asr_transducer is not possible here; use"):
-        count_parameters(Model("202511", "transducer").folder)
+        read_size(Model("202511", "transducer").folder)
 
 
 def test_an_encoder_without_attention_is_refused(scored_run, monkeypatch):

@@ -7,7 +7,7 @@ import pytest
 import torch
 import yaml
 
-from espnet_diverse.analysis.comparison import count_parameters
+from espnet_diverse.analysis.comparison import read_size
 from espnet_diverse.errors import ConfigError, ModelError
 from espnet_diverse.runs import checkpoint
 from espnet_diverse.runs.config import load, save
@@ -150,7 +150,7 @@ def test_values_that_a_part_of_the_model_refuses(copied, section, said):
     with pytest.raises(ConfigError, match=said):
         load_model(copied)
     with pytest.raises(ConfigError, match=said):
-        count_parameters(copied)
+        read_size(copied)
 
 
 @pytest.mark.parametrize(

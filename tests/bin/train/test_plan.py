@@ -343,3 +343,16 @@ def test_an_error_in_a_generated_plan_names_the_stage_alone(fake, capfd):
         assert plan(f"train\t{TRAIN} --bogus 3", options=options) == 1
         said = f"{where}stage 'train': espnet-diverse train: unrecognized arguments: --bogus 3; {advice}\n"
         assert capfd.readouterr().err == f"espnet-diverse plan: error: {said}"
+
+
+def test_an_estimate_needs_a_gpu_and_a_corpus_and_no_file(tiny_run, capsys):
+    config = ["--config", "model/tiny", "--set=batch_type=unsorted", "--set=best_model_criterion=[[valid, acc, max]]"]
+    given = ["--gpu", "h200", "--corpus", str(tiny_run.train_dir.parent)]
+    assert run_command("plan", [*config, *given, "--set=max_epoch=3", "--attention", "softmax", "window"]) == 0
+    out = capsys.readouterr().out
+    assert "3 epochs" in out and "| softmax |" in out and "| window |" in out
+    for words in ([], given[:2], given[2:]):
+        assert run_command("plan", words) == 1
+        assert "error: give FILE, the plan to run, or --gpu and --corpus, to estimate" in capsys.readouterr().err
+    assert run_command("plan", ["plan.tsv", *given]) == 1
+    assert "plan.tsv: a plan has no --gpu and --corpus; give FILE, or these two" in capsys.readouterr().err
