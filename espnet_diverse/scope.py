@@ -14,7 +14,7 @@ This is the only state that forward passes share. It is a `ContextVar`: threads 
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -22,6 +22,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
+
+from espnet_diverse.functional.copies import copied
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,7 @@ class Scope:
             part of a larger one; see `nets/reductions.py`.
         step: The place of the batch in training; None where the training loop does not give it.
         paired: Whether the second half of the batch repeats the samples of the first, for losses that compare the two.
+        host: `conditions` as lists, as far as they are known; to read them from a GPU the host waits for it.
 
     Attributes:
         query_mask: Valid positions on the query side of cross-attention, (B, Tq) bool, or None (all valid). ESPnet's
@@ -68,16 +71,18 @@ class Scope:
         token_count: "TokenCount | None" = None,
         step: Step | None = None,
         paired: bool = False,
+        host: Mapping[str, list[int]] | None = None,
     ):
         self.conditions = dict(conditions or {})
         self.token_count, self.step, self.paired = token_count, step, paired
         self.query_mask: Tensor | None = None
+        self.host = dict(host or {})
         self.keep_attention = keep_attention
         self.collect, self.statistics = collect, collect and statistics
         self._losses: dict[str, list[tuple[Tensor, int]]] = defaultdict(list)  # with the number of modules
         self._waiting: dict[Hashable, list[tuple[Losses, tuple[Tensor, ...]]]] = defaultdict(list)
         self._once: dict[Hashable, tuple[Tensor, Tensor]] = {}
-        self._listed: dict[str, list[int]] = {}
+        self._copies: dict[Hashable, Tensor] = {}
         self._stats: dict[str, list[Tensor]] = defaultdict(list)
 
     def condition(self, name: str, batch: int) -> Tensor:
@@ -99,12 +104,26 @@ class Scope:
         return ids.expand(batch)
 
     def listed(self, name: str, batch: int) -> list[int]:
-        """Return `condition` as a list, read from the device once for all modules, as each read waits for a GPU."""
+        """Return `condition` as a list: the one of `host`, or read from the device once for all modules."""
         ids = self.condition(name, batch)
-        if name not in self._listed:
-            self._listed[name] = self.conditions[name].tolist()
-        listed = self._listed[name]
+        given = self.conditions[name]
+        if len(self.host.get(name, ())) != len(given):
+            self.host[name] = given.tolist()
+        listed = self.host[name]
         return listed if len(listed) == len(ids) else listed * batch
+
+    def lists(self) -> dict[str, list[int]]:
+        """Return all conditions as lists, see `listed`."""
+        return {name: self.listed(name, len(ids)) for name, ids in self.conditions.items()}
+
+    def copied(self, values: Sequence[int], device: torch.device) -> Tensor:
+        """Return integers as a tensor on a device, where they are copied once for all modules that look them up."""
+        if not self.conditions or torch.compiler.is_compiling():
+            return copied(values, device)
+        key = tuple(values), device
+        if key not in self._copies:
+            self._copies[key] = copied(values, device)
+        return self._copies[key]
 
     def add_loss(self, name: str, value: Tensor) -> None:
         """Add a scalar loss of one module, already weighted, under `name`; ignored if losses are not collected."""

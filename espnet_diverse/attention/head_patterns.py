@@ -120,7 +120,7 @@ class SelectedPatterns:
 
     Attributes:
         pool: The patterns of all heads of the pool.
-        heads: The selected heads of each sample (B, H), int64.
+        heads: The selected heads of each sample (B, H), int64, or of all samples (1, H).
     """
 
     pool: HeadPatterns
@@ -145,7 +145,9 @@ class SelectedPatterns:
         return self._gather(self.pool.shared(mask))
 
     def _gather(self, pairs: Tensor) -> Tensor:
-        """(B or 1, P, Tq, Tk) -> (B, H, Tq, Tk)."""
+        """(B or 1, P, Tq, Tk) -> (B or 1, H, Tq, Tk)."""
+        if len(self.heads) == 1:
+            return pairs.index_select(1, self.heads[0])
         samples = torch.arange(len(self.heads), device=pairs.device).unsqueeze(-1)
         return pairs.expand(len(self.heads), -1, -1, -1)[samples, self.heads]
 

@@ -43,6 +43,7 @@ from espnet_diverse.decoding.search.ngram import NgramScorer
 from espnet_diverse.decoding.source_text import SourceText
 from espnet_diverse.decoding.token_text import TokenText
 from espnet_diverse.errors import ConfigError
+from espnet_diverse.functional.copies import copied
 from espnet_diverse.nets.adapters.low_rank import merge_low_rank
 from espnet_diverse.runs.audio_rate import audio_rate, required_rate
 from espnet_diverse.runs.compilation import compile_layers
@@ -278,7 +279,8 @@ class Predictor:
         with self._lock, torch.inference_mode():
             source, lengths, ids = self.encode(sources, conditions)
             log_probs = self.ctc.log_softmax(source) if posteriors else None
-            with scope(ids, collect=False):
+            host = {name: [each[name] for each in conditions] for name in ids}
+            with scope(ids, host=host, collect=False):
                 found = run_search(self.search, source, lengths, options, sources, hotwords, log_probs, timed)
             frames = [None] * len(found) if log_probs is None else log_probs.cpu()
             texts = [[self.tokens.decode(*hypothesis) for hypothesis in best] for best in found]
@@ -329,7 +331,7 @@ class Predictor:
     def _ids(self, conditions: Sequence[Mapping[str, int]]) -> dict[str, Tensor]:
         """Indices (B,) by condition of the model."""
         return {
-            condition: torch.tensor([each[condition] for each in conditions], device=self.device)
+            condition: copied([each[condition] for each in conditions], self.device)
             for condition in self.conditions.names
         }
 

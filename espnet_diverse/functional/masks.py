@@ -13,9 +13,9 @@ def lengths_to_mask(lengths: Tensor, time: int) -> Tensor:
     """Return which of `time` positions are within the sequence: lengths (...) integer -> (..., T) bool.
 
     Raises:
-        ValueError: A length is negative or greater than `time`.
+        ValueError: A length on the CPU is negative or greater than `time`; on a GPU they are not read.
     """
-    outside = lengths[(lengths < 0) | (lengths > time)]
+    outside = lengths[:0] if lengths.is_cuda else lengths[(lengths < 0) | (lengths > time)]
     if outside.numel():
         raise ValueError(f"length {int(outside[0])} does not fit in {time} positions; lengths run from 0 to {time}")
     return torch.arange(time, device=lengths.device) < lengths.unsqueeze(-1)

@@ -105,7 +105,7 @@ class _WithAttention:
         tracer needs that form.
         """
         if isinstance(self, _MASKED) and len(args) < 2 and not torch.jit.is_tracing():
-            options.setdefault("masks", ~lengths_to_mask(ilens, int(ilens.max())).to(xs_pad.device))
+            options.setdefault("masks", ~lengths_to_mask(ilens, xs_pad.size(1)).to(xs_pad.device))
         return super().forward(xs_pad, ilens, *args, **options)  # type: ignore[misc]  # of ESPnet's class in the bases
 
     def _attention_length(self) -> int | None:
@@ -189,7 +189,7 @@ class DiverseBranchformerEncoder(_WithAttention, BranchformerEncoder):
         if short:
             said = f"{xs_pad.size(1)} frames are too short for subsampling, which needs {least}"
             raise TooShortUttError(said, xs_pad.size(1), least)
-        mask = lengths_to_mask(ilens, int(ilens.max())).unsqueeze(1).to(xs_pad.device)
+        mask = lengths_to_mask(ilens, xs_pad.size(1)).unsqueeze(1).to(xs_pad.device)
         if isinstance(self.embed, torch.nn.Sequential | torch.nn.Linear):
             xs_pad = self.embed(xs_pad)
         elif self.embed is not None:

@@ -103,15 +103,16 @@ class Diverse:
             task is the mean over both passes.
         """
         outer = current()
-        known = outer.conditions
+        known, host = outer.conditions, outer.host
         if paired := self.consistency is not None and self.training:  # type: ignore[attr-defined]
             args, kwargs, known = doubled(args), doubled(kwargs), doubled_conditions(known)
+            host = {name: ids * 2 for name, ids in host.items()}
         indices = {condition: kwargs.pop(condition)[:, 0] for condition in CONDITIONS if condition in kwargs}
         for condition in indices:
             kwargs.pop(f"{condition}_lengths", None)
         known = known | indices
         due, count = self._statistics_are_due(), outer.token_count
-        with scope(known, outer.keep_attention, statistics=due, token_count=count, paired=paired) as shared:
+        with scope(known, outer.keep_attention, statistics=due, token_count=count, paired=paired, host=host) as shared:
             loss, stats, weight = super().forward(*args, **kwargs)  # type: ignore[misc]
         stats["loss_task"] = loss.detach()
         auxiliary = shared.losses()
@@ -254,7 +255,6 @@ class DiverseMTModel(Diverse, ESPnetMTModel):
 
     def _extract_feats(self, src_text: Tensor, src_text_lengths: Tensor) -> tuple[Tensor, Tensor]:
         """Tokens (B, T) with their lengths (B,) -> embeddings (B, T + patch_size, M) with their lengths."""
-        src_text = src_text[:, : src_text_lengths.max()]
         tokens, _ = add_sos_eos(src_text, self.src_sos, self.src_eos, self.ignore_id, repeat=self.patch_size)
         lengths = src_text_lengths + self.patch_size
         return (tokens, lengths) if self.frontend is None else self.frontend(tokens, lengths)

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator
 
 import torch
 from attention.test_invariants import GROUP, HEADS, SIZE, VARIANTS, fits, make
+from gpu_check.device import move
 
 from espnet_diverse.attention import CORES, KVCache, MultiHeadAttention, Stream, set_updates_of_run
 from espnet_diverse.scope import Step, scope
-from gpu_check.device import move
 
 B, T = 2, 8
 USES = ("self", "cross", "causal", "relative")

@@ -1,27 +1,25 @@
 """Training steps and searches of whole models on a device that only claims to be a GPU."""
 
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from unittest import mock
 
 import numpy as np
 import torch
-from references.whisper import TIMES
+from gpu_check.device import move
+from references.whisper import write_whisper
 
-from espnet_diverse.decoding.ctc_alignment import align
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.decoding.predictor import Predictor
-from espnet_diverse.runs.tasks import TASKS
-from espnet_diverse.training.loop.epoch_batches import EpochBatches
+from espnet_diverse.decoding.streaming.block_search import BlockSearch
+from espnet_diverse.runs.packed.whisper import write_run
+from espnet_diverse.runs.tasks import TASKS, load_model
 from espnet_diverse.training.loop.trainer import Loop, Trainer
-from gpu_check.device import move
 
 TOKENS = ["<blank>", "<unk>", *"abcdefgh", "<sos/eos>"]
 LANGUAGES = {"lang": ["de", "en"]}
-STEPS = 3  # of a training
 _NET = {"attention_heads": 4, "linear_units": 16, "num_blocks": 2}
 _ENCODER = _NET | {"output_size": 8}
 _GROUP = {"strategy": "group", "pool": 8, "conditions": LANGUAGES}
@@ -39,7 +37,9 @@ def _speech(
     decoder_conf: Mapping | None = None,
     **changed,
 ) -> tuple[str, dict]:
-    ctc = {"ctc_weight": 0.3} | ({"report_cer": False, "report_wer": False} if task == "asr" else {"report_bleu": False})
+    ctc = {"ctc_weight": 0.3} | (
+        {"report_cer": False, "report_wer": False} if task == "asr" else {"report_bleu": False}
+    )
     attentions = {"attention": decoder_attention, "cross_attention": cross}
     return task, {
         "token_list": TOKENS,
@@ -126,7 +126,9 @@ MODELS: dict[str, tuple[str, dict]] = {
     "heads by language": _selected(),
     "heads by language, patterns": _selected(head_patterns=["global", {"window": 2}]),
     "heads by language, SDMA subset": _selected(core="sdma", selection=_GROUP | {"strategy": "subset"}),
-    "conformer, R-Drop, CR-CTC": _speech("diverse_conformer", model_conf={"consistency": {"r_drop": 1.0, "cr_ctc": 0.2}}),
+    "conformer, R-Drop, CR-CTC": _speech(
+        "diverse_conformer", model_conf={"consistency": {"r_drop": 1.0, "cr_ctc": 0.2}}
+    ),
     "E-Branchformer": _speech("diverse_e_branchformer"),
     "contextual blocks": _speech("diverse_contextual_block_transformer"),
     "CDT memory": _speech(encoder_conf=_memory("cdt")),
@@ -172,35 +174,38 @@ def build(name: str) -> tuple[str, torch.nn.Module, Namespace]:
     return task, TASKS[task].build_model(args), args
 
 
-def batches(task: str, options: Mapping) -> list[tuple[list[str], dict[str, torch.Tensor]]]:
-    """Return batches of a training, in pinned memory as its loader gives them."""
+def batches(task: str, model: torch.nn.Module, steps: int) -> list[tuple[list[str], dict[str, torch.Tensor]]]:
+    """Return batches of a training in pinned memory, as its loader gives them; the first has one value a condition."""
     found = []
-    for number in range(STEPS):
+    for number in range(steps):
         random = torch.Generator().manual_seed(number)
-        lengths = torch.tensor([6, 4])
-        of_text = {"text": torch.randint(2, len(TOKENS) - 1, (2, 6), generator=random), "text_lengths": lengths}
-        batch = dict(of_text)
+        text = {
+            "text": torch.randint(2, len(TOKENS) - 1, (2, 6), generator=random),
+            "text_lengths": torch.tensor([6, 4]),
+        }
+        batch = dict(text)
         if task in ("asr", "st"):
-            samples = torch.randn(2, 16000, generator=random)
-            batch |= {"speech": samples, "speech_lengths": torch.tensor([16000, 12000])}
+            lengths = torch.tensor([16000, 12000])
+            batch |= {"speech": torch.randn(2, 16000, generator=random), "speech_lengths": lengths}
         if task in ("st", "mt"):
-            batch |= {f"src_{key}": value for key, value in of_text.items()}
-        for condition in options.get("model_conf", {}).get("conditions", ()):
-            index = torch.tensor([[0], [1 if number else 0]])  # the first batch has one language
+            batch |= {f"src_{key}": value for key, value in text.items()}
+        for condition in model.conditions:
+            index = torch.tensor([[0], [min(number, 1)]])
             batch |= {condition: index, f"{condition}_lengths": torch.ones(2, dtype=torch.long)}
         found.append((["a", "b"], {key: value.pin_memory() for key, value in batch.items()}))
     return found
 
 
-def train(name: str, use_amp: bool = False, wrapped: bool = False) -> None:
-    """Train a model for an epoch of `STEPS` updates, with the loop of our trainer.
+def train(model: torch.nn.Module, args: Namespace, data: list, use_amp: bool = False, wrapped: bool = False) -> None:
+    """Train a model for an epoch with the loop of our trainer.
 
     Args:
-        name: One of `MODELS`.
+        model: The model.
+        args: Its arguments.
+        data: Its batches.
         use_amp: Whether in bfloat16.
         wrapped: Whether a wrapper that copies inputs as DistributedDataParallel does is around the model.
     """
-    task, model, args = build(name)
     args.output_dir, args.repulsion = "", None
     model = move(model)
     with TemporaryDirectory() as folder:
@@ -210,8 +215,8 @@ def train(name: str, use_amp: bool = False, wrapped: bool = False) -> None:
         loop = Loop(model, [optimizer], [None], options)
         if wrapped:
             loop.updates._parallel = CopiesInputs(loop.updates._parallel)
-        with loop.reporter.observe("train", 2) as statistics:
-            loop.train_epoch(batches(task, MODELS[name][1]), statistics)
+        with loop.reporter.observe("train", 2) as statistics:  # the first epoch of a run also samples its parameters
+            loop.train_epoch(data, statistics)
 
 
 class CopiesInputs(torch.nn.Module):
@@ -227,13 +232,33 @@ class CopiesInputs(torch.nn.Module):
         return self.module(*inputs, **named)
 
 
-def search(name: str, options: Options) -> Predictor:
-    """Search for texts of a batch; with conditions, of one language and of two."""
-    task, model, args = build(name)
-    predictor = Predictor(move(model), args, task, options, device="cuda")
-    samples = [torch.randn(size, generator=torch.Generator().manual_seed(size)).numpy() for size in (16000, 12000)]
-    sources = [np.array([2, 3, 4, 5]), np.array([3, 4])] if task == "mt" else [predictor.features(each) for each in samples]
-    known = predictor.conditions.names
-    for second in (0, 1) if known else (0,):
-        predictor.batch(sources, [dict.fromkeys(known, 0), dict.fromkeys(known, second)])
-    return predictor
+def samples(size: int) -> np.ndarray:
+    return torch.randn(size, generator=torch.Generator().manual_seed(size)).numpy()
+
+
+def search(task: str, model: torch.nn.Module, args: Namespace, **options) -> None:
+    """Search for the texts of a batch; with conditions, of samples that have two values."""
+    predictor = Predictor(move(model), args, task, Options(batch_size=2, **options), device="cuda")
+    texts = [np.array([2, 3, 4, 5]), np.array([3, 4])]
+    sources = texts if task == "mt" else [predictor.features(samples(size)) for size in (16000, 12000)]
+    predictor.batch(sources, [dict.fromkeys(predictor.conditions.names, index) for index in (0, 1)])
+
+
+def align_text(task: str, model: torch.nn.Module, args: Namespace) -> None:
+    """Align a text by CTC, or by attention."""
+    predictor = Predictor(move(model), args, task, Options(), device="cuda")
+    predictor.spans(predictor.features(samples(16000)), dict.fromkeys(predictor.conditions.names, 0), [3, 4])
+
+
+def stream(model: torch.nn.Module, args: Namespace) -> None:
+    """Recognise a stream of samples part by part."""
+    recogniser = BlockSearch(move(model), args, Options(beam_size=2, ctc_weight=0.3), device="cuda")
+    for number in range(4):
+        recogniser.add(samples(16000), last=number == 3)
+
+
+def whisper(folder: Path) -> tuple[str, torch.nn.Module, Namespace]:
+    """Return the task, a small adopted Whisper model with random weights and its arguments."""
+    (folder / "run").mkdir()
+    write_run(write_whisper(folder / "whisper"), folder / "run")
+    return "asr", *load_model(folder / "run")

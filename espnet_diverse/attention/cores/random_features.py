@@ -83,13 +83,19 @@ class RandomFeatures(Core):
     linear = True
     bits: Tensor
     batches: Tensor
+    _known: tuple[int, int] | None = None  # `batches` and an entry of `bits`, which a GPU would be waited for
 
     def build(self) -> None:
         self.register_buffer("bits", self._draw(int(torch.randint(2**31, ()))))
         if self.options.redraw_interval:  # a resumed run continues to count
             self.register_buffer("batches", torch.zeros((), dtype=torch.int64))
+            self._known = 0, int(self.bits[0, 0])
         if self.options.feature == "trigonometric":  # which normalises its inputs itself
             self.supports = replace(type(self).supports, dot_products=False)
+
+    def _load_from_state_dict(self, *args):
+        super()._load_from_state_dict(*args)
+        self._known = None
 
     def cache(self, key: Tensor, k: Tensor, v: Tensor) -> KVCache:
         """Return features (B, H, T, R or 2 R) instead of keys, and the logarithms of their factors (B, H, T, 1)."""
@@ -144,10 +150,13 @@ class RandomFeatures(Core):
 
     def _count_batch(self) -> None:
         """Redraw W when it is due, with a seed from the last draw, so that all processes of a run draw the same W."""
-        if self.batches == self.options.redraw_interval:
-            self.bits.copy_(self._draw(abs(int(self.bits[0, 0]))))
-            self.batches.zero_()
-        self.batches += 1
+        count, seed = self._known or (int(self.batches), int(self.bits[0, 0]))
+        if count == self.options.redraw_interval:
+            drawn = self._draw(abs(seed))
+            self.bits.copy_(drawn.pin_memory() if self.bits.is_cuda else drawn, non_blocking=True)
+            count, seed = 0, int(drawn[0, 0])
+        self._known = count + 1, seed
+        self.batches.fill_(count + 1)
 
     def _draw(self, seed: int) -> Tensor:
         option = self.options

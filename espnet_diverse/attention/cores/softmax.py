@@ -18,6 +18,7 @@ from espnet_diverse.attention.core import Core, Heads
 from espnet_diverse.attention.head_patterns import HeadPatterns
 from espnet_diverse.attention.supports import EVERYTHING
 from espnet_diverse.functional.block_sparse import block_sparse_attention
+from espnet_diverse.functional.copies import copied
 from espnet_diverse.functional.head_patterns import (
     IN_BLOCKS,
     ONE_KEY,
@@ -81,8 +82,9 @@ def _by_pattern(heads: Heads, patterns: HeadPatterns) -> Tensor:
     """Compute the context (B, H, T, D) of self-attention pattern by pattern, with the pairs that each needs."""
     context, lengths = torch.empty_like(heads.v), heads.lengths()
     for pattern, members in patterns.groups().items():
+        # A slice copies nothing.
         adjacent = members == list(range(members[0], members[-1] + 1))
-        chosen = slice(members[0], members[-1] + 1) if adjacent else members  # a slice copies nothing
+        chosen = slice(members[0], members[-1] + 1) if adjacent else copied(members, context.device)
         q, k, v = (x[:, chosen] for x in (heads.q, heads.k, heads.v))
         if pattern.name in ONE_KEY:
             some = one_key_attention(pattern.name, v, lengths, heads.mask, heads.dropout)

@@ -59,7 +59,7 @@ def noise_share(std: float | Tensor, x: Tensor) -> Tensor:
         std: Standard deviation of the noise, a number or broadcastable to `x`.
         x: What the noise is added to, (...).
     """
-    noise = std.detach() if isinstance(std, Tensor) else x.new_tensor(std)
+    noise = std.detach() if isinstance(std, Tensor) else x.new_full((), std)
     variance = x.detach().float().var(correction=0)
     return noise.float().square().mean() / variance.clamp(min=torch.finfo(torch.float32).eps)
 

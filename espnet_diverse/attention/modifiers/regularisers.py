@@ -120,4 +120,4 @@ def uniform_context(v: Tensor, allowed: Tensor | None) -> Tensor:
     if allowed is None:
         return v.mean(-2, keepdim=True)
     weights = allowed.to(v.dtype)
-    return weights @ v / weights.sum(-1, keepdim=True).clamp(min=1)
+    return (weights @ v / weights.sum(-1, keepdim=True).clamp(min=1)).to(v.dtype)  # autocast of a GPU sums in float32

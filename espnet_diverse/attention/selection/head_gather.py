@@ -2,7 +2,8 @@
 
 The parameters of head p are the rows pD ... (p + 1)D of linear_q, linear_k, linear_v and linear_pos, and row p of the
 position biases. Only the rows of selected heads are multiplied with the inputs of a sample. The rows are gathered if
-all samples have the same heads; otherwise they are read in place, see `functional.pool_linear`.
+all samples have the same heads, and on a GPU for each group; otherwise they are read in place, see
+`functional.pool_linear`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 from espnet_diverse.attention.head_patterns import HeadPatterns, SelectedPatterns
 from espnet_diverse.functional.pool_linear import Product, pool_linear, pool_products
 from espnet_diverse.functional.selection import weigh
+from espnet_diverse.scope import current
 
 #: Rows of a sample from which one product for each sample takes less time than one for all samples of a head.
 _LONG = 128
@@ -85,7 +87,8 @@ class SelectedHeads(AllHeads):
         self.rest = rest
         self.picks, self.pool, self.weights = picks, pool, weights
         self.alike = len(picks) == 1
-        self._members = None if self.alike else torch.tensor(members, device=picks.device)
+        self.members = members
+        self._members = None if self.alike else current().copied(members, picks.device)
         self._products: dict[bool, list[Product]] = {}
 
     def project(self, linears: Sequence[nn.Linear], inputs: Sequence[Tensor], values: bool = False) -> list[Tensor]:
@@ -125,7 +128,9 @@ class SelectedHeads(AllHeads):
 
     def patterns(self, pool: HeadPatterns) -> HeadPatterns | SelectedPatterns:
         """Return the patterns of each sample's heads, given the patterns of the pool."""
-        return pool.of(self.picks[0]) if self.alike else SelectedPatterns(pool, self._of_samples())
+        if self.alike and not self.picks.is_cuda:  # a GPU would be waited for
+            return pool.of(self.picks[0])
+        return SelectedPatterns(pool, self._of_samples())
 
     def pruned(self, linear: nn.Linear) -> nn.Linear:
         """Return a linear map with the rows of the heads that all samples attend with."""
@@ -152,14 +157,31 @@ class SelectedHeads(AllHeads):
 
     def _project_jointly(self, linears: Sequence[nn.Linear], x: Tensor) -> Iterable[Tensor]:
         """Project x (B, T, M) by several maps in the same products -> (B, H, T, D) each."""
-        joined = x.size(1) < _LONG or x.device.type != "cpu"
-        if joined not in self._products:
-            self._products[joined] = pool_products(self._of_samples(), self.pool, joined)
         weight, bias = (
             torch.cat([self._by_head(parameter) for parameter in parameters], 1)
             for parameters in zip(*((linear.weight, linear.bias) for linear in linears), strict=True)
         )
+        if x.is_cuda:
+            return self._project_groups(weight, bias, x).chunk(len(linears), -1)
+        joined = x.size(1) < _LONG
+        if joined not in self._products:
+            self._products[joined] = pool_products(self._of_samples(), self.pool, joined)
         return pool_linear(x, weight, bias, self._products[joined]).chunk(len(linears), -1)
+
+    def _project_groups(self, weight: Tensor, bias: Tensor, x: Tensor) -> Tensor:
+        """Project the samples of each group by its heads: weight (P, K, M), bias (P, K), x (B, T, M) -> (B, H, T, K).
+
+        The numbers of samples are known to the host; those of each head, which `pool_products` counts, are not.
+        """
+        order = sorted(range(len(self.members)), key=self.members.__getitem__)
+        sizes = [self.members.count(group) for group in range(len(self.picks))]
+        sorted_x = x.index_select(0, current().copied(order, x.device)).split(sizes)
+        parts = [
+            F.linear(rows, weight[picks].flatten(0, 1), bias[picks].flatten())
+            for rows, picks in zip(sorted_x, self.picks, strict=True)
+        ]
+        places = current().copied(sorted(range(len(order)), key=order.__getitem__), x.device)
+        return split_heads(torch.cat(parts).index_select(0, places), self.heads, weight.size(1))
 
     def _of_samples(self) -> Tensor:
         """Return the heads of each sample, (1 or B, H)."""

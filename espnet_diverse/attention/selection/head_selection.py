@@ -125,4 +125,5 @@ class StaticSelection(HeadSelection):
     def _choose(
         self, values: Sequence[tuple[int, ...]], members: Sequence[int]
     ) -> tuple[Tensor, None, Sequence[SelectedHeads]]:
-        return torch.tensor(values, device=self._slots.device) * self.heads + self._slots, None, ()
+        families = current().copied([family for (family,) in values], self._slots.device)
+        return families.unsqueeze(1) * self.heads + self._slots, None, ()

@@ -109,6 +109,10 @@ class LearnedSelection(HeadSelection):
         stored, scale = self._stored(condition), self.options.logits_learning_rate_scale
         return stored if scale == 1 else (stored * scale).detach() + (stored - stored.detach())
 
+    def _rows(self, condition: str, values: Sequence[int]) -> Tensor:
+        logits = self.logits(condition)
+        return logits[current().copied(values, logits.device)]
+
     @torch.no_grad()
     def set_logits(self, condition: str, logits: Tensor) -> None:
         """Set the logits of the N values of a condition, (N, P)."""
@@ -167,7 +171,7 @@ class LearnedSelection(HeadSelection):
         self, values: Sequence[tuple[int, ...]], members: Sequence[int]
     ) -> tuple[Tensor, Tensor | None, Sequence[SelectedHeads]]:
         indices = zip(self.names, zip(*values, strict=True), strict=True)
-        phi = reduce(torch.add, (self.logits(condition)[list(index)] for condition, index in indices))  # (G, P)
+        phi = reduce(torch.add, (self._rows(condition, index) for condition, index in indices))  # (G, P)
         if not self.training:
             return self._pick(phi), None, ()
         updates = self.updates(self._stored(next(iter(self.names))))
@@ -213,4 +217,4 @@ class LearnedSelection(HeadSelection):
         prior = self.heads / self.pool
         kl = bernoulli_kl(phi, prior).sum(-1) if option.kl_form == "bernoulli" else official_kl(y, prior).mean(-1)
         warm = (updates / self.updates.length(option.kl_warmup_steps)).clamp(max=1) if option.kl_warmup_steps else 1.0
-        shared.add_loss("head_kl", option.kl_weight * warm * kl[list(members)].mean())
+        shared.add_loss("head_kl", option.kl_weight * warm * kl[shared.copied(members, kl.device)].mean())

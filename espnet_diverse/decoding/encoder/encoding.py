@@ -23,6 +23,7 @@ from espnet_diverse.attention import MultiHeadAttention
 from espnet_diverse.decoding.encoder.long_audio import batch_of_one, features_in_parts, is_long
 from espnet_diverse.decoding.encoder.quiet import quiet
 from espnet_diverse.errors import ModelError, NoBatchedSearchError
+from espnet_diverse.functional.copies import copied
 from espnet_diverse.functional.masks import lengths_to_mask
 from espnet_diverse.nets.frontends.speech_frontend import check_samples
 from espnet_diverse.scope import scope
@@ -89,7 +90,7 @@ class Encoding:
         check_samples(getattr(self.model, "frontend", None), len(data))
         if is_long(self.model, data):
             return features_in_parts(self.model, data, self.device)
-        data, lengths = batch_of_one(torch.tensor(data, device=self.device))
+        data, lengths = batch_of_one(copied(data, self.device))
         features, lengths = self.model._extract_feats(data, lengths)
         for part in (getattr(self.model, "normalize", None), self.model.preencoder):
             if part is not None:
@@ -112,7 +113,7 @@ class Encoding:
             Encoder output (B, T', M) with padding, and the number of frames of each utterance (B,).
         """
         # Copies, which PyTorch aligns: the alignment of NumPy's memory varies, and some kernels sum by it.
-        features = (torch.tensor(x, device=self.device) for x in utterances)
+        features = (copied(x, self.device) for x in utterances)
         if not self.together:
             outputs = [self._alone(x, conditions, row) for row, x in enumerate(features)]
             return _padded(outputs), self._lengths(outputs)
@@ -163,7 +164,7 @@ class Encoding:
         return bool(attentions) and all(attention.core.linear for attention in attentions)
 
     def _lengths(self, outputs: Sequence[Tensor]) -> Tensor:
-        return torch.tensor([len(x) for x in outputs], device=self.device)
+        return copied([len(x) for x in outputs], self.device)
 
 
 def check_parts(parts: Mapping) -> None:

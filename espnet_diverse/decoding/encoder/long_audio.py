@@ -9,7 +9,6 @@ recording computed at once.
 from collections.abc import Iterable, Iterator
 
 import numpy as np
-import torch
 from espnet2.asr.frontend.default import DefaultFrontend
 from espnet2.layers.global_mvn import GlobalMVN
 from espnet2.layers.utterance_mvn import UtteranceMVN
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from espnet_diverse.errors import ModelError
+from espnet_diverse.functional.copies import copied
 
 _SAMPLES = 480_000
 """Number of samples whose features are computed at a time: 30 seconds at 16 kHz."""
@@ -96,12 +96,12 @@ def _frames(frontend: DefaultFrontend, blocks: Iterable[NDArray], device: str) -
 
 
 def _features(frontend: DefaultFrontend, samples: NDArray, device: str) -> Tensor:
-    return frontend(*batch_of_one(torch.tensor(samples, device=device)))[0][0]
+    return frontend(*batch_of_one(copied(samples, device)))[0][0]
 
 
 def batch_of_one(x: Tensor) -> tuple[Tensor, Tensor]:
     """A batch of one: x (T, ...) -> (1, T, ...), and its length (1,)."""
-    return x.unsqueeze(0), torch.tensor([len(x)], device=x.device)
+    return x.unsqueeze(0), copied([len(x)], x.device)
 
 
 def _normalize(x: Tensor, options: UtteranceMVN) -> None:

@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from espnet_diverse.decoding.options import Options
+from espnet_diverse.functional.copies import copied
 
 _END_STEPS, _END_MARGIN = 3, -10.0  # M and D_end of equation (50) of Watanabe et al. 2017
 
@@ -50,10 +51,10 @@ class Beam:
         sos: Index of the token before the first one; None stands for `eos`.
 
     Attributes:
-        rows: Index of each active utterance in the whole batch (B,).
+        rows, numbers: Index of each active utterance in the whole batch, (B,) and as a list.
         tokens: Last token of each hypothesis (B, W).
         scores: Scores of the hypotheses (B, W); -inf where a row has fewer.
-        found: The n-best hypotheses of each utterance of the whole batch; empty while an utterance is active.
+        found: The n-best hypotheses of each utterance of the whole batch; empty while any is active.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class Beam:
         self.bonus = bonus
         self.least, self.greatest, self.eos, self.options = least, greatest, eos, options
         self.step = 0
+        self.numbers = list(range(batch))
         self.rows = torch.arange(batch, device=least.device)
         self.tokens = least.new_full((batch, 1), eos if sos is None else sos)
         self.prefixes = least.new_empty(batch, 1, 0)
@@ -79,6 +81,7 @@ class Beam:
         self.ended_prefixes = least.new_empty(batch, nbest, 0)  # tokens of these hypotheses
         self.best_ended_at = self.ended[:, :0]  # best score of the hypotheses completed at each step
         self.found: list[list[Hypothesis]] = [[] for _ in range(batch)]
+        self._completed: list[tuple[list[int], Tensor, Tensor]] = []  # rows, their `ended` and `ended_prefixes`
 
     def at_greatest(self) -> Tensor:
         """Return whether the next token is the last one that the greatest length allows, (B,)."""
@@ -115,7 +118,7 @@ class Beam:
         """Keep the n-best completed hypotheses; scores (B, W) are -inf where a hypothesis is not completed."""
         best = scores.amax(1, keepdim=True)
         self.best_ended_at = torch.cat([self.best_ended_at, best], 1)
-        if not bool((best > -torch.inf).any()):
+        if not best.is_cuda and not bool((best > -torch.inf).any()):  # a GPU would be waited for
             return
         missing = prefixes.size(2) - self.ended_prefixes.size(2)
         before = F.pad(self.ended_prefixes, (0, missing), value=self.eos)
@@ -152,16 +155,26 @@ class Beam:
         done = [row for row, count in enumerate(counts) if not count]
         if not done:
             return None, choice
-        for row, score, prefix in zip(
-            self.rows[done].tolist(), self.ended[done].tolist(), self.ended_prefixes[done].tolist(), strict=True
-        ):
-            ended = zip(prefix, score, strict=True)
-            self.found[row] = [Hypothesis(before_end(p, self.eos), s) for p, s in ended if s > -torch.inf]
-        kept = torch.tensor([row for row, count in enumerate(counts) if count], device=self.rows.device).long()
+        device, left = self.rows.device, [row for row, count in enumerate(counts) if count]
+        ended, kept = copied(done, device), copied(left, device, torch.long)
+        self._completed.append(([self.numbers[row] for row in done], self.ended[ended], self.ended_prefixes[ended]))
+        self.numbers = [self.numbers[row] for row in left]
         for name in ("least", "greatest", "rows", "tokens", "prefixes", "scores", "ended", "ended_prefixes"):
             setattr(self, name, getattr(self, name)[kept])
         self.best_ended_at = self.best_ended_at[kept]
+        if not left:
+            self._read_completed()
         return kept, Choice(*(x[kept] for x in choice))
+
+    def _read_completed(self) -> None:
+        """Read the hypotheses of all utterances in two copies, at the end of the search."""
+        numbers = [number for rows, _, _ in self._completed for number in rows]
+        scores = torch.cat([ended for _, ended, _ in self._completed]).tolist()
+        longest = self.ended_prefixes.size(2)
+        padded = [F.pad(each, (0, longest - each.size(2)), value=self.eos) for _, _, each in self._completed]
+        for number, ended, prefixes in zip(numbers, scores, torch.cat(padded).tolist(), strict=True):
+            pairs = zip(prefixes, ended, strict=True)
+            self.found[number] = [Hypothesis(before_end(p, self.eos), s) for p, s in pairs if s > -torch.inf]
 
 
 def before_end(tokens: list[int], eos: int) -> list[int]:

@@ -22,6 +22,7 @@ No step loops over utterances, hypotheses or frames. Completed utterances leave 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -36,6 +37,7 @@ from espnet_diverse.decoding.search.prefix_tree import PrefixScorer
 from espnet_diverse.decoding.search.scorers import DecoderScorer, LanguageModelScorer
 from espnet_diverse.decoding.search.unspoken import heard, without_loops
 from espnet_diverse.errors import ConfigError
+from espnet_diverse.functional.copies import copied
 from espnet_diverse.functional.masks import lengths_to_mask
 from espnet_diverse.nets.whisper.byte_ctc import ByteCTC
 from espnet_diverse.scope import current, scope
@@ -124,9 +126,9 @@ class BeamSearch:
         no_speech = None if options.ctc_weight or self.decoder is None else self.decoder.no_speech
 
         def again(rows: list[int], options: Options, hotwords: HotwordScorer | None = hotwords) -> None:
-            index = torch.tensor(rows, device=lengths.device)
+            index = copied(rows, lengths.device)
             part = log_probs[index] if log_probs is not None else None
-            with scope(conditions=of_rows(current().conditions, index), collect=False):
+            with scope(of_rows(current().conditions, index), host=of_rows(current().lists(), rows), collect=False):
                 best = self._search(source[index], lengths[index], options, hotwords, part)
             for row, hypotheses in zip(rows, best, strict=True):
                 found[row] = hypotheses
@@ -191,9 +193,10 @@ class BeamSearch:
         for _, scorer in scorers:
             scorer.begin(source, mask)
         ctc = self._ctc_scorer(log_probs, lengths) if options.ctc_weight else None
-        conditions = current().conditions
+        conditions, host = current().conditions, current().lists()
         while True:
-            with scope(conditions=of_rows(conditions, beam.rows), collect=False):
+            of_beam = of_rows(conditions, beam.rows)
+            with scope(of_beam, host=of_rows(host, beam.numbers), collect=False):
                 choice = self._choose(beam, scorers, ctc)
             kept, choice = beam.advance(choice)
             if not len(beam.rows):
@@ -292,8 +295,8 @@ def token_bounds(options: Options, lengths: Tensor, of_text: bool, most: int | N
         most: Greatest number of tokens that the decoder reads; None is no bound.
     """
     frames = lengths.tolist()
-    least = lengths.new_tensor([options.least(count) for count in frames])
-    greatest = lengths.new_tensor([options.greatest(count, of_text) for count in frames])
+    least = copied([options.least(count) for count in frames], lengths.device)
+    greatest = copied([options.greatest(count, of_text) for count in frames], lengths.device)
     return (least, greatest) if most is None else (least.clamp(max=most), greatest.clamp(max=most))
 
 
@@ -303,6 +306,9 @@ def source_mask(source: Tensor, lengths: Tensor) -> Tensor | None:
     return None if alike else lengths_to_mask(lengths, source.size(1)).unsqueeze(1)
 
 
-def of_rows(conditions: Mapping[str, Tensor], rows: Tensor) -> dict[str, Tensor]:
-    """Condition ids of the given rows of a batch; ids of shape (1,) hold for all rows and stay."""
-    return {condition: ids if len(ids) == 1 else ids[rows] for condition, ids in conditions.items()}
+def of_rows(conditions: Mapping, rows: Tensor | Sequence[int]) -> dict[str, Any]:
+    """Condition ids of the given rows of a batch, as tensors or lists; ids of shape (1,) hold for all rows and stay."""
+    return {
+        name: ids if len(ids) == 1 else ids[rows] if isinstance(ids, Tensor) else [ids[row] for row in rows]
+        for name, ids in conditions.items()
+    }

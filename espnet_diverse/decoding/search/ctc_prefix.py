@@ -69,7 +69,7 @@ class CTCPrefixScorer:
         self.first = torch.arange(0, len(self.labels), len(self.labels) // batch, device=lengths.device).view(-1, 1, 1)
         self.probabilities: Tensor | None = None  # (B, T, V), computed when all labels are scored
         padding = torch.arange(time, device=lengths.device) >= lengths.unsqueeze(1)
-        self.padding = padding.unsqueeze(1) if bool(padding.any()) else None  # (B, 1, T)
+        self.padding = padding.unsqueeze(1) if padding.is_cuda or bool(padding.any()) else None  # (B, 1, T)
         self.ends = (lengths - 1).view(-1, 1, 1)
         self.blank = log_probs[..., 0].double().cumsum(1).unsqueeze(1)  # (B, 1, T)
         self.before = _shifted(self.blank, 0.0)

@@ -40,8 +40,8 @@ class GreedySearch:
         if isinstance(self.ctc, ByteCTC):
             labels = self.ctc.token_of_label[labels]
         scores = best.double().masked_fill(~valid, 0.0).sum(1).tolist()
-        tokens = labels[kept].split(kept.sum(1).tolist())
-        return [[Hypothesis(each.tolist(), score)] for each, score in zip(tokens, scores, strict=True)]
+        rows = labels.masked_fill(~kept, 0).tolist()  # of which 0, the blank, begins no token
+        return [[Hypothesis([*filter(None, row)], score)] for row, score in zip(rows, scores, strict=True)]
 
 
 def heard_tokens(log_probs: Tensor, lengths: Tensor) -> Tensor:

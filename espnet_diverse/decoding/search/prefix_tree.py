@@ -253,14 +253,15 @@ class PrefixScorer(ABC):
             return self.attention
         if any(attention.masks_heads() for attention in self.attention):
             return self.attention  # a pruned copy would keep the mask
-        values = {condition: ids.unique().tolist() for condition, ids in current().conditions.items()}
+        given = current()
+        values = {name: sorted(set(ids)) for name, ids in given.lists().items()}
         if any(len(ids) > 1 for ids in values.values()):
             return self.attention
         combination = tuple((condition, *ids) for condition, ids in values.items())
         if combination not in self._of_combination:
             if len(self._of_combination) == _COMBINATIONS_KEPT:
                 self._of_combination.clear()
-            alike = {condition: ids[:1] for condition, ids in current().conditions.items()}  # for batches of any size
-            with scope(alike, collect=False):
+            alike = {condition: ids[:1] for condition, ids in given.conditions.items()}  # for batches of any size
+            with scope(alike, host=values, collect=False):
                 self._of_combination[combination] = [attention.of_values() for attention in self.attention]
         return self._of_combination[combination]

@@ -209,12 +209,13 @@ def check_finite(model: nn.Module, epoch: int) -> None:
     Raises:
         TrainingError: One is not; the message names it.
     """
-    for name, tensor in model.state_dict().items():
-        if tensor.is_floating_point() and not torch.isfinite(tensor).all():
-            raise TrainingError(
-                f"epoch {epoch}: {name} is no longer finite, and was not saved; training diverged: lower the learning "
-                "rate or check the data"
-            )
+    known = {name: tensor for name, tensor in model.state_dict().items() if tensor.is_floating_point()}
+    finite = torch.stack([torch.isfinite(tensor).all() for tensor in known.values()]).tolist() if known else []
+    for name in (name for name, each in zip(known, finite, strict=True) if not each):
+        raise TrainingError(
+            f"epoch {epoch}: {name} is no longer finite, and was not saved; training diverged: lower the learning "
+            "rate or check the data"
+        )
 
 
 def statistics_of(reporter: SubReporter) -> dict:

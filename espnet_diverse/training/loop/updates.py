@@ -14,6 +14,7 @@ from espnet2.torch_utils.recursive_op import recursive_average
 from espnet2.train.trainer import TrainerOptions
 from torch import Tensor, nn
 
+from espnet_diverse.conditions import CONDITIONS
 from espnet_diverse.errors import TrainingError
 from espnet_diverse.scope import Step, scope
 from espnet_diverse.training.data.seeds import seed_noise, seed_update
@@ -109,8 +110,9 @@ class Updates:
 
     def forward(self, batch: Batch, halved: bool = False) -> tuple[Tensor, dict[str, Tensor | None], Tensor]:
         """Compute loss (1,), statistics (1,) and weight (1,) of a batch of this process."""
-        tensors = to_device({**batch.tensors, "utt_id": batch.utterances}, self.device)
-        with torch.autocast(self.device, torch.bfloat16, enabled=self.options.use_amp):
+        tensors = to_device({**batch.tensors, "utt_id": batch.utterances}, self.device, non_blocking=True)
+        host = {name: batch.tensors[name][:, 0].tolist() for name in CONDITIONS if name in batch.tensors}
+        with torch.autocast(self.device, torch.bfloat16, enabled=self.options.use_amp), scope(host=host):
             return self._parallel(tensors, halved)
 
     def average(self, stats: dict[str, Tensor | None], weight: Tensor) -> tuple[dict[str, Tensor], Tensor]:

@@ -1,0 +1,156 @@
+"""All cases of the check, and its table."""
+
+import logging
+import tempfile
+import time
+import traceback
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+from unittest import mock
+
+import torch
+from gpu_check import models
+from gpu_check.allowed import ALLOWED, EPOCH, SEARCH, SEARCH_STEP, STEP, UTTERANCE
+from gpu_check.attentions import attention_cases
+from gpu_check.device import Device, claimed_gpu
+from gpu_check.models import MODELS, build
+
+from espnet_diverse.decoding.search.beam import Beam
+
+LONG = ("softmax", "sdma", "random features", "heads by language")  # searched for more steps than nodes are kept
+_UNSEARCHED = ("lm", "cls")
+_TRAINING = {STEP: 2, EPOCH: 1}
+_SEARCH = {SEARCH: 1, UTTERANCE: 2}
+
+
+class Case(NamedTuple):
+    """A name, a kind of run, how often each unit of `Allowed` comes in it, and the run."""
+
+    name: str
+    kind: str
+    units: dict[str, int]
+    run: Callable[[], None]
+
+
+def cases() -> Iterator[Case]:
+    """Return all cases; searches count their steps while they run."""
+    for name, run in attention_cases():
+        yield Case(name, "attention", {}, run)
+    for name, (task, _) in MODELS.items():
+        yield from _of_model(name, task)
+    yield Case(
+        "DistributedDataParallel's copies", "training", _TRAINING, lambda: _train("heads by language", wrapped=True)
+    )
+    yield Case(
+        "contextual blocks, stream",
+        "stream",
+        {SEARCH: 9, UTTERANCE: 1},
+        lambda: models.stream(*build("contextual blocks")[1:]),
+    )
+    yield Case(
+        "Transformer-XL memory, stream",
+        "stream",
+        {SEARCH: 9, UTTERANCE: 1},
+        lambda: models.stream(*build("Transformer-XL memory")[1:]),
+    )
+    yield Case(
+        "softmax, alignment", "alignment", {SEARCH: 2, UTTERANCE: 2}, lambda: models.align_text(*build("softmax"))
+    )
+    yield Case("Whisper", "training", _TRAINING, lambda: _whisper(_train_model))
+    yield Case("Whisper", "bfloat16", {STEP: 1, EPOCH: 1}, lambda: _whisper(_train_model, use_amp=True))
+    yield Case("Whisper", "search", _SEARCH, lambda: _whisper(models.search, beam_size=2, maxlenratio=-4.0))
+    yield Case("Whisper, alignment", "alignment", {SEARCH: 2, UTTERANCE: 2}, lambda: _whisper(models.align_text))
+
+
+def _of_model(name: str, task: str) -> Iterator[Case]:
+    yield Case(name, "training", _TRAINING, lambda: _train(name))
+    yield Case(name, "bfloat16", {STEP: 1, EPOCH: 1}, lambda: _train(name, use_amp=True))
+    if task in _UNSEARCHED or "autoencoder" in name or "FlowSeq" in name:
+        return
+    steps = -18.0 if name in LONG else -4.0
+    yield Case(name, "search", _SEARCH, lambda: models.search(*build(name), beam_size=3, maxlenratio=steps))
+    if name == "softmax":
+        yield Case(name, "greedy", _SEARCH, lambda: models.search(*build(name), search="greedy"))
+
+
+def _train(name: str, **options) -> None:
+    _train_model(*build(name), **options)
+
+
+def _train_model(task: str, model: torch.nn.Module, args, **options) -> None:
+    models.train(model, args, models.batches(task, model, 1 if options.get("use_amp") else 2), **options)
+
+
+def _whisper(function: Callable, **options) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        function(*models.whisper(Path(folder)), **options)
+
+
+class Counts(NamedTuple):
+    """Result of a case: waits of our code and of ESPnet's, units, and errors."""
+
+    ours: int
+    espnet: int
+    units: dict[str, int]
+    errors: list[str]
+
+
+def measure(case: Case, needed: set[str]) -> Counts:
+    """Run a case; add the entries of `ALLOWED` that it needs."""
+    steps, errors = Counter(), []
+
+    def counted(self, choice, advance=Beam.advance):
+        steps[SEARCH_STEP] += 1
+        return advance(self, choice)
+
+    device = Device()
+    try:
+        with mock.patch.object(Beam, "advance", counted), device:
+            case.run()
+    except Exception:
+        errors.append("".join(traceback.format_exc(limit=-6)))
+    units = case.units | steps | {"16 search steps": steps[SEARCH_STEP] // 16}
+    for wait, count in device.of_code("ours").items():
+        place = f"{wait.file} {wait.function}"
+        allowed = ALLOWED.get(place)
+        needed.add(place)
+        if allowed is None or count > allowed.count * units.get(allowed.unit, 0):
+            limit = f"{allowed.count} a {allowed.unit}" if allowed else "none"
+            errors.append(
+                f"espnet_diverse/{wait.file}:{wait.line} waits {count} times ({wait.operation}); allowed: {limit}"
+            )
+    return Counts(device.of_code("ours").total(), device.of_code("ESPnet").total(), units, errors)
+
+
+def run(words: list[str]) -> int:
+    """Run the cases whose names have one of some words, or all; print the table, return the exit status."""
+    warnings.filterwarnings("ignore")
+    logging.disable(logging.CRITICAL)
+    torch.set_num_threads(1)
+    start, failed, needed, attentions = time.process_time(), 0, set(), Counts(0, 0, {}, [])
+    number = 0
+    print(f"{'case':36} {'kind':10} {'ours':>5} {'ESPnet':>7}  units")
+    with claimed_gpu():
+        for case in cases():
+            if words and not any(word in case.name for word in words):
+                continue
+            found = measure(case, needed)
+            number, failed = number + 1, failed + bool(found.errors)
+            if case.kind != "attention":
+                units = ", ".join(f"{count} {unit}" for unit, count in found.units.items() if count)
+                print(f"{case.name:36} {case.kind:10} {found.ours:5} {found.espnet:7}  {units}")
+            else:
+                attentions = Counts(
+                    attentions.ours + found.ours, 0, {"cases": attentions.units.get("cases", 0) + 1}, []
+                )
+            for error in found.errors:
+                print(f"  {case.name}, {case.kind}: {error}", flush=True)
+    print(f"attentions: {attentions.units.get('cases', 0)} cases, {attentions.ours} waits")
+    if not words and (idle := ALLOWED.keys() - needed):
+        failed += 1
+        print(f"gpu_check/allowed.py: nothing waits in {', '.join(sorted(idle))}; remove the entries")
+    print(f"{number} cases, {failed} failed, {time.process_time() - start:.0f} s of CPU")
+    return int(failed > 0)
