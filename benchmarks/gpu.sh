@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # All figures of a GPU by one command, in pieces of at most 10 minutes.
 #
+#     benchmarks/gpu.sh --check                         # only the values of `check`, in 5 minutes; prints the table
 #     benchmarks/gpu.sh --output_dir DIR                # all pieces; call again to continue where one was stopped
 #     benchmarks/gpu.sh --output_dir DIR steps_1000 length   # some of them; --list shows all with their commands
 #     benchmarks/gpu.sh --output_dir DIR --device cpu --tiny # the same at a tiny size, to see that all of them run
@@ -9,6 +10,7 @@
 # there is skipped. One that fails, or needs more than --minutes (10), leaves DIR/NAME.log, and the next begins; the
 # exit status is 0 when all are done. --compare DIR shows the ratios of an earlier folder beside those of now.
 #
+#     check         values that kernels may break: rows without keys, all cores, memory that is not written to, TF32
 #     modules       an attention module in bfloat16, T 200 to 8000
 #     steps_T       training steps in bfloat16 with T frames after subsampling; ESPnet's takes too much memory at 8000
 #     decoding      real-time factor with batches of 1, 8 and 64 utterances, and of ESPnet's search
@@ -21,8 +23,9 @@
 
 source "$(dirname "$0")/pieces.sh"
 
-device=cuda minutes=10 tatoeba=''
+device=cuda minutes=10 tatoeba='' check=''
 read_options "$@"
+if [[ $check ]]; then exec "$python" "$here/values.py" --device "$device"; fi
 
 # base_runs: train, decode and score within the time of a piece; the table is the result when all runs are done.
 base_runs() {
@@ -33,6 +36,7 @@ base_runs() {
         bash -c '"${@:2}" && cp "$1.partial" "$1"' base "$output_dir/base.tsv" "$python" "${runs[@]}"
 }
 
+benchmark check values.py --device "$device"
 speech=(attention.py --device "$device" --dtype bfloat16)
 if [[ $tiny ]]; then
     benchmark modules "${speech[@]}" --times 8 --tokens 16 --repeats 1

@@ -19,6 +19,7 @@ read_options() {
             --help) sed -n '2,/^$/s/^# \{0,1\}//p' "$0"; exit ;;
             --tiny) tiny=yes; shift ;;
             --list) list=yes; shift ;;
+            --check) [[ -v check ]] || fail "$(basename "$0") has no option $1; --help shows all"; check=yes; shift ;;
             --output_dir | --compare | --minutes | --device | --tatoeba)
                 [[ -v ${1#--} || $1 = --output_dir ]] || fail "$(basename "$0") has no option $1; --help shows all"
                 (($# > 1)) || fail "$1 needs a value"
@@ -30,10 +31,10 @@ read_options() {
     done
     [[ $minutes =~ ^[1-9][0-9]*$ ]] || fail "--minutes $minutes is not a whole number above 0"
     [[ $list ]] && { output_dir=${output_dir:-DIR}; return; }
-    [[ $output_dir ]] || fail "give --output_dir, the folder of the results"
+    [[ $output_dir || ${check:-} ]] || fail "give --output_dir, the folder of the results"
     [[ -x $python ]] || fail "no Python in $python; \`make test\` makes one, or name one by PYTHON="
     [[ -z $compare || -d $compare ]] || fail "--compare $compare: no such folder"
-    mkdir -p "$output_dir" || exit 2
+    [[ ${check:-} ]] || mkdir -p "$output_dir" || exit 2
 }
 
 # piece NAME RESULT COMMAND...: run a command, at most $minutes, unless its result is there. Its tables go to NAME.md;

@@ -18,6 +18,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from espnet_diverse.functional.fused_attention import fused_attention
+
 PositionOfRuns = Callable[[Tensor, Tensor, int], Tensor]
 """Position term before scaling: queries (N, S), keys (B or 1, N, R, L), stride -> (B, H, N, S, R * L)."""
 
@@ -134,7 +136,7 @@ def _attend(
         term = torch.cat([position(blocks.queries, run, blocks.stride) for run in listed_runs], dim=-1)
         bias = (term.transpose(1, 2).flatten(0, 1) / math.sqrt(width)).masked_fill(~bias, -torch.inf)
     some = _gather(q, queries.unsqueeze(0)), _gather(k, keys), _gather(v, keys)  # (B * N, H, S or K, D)
-    context = F.scaled_dot_product_attention(*some, bias, dropout)
+    context = fused_attention(*some, bias, dropout)
     return context.transpose(1, 2).reshape(batch, -1, heads, v.size(-1))
 
 

@@ -26,6 +26,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from espnet_diverse.functional.fused_attention import fused_attention
 from espnet_diverse.functional.sparse_patterns import Grouped, Pattern, Sliding
 
 #: Queries of a block of `_in_blocks`.
@@ -210,5 +211,5 @@ def _in_blocks(q: Tensor, k: Tensor, v: Tensor, forward: bool, mask: Tensor | No
         allowed = distance >= 0 if forward else distance <= 0
         if mask is not None:
             allowed = allowed & (mask if mask.size(2) == 1 else mask[:, :, rows])[..., keys]
-        parts.append(F.scaled_dot_product_attention(q[:, :, rows], k[:, :, keys], v[:, :, keys], allowed, dropout))
+        parts.append(fused_attention(q[:, :, rows], k[:, :, keys], v[:, :, keys], allowed, dropout))
     return torch.cat(parts, dim=2)

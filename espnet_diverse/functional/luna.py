@@ -24,6 +24,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from espnet_diverse.functional.fused_attention import fused_attention
+
 BLOCK = 128
 """Number of positions of a block; a block has a matrix of BLOCK x BLOCK scores for each head."""
 
@@ -53,8 +55,8 @@ def nested_attention(
     Returns:
         Y_X (B, H, n, D) and Y_P (B, l, M).
     """
-    packed = F.scaled_dot_product_attention(p, k, v, seen, dropout).transpose(1, 2).flatten(2)
-    return F.scaled_dot_product_attention(*unpack(packed), rows, dropout), packed
+    packed = fused_attention(p, k, v, seen, dropout).transpose(1, 2).flatten(2)
+    return fused_attention(*unpack(packed), rows, dropout), packed
 
 
 def pack(p: Tensor, parts: Iterable[tuple[Tensor, Tensor, Tensor | None]]) -> tuple[Tensor, Tensor]:

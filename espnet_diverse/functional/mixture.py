@@ -3,7 +3,7 @@
     p(x, c) = pi_c N(x; mu_c, diag(sigma_c^2)),    p(c | x) = p(x, c) / sum_c' p(x, c')
 
 The squared Mahalanobis distance is expanded into two matrix products, x^2 (1/sigma^2) - 2 x (mu/sigma^2) +
-mu^2/sigma^2, so no tensor (T, C, D) of differences is stored.
+mu^2/sigma^2, so no tensor (T, C, D) of differences is stored. It is a difference of large sums: TF32 is off.
 """
 
 import math
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from espnet_diverse.functional.precision import without_tf32
 from espnet_diverse.functional.shapes import broadcast
 
 #: Smallest variance; smaller ones are clamped, so that no cluster collapses onto one token.
@@ -58,18 +59,20 @@ class _LogDensity(torch.autograd.Function):
         scaled = mean * precision
         normaliser = (math.log(2 * math.pi) + log_var + mean * scaled).sum(-1, keepdim=True) / 2
         ctx.save_for_backward(x, mean, precision)
-        joint = torch.baddbmm(log_prior - normaliser, precision, x.square().transpose(1, 2), alpha=-0.5)
-        return joint.baddbmm_(scaled, x.transpose(1, 2))
+        with without_tf32(x):
+            joint = torch.baddbmm(log_prior - normaliser, precision, x.square().transpose(1, 2), alpha=-0.5)
+            return joint.baddbmm_(scaled, x.transpose(1, 2))
 
     @staticmethod
     @once_differentiable
     def backward(ctx, grad):
         x, mean, precision = ctx.saved_tensors
         count, by_token, square = grad.sum(-1, keepdim=True), grad.transpose(1, 2), x.square()
-        first, second = torch.bmm(grad, x), torch.bmm(grad, square)
+        with without_tf32(x):
+            first, second = torch.bmm(grad, x), torch.bmm(grad, square)
+            dx = torch.bmm(by_token, precision, out=square).mul_(x).baddbmm_(by_token, mean * precision, beta=-1)
         from_mean = first - count * mean
         dlog_var = (precision * (second - mean * (first + from_mean)) - count) / 2
-        dx = torch.bmm(by_token, precision, out=square).mul_(x).baddbmm_(by_token, mean * precision, beta=-1)
         return dx, count, precision * from_mean, dlog_var
 
 

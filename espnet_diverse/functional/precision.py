@@ -1,5 +1,8 @@
 """Precision of floating point numbers."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -27,3 +30,23 @@ def in_autocast(x: Tensor) -> Tensor:
     if x.dtype == torch.float64 or not torch.is_autocast_enabled(kind):
         return x
     return x.to(torch.get_autocast_dtype(kind))
+
+
+@contextmanager
+def without_tf32(x: Tensor) -> Iterator[None]:
+    """Let a GPU compute products of float32 with all digits while the block runs, even if TF32 is on.
+
+    TF32 has three decimal digits; a small difference of large products has none left.
+
+    Args:
+        x: An operand; the setting is of the process, and left alone where x is not on a GPU.
+    """
+    matmul = torch.backends.cuda.matmul
+    if not x.is_cuda or (before := matmul.fp32_precision) != "tf32":
+        yield
+        return
+    matmul.fp32_precision = "ieee"
+    try:
+        yield
+    finally:
+        matmul.fp32_precision = before

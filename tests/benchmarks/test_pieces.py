@@ -44,7 +44,7 @@ def run(tmp_path, monkeypatch):
 def test_the_next_call_repeats_only_the_failed_pieces(run, tmp_path):
     done, called = run(BROKEN="decoding.py")
     assert done.returncode == 1
-    assert called == ["attention.py", "attention.py", "decoding.py", "translation.py", "length.py"]
+    assert called == ["values.py", "attention.py", "attention.py", "decoding.py", "translation.py", "length.py"]
     assert done.stderr.splitlines()[-1] == "not done: decoding; the same command continues with them"
     assert (tmp_path / "out put" / "decoding.log").read_text() == "decoding.py breaks\n"
     assert (tmp_path / "out put" / "length.md").read_text() == "a table\n"
@@ -55,7 +55,13 @@ def test_the_next_call_repeats_only_the_failed_pieces(run, tmp_path):
 def test_only_the_named_pieces_are_run(run):
     done, called = run("length", "modules")
     assert done.returncode == 0 and called == ["attention.py", "length.py"]
-    assert "there is no piece step; the pieces are: modules " in run("step")[0].stderr
+    assert "there is no piece step; the pieces are: check modules " in run("step")[0].stderr
+
+
+def test_the_check_alone_needs_no_folder():
+    done = call(FOLDER / "gpu.sh", "--check", PYTHON="/bin/echo")
+    assert done.stdout == f"{FOLDER}/values.py --device cuda\n" and done.returncode == 0
+    assert "cpu.sh has no option --check" in call(FOLDER / "cpu.sh", "--check").stderr
 
 
 @pytest.mark.parametrize(

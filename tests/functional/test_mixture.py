@@ -1,11 +1,13 @@
 """Mixtures of Gaussians against loops."""
 
 import math
+from contextlib import contextmanager
 
 import pytest
 import torch
 from references import sdma as oracle
 from references.posteriors import responsibility
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from espnet_diverse.functional.mixture import VARIANCE_FLOOR, log_density, posterior
 
@@ -59,3 +61,24 @@ def test_single_precision_follows_double(draw):
     copies = [part.clone() for part in single]
     torch.testing.assert_close(responsibility(*single).double(), responsibility(*inputs), atol=1e-4, rtol=1e-4)
     assert all(torch.equal(a, b) for a, b in zip(single, copies, strict=True)), "an input was changed in place"
+
+
+def test_no_product_of_distances_may_use_tf32(draw, monkeypatch):
+    products, protected = [], []
+
+    class Products(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            if "bmm" in function.__name__:
+                products.append(bool(protected))
+            return function(*args, **(kwargs or {}))
+
+    @contextmanager
+    def protect(x):
+        protected.append(x)
+        yield
+        protected.pop()
+
+    monkeypatch.setattr("espnet_diverse.functional.mixture.without_tf32", protect)
+    with Products():
+        log_density(draw.normal(2, 3, 5, 4), *draw.mixture(3, 6, 4)).sum().backward()
+    assert products == [True] * 6

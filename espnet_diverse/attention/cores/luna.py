@@ -35,6 +35,7 @@ from torch import Tensor, nn
 
 from espnet_diverse.attention.core import Core, Heads, KVCache, Stream
 from espnet_diverse.attention.supports import Supports
+from espnet_diverse.functional.fused_attention import fused_attention
 from espnet_diverse.functional.luna import (
     causal_attention,
     masked_attention,
@@ -166,7 +167,7 @@ class Luna(Core):
         self._hand_on(rows, packed, stream)
         k, v = self._packed_keys(packed)
         used = self._used(count, count.device)
-        return lambda q: F.scaled_dot_product_attention(q, k, v, used)
+        return lambda q: fused_attention(q, k, v, used)
 
     def forward(self, heads: Heads) -> tuple[Tensor, None]:
         """Compute the context (B, H, Tq, D)."""

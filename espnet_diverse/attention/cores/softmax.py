@@ -19,6 +19,7 @@ from espnet_diverse.attention.head_patterns import HeadPatterns
 from espnet_diverse.attention.supports import EVERYTHING
 from espnet_diverse.functional.block_sparse import block_sparse_attention
 from espnet_diverse.functional.copies import copied
+from espnet_diverse.functional.fused_attention import fused_attention
 from espnet_diverse.functional.head_patterns import (
     IN_BLOCKS,
     ONE_KEY,
@@ -58,7 +59,7 @@ def softmax_attention(heads: Heads) -> tuple[Tensor, Tensor | None]:
         bias = allowed
     elif allowed is not None:
         bias = bias.masked_fill(~allowed, -torch.inf)
-    return F.scaled_dot_product_attention(heads.q, heads.k, heads.v, bias, heads.dropout), None
+    return fused_attention(heads.q, heads.k, heads.v, bias, heads.dropout), None
 
 
 @functools.cache
@@ -94,7 +95,7 @@ def _by_pattern(heads: Heads, patterns: HeadPatterns) -> Tensor:
         elif pattern.name == "ends":
             some = ends_attention(q, k, v, pattern.width, pattern.last, heads.mask, heads.dropout)
         elif pattern.name == "global":
-            some = F.scaled_dot_product_attention(q, k, v, heads.mask, heads.dropout)
+            some = fused_attention(q, k, v, heads.mask, heads.dropout)
         else:
             some = triangular_attention(q, k, v, pattern.name == "forward", heads.mask, heads.dropout)
         context[:, chosen] = some
