@@ -114,3 +114,28 @@ def test_losses_of_many_modules_are_left_out_or_computed_where_the_compiler_join
         current().add_losses("key", losses, torch.tensor([2.0]))
         assert len(called) == 1
     assert float(shared.losses()["kl"]) == 2.0
+
+
+def test_conditions_are_listed_from_the_host_where_it_knows_them(monkeypatch):
+    conditions = {"lang": torch.tensor([1, 0]), "domain": torch.tensor([2])}
+    with scope(conditions, host={"lang": [1, 0]}) as shared:
+        read = []
+        tolist = torch.Tensor.tolist
+        monkeypatch.setattr(torch.Tensor, "tolist", lambda x: read.append(x) or tolist(x))
+        assert shared.listed("lang", 2) == [1, 0] and not read
+        assert shared.listed("domain", 2) == [2, 2] and shared.lists() == {"lang": [1, 0], "domain": [2]}
+        assert len(read) == 1
+
+
+def test_a_list_of_another_batch_is_not_used():
+    with scope({"lang": torch.tensor([1])}, host={"lang": [0, 0]}) as shared:
+        assert shared.listed("lang", 3) == [1, 1, 1]
+
+
+def test_modules_share_copies_of_indices_where_there_are_conditions():
+    with scope({"lang": torch.tensor([1])}) as shared:
+        first = shared.copied([0, 2], torch.device("cpu"))
+        assert first.tolist() == [0, 2] and shared.copied((0, 2), torch.device("cpu")) is first
+        assert shared.copied([0, 1], torch.device("cpu")) is not first
+    with scope() as shared:
+        assert shared.copied([1], torch.device("cpu")) is not shared.copied([1], torch.device("cpu"))
