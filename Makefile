@@ -12,7 +12,7 @@ export OMP_NUM_THREADS ?= 1
 # Where it is set, every process compiles its modules, 4 seconds for torch and ESPnet.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo test test-skipped recipes test-cpu test-3.13 test-version cluster-test lint docs trust bench clean
+.PHONY: demo test test-skipped recipes test-cpu test-3.13 test-version gpu-check cluster-test lint docs trust bench clean
 
 demo: $(VENV)/.ready  ## Train and score an SDMA transformer on a synthetic corpus like Aishell-1; about 4 minutes on two cores.
 	$(DEMO)/run.sh --corpus synthetic --nproc 2
@@ -53,6 +53,9 @@ test-3.13:  ## Some tests again with Python 3.13, in .venv-3.13; 3 minutes on tw
 
 test-version: $(VENV)/.ready
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(VERSION_TESTS)
+
+gpu-check: $(VENV)/.ready  ## How often the host waits for a GPU, on a machine without one; 3 minutes, needs a C compiler.
+	PYTHONPATH=tests $(BIN)/python -m gpu_check
 
 cluster-test: $(VENV)/.ready  ## A recipe on a Slurm of this machine, as root on Debian; installs slurm-wlm and munge.
 	tests/cluster/slurm.sh tests/cluster/recipe.sh

@@ -51,8 +51,8 @@ def align(model: Any, encoded: Encoded, texts: Sequence[Sequence[int]]) -> list[
     weights = model.decoder.alignment_weights()
     prompt = weights.size(2) - max(map(len, texts)) - 1
     found = []
-    for number, text in enumerate(texts):
-        own = weights[number, :, : prompt + len(text) + 1, : int(encoded.lengths[number])]
+    for number, (text, frames) in enumerate(zip(texts, encoded.lengths.tolist(), strict=True)):
+        own = weights[number, :, : prompt + len(text) + 1, :frames]
         first = warped(evidence(own)[prompt - 1 :])[1:]
         rows = zip(text, first, first[1:], probabilities[number].tolist(), strict=False)
         found.append([TokenSpan(token, start, max(end, start + 1), score) for token, start, end, score in rows])

@@ -9,6 +9,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from espnet_diverse.decoding.encoder.encoding import Encoded
 from espnet_diverse.errors import ModelError
+from espnet_diverse.functional.copies import copied
 from espnet_diverse.functional.sentence_ends import add_sos_eos
 from espnet_diverse.scope import scope
 
@@ -49,11 +50,13 @@ def token_log_probs(
     """
     check_predicts_tokens(model)
     device = encoded.output.device
-    tokens = [torch.tensor(text, dtype=torch.long, device=device) for text in texts]
-    lengths = torch.tensor([len(text) + 1 for text in texts], device=device)
+    tokens = [copied(text, device, torch.long) for text in texts]
+    lengths = copied([len(text) + 1 for text in texts], device)
     padded = pad_sequence(tokens, batch_first=True, padding_value=model.ignore_id)
     read, written = add_sos_eos(padded, model.sos, model.eos, model.ignore_id)
     with scope(encoded.conditions, keep_attention, collect=False):
         scores, _ = model.decoder(encoded.output, encoded.lengths, read, lengths)
-    inside = written != model.ignore_id
-    return scores[inside].float().log_softmax(-1), written[inside]
+    width = written.size(1)
+    places = [row * width + place for row, text in enumerate(texts) for place in range(len(text) + 1)]
+    inside = copied(places, device, torch.long)  # a mask would be read, for which a GPU would be waited for
+    return scores.flatten(0, 1)[inside].float().log_softmax(-1), written.flatten()[inside]

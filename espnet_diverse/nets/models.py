@@ -255,6 +255,8 @@ class DiverseMTModel(Diverse, ESPnetMTModel):
 
     def _extract_feats(self, src_text: Tensor, src_text_lengths: Tensor) -> tuple[Tensor, Tensor]:
         """Tokens (B, T) with their lengths (B,) -> embeddings (B, T + patch_size, M) with their lengths."""
+        if not src_text.is_cuda:  # which would be waited for; `forward` of ESPnet has done the same
+            src_text = src_text[:, : src_text_lengths.max()]
         tokens, _ = add_sos_eos(src_text, self.src_sos, self.src_eos, self.ignore_id, repeat=self.patch_size)
         lengths = src_text_lengths + self.patch_size
         return (tokens, lengths) if self.frontend is None else self.frontend(tokens, lengths)

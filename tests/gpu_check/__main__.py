@@ -21,14 +21,14 @@ _LIBRARY = "NO_DRIVER"
 
 def main(words: list[str]) -> int:
     if _LIBRARY not in os.environ:
-        return _with_libraries(words)
+        return with_libraries(["-m", "gpu_check", *words])
     from gpu_check.cases import run
 
     return run(words)
 
 
-def _with_libraries(words: list[str]) -> int:
-    """Run this program again with two libraries that stand for a driver."""
+def with_libraries(command: list[str]) -> int:
+    """Run Python with a command and two libraries that stand for a driver; return the exit status."""
     compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
     if compiler is None or sys.platform != "linux":
         print("gpu-check: skipped, as it needs a C compiler on Linux; install gcc")
@@ -39,7 +39,7 @@ def _with_libraries(words: list[str]) -> int:
             subprocess.run([compiler, "-shared", "-fPIC", "-o", target, HERE / source], check=True)
         paths = ":".join(filter(None, (folder, os.environ.get("LD_LIBRARY_PATH"))))
         environment = {"LD_LIBRARY_PATH": paths, "LD_PRELOAD": str(library), _LIBRARY: str(library)}
-        return subprocess.run([sys.executable, "-m", "gpu_check", *words], env=os.environ | environment).returncode
+        return subprocess.run([sys.executable, *command], env=os.environ | environment).returncode
 
 
 if __name__ == "__main__":

@@ -11,7 +11,8 @@ class Allowed(NamedTuple):
     reason: str
 
 
-STEP, EPOCH, SEARCH_STEP, SEARCH, UTTERANCE = "training step", "epoch", "search step", "search", "utterance"
+STEP, EPOCH, SEARCH_STEP, SEARCH = "training step", "epoch", "search step", "search"
+UTTERANCE, STREAM = "utterance", "part of a stream"
 
 ALLOWED = {
     "training/loop/trainer.py Loop.train_epoch": Allowed(1, STEP, "an update of a loss that is not finite is refused"),
@@ -24,9 +25,14 @@ ALLOWED = {
     "decoding/search/beam.py Beam._read_completed": Allowed(2, SEARCH, "the texts, and their scores"),
     "decoding/search/beam_search.py token_bounds": Allowed(1, SEARCH, "lengths, from which options give bounds"),
     "decoding/search/beam_search.py source_mask": Allowed(1, SEARCH, "without padding kernels need no mask"),
+    "decoding/search/beam_search.py BeamSearch.__call__": Allowed(2, SEARCH, "bounds, and probabilities of no speech"),
     "decoding/search/greedy.py GreedySearch.__call__": Allowed(2, SEARCH, "the texts, and their scores"),
     "decoding/predictor.py Predictor.find": Allowed(1, SEARCH, "lengths of the results"),
+    "decoding/streaming/block_search.py BlockSearch._best": Allowed(8, STREAM, "the text so far, and its score"),
+    "decoding/predictor.py Predictor.spans": Allowed(2, SEARCH, "CTC aligns on the host"),
+    "decoding/attention_alignment.py align": Allowed(2, SEARCH, "lengths, and probabilities of the tokens"),
+    "decoding/attention_alignment.py evidence": Allowed(1, UTTERANCE, "dynamic time warping runs on the host"),
     "decoding/encoder/encoding.py check_finite": Allowed(1, SEARCH, "damaged weights give an error, no empty text"),
-    "scope.py Scope.listed": Allowed(1, SEARCH, "conditions, known to all later modules"),
+    "scope.py Scope.listed": Allowed(2, SEARCH, "conditions, known to all later modules"),
     "decoding/encoder/encoding.py Encoding.features": Allowed(1, UTTERANCE, "features are kept on the host"),
 }

@@ -51,13 +51,13 @@ _TWO_DEVICES = {"copy_", "_to_copy", "index", "index_put", "index_put_", "_index
 
 
 class Wait(NamedTuple):
-    """A wait for the device: the operation, whose code asks for it (ours, ESPnet, torch), file, line, function."""
+    """A wait for the device: whose code asks for it (ours, ESPnet, torch), file, function, line, and the operation."""
 
-    operation: str
     whose: str
     file: str
-    line: int
     function: str
+    line: int
+    operation: str
 
 
 class MixedDevicesError(RuntimeError):
@@ -87,6 +87,9 @@ class OnDevice(Tensor):
     def tolist(self):
         return self.cpu().tolist()
 
+    def __format__(self, spec):
+        return format(self.item() if self.dim() == 0 else str(self.cpu()), spec)
+
     @classmethod
     def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
         return _run(func, args, kwargs or {})
@@ -97,13 +100,13 @@ class Device(TorchDispatchMode):
 
     Attributes:
         waits: The waits and how often each was made.
-        shapes: Shapes of the operands of each operation, where `watch_shapes` is set.
+        shapes: Shapes of the operands of each operation, within `shapes_of_operands`.
     """
 
     def __init__(self):
         super().__init__()
         self.waits: Counter[Wait] = Counter()
-        self.watch_shapes, self.shapes = False, []
+        self.shapes: list[tuple[str, list[torch.Size]]] | None = None
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         return _run(func, args, kwargs or {}, self)
@@ -149,8 +152,8 @@ def _run(func: Callable, args: tuple, kwargs: Mapping[str, Any], device: Device 
     reason = _reason(name, args, kwargs, bool(of_host), on_device)
     if _device is not None and reason:
         _device.waits[_asked(reason)] += 1
-    if _device is not None and _device.watch_shapes:
-        _device.shapes.append((name, [tuple(x.shape) for x in plain if isinstance(x, Tensor)]))
+    if _device is not None and _device.shapes is not None:
+        _device.shapes.append((name, [x.shape for x in plain if isinstance(x, Tensor)]))
 
     def placed(x):
         if not isinstance(x, Tensor) or id(x) in of_host:
@@ -193,12 +196,22 @@ def _asked(reason: str) -> Wait:
     frame = sys._getframe(2)
     while frame is not None:
         file = Path(frame.f_code.co_filename)
-        if file.is_relative_to(OURS):
-            return Wait(reason, "ours", str(file.relative_to(OURS)), frame.f_lineno, frame.f_code.co_qualname)
-        if file.is_relative_to(ESPNET):
-            return Wait(reason, "ESPnet", str(file.relative_to(ESPNET)), frame.f_lineno, frame.f_code.co_qualname)
+        for whose, folder in (("ours", OURS), ("ESPnet", ESPNET)):
+            if file.is_relative_to(folder):
+                return Wait(whose, str(file.relative_to(folder)), frame.f_code.co_qualname, frame.f_lineno, reason)
         frame = frame.f_back
-    return Wait(reason, "torch", "", 0, "")
+    return Wait("torch", "", "", 0, reason)
+
+
+@contextmanager
+def shapes_of_operands() -> Iterator[list[tuple[str, list[torch.Size]]]]:
+    """Record each operation with the shapes of its operands while the block runs."""
+    assert _device is not None
+    _device.shapes = seen = []
+    try:
+        yield seen
+    finally:
+        _device.shapes = None
 
 
 def move(x: Any) -> Any:

@@ -1,5 +1,6 @@
 """Training steps and searches of whole models on a device that only claims to be a GPU."""
 
+import copy
 from argparse import Namespace
 from collections.abc import Mapping
 from dataclasses import replace
@@ -8,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import torch
-from gpu_check.device import move
+from gpu_check.device import move, shapes_of_operands
 from references.whisper import write_whisper
 
 from espnet_diverse.decoding.options import Options
@@ -179,19 +180,16 @@ def batches(task: str, model: torch.nn.Module, steps: int) -> list[tuple[list[st
     found = []
     for number in range(steps):
         random = torch.Generator().manual_seed(number)
-        text = {
-            "text": torch.randint(2, len(TOKENS) - 1, (2, 6), generator=random),
-            "text_lengths": torch.tensor([6, 4]),
-        }
-        batch = dict(text)
+        tokens = torch.randint(2, len(TOKENS) - 1, (2, 6), generator=random)
+        batch = text = {"text": tokens, "text_lengths": torch.tensor([6, 4])}
         if task in ("asr", "st"):
             lengths = torch.tensor([16000, 12000])
-            batch |= {"speech": torch.randn(2, 16000, generator=random), "speech_lengths": lengths}
+            batch = batch | {"speech": torch.randn(2, 16000, generator=random), "speech_lengths": lengths}
         if task in ("st", "mt"):
-            batch |= {f"src_{key}": value for key, value in text.items()}
+            batch = batch | {f"src_{key}": value for key, value in text.items()}
         for condition in model.conditions:
             index = torch.tensor([[0], [min(number, 1)]])
-            batch |= {condition: index, f"{condition}_lengths": torch.ones(2, dtype=torch.long)}
+            batch = batch | {condition: index, f"{condition}_lengths": torch.ones(2, dtype=torch.long)}
         found.append((["a", "b"], {key: value.pin_memory() for key, value in batch.items()}))
     return found
 
@@ -237,11 +235,34 @@ def samples(size: int) -> np.ndarray:
 
 
 def search(task: str, model: torch.nn.Module, args: Namespace, **options) -> None:
-    """Search for the texts of a batch; with conditions, of samples that have two values."""
+    """Search for the texts of a batch, which are those of the CPU; with conditions, of samples that have two values."""
+    found = []
+    for device, placed in (("cpu", copy.deepcopy(model)), ("cuda", move(model))):
+        predictor = Predictor(placed, args, task, Options(batch_size=2, **options), device=device)
+        found.append([text for each in predictor.batch(*_two_samples(predictor, task)) for text in each])
+    for ours, expected in zip(*found, strict=True):
+        assert ours.tokens == expected.tokens and abs(ours.score - expected.score) < 1e-3, (ours, expected)
+
+
+def search_twice(task: str, model: torch.nn.Module, args: Namespace, **options) -> None:
+    """Search for the texts of two batches of the same lengths, with operands of the same shapes."""
     predictor = Predictor(move(model), args, task, Options(batch_size=2, **options), device="cuda")
-    texts = [np.array([2, 3, 4, 5]), np.array([3, 4])]
-    sources = texts if task == "mt" else [predictor.features(samples(size)) for size in (16000, 12000)]
-    predictor.batch(sources, [dict.fromkeys(predictor.conditions.names, index) for index in (0, 1)])
+    shapes = []
+    for scale in (1, 1, 2):  # the first copies tables of positions
+        sources, conditions = _two_samples(predictor, task, scale)
+        with shapes_of_operands() as seen:
+            predictor.batch(sources, conditions)
+        shapes.append(seen)
+    for first, second in zip(*shapes[1:], strict=True):
+        assert first == second, f"shapes depend on values: {first}, {second}"
+
+
+def _two_samples(predictor: Predictor, task: str, scale: int = 1) -> tuple[list[np.ndarray], list[dict[str, int]]]:
+    if task == "mt":
+        sources = [np.array([2, 3, 4, 5]) // scale + 1, np.array([3, 4]) // scale + 1]
+    else:
+        sources = [predictor.features(samples(size) ** scale) for size in (16000, 12000)]
+    return sources, [dict.fromkeys(predictor.conditions.names, index) for index in (0, 1)]
 
 
 def align_text(task: str, model: torch.nn.Module, args: Namespace) -> None:
@@ -252,7 +273,7 @@ def align_text(task: str, model: torch.nn.Module, args: Namespace) -> None:
 
 def stream(model: torch.nn.Module, args: Namespace) -> None:
     """Recognise a stream of samples part by part."""
-    recogniser = BlockSearch(move(model), args, Options(beam_size=2, ctc_weight=0.3), device="cuda")
+    recogniser = BlockSearch(move(model), args, Options(beam_size=2, ctc_weight=0.3, lm_weight=0.0), device="cuda")
     for number in range(4):
         recogniser.add(samples(16000), last=number == 3)
 

@@ -39,6 +39,7 @@ from espnet_diverse.decoding.streaming.espnet_streaming import SIZES, speech2tex
 from espnet_diverse.decoding.streaming.stream_encoder import stream_encoder, unfit_for_streams
 from espnet_diverse.decoding.token_text import TokenText
 from espnet_diverse.errors import ConfigError, ModelError
+from espnet_diverse.functional.copies import copied
 from espnet_diverse.runs.audio_rate import required_rate
 from espnet_diverse.runs.model_files import find_weights
 from espnet_diverse.runs.tasks import TASKS, read_config
@@ -141,7 +142,7 @@ class BlockSearch:
         """
         s2t = self.speech2text
         if last and not self._begun:  # ESPnet's frontend would pad parts shorter than its window
-            return torch.tensor(self._encoding.features(part), device=s2t.device).unsqueeze(0)
+            return copied(self._encoding.features(part), s2t.device).unsqueeze(0)
         self._begun = True
         features, _, s2t.frontend_states = s2t.apply_frontend(torch.tensor(part), s2t.frontend_states, last)
         return features
@@ -149,11 +150,11 @@ class BlockSearch:
     def _step(self, features: Tensor, last: bool) -> Text:
         s2t = self.speech2text
         out = self.encoder.add(features, last)
-        check_finite(out, torch.tensor([out.size(1)], device=out.device))
+        check_finite(out, copied([out.size(1)], out.device))
         if last and self._whole is not None:
             before = s2t.beam_search.encbuffer
             source = out if before is None else torch.cat([before.unsqueeze(0), out], 1)
-            lengths = torch.tensor([source.size(1)], device=source.device)
+            lengths = copied([source.size(1)], source.device)
             (found,) = self._whole(source, lengths, self.options)
             return self.tokens.decode(*found[0]) if found else self._best()
         ended = s2t.beam_search(out[0], is_final=last) if len(out[0]) or last else []

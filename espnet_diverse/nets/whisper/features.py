@@ -66,9 +66,13 @@ class WhisperFrontend(AbsFrontend):
         Raises:
             DataError: A recording is longer than 30 seconds.
         """
-        lengths = self._padded_lengths(input_lengths)
+        longest = input.size(1) if input_lengths.is_cuda else int(input_lengths.max())  # a GPU would be waited for
+        if longest > SECONDS * RATE:
+            has = f"{longest / RATE:.1f} s are more than the {SECONDS} s that Whisper reads"
+            raise DataError(f"{has}; use transcribe, or split the recording")
+        lengths = self._with_silence(input_lengths)
         valid = lengths_to_mask(input_lengths, input.size(1)).to(input.device)
-        samples = input.new_zeros(len(input), int(lengths.max()))
+        samples = input.new_zeros(len(input), int(self._with_silence(torch.tensor(longest))))
         samples[:, : input.size(1)] = input.masked_fill(~valid, 0.0)[:, : samples.size(1)]
         with torch.autocast(input.device.type, enabled=False):
             logs = self._log_mel(samples.float(), lengths)
@@ -82,18 +86,14 @@ class WhisperFrontend(AbsFrontend):
         """Return the number of features of a frame."""
         return self.filters.size(1)
 
-    def _padded_lengths(self, lengths: Tensor) -> Tensor:
+    def _with_silence(self, lengths: Tensor) -> Tensor:
         """Return the numbers of samples with silence, whole frames of the encoder."""
-        most = SECONDS * RATE
-        if (longest := int(lengths.max())) > most:
-            has = f"{longest / RATE:.1f} s are more than the {SECONDS} s that Whisper reads"
-            raise DataError(f"{has}; use transcribe, or split the recording")
         if self.pad == "full":
-            return torch.full_like(lengths, most)
+            return torch.full_like(lengths, SECONDS * RATE)
         if self.pad == 0:
             return lengths
         wanted = lengths + round(float(self.pad) * RATE)
-        return ((wanted + _STEP - 1) // _STEP * _STEP).clamp(max=most)
+        return ((wanted + _STEP - 1) // _STEP * _STEP).clamp(max=SECONDS * RATE)
 
     def _log_mel(self, samples: Tensor, lengths: Tensor) -> Tensor:
         """Compute log mel energies (B, T, n_mels) of samples (B, L) and their numbers (B,)."""

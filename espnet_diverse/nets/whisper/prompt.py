@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from espnet_diverse.conditions import CONDITIONS
 from espnet_diverse.errors import ConfigError, DataError
+from espnet_diverse.functional.copies import copied
 from espnet_diverse.scope import current
 
 _ENGLISH = "en"
@@ -82,7 +83,7 @@ class Prompt(nn.Module):
         Raises:
             DataError: The language of a sample is not in the scope, or the model does not translate into it.
         """
-        ends = self.spoken.new_tensor([[self.options.start, self.options.no_timestamps]]).expand(batch, -1)
+        ends = copied([[self.options.start, self.options.no_timestamps]], self.spoken.device).expand(batch, -1)
         if not self.is_multilingual:
             return ends
         spoken, written = (self._listed(condition, batch) for condition in ("lang", "tgtlang"))
@@ -95,7 +96,7 @@ class Prompt(nn.Module):
             for source, target in zip(spoken, written, strict=True)
         ]
         languages = [self.options.languages[source] for source in spoken]
-        middle = self.spoken.new_tensor([languages, tasks]).T
+        middle = copied([languages, tasks], self.spoken.device).T
         return torch.cat([ends[:, :1], middle, ends[:, 1:]], dim=1)
 
     def _listed(self, condition: str, batch: int) -> list[str]:
