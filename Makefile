@@ -12,7 +12,8 @@ export OMP_NUM_THREADS ?= 1
 # Where it is set, every process compiles its modules, 4 seconds for torch and ESPnet.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo test test-skipped recipes test-cpu test-3.13 test-version gpu-check cluster-test lint docs trust bench clean
+.PHONY: demo test test-skipped recipes test-cpu test-3.13 test-version gpu-check cluster-test lint docs trust release \
+	bench clean
 
 demo: $(VENV)/.ready  ## Train and score an SDMA transformer on a synthetic corpus like Aishell-1; about 4 minutes on two cores.
 	$(DEMO)/run.sh --corpus synthetic --nproc 2
@@ -72,12 +73,23 @@ docs: $(VENV)/.ready  ## The documentation into build/docs; a link or name that 
 trust: $(VENV)/.ready  ## Long proofs.
 	$(BIN)/python -m pytest -m "trust or counted"
 
+release: $(VENV)/.ready  ## The wheel of the commit and its bill of materials (CycloneDX) into dist; the same bytes each time.
+	PYTHON=$(BIN)/python tools/release.sh dist
+
 bench: $(VENV)/.ready  ## Speed and memory against ESPnet, into build/bench; more than an hour on an idle machine.
 	benchmarks/cpu.sh --output_dir build/bench $(if $(COMPARE),--compare $(COMPARE))
 
-$(VENV)/.ready: setup.py constraints.txt $(VENV)/pyvenv.cfg
+# With HASHES=1, as in `make demo HASHES=1`, pip and uv refuse a file whose SHA-256 is not in hashes.txt.
+$(VENV)/.ready: setup.py constraints.txt hashes.txt $(VENV)/pyvenv.cfg
+ifdef HASHES
+	sed -n '/^uv==/,/[^\\]$$/p' hashes.txt > $(VENV)/uv.txt
+	$(BIN)/python -m pip install --quiet --no-deps --require-hashes -r $(VENV)/uv.txt
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r hashes.txt
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
+else
 	$(BIN)/python -m pip install --quiet -c constraints.txt uv
 	$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt -e '.[$(EXTRAS)]'
+endif
 	touch $@
 
 # Run each time: it names the interpreter, and replaces an environment whose interpreter is missing or unfit.

@@ -3,6 +3,7 @@
 import sys
 import time
 from collections.abc import Iterable, Iterator
+from typing import TextIO
 
 
 def progress[Item](
@@ -28,7 +29,8 @@ def progress[Item](
     if sys.stderr.isatty():
         from tqdm import tqdm
 
-        yield from tqdm(items, desc=name, total=total, unit=unit, dynamic_ncols=True, leave=False, initial=done)
+        look = {"dynamic_ncols": True, "leave": False, "file": cursor_stream()}
+        yield from tqdm(items, desc=name, total=total, unit=unit, initial=done, **look)
         return
     yield from _plain(items, name, total, unit, every_seconds, done)
 
@@ -41,6 +43,11 @@ class WithProgress[Item](Iterable[Item]):
 
     def __iter__(self) -> Iterator[Item]:
         return progress(self.items, self.name, self.total, self.unit)
+
+
+def cursor_stream() -> TextIO:
+    """Stderr for what moves the cursor, which other texts must not do on the terminal of a command."""
+    return getattr(sys.stderr, "cursor", sys.stderr)
 
 
 def _plain[Item](

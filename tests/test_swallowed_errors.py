@@ -21,7 +21,7 @@ KNOWN = {
         *("audio_progress.header_seconds: DataError ValueError", "averaging._sound: ModelError"),
         *("format_audio.AudioFormat._format: DataError", "format_audio.AudioFormat._format_recording: DataError"),
         *("grouping.each_result: Exception", "inputs.files_of: ValueError", "inputs.by_channel: DataError"),
-        "measurements.survey: DataError",
+        *("measurements.survey: DataError", "variants._difference: ConfigError"),
         *("recordings._Recording.keeping_faults: Exception", "recordings.Transcription._read: Exception"),
         *("samples.read_samples: DataError", "translate._translated.each: DataError", "utterances.readable: Exception"),
         *("validate._feature_size: DataError", "validate._hear: DataError", "run_queue.Walk._make: ValueError"),

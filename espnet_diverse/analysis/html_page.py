@@ -3,10 +3,10 @@
 import base64
 import re
 from collections.abc import Iterable, Sequence
-from html import escape
 from pathlib import Path
 
 from espnet_diverse.data.files.atomic_files import write_text
+from espnet_diverse.untrusted.shown_text import escaped
 from espnet_diverse.untrusted.whole_files import read_bytes
 
 _LONG = 40
@@ -52,19 +52,19 @@ class Page:
     def heading(self, text: str) -> None:
         """Begin a section with a heading, which the table of contents lists."""
         self._headings.append(text)
-        self._body.append(f'<h2 id="{len(self._headings)}">{escape(text)}</h2>')
+        self._body.append(f'<h2 id="{len(self._headings)}">{escaped(text)}</h2>')
 
     def subheading(self, text: str) -> None:
         """Begin a part of a section."""
-        self._body.append(f"<h3>{escape(text)}</h3>")
+        self._body.append(f"<h3>{escaped(text)}</h3>")
 
     def paragraph(self, text: str) -> None:
         """Add a paragraph."""
-        self._body.append(f"<p>{escape(text)}</p>")
+        self._body.append(f"<p>{escaped(text)}</p>")
 
     def terms(self, meanings: Iterable[tuple[str, str]]) -> None:
         """Add a list of terms and their meanings."""
-        items = "".join(f"<dt>{escape(term)}</dt><dd>{escape(meaning)}</dd>" for term, meaning in meanings)
+        items = "".join(f"<dt>{escaped(term)}</dt><dd>{escaped(meaning)}</dd>" for term, meaning in meanings)
         self._body.append(f"<dl>{items}</dl>")
 
     def table(self, header: Sequence[str], rows: Iterable[Sequence[str]], audio: Sequence[str | None] = ()) -> None:
@@ -92,24 +92,24 @@ class Page:
     def pictures(self, paths: Sequence[Path], caption: str, look: str = "") -> None:
         """Add PNG files that share a caption, which stands next to them."""
         encoded = (base64.b64encode(read_bytes(path)).decode("ascii") for path in paths)
-        images = "".join(f'<img src="data:image/png;base64,{data}" alt="{escape(caption)}">' for data in encoded)
-        words = f"<p>{escape(caption)}</p>"
+        images = "".join(f'<img src="data:image/png;base64,{data}" alt="{escaped(caption)}">' for data in encoded)
+        words = f"<p>{escaped(caption)}</p>"
         if look:
-            words += f'<p class="look"><b>Look for</b> {escape(look)}</p>'
+            words += f'<p class="look"><b>Look for</b> {escaped(look)}</p>'
         self._body.append(f'<figure><div class="pictures">{images}</div><figcaption>{words}</figcaption></figure>')
 
     def write(self, path: Path) -> None:
         """Write the page."""
         meta = '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
-        head = f"{meta}<title>{escape(self.title)}</title><style>{_STYLE}</style>"
-        listed = (f'<li><a href="#{i}">{escape(text)}</a></li>' for i, text in enumerate(self._headings, 1))
+        head = f"{meta}<title>{escaped(self.title)}</title><style>{_STYLE}</style>"
+        listed = (f'<li><a href="#{i}">{escaped(text)}</a></li>' for i, text in enumerate(self._headings, 1))
         contents = f'<nav aria-label="Contents"><ol>{"".join(listed)}</ol></nav>' if self._headings else ""
-        body = "\n".join([f"<h1>{escape(self.title)}</h1>", contents, *self._body])
+        body = "\n".join([f"<h1>{escaped(self.title)}</h1>", contents, *self._body])
         write_text(path, f'<!DOCTYPE html>\n<html lang="en"><head>{head}</head>\n<body>\n{body}\n</body></html>\n')
 
 
 def _player(address: str | None) -> str:
-    return f'<td><audio controls preload="none" src="{escape(address)}"></audio></td>' if address else "<td></td>"
+    return f'<td><audio controls preload="none" src="{escaped(address)}"></audio></td>' if address else "<td></td>"
 
 
 def _is_text(cell: str) -> bool:
@@ -124,4 +124,4 @@ def _cells(tag: str, row: Sequence[str], words: Sequence[bool]) -> list[str]:
 
 def _cell(tag: str, cell: str, is_text: bool) -> str:
     kind = "text" if tag == "td" and len(cell) > _LONG else "words" if is_text else ""
-    return f'<{tag} class="{kind}">{escape(cell)}</{tag}>' if kind else f"<{tag}>{escape(cell)}</{tag}>"
+    return f'<{tag} class="{kind}">{escaped(cell)}</{tag}>' if kind else f"<{tag}>{escaped(cell)}</{tag}>"

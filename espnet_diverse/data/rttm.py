@@ -11,6 +11,7 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
+from espnet_diverse.data.characters import id_fault
 from espnet_diverse.data.faults import Fault, refuse
 from espnet_diverse.data.lines import numbered_lines
 
@@ -44,6 +45,8 @@ def read_turns(path: Path) -> dict[str, list[Turn]]:
             form = "SPEAKER recording 1 start length <NA> <NA> speaker"
             faults.append(Fault(str(path), number, f"is no turn; the columns are {form}, times in seconds"))
             continue
+        if wrong := id_fault(speaker):
+            faults.append(Fault(str(path), number, f"speaker: {wrong}"))
         turns.setdefault(fields[1], []).append(Turn(start, start + length, speaker))
     if not turns and not faults:
         faults.append(Fault(str(path), None, "has no line of type SPEAKER"))

@@ -165,11 +165,12 @@ def train(
         return
     tables = with_kept(filled, stats_dir, record.digests())
     with run_lock(output_dir) as sign_lock:
-        changed: list[str] = []
-        newest, identity = None, run_identity.new_identity(output_dir)
+        changed, newest, identity = list[str](), None, run_identity.new_identity(output_dir)
         if restart and resumption.weight_files(output_dir):
             _build(filled, data, tokens, statistics)  # before they are deleted
-        elif not restart and resumption.is_resumed(output_dir):
+        if restart or not resumption.is_resumed(output_dir):
+            resumption.check_allowed(allow_changed, filled)
+        else:
             resumption.check_task(data.task, output_dir)
             changed = resumption.check_settings(config, output_dir, allow_changed)
             resumption.check_unchanged(output_dir, tables, tokens, statistics, allow_changed)

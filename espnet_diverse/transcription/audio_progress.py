@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from espnet_diverse.audio.libsndfile import check_file, open_sound
 from espnet_diverse.audio.sources import STDIN
 from espnet_diverse.errors import DataError
+from espnet_diverse.progress import cursor_stream
 
 if TYPE_CHECKING:
     from tqdm import tqdm
@@ -96,7 +97,7 @@ def header_seconds(path: str) -> float | None:
 def _bar() -> "tqdm":
     from tqdm import tqdm
 
-    return tqdm(desc="transcribe", bar_format=_WITHOUT_TOTAL, dynamic_ncols=True, leave=False)
+    return tqdm(desc="transcribe", bar_format=_WITHOUT_TOTAL, dynamic_ncols=True, leave=False, file=cursor_stream())
 
 
 def _clock(seconds: float) -> str:

@@ -19,6 +19,8 @@ from espnet_diverse.untrusted.whole_files import read_bytes, read_text
 MOST_BYTES = 1 << 20
 MOST_VALUES = 200_000
 """Values of a document, with an alias's values counted at each use; a vocabulary of 50,000 tokens is 50,000."""
+_MOST_OF_OWN = 1 << 22
+"""Characters of a text of a user; its scanner is slow."""
 MOST_OF_A_RUN = 1 << 24, 800_000
 """Bytes and values of config.yaml, which may hold two vocabularies of 300,000 tokens."""
 MOST_DEPTH = 20
@@ -175,6 +177,8 @@ def parse_own(text: str, shown: str) -> tuple[object, dict[tuple[str, ...], int]
             mapping.
     """
     lines: dict[tuple[str, ...], int] = {}
+    if len(text) > _MOST_OF_OWN:
+        raise ConfigError(f"{shown}: has {len(text)} characters; {_MOST_OF_OWN} are allowed: is it a configuration?")
     try:
         return _load(text, _OwnLoader, lambda node: _check_node(node, (), lines, shown)), lines
     except ConfigError:

@@ -30,6 +30,7 @@ def test_a_part_is_of_the_speaker_with_the_most_time_or_the_nearest(start, end, 
         ("SPEAKER talk 1 x 1 <NA> <NA> anna", ":1: is no turn; the columns are SPEAKER recording 1 start length"),
         ("SPEAKER talk 1 0 -1 <NA> <NA> anna", ":1: is no turn"),
         ("SPEAKER talk 1 0", ":1: is no turn"),
+        ("SPEAKER talk 1 0 1 <NA> <NA> a\x1b[2J", ":1: speaker: "),
         ("LEXEME talk", ": has no line of type SPEAKER"),
     ],
 )

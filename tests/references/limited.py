@@ -20,13 +20,20 @@ class Outcome(NamedTuple):
 
 
 def limited(
-    function: Callable[[], object], expected: type[Exception], seconds: int = 20, more: int = 2 << 30
+    function: Callable[[], object],
+    expected: type[Exception],
+    seconds: int = 20,
+    more: int = 2 << 30,
+    waits: int | None = None,
 ) -> Outcome:
-    """Call a function in a forked process that has `more` bytes of memory than this one, and some seconds of a CPU."""
+    """Call a function in a forked process that has `more` bytes of memory than this one, and some seconds of a CPU.
+
+    After `waits` seconds, by default 20 times as many, it is killed.
+    """
     read_end, write_end = os.pipe()
     child = os.fork()
     if not child:
-        _run(function, expected, seconds, more, write_end)
+        _run(function, expected, seconds, more, waits or 20 * seconds, write_end)
     os.close(write_end)
     with os.fdopen(read_end, "rb") as pipe:
         said = pipe.read().decode("utf-8", "replace")
@@ -34,13 +41,16 @@ def limited(
     return Outcome(os.waitstatus_to_exitcode(status), said, used.ru_utime + used.ru_stime)
 
 
-def _run(function: Callable[[], object], expected: type[Exception], seconds: int, more: int, write_end: int) -> None:
+def _run(
+    function: Callable[[], object], expected: type[Exception], seconds: int, more: int, waits: int, write_end: int
+) -> None:
     code, said = 2, ""
     try:
         size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (size + more, size + more))
         resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
-        signal.alarm(20 * seconds)  # for one that waits
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)  # pytest's
+        signal.alarm(waits)  # for one that waits
         function()
         code = 0
     except expected as error:

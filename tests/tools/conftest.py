@@ -7,7 +7,24 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-TOOLS = ("bash", "cat", "cp", "cut", "dirname", "make", "mkdir", "mktemp", "mv", "rm", "sh", "sort", "timeout", "touch")
+TOOLS = (
+    "bash",
+    "cat",
+    "cp",
+    "cut",
+    "dirname",
+    "grep",
+    "make",
+    "mkdir",
+    "mktemp",
+    "mv",
+    "rm",
+    "sed",
+    "sh",
+    "sort",
+    "timeout",
+    "touch",
+)
 PYTHON = """#!/usr/bin/env bash
 case "$1 $2" in
     "-c import pip") [[ -e ${{0%/*}}/pip ]] ;;

@@ -17,7 +17,7 @@ def clone(machine):
     machine.uv("index/uv")
     folder = machine.root / "clone"
     shutil.copytree(ROOT / "tools", folder / "tools")
-    for name in ("Makefile", "setup.py", "constraints.txt"):
+    for name in ("Makefile", "setup.py", "constraints.txt", "hashes.txt"):
         shutil.copy(ROOT / name, folder)
     return folder
 
@@ -50,6 +50,16 @@ def test_changed_pins_install_again_in_the_same_environment(machine, clone):
     lines = make(machine, clone)
     assert lines[0] == "Python 3.12.1: .venv/bin/python" and any("uv pip install" in line for line in lines)
     assert (clone / ".venv" / "mark").exists()
+
+
+def test_hashes_are_demanded_of_both_installers(machine, clone):
+    lines = make(machine, clone, ".venv/.ready", "HASHES=1")
+    assert not any("constraints.txt" in line for line in lines)
+    first, second = (line for line in lines if "--require-hashes" in line)
+    assert "pip install --quiet --no-deps" in first and first.endswith("uv.txt") and second.endswith("hashes.txt")
+    own = (clone / ".venv" / "uv.txt").read_text()
+    assert own.startswith("uv==") and own.count("==") == 1 and own in (clone / "hashes.txt").read_text()
+    assert "--no-deps --no-build-isolation -e ." in lines[-2]
 
 
 @pytest.mark.parametrize("version", ["3.11.7", ""])

@@ -112,6 +112,8 @@ def test_the_list_of_a_corpus_has_limits_of_its_own(tmp_path):
 def test_user_written_yaml_has_the_limits_of_foreign_files():
     with pytest.raises(ConfigError, match="^a.yaml: not valid YAML: more than 200000 values"):
         parse_own(BOMB, "a.yaml")
+    with pytest.raises(ConfigError, match="^a.yaml: has 5000000 characters; 4194304 are allowed"):
+        parse_own("a" * 5_000_000, "a.yaml")
 
 
 def test_the_line_of_every_key_is_returned():

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from espnet_diverse.bin.options import options as shared
 from espnet_diverse.bin.options.arguments import adder
+from espnet_diverse.conditions import CONDITIONS
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.option_checks import choice, flag, path
 
@@ -51,7 +52,9 @@ def run(options: CommandOptions) -> int:
     if options.int8 and options.format != "onnx":
         raise ConfigError("--int8 is only for onnx; leave it out")
     if options.format == "safetensors" and options.conditions:
-        raise ConfigError("conditions are for onnx; leave them out, or reduce the model to one by espnet-diverse prune")
+        given = " ".join(CONDITIONS[condition].option for condition in options.conditions)
+        todo = "leave it out, or reduce the model to one by espnet-diverse prune"
+        raise ConfigError(f"{given}: a condition is for onnx; {todo}")
     if options.format == "lhotse":
         return _export_data(options)
     if options.output.suffix != f".{options.format}":

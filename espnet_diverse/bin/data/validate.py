@@ -1,8 +1,14 @@
-"""Check data directories and list all of their faults: in the tables, between them, in the audio or features, in texts.
+"""Check data directories and list all of their faults, or with --model whether this machine is right for a model.
+
+Faults are in the tables, between them, in the audio or features, and in texts.
 
 Directories may have segments, entries of arks (wav.1.ark:1234), and feats.scp instead of wav.scp. Each fault has a
 kind, and each kind an action: refuse; drop, so that --fix leaves the utterance out and training refuses it; or warn.
 Exit code 1 means that there are faults to refuse or drop, 2 that --fix has dropped utterances.
+
+`validate --model MODEL --data_dir DIR` decodes utterances in one thread and then in two threads, by each library of
+matrix products, compiled, and with each precision. It prints how many texts differ and how far scores of equal texts
+do. Exit code 1 means that a text differs in float32.
 """
 
 import json
@@ -20,6 +26,7 @@ from espnet_diverse.option_checks import flag, listed, number, path
 
 if TYPE_CHECKING:
     from espnet_diverse.data.checks.audio_statistics import Survey
+    from espnet_diverse.decoding.directory.utterances import Search
 
 _SHOWN = ("file", "where", "what", "kind")
 """Attributes of a fault that --json writes."""
@@ -32,8 +39,18 @@ class Work(Arguments):
     nj: int = number(4, least=1, help="number of threads that read audio")
 
 
-class CommandOptions(Work):
-    data_dirs: Sequence[Path] = listed(of=path(), positional=True, metavar="DIR", help="data directory")
+class ModelCheck(Arguments):
+    """Options of the check of a model."""
+
+    GROUP = "whether this machine is right for a model"
+
+    model: Path | None = path(None, help="directory of a run, a packed model, or hf:owner/name")
+    data_dir: Path | None = path(None, parse=DATA_DIR, help="data directory to decode a part of")
+    utterances: int = number(100, least=1, help="maximum number of utterances")
+
+
+class CommandOptions(Work, ModelCheck):
+    data_dirs: Sequence[Path] = listed((), of=path(), nargs="*", positional=True, metavar="DIR", help="data directory")
     json: Path | None = path(
         None, metavar="FILE", help="file for the faults: directory, file, where, what, kind and action"
     )
@@ -61,12 +78,12 @@ class CommandOptions(Work):
     limits: Limits = part(Limits)
 
 
-add_arguments = adder(CommandOptions, Limits, Work)
+add_arguments = adder(CommandOptions, Limits, Work, ModelCheck)
 
 
 def inputs(options: CommandOptions) -> list[Path]:
     """The data directories and the vocabulary."""
-    return [*options.data_dirs, *(path for path in (options.against, options.tokens_dir) if path)]
+    return [*options.data_dirs, *filter(None, (options.against, options.tokens_dir, options.model, options.data_dir))]
 
 
 def outputs(options: CommandOptions) -> list[Path]:
@@ -76,7 +93,9 @@ def outputs(options: CommandOptions) -> list[Path]:
 
 
 def run(options: CommandOptions) -> int:
-    """Print the faults of each directory; return the exit code."""
+    """Print the faults of each directory, or what `_compare` does; return the exit code."""
+    if options.model or options.data_dir:
+        return _compare(options)
     from espnet_diverse.data.checks.audio_statistics import Survey
     from espnet_diverse.data.checks.fixing import left_out, made_plain, write_fixed
     from espnet_diverse.data.faults import alike_once, parse_actions
@@ -123,6 +142,8 @@ def _check(options: CommandOptions) -> None:
     from espnet_diverse.data.files.atomic_files import check_no_file
     from espnet_diverse.data.output_paths import check_prepared, check_unread
 
+    if not options.data_dirs:
+        raise ConfigError("no data directory is given; give DIR, or --model and --data_dir")
     if options.fix and len(options.data_dirs) > 1:
         raise ConfigError(f"--fix {options.fix}: mends one directory, and {len(options.data_dirs)} are given")
     if options.figures:
@@ -135,6 +156,37 @@ def _check(options: CommandOptions) -> None:
         raise ConfigError(f"--json {options.json}: exists, and `validate` has not written it; give another file")
     if options.against and options.against.resolve() in [data_dir.resolve() for data_dir in options.data_dirs]:
         raise ConfigError(f"--against {options.against}: is a directory that is checked itself; give the others as DIR")
+
+
+def _compare(options: CommandOptions) -> int:
+    """Print how the ways to compute with a model differ; return 1 if a text differs in float32."""
+    if options.model is None or options.data_dir is None:
+        raise ConfigError("the check of a model needs --model and --data_dir; give both")
+    own = {name: getattr(options, name) for name in ("model", "data_dir", "utterances")}
+    plain = CommandOptions(**own, limits=Limits())
+    if others := [name for name, value in vars(options).items() if value != getattr(plain, name)]:
+        raise ConfigError(f"{others[0]} is for faults of data directories; leave it out, or leave out --model")
+    from espnet_diverse.decoding.directory.variants import differences
+    from espnet_diverse.decoding.predictor import load_predictor
+    from espnet_diverse.runs.model_files import check_exists
+    from espnet_diverse.runs.packed.archive import unpacked
+
+    check_exists(options.model)
+    model_dir = unpacked(options.model)
+
+    def load(precision: str, compiled: bool) -> "Search":
+        return load_predictor(model_dir, precision=precision, compiled=compiled, features=True)
+
+    count, found = differences(load, options.data_dir, options.utterances, {})
+    print(f"{'compared with float32 in 1 thread':<36}texts that differ  largest difference of scores")
+    changing = []
+    for each in found:
+        texts, score = f"{each.texts} of {count}", "-" if each.score is None else f"{each.score:.1e}"
+        print(f"{each.variant.name:<36}" + (f"not possible: {each.refused}" if each.refused else f"{texts:<19}{score}"))
+        changing += [each.variant.name] * (each.variant.is_exact and each.texts > 0)
+    if changing:
+        print(f"{options.model}: texts depend on the order of sums here ({', '.join(changing)})")
+    return int(bool(changing))
 
 
 def _is_list_of_faults(path: Path) -> bool:

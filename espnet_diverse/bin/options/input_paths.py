@@ -9,6 +9,7 @@ import argparse
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from stat import S_ISDIR, S_ISFIFO, S_ISREG
 
 from espnet_diverse.errors import DataError
 from espnet_diverse.option_checks import similar_path
@@ -25,12 +26,14 @@ class InputPath:
         is_dir: Whether it is a directory; None for both.
         is_data: Whether it is a data directory.
         must_have: Name of a file or folder that the directory must have.
+        pipe: Whether it may be a pipe, or - for standard input.
     """
 
     todo: str
     is_dir: bool | None = True
     is_data: bool = False
     must_have: str = ""
+    pipe: bool = False
 
     def __call__(self, text: str) -> Path:
         return Path(text)
@@ -45,6 +48,8 @@ class InputPath:
         Raises:
             DataError: There is no such file or directory, or it lacks what it must have.
         """
+        if self.pipe and str(path) == "-":
+            return
         kind, given = _KINDS[self.is_dir], f"{name} {path}".strip()
         if self.is_data:
             from espnet_diverse.data.tables import data_dir_fault  # not for --help
@@ -68,25 +73,52 @@ TOKENS_DIR = InputPath("make it with espnet-diverse tokens", must_have="tokens.y
 STATS_DIR = InputPath("make it with espnet-diverse stats", must_have="train")
 RUN_DIR = InputPath("give the directory of a run", must_have="config.yaml")
 FILE = InputPath("correct the path", is_dir=False)
+TABLE = InputPath("correct the path", is_dir=False, pipe=True)
 ANY = InputPath("correct the path", is_dir=None)
 
 
+def check_kind(name: str, path: Path, pipe: bool = False) -> None:
+    """Refuse a path that cannot be followed, or leads to a device or pipe, which is neither read nor replaced.
+
+    Args:
+        name: Name of the option, or "".
+        path: The path; it need not exist.
+        pipe: Whether it may be a pipe.
+
+    Raises:
+        DataError: It is such a path.
+    """
+    given = f"{name} {path}".strip()
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return  # an output, or told by what reads it
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise DataError(f"{given}: cannot be opened ({why}); correct the path") from error
+    if not (S_ISREG(mode) or S_ISDIR(mode) or pipe and S_ISFIFO(mode)):
+        raise DataError(f"{given}: is a pipe or a device; give a file or a directory")
+
+
 def check_paths(actions: Iterable[argparse.Action], args: argparse.Namespace) -> None:
-    """Check the values of all arguments that are declared by an `InputPath`, and the models.
+    """Check the paths of inputs and outputs, those that an `InputPath` declares, and models.
 
     Args:
         actions: The arguments that the command declares.
         args: Their values.
 
     Raises:
-        DataError: A file or directory does not exist, or lacks what it must have.
+        DataError: A file or directory does not exist, or lacks what it must have, or a path is neither.
         ModelError: A model, its weights or a language model do not exist.
     """
     for action in actions:
-        if isinstance(action.type, InputPath) and (given := getattr(args, action.dest)) is not None:
-            name = next(iter(action.option_strings), "")
-            for path in given if isinstance(given, list) else [given]:
-                action.type.check(name, path)
+        given = getattr(args, action.dest, None)
+        for path in given if isinstance(given, list) else [given]:
+            if isinstance(path, Path):
+                name = next(iter(action.option_strings), "")
+                check_kind(name, path, getattr(action.type, "pipe", False))
+                if isinstance(action.type, InputPath):
+                    action.type.check(name, path)
     from espnet_diverse.runs.model_files import check_exists, find_weights, is_whisper  # not for --help
 
     if getattr(args, "format", None) == "lhotse":  # `export lhotse` takes a data directory as MODEL

@@ -10,9 +10,10 @@ import termios
 from collections.abc import Callable
 from typing import Any, TextIO
 
-_CONTROL = re.compile(r"\x1b(?!\[[AK])|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-"""Control characters and overrides of text direction, except tab, line ends and what progress bars write: `ESC [A`
-moves up a line, `ESC [K` clears its rest."""
+from espnet_diverse.untrusted.shown_text import CONTROL, visible
+
+_MOVING = re.compile(r"\x1b(?!\[[AK])|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""`CONTROL`, except what progress bars write: carriage returns, `ESC [A`, which moves up, `ESC [K`, which clears."""
 
 
 def is_terminal(stream: TextIO) -> bool:
@@ -29,18 +30,24 @@ def is_terminal(stream: TextIO) -> bool:
 class Terminal:
     """A stream to a terminal that shows control characters as U+FFFD.
 
-    After the terminal is closed, output is discarded: a command saves its work and ends with its own exit code.
+    Progress bars, which move the cursor, write to `progress.cursor_stream`. After the terminal is closed, output is
+    discarded: a command saves its work and ends with its own exit code.
 
     Args:
         stream: The stream, which serves everything but writing.
+        control: What is replaced.
+
+    Attributes:
+        cursor: The same stream for what moves the cursor.
     """
 
-    def __init__(self, stream: TextIO):
-        self._stream = stream
+    def __init__(self, stream: TextIO, control: re.Pattern[str] = CONTROL):
+        self._stream, self._control = stream, control
+        self.cursor = self if control is _MOVING else Terminal(stream, _MOVING)
 
     def write(self, text: str) -> int:
         """Write text."""
-        shown = _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
+        shown = visible(text, self._control)
         self._while_open(lambda: self._stream.write(shown))
         return len(text)
 

@@ -49,6 +49,8 @@ def run(options: CommandOptions) -> int:
     if options.names and len(options.names) != len(options.runs):
         count = len(options.names)
         raise ConfigError(f"--names has {count} names for {len(options.runs)} runs; give one name per run, or none")
+    if not all(options.names):
+        raise ConfigError("--names has an empty name; give one name per run, or none")
     if options.reference and len(options.runs) < 2:
         raise ConfigError(f"--reference {options.reference} compares runs, and there is one; name two or more")
     from espnet_diverse.analysis.comparison import check_signatures, read_system, table, to_dict

@@ -16,7 +16,7 @@ class CommandOptions(shared.Model, shared.Results, shared.Device):
     data_dir: Path = path(parse=DATA_DIR, help="data directory with the text, and its classes")
     output_dir: Path = path(help="directory for label, confidence and classification.json")
     out_of_domain_dir: Path | None = path(
-        None, metavar="DIR", help="data directory of another domain, to compare the mean entropy"
+        None, parse=DATA_DIR, metavar="DIR", help="data directory of another domain, to compare the mean entropy"
     )
 
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from espnet_diverse.bin.options import options as shared
 from espnet_diverse.bin.options.arguments import Arguments, adder
 from espnet_diverse.bin.options.cluster_option import add_cluster, workers
-from espnet_diverse.bin.options.input_paths import FILE
+from espnet_diverse.bin.options.input_paths import FILE, TABLE
 from espnet_diverse.bin.use.transcribe_stream import STREAM_FORMATS, StreamOptions, check_stream_options, run_stream
 from espnet_diverse.decoding.options import SAME_LANGUAGE_TASKS, SPEECH_SEARCHES
 from espnet_diverse.errors import ConfigError, DataError, UserError, abridged
@@ -88,6 +88,7 @@ class CommandOptions(OutputOptions, Whole, StreamOptions):
     )
     list: Path | None = path(
         None,
+        parse=TABLE,
         metavar="FILE",
         help="a Kaldi wav.scp, or a table of path, language and domain separated by tabs; a first line `path ...` "
         "names the columns: path language target_language domain, or other names of `prepare table`; paths are "

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from espnet_diverse.bin.options import options as shared
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.option_checks import flag, number
+from espnet_diverse.progress import cursor_stream
 
 if TYPE_CHECKING:
     from espnet_diverse.transcription.streaming import StreamResult
@@ -101,13 +102,14 @@ class _Printer:
         if self.follows:
             width = os.get_terminal_size(sys.stderr.fileno()).columns or _UNKNOWN_WIDTH
             shown = "" if result.is_final else _end(result.text, width - 1)
-            print(_CLEAR, shown, sep="", end="", file=sys.stderr, flush=True)
+            print(_CLEAR, end="", file=cursor_stream())
+            print(shown, end="", file=sys.stderr, flush=True)
         if result.is_final and result.text:
             print(result.text, flush=True)
 
     def close(self) -> None:
         if self.follows:
-            print(_CLEAR, end="", file=sys.stderr, flush=True)
+            print(_CLEAR, end="", file=cursor_stream(), flush=True)
 
 
 def _end(text: str, width: int) -> str:

@@ -60,10 +60,11 @@ def combine(parts: Sequence[Part], fill: Mapping[str, str] | None = None) -> Dat
         raise ConfigError(f"{table!r} cannot be filled with one value; allowed are {', '.join(TABLES)}")
     sets: dict[Path, DataTables] = {}
     for domain, path in parts:
+        tables, faults = scan_tables(path, source_of(path))
+        refuse(faults)
         if path.resolve() in map(Path.resolve, sets):
             raise DataError(f"{path}: is given twice; give each data directory once")
-        sets[path], faults = scan_tables(path, source_of(path))
-        refuse(faults)
+        sets[path] = tables
         sets[path].extra = scan_extra(path, sets[path])
         _name(sets[path], {DOMAINS: domain} if domain else {})
         _name(sets[path], {table: name for table, name in fill.items() if not sets[path].conditions.get(table)})

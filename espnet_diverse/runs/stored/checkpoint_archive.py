@@ -25,6 +25,8 @@ _ALLOWED = re.compile(
 _END = struct.Struct("<4s4H2LH")  # the last record of a zip archive; a large archive has the next two before it
 _LOCATOR, _LARGE_END = struct.Struct("<4sLQL"), struct.Struct("<4sQ2H2L4Q")
 _UNSAID = 0xFFFFFFFF  # a place that only the record of a large archive has
+_FORMER_START = pickle.dumps(0x1950A86A20F9469CFC6C, 2)
+"""The first pickle of a file of PyTorch before version 1.6."""
 _OPERATIONS = 3_000_000  # of a pickle; a state of 1,000 tensors has about 100,000
 _PARTS = 5  # pickles of a file of PyTorch before version 1.6, which is no archive
 
@@ -87,7 +89,9 @@ def _is_moved(path: Path, archive: zipfile.ZipFile) -> bool:
 
 def _names_of_former(path: Path) -> Iterator[str]:
     with path.open("rb") as file:
-        for _ in range(_PARTS):
+        if file.read(len(_FORMER_START)) != _FORMER_START:
+            raise pickle.UnpicklingError("does not begin as a file of PyTorch")
+        for _ in range(_PARTS - 1):
             yield from _names_in(file)
 
 

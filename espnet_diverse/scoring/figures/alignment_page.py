@@ -3,13 +3,13 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from heapq import heappush, heappushpop
-from html import escape
 from itertools import groupby
 from pathlib import Path
 
 from espnet_diverse.data.files.atomic_files import write_parts
 from espnet_diverse.scoring.alignment import Alignment
 from espnet_diverse.scoring.figures.audio_links import AudioLinks
+from espnet_diverse.untrusted.shown_text import escaped
 from espnet_diverse.untrusted.whole_files import read_text
 
 KINDS = {"S": ("substituted", "substitutions"), "D": ("deleted", "deletions"), "I": ("inserted", "insertions")}
@@ -68,9 +68,9 @@ def _page(
 ) -> Iterator[str]:
     style, script = (read_text(Path(__file__).with_name(f"alignment.{kind}")) for kind in ("css", "js"))
     meta = '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
-    head = f"<head>{meta}<title>{escape(title)}</title>\n<style>\n{style}</style></head>"
+    head = f"<head>{meta}<title>{escaped(title)}</title>\n<style>\n{style}</style></head>"
     yield f'<!DOCTYPE html>\n<html lang="en">{head}\n'
-    yield f'<body data-unit="{unit}">\n<h1>{escape(title)}</h1>\n<p>{_counted(len(worst), seen)}</p>\n'
+    yield f'<body data-unit="{unit}">\n<h1>{escaped(title)}</h1>\n<p>{_counted(len(worst), seen)}</p>\n'
     yield f'<p class="hint">{_LEGEND}</p>\n{_form()}\n<ol id="utterances">\n'
     for each in worst:
         yield _item(each, unit, links.get(each.utterance))
@@ -99,9 +99,9 @@ def _item(each: Alignment, unit: str, link: str | None) -> str:
     length = counts[" "] + counts["S"] + counts["D"]
     said = ", ".join(f"{counts[mark]} {one}" for mark, (one, _) in KINDS.items() if counts[mark])
     of = f"{said} of {length} {'character' if unit == 'char' else 'word'}{'s' * (length != 1)}"
-    name = escape(each.utterance)
-    play = f'<button type="button" data-audio="{escape(link)}" aria-label="Play {name}">Play</button>' if link else ""
-    found = escape(f"{each.utterance}\n{reference}\n{hypothesis}")
+    name = escaped(each.utterance)
+    play = f'<button type="button" data-audio="{escaped(link)}" aria-label="Play {name}">Play</button>' if link else ""
+    found = escaped(f"{each.utterance}\n{reference}\n{hypothesis}")
     head = f'<div class="head"><b>{name}</b><span>{of}</span>{play}</div>'
     text = space.join(_runs(each, space))
     return f'<li{data} data-find="{found}">{head}<p class="text" dir="auto">{text}</p></li>\n'
@@ -113,7 +113,7 @@ def _runs(each: Alignment, space: str) -> Iterator[str]:
     for mark, run in groupby(pairs, key=lambda marked: marked[0]):
         sides = zip(*(pair for _, pair in run), strict=True)
         units = ([unit if unit != " " or mark == " " else "␣" for unit in side if unit] for side in sides)
-        said, heard = (escape(space.join(side)) for side in units)
+        said, heard = (escaped(space.join(side)) for side in units)
         yield {
             " ": said,
             "S": f'<span class="s"><del>{said}</del><ins>{heard}</ins></span>',

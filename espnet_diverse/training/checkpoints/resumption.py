@@ -67,6 +67,18 @@ def weight_files(output_dir: Path) -> list[Path]:
     return [path for pattern in ("[!.]*.pth", "[!.]*.safetensors") for path in output_dir.glob(pattern)]
 
 
+def check_allowed(allowed: Collection[str], keys: Collection[str]) -> None:
+    """Refuse names to allow that are none of `ALLOWED` and below none of the keys of a configuration.
+
+    Raises:
+        ConfigError: There is such a name.
+    """
+    for name in allowed:
+        if name not in ALLOWED and name.partition(".")[0] not in keys:
+            known = f"{' '.join(ALLOWED)}, and keys of the configuration such as max_epoch and {_RATE}"
+            raise ConfigError(f"--allow_changed {name}: unknown; known: {known}")
+
+
 def check_settings(config: Config, output_dir: Path, allowed: Collection[str] = ()) -> list[str]:
     """Compare the configuration with train.yaml of the run that is continued.
 
@@ -87,10 +99,7 @@ def check_settings(config: Config, output_dir: Path, allowed: Collection[str] = 
     before: dict = config
     if path.exists():
         before = with_present_names(read_yaml(path, str(path), "copy the file again"), str(path))
-    for name in allowed:
-        if name not in ALLOWED and name.partition(".")[0] not in {*config, *before}:
-            known = f"{' '.join(ALLOWED)}, and keys of the configuration such as max_epoch and {_RATE}"
-            raise ConfigError(f"--allow_changed {name}: unknown; known: {known}")
+    check_allowed(allowed, {*config, *before})
     changes = differences(before, config)
     changes = {key: change for key, change in changes.items() if key.partition(".")[0] not in WITHOUT_EFFECT}
     fixed = [key for key in changes if key.partition(".")[0] in _FIXED and key != _RATE]

@@ -8,7 +8,7 @@ from espnet_diverse.data.checks.fixing import NOT_PLAIN, misread_line
 from espnet_diverse.data.checks.validate import validate
 from espnet_diverse.data.tables import data_dir_fault, pack_table
 from espnet_diverse.data.threads import Workers
-from espnet_diverse.errors import DataError
+from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.nets import CLASSIFIERS
 from espnet_diverse.runs.audio_rate import reads_features
 from espnet_diverse.runs.config import Config
@@ -96,11 +96,14 @@ class Tokens:
         """Load the vocabularies of a run.
 
         Raises:
+            ConfigError: A vocabulary of a source text is given, and the task has none.
             DataError: A vocabulary is missing or damaged, or is one of BERT for a text that is not read by BERT.
         """
         folders = {"text": data.tokens_dir}
         if _SOURCE in DATA[data.task] and data.task != "cls":  # whose texts share a net
             folders["src_text"] = data.src_tokens_dir or data.tokens_dir
+        elif data.src_tokens_dir:
+            raise ConfigError(f"--src_tokens_dir {data.src_tokens_dir}: no part of task {data.task} reads it; omit it")
         tokens = cls({name: Vocabulary.load(folder) for name, folder in folders.items()}, folders)
         for name, vocabulary in tokens.vocabularies.items():
             if vocabulary.type == "bert" and (data.task, name) != ("mt", "src_text"):

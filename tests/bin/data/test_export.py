@@ -17,7 +17,7 @@ def test_export_writes_onnx(tiny_run, tmp_path, capfd):
     assert main(["export", "safetensors", *arguments, str(tmp_path / "m.safetensors"), "--int8"]) == 1
     assert "--int8 is only for onnx; leave it out" in capfd.readouterr().err
     assert main(["export", "safetensors", *arguments, str(tmp_path / "m.safetensors"), "--domain", "news"]) == 1
-    assert "conditions are for onnx; leave them out" in capfd.readouterr().err
+    assert ": a condition is for onnx; leave it out" in capfd.readouterr().err
 
 
 class Manifest:

@@ -1,6 +1,7 @@
 """The command validate: all faults of directories in one pass."""
 
 import json
+import re
 
 import kaldiio
 import numpy as np
@@ -185,3 +186,31 @@ def test_figures_show_levels_only_if_samples_are_read(data_dir, tmp_path, capsys
     assert "Quietest" not in (tmp_path / "new/figures/validate.html").read_text()
     assert main(["validate", str(data_dir), "--figures", str(tmp_path / "figures")]) == 0
     assert "Quietest" in (tmp_path / "figures/validate.html").read_text()
+
+
+def test_a_model_is_compared_on_this_machine(tiny_run, capsys, monkeypatch):
+    monkeypatch.setattr("espnet_diverse.decoding.predictor.compile_layers", lambda *_: None)  # takes minutes
+    words = ["validate", "--model", str(tiny_run.model_dir), "--data_dir", str(tiny_run.test_dir)]
+    code = main([*words, "--utterances", "2"])
+    head, *rows = capsys.readouterr().out.splitlines()
+    assert head.split("  ")[0] == "compared with float32 in 1 thread"
+    names = ["2 threads", "--kernels onednn", "--kernels mkl", "--compile", "--precision bfloat16", "--precision int8"]
+    assert [row.split("  ")[0] for row in rows[:6]] == names and re.search(r"  [012] of 2 +(\d\.\de|-)", rows[0])
+    exact = [row for row in rows[:4] if not re.search("  0 of 2|  not possible", row)]
+    assert code == bool(exact) == (len(rows) == 7)
+
+
+@pytest.mark.parametrize(
+    ("more", "named"),
+    [((), "no data directory is given"), (("--data_dir", "{}"), "needs --model"), (("--model", "{}"), "--data_dir")],
+)
+def test_a_check_without_data_or_model_is_refused(more, named, data_dir, capsys):
+    assert main(["validate", *(word.format(data_dir) for word in more)]) == 1
+    assert named in capsys.readouterr().err
+
+
+def test_options_of_faults_are_refused_with_a_model(tiny_run, data_dir, capsys):
+    words = ["--model", str(tiny_run.model_dir), "--data_dir", str(data_dir)]
+    for option, more in (("headers", ["--headers"]), ("data_dirs", [str(data_dir)]), ("nj", ["--nj", "2"])):
+        assert main(["validate", *words, *more]) == 1
+        assert f"{option} is for faults" in capsys.readouterr().err

@@ -1,6 +1,7 @@
 """Paths that do not exist, or are not what an option needs, are refused before the import of PyTorch."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from espnet_diverse.bin.main import COMMANDS, command_parser
-from espnet_diverse.bin.options.input_paths import DATA_DIR, FILE, InputPath
+from espnet_diverse.bin.options.input_paths import DATA_DIR, FILE, TABLE, InputPath, check_kind
 from espnet_diverse.errors import DataError
 
 CODE = """
@@ -114,3 +115,15 @@ def test_what_is_there_is_no_error(tmp_path):
     DATA_DIR.check("--x", tmp_path)  # what it must have depends on the task
     with pytest.raises(DataError, match=f"^{tmp_path}: is a directory, and a file is needed; "):
         FILE.check("", Path(tmp_path))
+
+
+def test_a_path_to_neither_a_file_nor_a_directory_is_refused(tmp_path):
+    os.mkfifo(pipe := tmp_path / "pipe")
+    (loop := tmp_path / "loop").symlink_to(loop)
+    for path, why in ((pipe, "is a pipe"), (Path("/dev/zero"), "a device"), (loop, "symbolic"), (Path("\0"), "null")):
+        with pytest.raises(DataError, match=why):
+            check_kind("--new", path)
+    for path in (tmp_path, tmp_path / "later", tmp_path / "later" / "still", Path(__file__), Path(__file__) / "x"):
+        check_kind("--new", path)
+    check_kind("--list", pipe, pipe=True)
+    TABLE.check("--list", Path("-"))

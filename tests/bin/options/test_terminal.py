@@ -14,7 +14,7 @@ from espnet_diverse.bin.options.terminal import Terminal
     [
         ("\x1b]0;title\x07 \x1b[31mred\x1b[0m", "\ufffd]0;title\ufffd \ufffd[31mred\ufffd[0m"),
         ("\x9b31m \x00 \x7f \u202e \u2066", "\ufffd31m \ufffd \ufffd \ufffd \ufffd"),
-        ("\r\x1b[K 10 %\x1b[A\n\t", "\r\x1b[K 10 %\x1b[A\n\t"),  # of progress bars
+        ("\r\x1b[K 10 %\x1b[A\n\t", "\ufffd\ufffd[K 10 %\ufffd[A\n\t"),
         ("नमस्ते می‌خواهم שלום é 你好", "नमस्ते می‌خواهم שלום é 你好"),
     ],
 )
@@ -22,6 +22,12 @@ def test_text_cannot_control_the_terminal(text, shown):
     stream = io.StringIO()
     print(text, end="", file=Terminal(stream))
     assert stream.getvalue() == shown and Terminal(stream).getvalue() == shown
+
+
+def test_progress_bars_move_the_cursor():
+    stream = io.StringIO()
+    print("\r\x1b[K 10 %\x1b[A\n\t\x1b[31m", end="", file=Terminal(stream).cursor)
+    assert stream.getvalue() == "\r\x1b[K 10 %\x1b[A\n\t\ufffd[31m"
 
 
 def command(folder):

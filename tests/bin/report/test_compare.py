@@ -10,6 +10,8 @@ def test_the_command_writes_table_numbers_and_picture(scored_run, tmp_path, capf
     output_dir, runs = tmp_path / "compare", [str(scored_run)] * 2
     assert main(["compare", *runs, "--names", "first", "--output_dir", str(output_dir)]) == 1
     assert "--names has 1 names for 2 runs; give one name per run, or none" in capfd.readouterr().err
+    assert main(["compare", *runs, "--names", "first", "", "--output_dir", str(output_dir)]) == 1
+    assert "--names has an empty name" in capfd.readouterr().err
     assert main(["compare", *runs, "--names", "first", "second", "--output_dir", str(output_dir)]) == 0
     assert (output_dir / "compare.md").read_text() == capfd.readouterr().out
     numbers = json.loads((output_dir / "compare.json").read_text())

@@ -9,7 +9,7 @@ import pytest
 import soundfile
 from references.converted_audio import OGG, encoded
 
-from espnet_diverse.errors import DataError
+from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.text.vocabulary import Vocabulary
 from espnet_diverse.training.data.run_data import RunData, Tokens, check_data, check_inputs, existing
 
@@ -23,6 +23,12 @@ def test_sentencepiece_models_go_into_the_run_as_well(tiny_run, tmp_path):
     tokens.save(tmp_path / "run")
     copied = Path(tokens.moved(tmp_path / "run").keys()["bpemodel"])
     assert copied == tmp_path / "run" / "bpe.model" and copied.read_bytes() == Path(keys["bpemodel"]).read_bytes()
+
+
+def test_a_vocabulary_that_no_part_reads_is_refused(tiny_run):
+    given = RunData(tiny_run.train_dir, tiny_run.valid_dir, tiny_run.tokens_dir, src_tokens_dir=tiny_run.tokens_dir)
+    with pytest.raises(ConfigError, match=r"^--src_tokens_dir \S+: no part of task asr reads it; omit it$"):
+        Tokens.load(given)
 
 
 def test_directories_that_espnet_would_misread_are_refused(train_dir):
