@@ -45,9 +45,11 @@ def preferred_metrics(config: Mapping) -> list[str]:
 
     Returns:
         Phases and names, such as valid.acc: first the task's own, if the run keeps epochs by it or names no criterion;
-        then the other criteria of the run, those of validation first.
+        then the other criteria of the run, those of validation first. Where encoder and decoder are frozen, as for a
+        layer of CTC, it is valid.loss: the accuracy of the decoder does not change.
     """
-    own = "valid.loss" if config.get("task") in _WITHOUT_ACCURACY else "valid.acc"
+    frozen = {"encoder", "decoder"} <= set(config.get("freeze_param") or ())
+    own = "valid.loss" if frozen or config.get("task") in _WITHOUT_ACCURACY else "valid.acc"
     criteria = config.get("best_model_criterion")
     named = [f"{phase}.{name}" for phase, name, _ in criteria] if are_criteria(criteria) else []
     return sorted(named or [own], key=lambda metric: (metric != own, not metric.startswith("valid.")))

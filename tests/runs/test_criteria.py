@@ -9,7 +9,7 @@ from references.train_command import train, train_until_killed
 from espnet_diverse.bin.main import main
 from espnet_diverse.errors import ConfigError, TrainingError
 from espnet_diverse.runs.config import merge
-from espnet_diverse.runs.criteria import check_criteria, check_forms, expected_statistics
+from espnet_diverse.runs.criteria import check_criteria, check_forms, expected_statistics, preferred_metrics
 
 STATS = {"train": {"loss": 2.0}, "valid": {"loss": 3.0, "acc": 0.5}}
 
@@ -140,3 +140,19 @@ def test_unexpected_statistics_are_refused_at_the_first_update(criterion):
     expected = expected_statistics({"loss": 1.0, "cer": None}, ["optim0_lr0"])
     with pytest.raises(TrainingError, match=f"no {'.'.join(criterion)}"):
         check_criteria(expected, {"best_model_criterion": [(*criterion, "min")]})
+
+
+BEST = [["train", "loss", "min"], ["valid", "loss", "min"], ["valid", "acc", "max"]]
+
+
+@pytest.mark.parametrize(
+    ("config", "first"),
+    [
+        ({"task": "asr"}, "valid.acc"),
+        ({"task": "lm"}, "valid.loss"),
+        ({"task": "asr", "freeze_param": ["encoder"]}, "valid.acc"),
+        ({"task": "asr", "freeze_param": ["encoder", "decoder"]}, "valid.loss"),
+    ],
+)
+def test_epochs_are_ranked_by_what_the_training_changes(config, first):
+    assert preferred_metrics(config | {"best_model_criterion": BEST})[0] == preferred_metrics(config)[0] == first
