@@ -122,8 +122,8 @@ class BeamSearch:
         if options.ctc_weight and log_probs is None:
             log_probs = self.ctc.log_softmax(source)
         found = self._search(source, lengths, options, hotwords, log_probs)
-        # Of this search, not of the next; with CTC, which hears what is spoken, the decoder may take no part.
-        no_speech = None if options.ctc_weight or self.decoder is None else self.decoder.no_speech
+        # Of this search, not of the next.
+        no_speech = None if options.ctc_weight == 1 or self.decoder is None else self.decoder.no_speech
 
         def again(rows: list[int], options: Options, hotwords: HotwordScorer | None = hotwords) -> None:
             index = copied(rows, lengths.device)
