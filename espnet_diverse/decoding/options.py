@@ -246,10 +246,12 @@ def is_non_autoregressive(config: Mapping[str, Any]) -> bool:
 
 def usual_ctc_weight(config: Mapping[str, Any], task: str) -> float:
     """Weight of CTC for a model that has it: 1 where it has CTC alone, and 0 for transducers and multitask models with
-    a decoder, which ESPnet decodes without CTC. Takes the same arguments as `has_ctc`."""
-    if task == "s2t" or config.get("decoder") == "transducer":
+    a decoder, which ESPnet decodes without CTC, and for CTC over bytes, which knows less than the decoder beside it.
+    Takes the same arguments as `has_ctc`."""
+    trained = config.get("model_conf") or {}
+    if task == "s2t" or config.get("decoder") == "transducer" or trained.get("ctc_labels") == "bytes":
         return 0.0
-    alone = task == "s2t_ctc" or task == "asr" and (config.get("model_conf") or {}).get("ctc_weight") == 1.0
+    alone = task == "s2t_ctc" or task == "asr" and trained.get("ctc_weight") == 1.0
     return 1.0 if alone else _WITH_CTC
 
 
