@@ -3,7 +3,8 @@
     python benchmarks/invented_text.py MODEL --language de
 
 For each kind of sound there are `--clips` recordings of 10 seconds. The table has the number of recordings with text
-and their characters, without voice activity detection, which leaves most of them to the model, and with it.
+and their characters, without voice activity detection, which leaves most of them to the model, and with it; and how
+many of them have a segment that the CTC of the model does not support, for which `transcribe` prints a notice.
 """
 
 import argparse
@@ -26,16 +27,17 @@ def main(argv: list[str] | None = None) -> None:
     from espnet_diverse import Recognizer
 
     given = {} if args.language is None else {"language": args.language}
-    print("| sound | detection | with text | characters | for example |\n|---|---|---|---|---|")
+    print("| sound | detection | with text | characters | named | for example |\n|---|---|---|---|---|---|")
     for vad in ("none", "auto"):
         recognizer = Recognizer(
             args.model, precision=args.precision, options={"beam_size": args.beam_size}, segmentation={"vad": vad}
         )
         for name, clips in sounds(args.clips):
-            texts = [recognizer.transcribe(each, RATE, **given).text for each in clips]
-            found = list(filter(None, texts))
-            shown = found[0][:40] if found else ""
-            print(f"| {name} | {vad} | {len(found)} of {len(texts)} | {sum(map(len, found))} | {shown} |", flush=True)
+            made = [recognizer.transcribe(each, RATE, **given) for each in clips]
+            found = [each.text for each in made if each.text]
+            named = sum(any(segment.may_be_invented for segment in each.segments) for each in made)
+            counts = f"{len(found)} of {len(made)} | {sum(map(len, found))} | {named}"
+            print(f"| {name} | {vad} | {counts} | {found[0][:40] if found else ''} |", flush=True)
 
 
 def sounds(count: int) -> Iterator[tuple[str, list[NDArray]]]:

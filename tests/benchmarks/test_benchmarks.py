@@ -133,7 +133,7 @@ def test_sounds_without_speech_are_transcribed(tiny_run, capsys):
     importlib.import_module("invented_text").main([str(tiny_run.model_dir), "--clips", "1"])
     rows = rows_of(capsys.readouterr().out)[1:]
     assert [row[0] for row in rows] == ["silence", "white noise", "pink noise", "music"] * 2
-    assert all(row[2] in ("0 of 1", "1 of 1") and int(row[3]) >= 0 for row in rows)
+    assert all(row[2] in ("0 of 1", "1 of 1") and int(row[3]) >= 0 and int(row[4]) <= 1 for row in rows)
 
 
 @pytest.mark.recipes

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from espnet_diverse.decoding.options import Options, options_of, with_keywords
+from espnet_diverse.decoding.options import Options, options_of, usual_ctc_weight, with_keywords
 from espnet_diverse.errors import ConfigError
 
 
@@ -57,3 +57,18 @@ def test_keywords_that_are_no_options_are_refused():
             with_keywords(None, {wrong: 3}, ["language", "hotwords"])
     with pytest.raises(ConfigError, match="the search must be a mapping of options"):
         with_keywords(3, {"beam_size": 4}, [])
+
+
+@pytest.mark.parametrize(
+    ("task", "config", "weight"),
+    [
+        ("asr", {}, 0.3),
+        ("asr", {"model_conf": {"ctc_weight": 1.0}}, 1.0),
+        ("asr", {"model_conf": {"ctc_weight": 0.3, "ctc_labels": "bytes"}}, 0.0),
+        ("asr", {"decoder": "transducer"}, 0.0),
+        ("s2t", {}, 0.0),
+        ("s2t_ctc", {}, 1.0),
+    ],
+)
+def test_the_usual_weight_of_ctc(task, config, weight):
+    assert usual_ctc_weight(config, task) == weight
