@@ -135,7 +135,7 @@ def _size(run: Path) -> dict[str, str | int]:
 
 @dataclass(frozen=True)
 class Size:
-    """What a model is and needs, whatever its weights.
+    """Size of a model, which does not depend on its weights.
 
     Attributes:
         parameters: Number of parameters, including frozen ones.

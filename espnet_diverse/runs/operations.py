@@ -27,7 +27,7 @@ _TEXTS = {"asr": ["text"], "lm": ["text"], **dict.fromkeys(("st", "mt", "cls"), 
 
 
 class Counts(NamedTuple):
-    """What was counted.
+    """Numbers of operations, bytes and calls.
 
     Attributes:
         products: Floating-point operations of matrix products, convolutions and fused attention.
@@ -68,7 +68,7 @@ class Counter(TorchDispatchMode):
         self._known: set[int] = set()
 
     def counts(self) -> Counts:
-        """What was counted until now."""
+        """The counts until now."""
         return Counts(self._products, self._elements, self._traffic, self._calls, self._peak)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -146,8 +146,7 @@ def train(
             statistics are of other data.
         ModelError: A model that `init_param` names is missing or does not fit, or the checkpoints of the run are
             damaged or of another model.
-        TrainingError: Training failed, see `Trainer.run`; or another process trains in `output_dir`, or another thread
-            of this process trains.
+        TrainingError: Training failed, see `Trainer.run`; or another process or thread trains in `output_dir`.
     """
     check_no_file(output_dir)
     processes = processes or Processes()

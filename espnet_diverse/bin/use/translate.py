@@ -137,11 +137,8 @@ def _lines(name: str) -> Iterable[str]:
 
 def _decoded(stream: BinaryIO) -> Iterator[str]:
     from espnet_diverse.data.characters import clean_text
-    from espnet_diverse.data.lines import LONGEST_LINE
 
-    for number, line in enumerate(iter(lambda: stream.readline(LONGEST_LINE + 2), b""), start=1):
-        if len(line) > LONGEST_LINE + 1:
-            raise OSError(f"line {number} has more than {LONGEST_LINE} bytes: are line ends missing?")
+    for number, line in enumerate(stream, start=1):
         try:
             text = line.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as error:

@@ -9,6 +9,7 @@ from espnet_diverse import portable
 from espnet_diverse.runs.operations import Counts
 from espnet_diverse.training.planning.devices import CONTEXT, Device
 from espnet_diverse.training.planning.trial import Line, Trial
+from espnet_diverse.untrusted.whole_files import read_text
 
 STRATA = 5
 """Number of batches that stand for those of an epoch."""
@@ -22,7 +23,7 @@ has given. Measured on one run of model/small."""
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """What a training would take.
+    """Time, memory and disk of a training on a device.
 
     Attributes:
         trial: The model and its batches.
@@ -114,4 +115,4 @@ def estimate(trial: Trial, device: Device | None = None, devices: int = 1, proce
 def process_memory() -> int:
     """Bytes of this process in memory; 0 where the system does not tell."""
     file = portable.PROC / "self" / "statm"
-    return int(file.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") if file.is_file() else 0
+    return int(read_text(file).split()[1]) * os.sysconf("SC_PAGE_SIZE") if file.is_file() else 0

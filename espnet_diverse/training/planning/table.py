@@ -23,7 +23,7 @@ HEADER = ("attention", "hours", "s an epoch", "GB a device", "largest batch", "G
 
 @dataclass(frozen=True, kw_only=True)
 class Planned:
-    """What is planned.
+    """A training to estimate.
 
     Attributes:
         shared: Fields of `pipeline.Configured` but `config` and `tokens_dir`.

@@ -137,10 +137,11 @@ def test_names_are_shown_without_control_characters(tmp_path):
 
 def test_a_pickle_of_endless_operations_is_not_read_to_its_end(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoint_archive, "_OPERATIONS", 1000)
-    (tmp_path / "w.pth").write_bytes(b"\x80\x02}" + 998 * b"0")
+    start = checkpoint_archive._FORMER_START + b"\x80\x02}"
+    (tmp_path / "w.pth").write_bytes(start + 998 * b"0")
     with pytest.raises(ModelError, match=r"w\.pth: the file is damaged"):
         checkpoint.load(tmp_path / "w.pth")
-    (tmp_path / "w.pth").write_bytes(b"\x80\x02}" + 5000 * b"0")
+    (tmp_path / "w.pth").write_bytes(start + 5000 * b"0")
     with pytest.raises(ModelError, match=r"w\.pth: is not a checkpoint"):
         checkpoint.load(tmp_path / "w.pth")
 

@@ -87,7 +87,7 @@ def test_a_damaged_epoch_is_named_and_the_others_are_used(model_dir, caplog):
     assert checkpoint.load(path)["w"] == parameter(2, 4)
     for file in model_dir.glob("*epoch.pth"):
         file.write_bytes(b"PK")
-    with pytest.raises(ModelError, match="the file is damaged"):
+    with pytest.raises(ModelError, match="is not a checkpoint"):
         averaging.average(model_dir, "valid.acc", 3)
 
 
