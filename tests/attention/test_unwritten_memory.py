@@ -1,7 +1,7 @@
 """An invariant of all cores: memory that was not written to has no effect."""
 
 import torch
-from attention.test_invariants import inputs, make, supporting
+from references.core_variants import inputs, make, supporting
 
 from espnet_diverse.scope import scope
 

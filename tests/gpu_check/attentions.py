@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 import torch
-from attention.test_invariants import SIZE, VARIANTS, fits, make
 from gpu_check.device import move
+from references.core_variants import SIZE, VARIANTS, fits, make
 
 from espnet_diverse.attention import CORES, KVCache, MultiHeadAttention, Stream, set_updates_of_run
 from espnet_diverse.functional.copies import copied
