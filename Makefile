@@ -30,7 +30,7 @@ test-skipped: $(VENV)/.ready  ## What `make test` skipped, with all extras; for 
 	$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt -e '.[$(ALL_EXTRAS)]'
 	if [ -s $(SKIPPED) ]; then $(BIN)/python -m pytest @$(SKIPPED); fi
 
-recipes: $(VENV)/.ready  ## What `make test` leaves out: recipes, benchmarks, clusters, several processes; 11 minutes on two cores.
+recipes: $(VENV)/.ready  ## What `make test` leaves out: recipes, benchmarks, clusters, several processes; 14 minutes on two cores.
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m recipes --ignore tests/trust
 
 # Tests of results that could depend on the CPU: its kernels choose the order of a sum by the shapes of their operands.
