@@ -35,7 +35,7 @@ def test_texts_and_scores_are_compared(search, tiny_run, monkeypatch):
     ways = {"float32": search, "int8": Louder(search, True, 0.5), "bfloat16": Louder(search, False, -0.25)}
     monkeypatch.setattr(variants, "VARIANTS", (Variant("a", "int8"), Variant("b", "bfloat16"), Variant("c", threads=2)))
     count, found = differences(lambda precision, _: ways[precision], tiny_run.test_dir, 100, {})
-    rows = [(each.variant.name, each.texts, pytest.approx(each.score)) for each in found]
+    rows = [(each.variant.name, each.texts, pytest.approx(each.score, abs=1e-5)) for each in found]
     assert count == 3 and rows == [("a", 1, 0.5), ("b", 0, 0.25), ("c", 0, 0.0)]
 
 
