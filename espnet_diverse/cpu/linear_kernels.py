@@ -3,7 +3,7 @@
 The faster library depends on the CPU and on the sizes: in measurements oneDNN took between half and nearly twice the
 time of MKL. Both are therefore timed once, for a fraction of a second, and the choice is stored in a file for each kind
 of CPU, so that all processes use the same library. oneDNN is used unless MKL is clearly faster. In a search, where
-weights do not change, "columns" is MKL with a copy of the weights whose columns are contiguous. A training run keeps
+weights do not change, "columns" is MKL with weights whose columns are contiguous. A training run keeps
 the library that it began with in its own folder (`training/checkpoints/run_kernels.py`).
 """
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 from dataclasses import MISSING, fields
-from html import escape
 from typing import Any
 
 from espnet_diverse import __version__
 from espnet_diverse.option_checks import Options, Rule
+from espnet_diverse.untrusted.shown_text import escaped
 
 _TYPES = {str: "string", int: "integer", float: "number", bool: "boolean"}
 _NAME = {"name": "model", "in": "path", "required": True, "schema": {"type": "string"}}
@@ -45,11 +45,11 @@ def page(described: dict[str, Any]) -> str:
     rows = ""
     for path, methods in described["paths"].items():
         for method, operation in methods.items():
-            rows += f"<h2>{method.upper()} {escape(path)}</h2><p>{escape(operation['summary'])}</p>"
+            rows += f"<h2>{method.upper()} {escaped(path)}</h2><p>{escaped(operation['summary'])}</p>"
             for content in operation.get("requestBody", {}).get("content", {}).values():
                 shown = content["schema"]["properties"].items()
                 rows += "<dl>" + "".join(f"<dt><code>{name}</code><dd>{_shown(one)}" for name, one in shown) + "</dl>"
-    title = escape("{title} {version}".format(**described["info"]))
+    title = escaped("{title} {version}".format(**described["info"]))
     return f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title><h1>{title}</h1>{rows}'
 
 
@@ -77,4 +77,4 @@ def _default(value: Any) -> dict[str, Any]:
 
 def _shown(schema: dict[str, Any]) -> str:
     words = schema.get("items", schema).get("enum", [])
-    return escape(f"{schema['description']}{f' ({", ".join(words)})' if words else ''}")
+    return escaped(f"{schema['description']}{f' ({", ".join(words)})' if words else ''}")

@@ -5,10 +5,10 @@ import re
 import struct
 
 import pytest
+from references.catalogues import write_catalogue
 
 from espnet_diverse.corpora import Selection
 from espnet_diverse.corpora.catalogues import prepare
-from espnet_diverse.corpora.synthetic.catalogues import write_catalogue
 from espnet_diverse.errors import ConfigError, DataError
 
 MESSAGES = {

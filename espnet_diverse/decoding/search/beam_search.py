@@ -80,6 +80,7 @@ class BeamSearch:
         sos: int | None = None,
     ):
         self.eos, self.sos, self.ctc, self.hotwords, self.of_text = eos, sos, ctc, hotwords, of_text
+        self._spelled = ctc.spelled if isinstance(ctc, ByteCTC) else None  # labels that tokens consist of
         self.decoder = None if decoder is None else DecoderScorer(decoder)
         self.language_model = language_model
         if isinstance(language_model, nn.Module):
@@ -143,7 +144,7 @@ class BeamSearch:
                 longest = len(found[row][0].tokens) + _MORE_TOKENS if found[row] else 1
                 again([row], replace(options, maxlenratio=-longest))
         if hotwords is not None:
-            by_ctc = options.ctc_weight and not isinstance(self.ctc, ByteCTC)
+            by_ctc = options.ctc_weight and not self._spelled
             spoken = heard_tokens(log_probs, lengths) if by_ctc else self._bounds(lengths, options)[1] // 2
             without_repeats(found, spoken.tolist(), options, hotwords, again)
         if self.decoder is not None and self.decoder.most_tokens is not None and not options.maxlenratio:
@@ -165,7 +166,7 @@ class BeamSearch:
             raise ConfigError(f"ctc_weight {weight} needs CTC, which this search does not have; set ctc_weight=0")
         if weight < 1 and self.decoder is None:
             raise ConfigError(f"ctc_weight {weight} needs a decoder, and this search has CTC alone; set ctc_weight=1")
-        if weight == 1 and isinstance(self.ctc, ByteCTC):
+        if weight == 1 and self._spelled:
             raise ConfigError(
                 "ctc_weight 1 is not possible with CTC over bytes; set search=greedy, or a smaller weight"
             )
@@ -211,8 +212,8 @@ class BeamSearch:
                 ctc.extend(choice.parents, choice.tokens, choice.ctc)
 
     def _ctc_scorer(self, log_probs: Tensor, lengths: Tensor) -> CTCPrefixScorer:
-        if isinstance(self.ctc, ByteCTC):
-            return SpelledPrefixScorer(log_probs, lengths, self.eos, self.ctc.spelled)
+        if self._spelled:
+            return SpelledPrefixScorer(log_probs, lengths, self.eos, self._spelled)
         return CTCPrefixScorer(log_probs, lengths, self.eos)
 
     def _bounds(self, lengths: Tensor, options: Options) -> tuple[Tensor, Tensor]:
@@ -248,7 +249,7 @@ class BeamSearch:
     def _candidates(self, rank: Tensor, gain: Tensor | None, options: Options) -> Tensor | None:
         """Tokens that CTC scores (B, W, K); None where it scores the whole vocabulary."""
         size = min(int(_PRE_BEAM * options.beam_size), self.vocabulary)
-        if options.ctc_weight == 1 or (size == self.vocabulary and not isinstance(self.ctc, ByteCTC)):
+        if options.ctc_weight == 1 or (size == self.vocabulary and not self._spelled):
             return None
         best = rank.topk(size).indices
         if gain is not None:  # places for tokens of hotwords are added, so that other tokens lose none

@@ -26,7 +26,6 @@ def prepared(tmp_path):
     ("corpus", "options", "counts"),
     [
         ("age", [], {"train": 64, "dev": 8, "test": 8}),
-        ("catalogues", ["--split_shares", "0.1", "0.2"], {"train": 165, "dev": 30, "test": 45}),
         ("iwslt14", [], {"train": 88, "dev": 4, "test": 10}),
         (
             "multi30k",
