@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # All figures of a GPU by one command, in pieces of at most 10 minutes.
 #
-#     benchmarks/gpu.sh --check                         # only the values of `check`, in 5 minutes; prints the table
+#     benchmarks/gpu.sh --check                         # only the values of `check`; prints the table
 #     benchmarks/gpu.sh --output_dir DIR                # all pieces; call again to continue where one was stopped
 #     benchmarks/gpu.sh --output_dir DIR steps_1000 length   # some of them; --list shows all with their commands
 #     benchmarks/gpu.sh --output_dir DIR --device cpu --tiny # the same at a tiny size, to see that all of them run

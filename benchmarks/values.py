@@ -1,4 +1,4 @@
-"""Check the values of what kernels may break, before anything is timed: 5 minutes at most.
+"""Check the values of what kernels may break, before anything is timed; 15 s of a CPU with its kernels.
 
     python benchmarks/values.py --device cuda    # as `gpu.sh --check`
     python benchmarks/values.py                  # the kernels of the CPU
