@@ -5,6 +5,7 @@ Our attention modules are not compiled, see `Uncompiled` in `attention/uncompile
 
 import os
 import shutil
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import nn
@@ -34,3 +35,11 @@ def compile_layers(model: nn.Module, backend: str | bool) -> None:
         raise ConfigError(f"compile is not possible: {type(model).__name__} has no layers of a transformer; set false")
     for layer in layers:
         layer.compile(backend="inductor" if backend is True else backend, dynamic=True)
+
+
+def uncompiled(single: bool) -> AbstractContextManager:
+    """Run compiled layers as they were, if a batch is a single utterance.
+
+    The compiler takes a size of 1 for a constant, and would compile each layer again for it.
+    """
+    return torch.compiler.set_stance("force_eager") if single else nullcontext()

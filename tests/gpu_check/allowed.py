@@ -12,7 +12,7 @@ class Allowed(NamedTuple):
 
 
 STEP, EPOCH, SEARCH_STEP, SEARCH = "training step", "epoch", "search step", "search"
-UTTERANCE, STREAM = "utterance", "part of a stream"
+UTTERANCE, STREAM, SPELLING = "utterance", "part of a stream", "spelling of tokens"
 
 ALLOWED = {
     "training/loop/trainer.py Loop.train_epoch": Allowed(1, STEP, "an update of a loss that is not finite is refused"),
@@ -33,6 +33,7 @@ ALLOWED = {
     "decoding/attention_alignment.py align": Allowed(2, SEARCH, "lengths, and probabilities of the tokens"),
     "decoding/attention_alignment.py evidence": Allowed(1, UTTERANCE, "dynamic time warping runs on the host"),
     "decoding/encoder/encoding.py check_finite": Allowed(1, SEARCH, "damaged weights give an error, no empty text"),
+    "nets/whisper/byte_ctc.py ByteCTC.spelled": Allowed(1, SPELLING, "bytes of the longest token"),
     "scope.py Scope.listed": Allowed(2, SEARCH, "conditions, known to all later modules"),
     "decoding/encoder/encoding.py Encoding.features": Allowed(1, UTTERANCE, "features are kept on the host"),
 }

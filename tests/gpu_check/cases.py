@@ -16,7 +16,7 @@ from unittest import mock
 
 import torch
 from gpu_check import models
-from gpu_check.allowed import ALLOWED, EPOCH, SEARCH, SEARCH_STEP, STEP, STREAM, UTTERANCE
+from gpu_check.allowed import ALLOWED, EPOCH, SEARCH, SEARCH_STEP, SPELLING, STEP, STREAM, UTTERANCE
 from gpu_check.attentions import attention_cases
 from gpu_check.device import Device, claimed_gpu
 from gpu_check.models import MODELS, build
@@ -54,6 +54,9 @@ def cases() -> Iterator[Case]:
     yield Case("Whisper", "bfloat16", {STEP: 1, EPOCH: 1}, lambda: _whisper(_train_model, use_amp=True))
     yield Case("Whisper", "search", _SEARCH, lambda: _whisper(models.search, beam_size=2, maxlenratio=-4.0))
     yield Case("Whisper", "alignment", _ALIGNMENT, lambda: _whisper(models.align_text))
+    name, joint = "Whisper, CTC of bytes", {"beam_size": 2, "ctc_weight": 0.3, "maxlenratio": -4.0}
+    yield Case(name, "training", _TRAINING | {SPELLING: 2}, lambda: _whisper(_train_model, trained=0.3))
+    yield Case(name, "search", _SEARCH | {SPELLING: 4}, lambda: _whisper(models.search, trained=0.3, **joint))
 
 
 def _of_model(name: str, task: str) -> Iterator[Case]:
@@ -79,9 +82,10 @@ def _train_model(task: str, model: torch.nn.Module, args, **options) -> None:
     models.train(model, args, models.batches(task, model, 1 if options.get("use_amp") else 2), **options)
 
 
-def _whisper(function: Callable, **options) -> None:
+def _whisper(function: Callable, trained: float = 0.0, **options) -> None:
+    """Call a function with a small Whisper model, which has a CTC if that is trained with some weight."""
     with tempfile.TemporaryDirectory() as folder:
-        function(*models.whisper(Path(folder)), **options)
+        function(*models.whisper(Path(folder), trained), **options)
 
 
 class Counts(NamedTuple):

@@ -278,8 +278,12 @@ def stream(model: torch.nn.Module, args: Namespace) -> None:
         recogniser.add(samples(16000), last=number == 3)
 
 
-def whisper(folder: Path) -> tuple[str, torch.nn.Module, Namespace]:
-    """Return the task, a small adopted Whisper model with random weights and its arguments."""
+def whisper(folder: Path, ctc_weight: float = 0.0) -> tuple[str, torch.nn.Module, Namespace]:
+    """Return the task, a small adopted Whisper model with random weights and its arguments; CTC is over bytes."""
     (folder / "run").mkdir()
     write_run(write_whisper(folder / "whisper"), folder / "run")
-    return "asr", *load_model(folder / "run")
+    model, args = load_model(folder / "run")
+    if ctc_weight:
+        args.model_conf |= {"ctc_weight": ctc_weight}
+        model = TASKS["asr"].build_model(args)
+    return "asr", model, args

@@ -163,21 +163,27 @@ class SpelledPrefixScorer(CTCPrefixScorer):
 
     Args:
         log_probs, lengths, eos: As of `CTCPrefixScorer`; eos is the index of the token.
-        spelled: Function of tokens (...) that returns their labels (..., L) and the numbers of these (...).
+        spelled: Function of tokens (...) and of L, None if it is not known, that returns their labels (..., L) and the
+            numbers of these (...).
     """
 
     def __init__(
-        self, log_probs: Tensor, lengths: Tensor, eos: int, spelled: Callable[[Tensor], tuple[Tensor, Tensor]]
+        self,
+        log_probs: Tensor,
+        lengths: Tensor,
+        eos: int,
+        spelled: Callable[[Tensor, int | None], tuple[Tensor, Tensor]],
     ):
         super().__init__(log_probs, lengths, eos)
-        self.spelled = spelled
+        self.spelled, self.most = spelled, 1  # labels of the longest candidate
         self.paths = self.paths._replace(last=torch.zeros_like(self.paths.last))  # no label is repeated at first
 
     def score(self, candidates: Tensor | None) -> Tensor:
         """See `CTCPrefixScorer.score`; a token without labels has the score `IMPOSSIBLE`."""
         assert candidates is not None  # the search has a decoder
         width, count = candidates.shape[1:]
-        labels, counts = self.spelled(candidates)
+        labels, counts = self.spelled(candidates, None)
+        self.most = labels.size(-1)
         psi = self._prefixes(self.paths, labels[..., 0]).masked_fill(counts == 0, IMPOSSIBLE)
         paths = self.paths.of(torch.arange(width * count, device=candidates.device).expand(len(labels), -1) // count)
         labels = labels.flatten(1, 2)
@@ -190,7 +196,7 @@ class SpelledPrefixScorer(CTCPrefixScorer):
 
     def extend(self, parents: Tensor, tokens: Tensor, scores: Tensor) -> None:
         """See `CTCPrefixScorer.extend`."""
-        labels, counts = self.spelled(tokens)
+        labels, counts = self.spelled(tokens, self.most)  # which were candidates
         paths = self.paths.of(parents)
         for place in range(labels.size(-1)):
             longer, inside = self._extended(paths, labels[..., place]), counts > place

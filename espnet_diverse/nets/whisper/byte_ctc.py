@@ -11,7 +11,6 @@ from itertools import chain
 import torch
 from espnet2.asr.ctc import CTC
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
 from espnet_diverse.errors import ConfigError
 
@@ -55,21 +54,27 @@ class ByteCTC(CTC):
         self.register_buffer("starts", starts, persistent=False)
         self.register_buffer("token_of_label", token_of_label, persistent=False)
 
-    def spelled(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        """Labels of the bytes of tokens (...), padded with 0: (..., L), at least one; and their numbers (...)."""
+    def spelled(self, tokens: Tensor, most: int | None = None) -> tuple[Tensor, Tensor]:
+        """Labels of the bytes of tokens (...), padded with 0: (..., L), at least one; and their numbers (...).
+
+        Args:
+            tokens: Indices of tokens.
+            most: L, at least the labels of each token; None reads it from the tokens, for which the host waits.
+        """
         first = self.starts[tokens]
         counts = self.starts[tokens + 1] - first
-        place = torch.arange(max(1, int(counts.max())), device=tokens.device)
+        place = torch.arange(most or max(1, int(counts.max())), device=tokens.device)
         inside = place < counts.unsqueeze(-1)
         labels = self.spellings[torch.where(inside, first.unsqueeze(-1) + place, -1)]
         return labels.long(), counts
 
     def forward(self, hs_pad: Tensor, hlens: Tensor, ys_pad: Tensor, ys_lens: Tensor) -> Tensor:
         """Loss of hs_pad (B, T, M), hlens (B,), for tokens ys_pad (B, N), ys_lens (B,)."""
-        texts = [self.spelled(tokens[:length])[0] for tokens, length in zip(ys_pad, ys_lens.tolist(), strict=True)]
-        labels = [text[text > 0] for text in texts]
-        lengths = torch.tensor([len(each) for each in labels], device=hlens.device)
-        return super().forward(hs_pad, hlens, pad_sequence(labels, batch_first=True), lengths)
+        inside = torch.arange(ys_pad.size(1), device=ys_pad.device) < ys_lens.unsqueeze(1)
+        labels, counts = self.spelled(ys_pad.where(inside, 0))  # <blank> has no bytes
+        labels = labels.flatten(1)
+        order = (labels == 0).byte().argsort(dim=1, stable=True)  # without gaps between the tokens
+        return super().forward(hs_pad, hlens, labels.gather(1, order), counts.sum(1))
 
     def argmax(self, hs_pad: Tensor) -> Tensor:
         """Token of the most probable byte of each frame (B, T)."""

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from espnet_diverse.conditions import CONDITIONS
 from espnet_diverse.errors import TrainingError
+from espnet_diverse.runs.compilation import uncompiled
 from espnet_diverse.scope import Step, scope
 from espnet_diverse.training.data.seeds import seed_noise, seed_update
 from espnet_diverse.training.loop.epoch_batches import Batch
@@ -112,7 +113,9 @@ class Updates:
         """Compute loss (1,), statistics (1,) and weight (1,) of a batch of this process."""
         tensors = to_device({**batch.tensors, "utt_id": batch.utterances}, self.device, non_blocking=True)
         host = {name: batch.tensors[name][:, 0].tolist() for name in CONDITIONS if name in batch.tensors}
-        with torch.autocast(self.device, torch.bfloat16, enabled=self.options.use_amp), scope(host=host):
+        single = bool(self.options.compile) and len(batch.utterances) == 1
+        precision = torch.autocast(self.device, torch.bfloat16, enabled=self.options.use_amp)
+        with precision, scope(host=host), uncompiled(single):
             return self._parallel(tensors, halved)
 
     def average(self, stats: dict[str, Tensor | None], weight: Tensor) -> tuple[dict[str, Tensor], Tensor]:

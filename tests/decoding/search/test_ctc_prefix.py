@@ -109,8 +109,9 @@ COUNTS = torch.tensor([0, 1, 1, 2, 3, 0])
 END = 5
 
 
-def spelled(tokens):
-    return SPELLINGS[tokens], COUNTS[tokens]
+def spelled(tokens, most):
+    counts = COUNTS[tokens]
+    return SPELLINGS[tokens, : most or max(1, counts.max())], counts
 
 
 @pytest.mark.parametrize("prefix", [[], [1], [1, 1], [3], [2, 4], [3, 1, 1], [4, 2]], ids=str)

@@ -55,6 +55,21 @@ def test_an_update_matches_the_mean_of_its_batches():
     ]
 
 
+def test_a_single_utterance_is_computed_without_the_compiler():
+    class Layered(Model):
+        def forward(self, x, utt_id):
+            return super().forward(self.layer(x.unsqueeze(1)), utt_id)
+
+    model, compiled = Layered(), []
+    model.layer = torch.nn.Linear(1, 1)
+    model.layer.compile(backend=lambda graph, _: compiled.append(graph) or graph.forward, dynamic=True)
+    updates = updates_of(model, compile="eager")
+    for utterances in (["u"], ["u", "v"], ["u"], ["u", "v", "w"]):
+        batch = Batch(utterances, {"x": torch.arange(float(len(utterances)))}, 0, 0.0)
+        updates.accumulate([batch], epoch=1)
+    assert len(compiled) == 1
+
+
 def test_all_processes_send_their_buffers_in_a_second_try(monkeypatch):
     """DistributedDataParallel changes its switch at the end of a forward pass, which some processes do not reach."""
     updates, found = updates_of(Model()), []
