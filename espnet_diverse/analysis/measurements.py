@@ -13,7 +13,7 @@ from espnet_diverse.analysis.measures.attention_distance import SELF_ATTENTION, 
 from espnet_diverse.analysis.measures.clusters import ClusterUse
 from espnet_diverse.analysis.measures.query_map import QuerySample
 from espnet_diverse.analysis.measures.redundancy import Redundancy
-from espnet_diverse.analysis.samples import read_source
+from espnet_diverse.analysis.samples import read_source, source_text
 from espnet_diverse.audio.resampling import RATE
 from espnet_diverse.data.kaldi import DataDir
 from espnet_diverse.decoding.token_text import TokenText
@@ -137,6 +137,9 @@ def survey(
             logging.warning("%s was left out: %s", utterance, error)
             continue
         result.utterances.append(utterance)
+        read = {"tokens": ["<sos>", *vocabulary.tokenise(data.text[utterance])]}
+        if source_vocabulary is not None:
+            read["source tokens"] = ["<sos>", *source_vocabulary.tokenise(source_text(data, utterance))]
         for kind, observation in seen.items():
             result.redundancy[kind].add(observation.weights, observation.outputs)
             if kind in SELF_ATTENTION:
@@ -144,7 +147,8 @@ def survey(
                 for name, shown in observation.maps.items():
                     result.distances[kind, name].add(shown.values)
             for clustered, posteriors in observation.posteriors.items():
-                result.clusters[kind, clustered].add(posteriors)
+                tokens = read.get(clustered, ())
+                result.clusters[kind, clustered].add(posteriors, tokens if len(tokens) == posteriors.size(-2) else ())
             result.queries.setdefault(kind, QuerySample(len(conditions))).add(observation.queries)
     for kind in [kind for kind, each in result.redundancy.items() if len(each.heads) < len(result.utterances)]:
         logging.warning("%s attention is left out: some utterances have no weights for it", kind)

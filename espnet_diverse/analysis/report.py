@@ -188,6 +188,12 @@ def _cluster_section(page: Page, survey: Survey, folder: Path) -> None:
         return
     page.table(clusters.HEADER, clusters.rows(survey.clusters))
     page.terms(clusters.TERMS)
+    if topics := clusters.topic_rows(survey.clusters):
+        page.paragraph(
+            "Tokens of the clusters in the last layers: those whose positions say most about a cluster, by their parts "
+            "of the mutual information. analysis.json has those of all layers."
+        )
+        page.table(clusters.TOPICS, topics)
     for kind in survey.redundancy:
         uses = {clustered: use for (where, clustered), use in survey.clusters.items() if where == kind}
         if not uses:

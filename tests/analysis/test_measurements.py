@@ -1,3 +1,5 @@
+from collections import Counter
+
 import pytest
 import soundfile
 
@@ -73,6 +75,9 @@ def test_sentences_are_measured_as_utterances_are(tiny_translation):
     assert len(result.utterances) == 5 and set(result.redundancy) == {"encoder", "decoder", "cross"}
     positions = {clustered: use.positions for (kind, clustered), use in result.clusters.items() if kind == "encoder"}
     assert positions["source tokens"] == sum(len(text) + 1 for text in data.src_text.values())
+    counts = result.clusters["encoder", "source tokens"].token_counts
+    assert counts == Counter(token for text in data.src_text.values() for token in ("<sos>", *source.tokenise(text)))
+    assert result.clusters["decoder", "tokens"].token_counts["<sos>"] == 5
 
 
 def test_an_utterance_too_short_for_the_model(model, vocabulary, tmp_path):

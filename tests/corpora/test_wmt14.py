@@ -48,6 +48,36 @@ def test_official_release(tree):
     assert reverse["test"].text == {"de-en-wmt14-test-0000003": "en reference"}
 
 
+def test_french_has_parts_of_its_own(write_texts):
+    files = {
+        "un/undoc.2000.fr-en": "nations",
+        "giga-fren.release2.fixed": "web",
+        "training/europarl-v7.fr-en": "speech",
+    }
+    texts = {f"{stem}.{side}": [f"{side} {text}"] for stem, text in files.items() for side in ("fr", "en")}
+    for side in ("fr", "en"):
+        texts[f"dev/newstest2013-src.{side}.sgm"] = sgm(f"{side} dev")
+        for kind in ("src", "ref"):
+            texts[f"test-full/newstest2014-fren-{kind}.{side}.sgm"] = sgm(f"{side} {kind}")
+    root = write_texts(texts)
+    sets = wmt14.prepare(root, Selection(pairs=("en-fr",)))
+    assert sets["train"].text == {
+        "en-fr-wmt14-train-europarl-v7-0000001": "fr speech",
+        "en-fr-wmt14-train-undoc.2000-0000001": "fr nations",
+        "en-fr-wmt14-train-giga-fren.release2.fixed-0000001": "fr web",
+    }
+    assert list(sets["train"].src_text.values()) == ["en speech", "en nations", "en web"]
+    assert list(sets["test"].src_text.values()) == ["en src"] and list(sets["test"].text.values()) == ["fr ref"]
+    with pytest.raises(DataError, match="there is neither .*/training/europarl-v7.de-en.de nor train.de$"):
+        wmt14.prepare(root)
+
+
+def test_french_is_fetched_to_a_folder_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.setattr(wmt14, "fetch_release", lambda urls, target: (urls, target))
+    urls, folder = wmt14.download(tmp_path, Selection(pairs=("en-fr",)))
+    assert folder == tmp_path / "wmt14_fr" and urls == wmt14.URLS | wmt14.FRENCH_URLS
+
+
 def test_stanfords_copy(write_texts):
     stems = ("train", "newstest2013", "newstest2014")
     tree = write_texts({f"{s}.{side}": [f"{s} rich ##AT##-##AT## text"] for s in stems for side in ("de", "en")})
@@ -59,8 +89,8 @@ def test_stanfords_copy(write_texts):
 def test_missing_files(tree, tmp_path):
     with pytest.raises(DataError, match="no WMT14 in .*: there is neither .*europarl-v7.de-en.de nor train.de$"):
         wmt14.prepare(tmp_path / "nowhere")
-    with pytest.raises(ConfigError, match="there is no direction 'en-fr'; there are: en-de de-en$"):
-        wmt14.prepare(tree, Selection(pairs=("en-fr",)))
+    with pytest.raises(ConfigError, match="there is no direction 'en-cs'; there are: en-de de-en en-fr fr-en$"):
+        wmt14.prepare(tree, Selection(pairs=("en-cs",)))
     (tree / "test-full/newstest2014-deen-ref.de.sgm").unlink()
     with pytest.raises(
         DataError, match="^no newstest2014-deen-ref.de.sgm in .* or its folders; unpack its archive there$"
