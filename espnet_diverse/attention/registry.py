@@ -16,6 +16,7 @@ from espnet_diverse.attention.cores.luna import Luna
 from espnet_diverse.attention.cores.random_features import RandomFeatures
 from espnet_diverse.attention.cores.sanm import SANM
 from espnet_diverse.attention.cores.sdma import SDMA
+from espnet_diverse.attention.cores.sinkhorn import Sinkhorn
 from espnet_diverse.attention.cores.sma import SMA
 from espnet_diverse.attention.cores.softmax import Softmax
 from espnet_diverse.attention.cores.talking_heads import TalkingHeads
@@ -37,6 +38,7 @@ CORES: dict[str, type[Core]] = {
     "luna": Luna,
     "window": Window,
     "bigbird": BigBird,
+    "sinkhorn": Sinkhorn,
     "lambda_attention": LambdaAttention,
     "random_features": RandomFeatures,
 }

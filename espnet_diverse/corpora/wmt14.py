@@ -60,7 +60,7 @@ FRENCH_URLS = {
     "https://www.statmt.org/wmt13/training-parallel-un.tgz": None,
     "https://www.statmt.org/wmt10/training-giga-fren.tar": None,
 }
-"""What English–French needs besides."""
+"""Further files of English–French."""
 
 
 def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, DataDir]:

@@ -77,6 +77,8 @@ VARIANTS = {
     "window:group": {"window": 1, "selection": GROUP},
     "bigbird:small": {"block_size": 1, "window_blocks": 1, "global_blocks": 1, "random_blocks": 1},
     "bigbird:pairs": {"block_size": 2, "window_blocks": 0, "global_blocks": 0, "random_blocks": 1, "selection": GROUP},
+    "sinkhorn:small": {"block_size": 2},
+    "sinkhorn:group": {"block_size": 3, "iterations": 2, "selection": GROUP},
     "lambda_attention:group": {"selection": GROUP},
     "random_features:trigonometric": {"feature": "trigonometric", "n_features": 64},
     "random_features:redrawn": {"redraw_interval": 1, "orthogonal": False, "selection": GROUP},
