@@ -48,6 +48,29 @@ def test_errors_in_the_block_are_reraised_unchanged(monkeypatch):
         raise ZeroDivisionError
 
 
+def test_a_nanny_that_is_stopped_while_it_restarts_its_worker_ends_nothing_else(monkeypatch):
+    import distributed
+
+    class Local:
+        def __init__(self, **_):
+            pass
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            raise AssertionError
+
+        def adapt(self, **_):
+            pass
+
+    monkeypatch.setattr(distributed, "LocalCluster", Local)
+    with backends._local(LOCAL):
+        pass
+    with pytest.raises(AssertionError), backends._local(LOCAL):
+        raise ZeroDivisionError
+
+
 @pytest.fixture
 def slurm(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
