@@ -71,7 +71,7 @@ class ClusterUse:
         return np.exp(self.entropy_sum / self.positions)
 
     def topics(self, most: int = 8) -> list[list[list[list[str]]]]:
-        """Return the tokens of each cluster by layer and head, those that say most about it first, [N][H][C]."""
+        """Return the tokens of each cluster by layer, head and cluster, those that say most about it first."""
         if not self.token_sums:
             return []
         names, usage = list(self.token_sums), self.usage()
