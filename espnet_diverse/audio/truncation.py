@@ -38,7 +38,7 @@ _CHUNKS: dict[bytes, tuple[int, Literal["little", "big"]]] = {
 }
 """Number and order of the bytes of a chunk's length, by the first bytes of an uncompressed file."""
 
-_HEAD = 27  # bytes of a page of ogg before the sizes of its segments
+PAGE_HEAD = 27  # bytes of a page of ogg before the sizes of its segments
 _BEGINS, _ENDS = 2, 4  # flags of a page: a stream begins, or ends
 _REVERSED = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
 
@@ -195,13 +195,13 @@ def _check_pages(data: mmap, name: str | Path) -> int:
     unfinished: set[bytes] = set()
     at, recordings, in_head = 0, 0, False
     while unfinished or (at := data.find(b"OggS", at)) >= 0:  # after the end there may be tags
-        head = data[at : at + _HEAD]
-        sizes = data[at + _HEAD : at + _HEAD + head[26]] if len(head) == _HEAD else b""
-        end = at + _HEAD + len(sizes) + sum(sizes)
-        if len(head) < _HEAD or len(sizes) < head[26] or end > len(data):
+        head = data[at : at + PAGE_HEAD]
+        sizes = data[at + PAGE_HEAD : at + PAGE_HEAD + head[26]] if len(head) == PAGE_HEAD else b""
+        end = at + PAGE_HEAD + len(sizes) + sum(sizes)
+        if len(head) < PAGE_HEAD or len(sizes) < head[26] or end > len(data):
             raise TruncatedError(f"{name}: ends inside an ogg page; the file is truncated, get it again")
         page = data[at : at + 22] + bytes(4) + data[at + 26 : end]
-        if not head.startswith(b"OggS") or _checksum(page) != int.from_bytes(head[22:26], "little"):
+        if not head.startswith(b"OggS") or page_checksum(page) != int.from_bytes(head[22:26], "little"):
             raise DataError(f"{name}: the ogg page at byte {at} is damaged; get the file again")
         flags, stream = head[5], head[14:18]
         recordings += bool(flags & _BEGINS) and not in_head
@@ -216,7 +216,10 @@ def _check_pages(data: mmap, name: str | Path) -> int:
     return recordings
 
 
-def _checksum(page: bytes) -> int:
-    """CRC-32 of 0x04c11db7, highest bit first: zlib's CRC of reversed bytes, without its inversions."""
+def page_checksum(page: bytes) -> int:
+    """Checksum of a page of ogg whose own checksum is 0.
+
+    It is the CRC-32 of 0x04c11db7, highest bit first: zlib's CRC of reversed bytes, without its inversions.
+    """
     reversed_crc = zlib.crc32(page.translate(_REVERSED), 0xFFFFFFFF) ^ 0xFFFFFFFF
     return int(f"{reversed_crc:032b}"[::-1], 2)

@@ -1,4 +1,4 @@
-"""Writing mono audio with 16 bits as wav, flac or an ark of flac.
+"""Writing mono audio with 16 bits as wav, flac or an ark of flac, and as ogg.
 
 16-bit samples are written exactly as they were read.
 """
@@ -13,6 +13,7 @@ import soundfile
 
 from espnet_diverse.audio.libsndfile import error_reason
 from espnet_diverse.audio.resampling import RATE
+from espnet_diverse.audio.truncation import PAGE_HEAD, page_checksum
 from espnet_diverse.errors import DataError
 
 
@@ -35,6 +36,24 @@ def flac_bytes(samples: np.ndarray, rate: int) -> bytes:
     file = io.BytesIO()
     soundfile.write(file, _sixteen_bits(samples), rate, format="FLAC", subtype="PCM_16")
     return file.getvalue()
+
+
+def ogg_bytes(samples: np.ndarray, rate: int = RATE) -> bytes:
+    """Samples (T,) float32 at `rate` Hz as the content of a file of Ogg Vorbis.
+
+    Equal samples give equal bytes: the number of the stream is 0, which libsndfile draws anew for each file.
+    """
+    file = io.BytesIO()
+    soundfile.write(file, samples, rate, format="OGG", subtype="VORBIS")
+    content, pages = file.getvalue(), []
+    while content:
+        table = PAGE_HEAD + content[26]
+        size = table + sum(content[PAGE_HEAD:table])
+        page, content = bytearray(content[:size]), content[size:]
+        page[14:18] = page[22:26] = bytes(4)
+        page[22:26] = page_checksum(page).to_bytes(4, "little")
+        pages.append(page)
+    return b"".join(pages)
 
 
 class ArkWriter:

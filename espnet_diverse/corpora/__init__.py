@@ -37,6 +37,7 @@ CORPORA = {
     "mtedx": "espnet_diverse.corpora.mtedx",
     "covost2": "espnet_diverse.corpora.covost2",
     "europarl_st": "espnet_diverse.corpora.europarl_st",
+    "fillets": "espnet_diverse.corpora.fillets",
     "iwslt14": "espnet_diverse.corpora.iwslt14",
     "wmt14": "espnet_diverse.corpora.wmt14",
     "wmt17": "espnet_diverse.corpora.wmt17",

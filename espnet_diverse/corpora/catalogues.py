@@ -11,7 +11,6 @@ Directions are to and from English, by default all into English. A hash of the E
 `split_shares`, so that no message of a test set is in the training text of another language.
 """
 
-import hashlib
 import re
 import struct
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ from espnet_diverse.corpora import EVERYTHING, Selection, split_pair
 from espnet_diverse.corpora.parallel_text import complete
 from espnet_diverse.corpora.shared.bitext import Pair, Reader
 from espnet_diverse.corpora.shared.directions import refuse_names, refuse_untrained, translated_directions
+from espnet_diverse.corpora.shared.splits import hashed_set
 from espnet_diverse.data.characters import text_fault
 from espnet_diverse.data.kaldi import DataDir
 from espnet_diverse.data.normalisation import lower_case
@@ -64,7 +64,7 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
         outwards = direction.startswith("en-")
         language = direction.removeprefix("en-") if outwards else direction.removesuffix("-en")
         for english, text in texts[language].items():
-            name, pair = _set(english, selection), (english, text) if outwards else (text, english)
+            name, pair = hashed_set(english, selection), (english, text) if outwards else (text, english)
             if selection.case == "lower":
                 pair = tuple(map(lower_case, pair, split_pair(direction)))
             if trained or name == "test":
@@ -121,9 +121,3 @@ def _plain(text: str) -> str:
     """A message in one line, without tags and shortcuts."""
     text = " ".join(_MARKS.sub("", text).split())
     return _SHORTCUT.sub("", text) if len(_SHORTCUT.findall(text)) == 1 else text
-
-
-def _set(english: str, selection: Selection) -> str:
-    digest = hashlib.sha256(f"{selection.split_seed} {english}".encode()).digest()
-    place, (dev, test) = int.from_bytes(digest[:4], "big") / 2**32, selection.split_shares
-    return "dev" if place < dev else "test" if place < dev + test else "train"

@@ -7,7 +7,7 @@ import soundfile
 
 from espnet_diverse.audio.reading import inspect_audio, read_audio
 from espnet_diverse.audio.resampling import RATE
-from espnet_diverse.audio.writing import ArkWriter, write_audio
+from espnet_diverse.audio.writing import ArkWriter, ogg_bytes, write_audio
 from espnet_diverse.errors import DataError
 
 
@@ -24,6 +24,18 @@ def test_another_rate(tmp_path, tone):
     write_audio(tmp_path / "x.wav", tone(0.5, 8000), 8000)
     info = inspect_audio(tmp_path / "x.wav")
     assert info.is_ready(8000) and not info.is_ready() and info.seconds == 0.5
+
+
+def test_equal_samples_give_equal_bytes_of_ogg(tmp_path, tone):
+    first, second, other = (ogg_bytes(tone(1.0, hertz=hertz)) for hertz in (440, 440, 880))
+    assert first == second != other
+    (tmp_path / "x.ogg").write_bytes(first)
+    samples, rate = read_audio(tmp_path / "x.ogg")
+    assert (len(samples), rate) == (RATE, RATE)
+    assert np.abs(samples - tone(1.0, hertz=440)).max() < 0.05
+    (tmp_path / "x.ogg").write_bytes(first[:-9] + bytes([first[-9] ^ 1]) + first[-8:])
+    with pytest.raises(DataError, match="the ogg page at byte .* is damaged"):
+        read_audio(tmp_path / "x.ogg")
 
 
 def test_loud_samples_are_clipped_not_wrapped(tmp_path):

@@ -76,6 +76,7 @@ NO_DOWNLOAD = {
     "age": "^PAN gives its data on request; unpack the folder of one language and give it, to run.sh as --corpus_dir",
     "parallel_text": "^parallel_text has no download; give a folder with train.de, train.en and so on$",
     "catalogues": "^catalogues has no download; give a folder with de/LC_MESSAGES/PROGRAM.mo and so on$",
+    "fillets": "^fillets has no download; get it with: apt-get download fillets-ng-data .* and give DIR, to run.sh as",
     "table": "^a table has no download; give its file: prepare table FILE, or run.sh --corpus_dir FILE$",
     "hf": "^hf has no dataset of its own; give its name or folder: prepare hf NAME_OR_DIR$",
     "lhotse": "^lhotse has no corpus of its own; give its manifests: prepare lhotse DIR$",
@@ -103,7 +104,18 @@ def test_a_release_is_fetched_to_a_folder_of_the_name_of_the_corpus(name, tmp_pa
 
 
 def test_every_reader_of_a_release_is_tested():
-    tested_by_themselves = {"table", "hf", "lhotse", "kaldi", "listops", "byte_text", "yelp", "age", "catalogues"}
+    tested_by_themselves = {
+        "table",
+        "hf",
+        "lhotse",
+        "kaldi",
+        "listops",
+        "byte_text",
+        "yelp",
+        "age",
+        "catalogues",
+        "fillets",
+    }
     assert FILES.keys() == CORPORA.keys() - tested_by_themselves
 
 

@@ -21,6 +21,13 @@ def set_of(split: str, selection: Selection) -> str | None:
     return None
 
 
+def hashed_set(key: str, selection: Selection) -> str:
+    """The set that a hash of seed and key draws by `split_shares`; it does not depend on other keys."""
+    digest = hashlib.sha256(f"{selection.split_seed} {key}".encode()).digest()
+    place, (dev, test) = int.from_bytes(digest[:4], "big") / 2**32, selection.split_shares
+    return "dev" if place < dev else "test" if place < dev + test else "train"
+
+
 def connected(links: Sequence[Sequence[str]]) -> list[str]:
     """The group of each item: items that share a key, directly or through other items, are in one group.
 

@@ -2,8 +2,9 @@
 
 With a synthetic corpus, a recipe runs from end to end without a download. This module draws the sentences
 (`utterances`), joins them to longer recordings (`join`) and skips corpora that exist (`make_once`). One module for each
-corpus writes the files, with `make(target_dir, seed, size, nj)`. The files are determined by `seed` and `size`, and do
-not depend on `nj`; DataError is raised if the size is unknown, `target_dir` has other files, or speech synthesis fails.
+corpus, of text alone in the package `text`, writes the files with `make(target_dir, seed, size, nj)`. The files are
+determined by `seed` and `size`, and do not depend on `nj`; DataError is raised if the size is unknown, `target_dir` has
+other files, or speech synthesis fails.
 """
 
 import hashlib
@@ -12,6 +13,7 @@ import json
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
@@ -64,10 +66,10 @@ def load_generator(corpus: str) -> ModuleType:
     Raises:
         ConfigError: There is no such module.
     """
-    try:
-        return importlib.import_module(f"{__name__}.{corpus}")
-    except ModuleNotFoundError as error:
-        raise ConfigError(f"there is no synthetic corpus for {corpus}; give the folder of its release") from error
+    for name in (f"{__name__}.{corpus}", f"{__name__}.text.{corpus}"):
+        if find_spec(name):
+            return importlib.import_module(name)
+    raise ConfigError(f"there is no synthetic corpus for {corpus}; give the folder of its release")
 
 
 def utterances(languages: Sequence[str], split: str, count: int, seed: int, speakers: Sequence[str]) -> list[Utterance]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from espnet_diverse.audio.speech_synthesis import synthesize
 from espnet_diverse.audio.writing import write_audio
 from espnet_diverse.corpora.synthetic import Utterance, check_size, make_once, utterances
-from espnet_diverse.corpora.synthetic.parallel_text import write_lines
+from espnet_diverse.corpora.synthetic.text.parallel_text import write_lines
 
 # Number of utterances of each split.
 COUNTS = {

@@ -6,7 +6,7 @@ from pathlib import Path
 from espnet_diverse.audio.speech_synthesis import synthesize
 from espnet_diverse.audio.writing import write_audio
 from espnet_diverse.corpora.synthetic import VOICES, Utterance, check_size, join, make_once, utterances
-from espnet_diverse.corpora.synthetic.parallel_text import write_lines
+from espnet_diverse.corpora.synthetic.text.parallel_text import write_lines
 
 LANGUAGES = ("en", "fr", "de", "it", "es", "pt")
 # Number of utterances of each split, for each language.

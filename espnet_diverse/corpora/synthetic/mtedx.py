@@ -15,7 +15,7 @@ from espnet_diverse.audio.writing import write_audio
 from espnet_diverse.corpora import split_pair
 from espnet_diverse.corpora.mtedx import LANGUAGES, SPLITS, TRAINED, ZERO_SHOT
 from espnet_diverse.corpora.synthetic import Utterance, check_size, join, make_once, utterances
-from espnet_diverse.corpora.synthetic.parallel_text import write_lines
+from espnet_diverse.corpora.synthetic.text.parallel_text import write_lines
 
 # Number of utterances of each language and split. As in the release, half of the languages have more training data.
 COUNTS = {

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from espnet_diverse.corpora import EVERYTHING, Selection
-from espnet_diverse.corpora.shared.splits import SETS, connected, draw_sets, set_of
+from espnet_diverse.corpora.shared.splits import SETS, connected, draw_sets, hashed_set, set_of
 from espnet_diverse.errors import DataError
 
 
@@ -89,3 +89,11 @@ def test_too_few_groups():
     assert str(caught.value) == f"2 speakers or groups of them cannot be divided into train, dev, test; {todo}"
     with pytest.raises(DataError, match=r"; name the set of each row in a column split or add recordings$"):
         drawn({"a": 1}, split_by="audio")
+
+
+def test_a_hash_draws_the_set_of_a_key():
+    keys = [f"key{number}" for number in range(2000)]
+    drawn = {key: hashed_set(key, Selection(split_shares=(0.1, 0.3))) for key in keys}
+    counts = Counter(drawn.values())
+    assert 150 < counts["dev"] < 250 and 520 < counts["test"] < 680 and len(counts) == 3
+    assert drawn != {key: hashed_set(key, Selection(split_shares=(0.1, 0.3), split_seed=1)) for key in keys}

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from espnet_diverse.corpora.snli import FIELDS
-from espnet_diverse.corpora.synthetic.parallel_text import COUNTS, Texts, column, generator, write_lines
+from espnet_diverse.corpora.synthetic.text.parallel_text import COUNTS, Texts, column, generator, write_lines
 
 
 def _write(root: Path, texts: Texts) -> None:

@@ -4,7 +4,7 @@ import gzip
 from pathlib import Path
 
 from espnet_diverse.corpora.multi30k import SPLITS
-from espnet_diverse.corpora.synthetic.parallel_text import COUNTS, Texts, column, generator
+from espnet_diverse.corpora.synthetic.text.parallel_text import COUNTS, Texts, column, generator
 
 LANGUAGES = ("en", "de", "fr")
 

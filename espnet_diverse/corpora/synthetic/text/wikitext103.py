@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from espnet_diverse.corpora.synthetic.parallel_text import COUNTS, Texts, column, generator, write_lines
+from espnet_diverse.corpora.synthetic.text.parallel_text import COUNTS, Texts, column, generator, write_lines
 from espnet_diverse.corpora.wikitext103 import SPLITS
 
 # Number of sentences of a paragraph, and of an article including its title.

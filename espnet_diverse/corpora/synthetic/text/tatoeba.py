@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from espnet_diverse.corpora.synthetic.parallel_text import Texts, column, generator, write_lines
+from espnet_diverse.corpora.synthetic.text.parallel_text import Texts, column, generator, write_lines
 from espnet_diverse.corpora.tatoeba import LANGUAGES
 
 # Number of sentences of each split for the languages in `LARGER`; the others have half of the training sentences.

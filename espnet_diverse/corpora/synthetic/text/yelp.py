@@ -4,7 +4,7 @@ import json
 from itertools import chain
 from pathlib import Path
 
-from espnet_diverse.corpora.synthetic.parallel_text import COUNTS, Texts, column, generator, write_lines
+from espnet_diverse.corpora.synthetic.text.parallel_text import COUNTS, Texts, column, generator, write_lines
 from espnet_diverse.corpora.yelp import FILE
 
 THOUGHTS = ("I shall never go there again.", "I had hoped for more.", "It was all right.", "I liked it.", "I loved it!")

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from espnet_diverse.corpora.synthetic.parallel_text import COUNTS, Texts, column, generator, sgm_lines, write_lines
+from espnet_diverse.corpora.synthetic.text.parallel_text import COUNTS, Texts, column, generator, sgm_lines, write_lines
 
 LANGUAGES = ("de", "en")
 PARTS = ("training/europarl-v7.de-en", "commoncrawl.de-en", "training/news-commentary-v9.de-en")

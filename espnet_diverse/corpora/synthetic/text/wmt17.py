@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from espnet_diverse.corpora.synthetic.parallel_text import Texts, column, generator, sgm_lines, write_lines
+from espnet_diverse.corpora.synthetic.text.parallel_text import Texts, column, generator, sgm_lines, write_lines
 
 LANGUAGES = ("zh", "en")
 # `prepare` moves every hundredth sentence of train to dev.

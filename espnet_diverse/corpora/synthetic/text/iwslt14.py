@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from espnet_diverse.corpora.iwslt14 import TESTS
-from espnet_diverse.corpora.synthetic.parallel_text import Texts, column, generator, sgm_lines, write_lines
+from espnet_diverse.corpora.synthetic.text.parallel_text import Texts, column, generator, sgm_lines, write_lines
 
 LANGUAGES = ("de", "en")
 # `prepare` moves every 23rd sentence of train to dev.

@@ -8,7 +8,7 @@ from pathlib import Path
 from string import ascii_lowercase
 
 from espnet_diverse.corpora.synthetic.grammar import LANGUAGES as WRITTEN
-from espnet_diverse.corpora.synthetic.parallel_text import Texts, column, generator, write_lines
+from espnet_diverse.corpora.synthetic.text.parallel_text import Texts, column, generator, write_lines
 from espnet_diverse.corpora.wmt_languages import LANGUAGES
 
 KNOWN = tuple(language for language in LANGUAGES if language in WRITTEN)

@@ -6,7 +6,7 @@ import pytest
 
 from espnet_diverse.bin.main import main
 from espnet_diverse.corpora import tatoeba, wikitext103, wmt_languages
-from espnet_diverse.corpora.synthetic.parallel_text import sgm_lines, write_lines
+from espnet_diverse.corpora.synthetic.text.parallel_text import sgm_lines, write_lines
 from espnet_diverse.data.kaldi import read_data_dir
 
 

@@ -4,7 +4,7 @@ from itertools import batched, chain
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-from espnet_diverse.corpora.synthetic.parallel_text import COUNTS, Texts, column, generator, write_lines
+from espnet_diverse.corpora.synthetic.text.parallel_text import COUNTS, Texts, column, generator, write_lines
 
 LIKED = {"18-24": "#exams", "25-34": "#startup", "35-49": "#kids", "50-64": "#garden", "65-xx": "#memories"}
 TWEETS = 4
