@@ -26,6 +26,7 @@ from espnet_diverse.nets.language_model import DiverseTransformerLM
 from espnet_diverse.nets.whisper.decoder import DiverseWhisperDecoder
 from espnet_diverse.nets.whisper.encoder import DiverseMelEncoder
 from espnet_diverse.nets.whisper.features import WhisperFrontend
+from espnet_diverse.nets.whisper.frontend import EncodedMelFrontend
 
 ENCODERS = {
     "diverse_transformer": DiverseTransformerEncoder,
@@ -48,5 +49,6 @@ SPEECH_FRONTENDS = {
     "huggingface": HuggingFaceFrontend,  # these two have names of ESPnet's own
     "fused": FusedFrontends,
     "whisper_mel": WhisperFrontend,
+    "whisper_encoder": EncodedMelFrontend,
 }
 TEXT_FRONTENDS = {"bert": BertFrontend}

@@ -26,7 +26,7 @@ from torch.optim import Optimizer
 from espnet_diverse.data.files.atomic_files import write_text
 from espnet_diverse.errors import ConfigError, TrainingError, UserError
 from espnet_diverse.runs.config import Config
-from espnet_diverse.training.frozen_features import keep, read_kept
+from espnet_diverse.training.frozen_features import keep, read_kept, without_features
 from espnet_diverse.training.initialisation import initialise
 
 Built = tuple[nn.Module, list[Optimizer], list]
@@ -141,6 +141,9 @@ def _train(task: type[AbsTask], args: Namespace, processes: DistributedOption) -
 
 
 def _initialise(model: nn.Module, args: Namespace, device: str) -> None:
+    if not args.init_param and getattr(getattr(model, "frontend", None), "needs_weights", False):
+        todo = "give those of an adopted Whisper model: --init_param RUN:encoder:frontend.encoder"
+        raise ConfigError(f"frontend {args.frontend} has random weights; {todo}")
     for given in args.init_param:
         initialise(given, model, args.ignore_init_mismatch, device, vars(args))
 
@@ -188,7 +191,7 @@ def _start_wandb(task: type[AbsTask], args: Namespace) -> bool:
 
 def _collect(task: type[AbsTask], args: Namespace, collect: Callable[..., None]) -> None:
     # Also with ESPnet's extract_feats_in_collect_stats: false, as training needs statistics of features.
-    model = _built(task, args, "cuda" if args.ngpu else "cpu")[0]
+    model = without_features(_built(task, args, "cuda" if args.ngpu else "cpu")[0], args)
     _save_config(args)
     if args.valid_batch_size is None:
         args.valid_batch_size = args.batch_size

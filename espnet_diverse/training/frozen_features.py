@@ -7,7 +7,7 @@ It computes as in evaluation, without dropout.
 
 import json
 from argparse import Namespace
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
 
@@ -96,7 +96,14 @@ def keep(
         shapes = stats_dir / phase / "speech_shape"
         with Writer(stats_dir / phase, args.keep_features) as writer:
             for utterances, batch in progress(_batches(task, args, phase, shapes), f"features {phase}", None, "step"):
-                writer.add(utterances, *_features(model, part, batch))
+                keys = list(_inputs(part, batch))
+                new = {key: row for row, key in enumerate(keys) if key not in writer.places}
+                if new:
+                    rows = {name: value[[*new.values()]] for name, value in batch.items()}
+                    named = {key: utterances[row] for key, row in new.items()}
+                    writer.add(named, *_features(model, part, rows))
+                for utterance, key in zip(utterances, keys, strict=True):
+                    writer.name(utterance, key)
         sizes[phase], size = writer.bytes, writer.size
     Record(part, digest, args.keep_features, size, data, sizes).save(stats_dir)
 
@@ -109,12 +116,27 @@ def _batches(task: type[AbsTask], args: Namespace, phase: str, shapes: Path) -> 
     return task.build_iter_factory(changed, DistributedOption(), "valid").build_iter(1, shuffle=False)
 
 
+def _inputs(part: str, batch: Mapping[str, Tensor]) -> Iterator[bytes]:
+    """A digest of what the features of each utterance are computed from: its samples and, by an encoder, conditions."""
+    conditions = [batch[name] for name in CONDITIONS if name in batch and part == "encoder"]
+    for row, length in enumerate(batch["speech_lengths"].tolist()):
+        parts = (batch["speech"][row, :length], *(values[row] for values in conditions))
+        yield sha256(b"".join(each.numpy().tobytes() for each in parts)).digest()
+
+
 @torch.no_grad()
 def _features(model: nn.Module, part: str, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
     """Features of a batch (B, T, M) and their lengths (B,)."""
     compute = model.encode if part == "encoder" else model._extract_feats
     with scope({name: batch[name][:, 0] for name in CONDITIONS if name in batch}):
         return compute(batch["speech"], batch["speech_lengths"])
+
+
+def without_features(model: nn.Module, args: Namespace) -> nn.Module:
+    """Let a model whose features are kept, and not normalised, collect sums of samples, which nothing reads."""
+    if args.keep_features and isinstance(model, ReadsKeptFeatures):
+        model.kept_part = "frontend"
+    return model
 
 
 def read_kept(model: nn.Module, args: Namespace) -> None:

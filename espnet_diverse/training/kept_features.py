@@ -2,13 +2,14 @@
 
 In the directory of statistics, kept_features.json is the record of what they were computed from. In the folder of each
 phase, kept_features.bin has the arrays one after another, (T, M) each, and kept_features a line for each utterance: its
-id, the place of its first byte, and T.
+id, the place of its first byte, and T. Utterances with the same input, such as a recording with translations into
+several languages, share an array.
 """
 
 import json
 import logging
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -148,10 +149,12 @@ class Writer:
     Attributes:
         size: Number of features of a frame, once there are any.
         bytes: Number of bytes of the arrays so far.
+        places: Place of the first byte and number of frames of the arrays so far, by the key of their input.
     """
 
     def __init__(self, folder: Path, dtype: str):
         self.folder, self.dtype, self.size, self.bytes = folder, dtype, 0, 0
+        self.places: dict[bytes, tuple[int, int]] = {}
         self._lines: list[str] = []
 
     def __enter__(self) -> "Writer":
@@ -162,22 +165,31 @@ class Writer:
         self._file.close()
         (self.folder / INDEX).write_text("".join(sorted(self._lines)), encoding="utf-8", newline="\n")
 
-    def add(self, utterances: Sequence[str], features: Tensor, lengths: Tensor) -> None:
-        """Add a batch: features (B, T, M) and their lengths (B,).
+    def add(self, inputs: Mapping[bytes, str], features: Tensor, lengths: Tensor) -> None:
+        """Add the arrays of a batch: features (B, T, M) and their lengths (B,).
+
+        Args:
+            inputs: An utterance of each array by the key of its input.
+            features, lengths: The arrays.
 
         Raises:
             DataError: A feature is not finite in this type.
         """
         self.size = features.size(-1)
-        for utterance, array, length in zip(utterances, features.cpu().numpy(), lengths.tolist(), strict=True):
+        for key, array, length in zip(inputs, features.cpu().numpy(), lengths.tolist(), strict=True):
             with np.errstate(over="ignore"):
                 kept = np.ascontiguousarray(array[:length], self.dtype)
             if not np.isfinite(kept).all():
                 todo = "check the audio, or set keep_features: float32"
-                raise DataError(f"{utterance}: its features are not finite in {self.dtype}; {todo}")
-            self._lines.append(f"{utterance} {self.bytes},{length}\n")
+                raise DataError(f"{inputs[key]}: its features are not finite in {self.dtype}; {todo}")
+            self.places[key] = self.bytes, length
             self._file.write(kept.data)
             self.bytes += kept.nbytes
+
+    def name(self, utterance: str, key: bytes) -> None:
+        """Give an utterance the array of an input that was added."""
+        start, length = self.places[key]
+        self._lines.append(f"{utterance} {start},{length}\n")
 
 
 class KeptFeatures(Mapping[str, NDArray]):

@@ -81,6 +81,8 @@ def collect_stats(config: Config, data: RunData, output_dir: Path, workers: Work
             check_vocabulary(config, data, tokens)  # before hours of features; ESPnet writes the lengths
             # Normalisation needs the statistics that are collected here.
             filled.update(collect_stats=True, normalize=None, normalize_conf={}, ngpu=0, output_dir=str(staging))
+            if normalised:
+                filled.update(keep_features=None)  # otherwise they are not computed here, but kept below
             on_workers = {"collect": partial(collect_sums, workers, data.task, filled)} if workers else {}
             espnet_command.run(TASKS[data.task], filled, **on_workers)
         for phase, data_dir in data.phases().items():

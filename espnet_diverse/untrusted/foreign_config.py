@@ -30,7 +30,7 @@ _TOKENS = {"char", "bpe", "word", "phn"}
 _ALLOWED = {
     "frontend": {
         *("default", "sliding_window", "wav2vec_cnn", "embed", "patch"),
-        *("bert", "huggingface", "fused", "whisper_mel"),
+        *("bert", "huggingface", "fused", "whisper_mel", "whisper_encoder"),
     },
     "specaug": {"specaug"},
     "normalize": {"global_mvn", "utterance_mvn"},

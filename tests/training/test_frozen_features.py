@@ -12,6 +12,7 @@ from references.speech_encoders import write_encoder
 from references.whisper import write_whisper
 
 from espnet_diverse.bin.main import main
+from espnet_diverse.nets.whisper.frontend import EncodedMelFrontend
 from espnet_diverse.runs import checkpoint
 from espnet_diverse.runs.tasks import load_model
 from espnet_diverse.text.vocabulary import Vocabulary
@@ -129,6 +130,40 @@ def test_a_frozen_pretrained_frontend_trains_alike(tmp_path):
     assert (record["part"], record["size"]) == ("frontend", 16)
     model, _ = load_model(tmp_path / "kept", "2epoch.pth")
     assert model.kept_part is None and any(name.startswith("frontend.encoder") for name in model.state_dict())
+
+
+def test_the_encoder_of_whisper_as_a_frontend_computes_once(folder, tmp_path, monkeypatch, capfd):
+    """Neither for the statistics nor in an epoch, and once for a recording with two texts."""
+    shutil.copytree(folder / "data", data := tmp_path / "data")
+    for table in data.glob("train/*"):
+        if table.name in ("wav.scp", "text", "utt2spk", "utt2lang"):
+            table.write_text(table.read_text() + table.read_text().splitlines()[0].replace("u0", "u9", 1) + "\n")
+    (data / "train" / "spk2utt").write_text((data / "train" / "spk2utt").read_text().replace("u0 u0", "u0 u0 u9"))
+    assert main(["adopt", str(folder / "whisper"), "--output_dir", str(tmp_path / "whisper")]) == 0
+    Vocabulary.train(["hello gut tag ab"], "char").save(tmp_path / "tokens")
+    (tmp_path / "small.yaml").write_text(SMALL)
+    sizes = "{output_size: 16, attention_heads: 2, linear_units: 32, num_blocks: 2, pad: 0.5}"
+    settings = (f"frontend_conf={sizes}", *SHORT[1:], "batch_size=6", *NO_NOISE)
+    config = [f"--config=model/whisper_features,attention/sdma,{tmp_path / 'small.yaml'}"]
+    config += [f"--set={change}" for change in settings]
+    sets = ["--train_dir", str(data / "train"), "--valid_dir", str(data / "dev")]
+    weights = ["--init_param", f"{tmp_path / 'whisper'}:encoder:frontend.encoder"]
+    shared = [*config, *sets, "--tokens_dir", str(tmp_path / "tokens"), *weights]
+    computed, forward = [], EncodedMelFrontend.forward
+    monkeypatch.setattr(EncodedMelFrontend, "forward", lambda *a: (computed.append(len(a[1])), forward(*a))[1])
+    stats = str(tmp_path / "stats")
+    assert main(["stats", *shared[:-2], "--output_dir", stats]) == 1
+    assert "has random weights; give those of an adopted Whisper model: --init_param RUN:" in capfd.readouterr().err
+    assert main(["stats", *shared, "--output_dir", stats]) == 0
+    assert main(["train", *shared, "--stats_dir", stats, "--output_dir", str(tmp_path / "run")]) == 0
+    assert sum(computed) == 5 + 2
+    kept = KeptFeatures(tmp_path / "stats" / "train" / "kept_features")
+    np.testing.assert_array_equal(kept["u9"], kept["u0"])
+    assert kept["u0"].shape == (45, 16)  # 0.9 s in frames of 20 ms, without silence
+    model, _ = load_model(tmp_path / "run", "2epoch.pth")
+    whisper, _ = load_model(tmp_path / "whisper")
+    for name, value in whisper.encoder.state_dict().items():
+        assert torch.equal(model.frontend.encoder.state_dict()[name], value), name
 
 
 @pytest.mark.parametrize(

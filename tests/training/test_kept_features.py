@@ -22,14 +22,16 @@ LENGTHS = torch.tensor([5, 2, 3])
 
 
 def write(folder, dtype="float16", scale=1.0):
-    """Statistics with features of three utterances in each phase; return the features."""
+    """Statistics with features of four utterances in each phase, of which d has those of c; return the features."""
     features = scale * torch.randn(3, 5, 4, generator=torch.Generator().manual_seed(1))
     sizes = {}
     for phase in ("train", "valid"):
         (folder / phase).mkdir(parents=True)
         with Writer(folder / phase, dtype) as writer:
-            writer.add(["b", "c"], features[:2], LENGTHS[:2])
-            writer.add(["a"], features[2:], LENGTHS[2:])
+            writer.add({b"1": "b", b"2": "c"}, features[:2], LENGTHS[:2])
+            writer.add({b"3": "a"}, features[2:], LENGTHS[2:])
+            for name, key in zip("bcad", (b"1", b"2", b"3", b"2"), strict=True):
+                writer.name(name, key)
         sizes[phase] = writer.bytes
     Record("encoder", "digest", dtype, writer.size, {"train/wav.scp": "x"}, sizes).save(folder)
     return features.numpy()
@@ -40,12 +42,12 @@ def test_features_come_back_from_any_place(dtype, tmp_path):
     features = write(tmp_path / "stats", dtype)
     (tmp_path / "stats").rename(tmp_path / "moved")
     kept = KeptFeatures(tmp_path / "moved" / "train" / INDEX)
-    assert list(kept) == ["a", "b", "c"] and len(kept) == 3
-    for place, name in enumerate("bca"):
+    assert list(kept) == ["a", "b", "c", "d"] and len(kept) == 4
+    for name, place in {"a": 2, "b": 0, "c": 1, "d": 1}.items():
         assert kept[name].dtype == dtype
         np.testing.assert_array_equal(kept[name], features[place, : LENGTHS[place]].astype(dtype))
     with pytest.raises(KeyError):
-        kept["d"]
+        kept["e"]
 
 
 def test_numbers_that_the_type_does_not_hold_are_refused(tmp_path):

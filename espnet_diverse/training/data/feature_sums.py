@@ -26,6 +26,7 @@ from espnet_diverse.errors import ClusterError, UserError, abridged
 from espnet_diverse.progress import WithProgress
 from espnet_diverse.runs.tasks import TASKS
 from espnet_diverse.training import espnet_command
+from espnet_diverse.training.frozen_features import without_features
 
 Row = tuple[str, ...]
 """The lines of an utterance, one of each table."""
@@ -74,7 +75,8 @@ class _Loaded:
         self.task = TASKS[task]
         self.args = espnet_command.arguments(self.task, json.loads(config))
         set_all_random_seed(self.args.seed)
-        self.model = self.task.build_model(self.args).to(dtype=getattr(torch, self.args.train_dtype))
+        model = self.task.build_model(self.args).to(dtype=getattr(torch, self.args.train_dtype))
+        self.model = without_features(model, self.args)
         self.preprocess = self.task.build_preprocess_fn(self.args, train=False)
         self.collate = self.task.build_collate_fn(self.args, train=False)
 
