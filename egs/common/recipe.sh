@@ -165,7 +165,8 @@ training_arguments() { # sets the array `training`, the options that stats and t
 }
 stage_stats() {
     training_arguments
-    espnet-diverse stats "${training[@]}" --output_dir "$exp_dir/stats" ${cluster:+--cluster "$cluster"}
+    espnet-diverse stats "${training[@]}" --output_dir "$exp_dir/stats" ${init_param:+--init_param "$init_param"} \
+        ${cluster:+--cluster "$cluster"}
 }
 stage_train() {
     local processes=(--ngpu "$ngpu")
