@@ -17,8 +17,7 @@ without text or without a translation are dropped and listed.
 """
 
 import re
-from collections.abc import Iterator
-from functools import cache
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -94,8 +93,10 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
     for name, trained in wanted.items():
         _Spoken(game, name, faults).add_to(sets, trained)
     faults.refuse()
-    refuse_untrained(sets["train"], [name for name, trained in wanted.items() if trained], root)
-    return {name: sets[name] for name in selection.wanted(SETS)}
+    chosen = selection.wanted(SETS)
+    if "train" in chosen:
+        refuse_untrained(sets["train"], [name for name, trained in wanted.items() if trained], root)
+    return {name: sets[name] for name in chosen}
 
 
 class _Game:
@@ -116,12 +117,24 @@ class _Game:
                 raise DataError(f"{root}: has nothing of {package} (folder {GAME}); {todo}")
         self.written = sorted({language for _, language in self.dialogs})
         self.spoken = sorted({_code(path.parent.name) for path in self.recordings})
+        self._lines: dict[tuple[str, str], dict[str, Line]] = {}
 
-    @cache  # noqa: B019  # a game lives as long as its call of prepare
-    def lines(self, level: str, language: str) -> tuple[dict[str, Line], list[Fault]]:
-        """The lines of a level by dialog, and the faults of their file; none where the level is not translated."""
-        path = self.dialogs.get((level, language))
-        return read_dialogs(path, language == "en") if path else ({}, [])
+    def levels(self, language: str) -> dict[str, list[Path]]:
+        """The recordings in a language by level."""
+        levels: dict[str, list[Path]] = {}
+        for path in self.recordings:
+            if _code(path.parent.name) == language:
+                levels.setdefault(path.parent.parent.name, []).append(path)
+        return levels
+
+    def lines(self, level: str, language: str, faults: RowFaults, data: DataDir) -> Mapping[str, Line]:
+        """The lines of a level by dialog; none where it is not translated. Faults are added to its set, once."""
+        key = level, language
+        if key not in self._lines:
+            path = self.dialogs.get(key)
+            self._lines[key], found = read_dialogs(path, language == "en") if path else ({}, [])
+            faults.add_lines(data, f"{language}-{level}", found)
+        return self._lines[key]
 
 
 def read_dialogs(path: Path, original: bool) -> tuple[dict[str, Line], list[Fault]]:
@@ -164,24 +177,14 @@ class _Spoken:
 
     def add_to(self, sets: dict[str, DataDir], trained: bool) -> None:
         """Add the recordings of each level to its set, or to test alone."""
-        for level, recordings in self._levels():
+        for level, recordings in self.game.levels(self.source).items():
             name = hashed_set(level, self.selection)
             if not (trained or name == "test"):
                 continue
-            texts = []
-            for language in filter(None, (self.source, self.target)):
-                lines, faults = self.game.lines(level, language)
-                texts.append(lines)
-                self.faults.add_lines(sets[name], f"{self.name}-{level}-{language}", faults)
+            languages = filter(None, (self.source, self.target))
+            texts = [self.game.lines(level, language, self.faults, sets[name]) for language in languages]
             for path in recordings:
                 self._add(sets[name], f"{self.name}-{level}-{path.stem}", path, [each.get(path.stem) for each in texts])
-
-    def _levels(self) -> Iterator[tuple[str, list[Path]]]:
-        levels: dict[str, list[Path]] = {}
-        for path in self.game.recordings:
-            if _code(path.parent.name) == self.source:
-                levels.setdefault(path.parent.parent.name, []).append(path)
-        yield from levels.items()
 
     def _add(self, data: DataDir, utterance: str, path: Path, lines: list[Line | None]) -> None:
         """Add one recording, or list it as dropped if it lacks a text."""

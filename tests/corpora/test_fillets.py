@@ -162,9 +162,12 @@ def test_faulty_lines(tree, call):
         fillets.prepare(tree)
     what = 'must be dialogId("DIALOG", "font_ACTOR", "TEXT"), then dialogStr("TEXT"); correct it'
     assert str(caught.value) == f"{path}:2: {what}"
+    with pytest.raises(DataError) as caught:
+        fillets.prepare(tree, ST)
+    assert str(caught.value) == f"{path}:2: {what}"  # once for all directions
     data = fillets.prepare(tree, Selection(on_bad="drop"))["train"]
     assert data.text[f"cs-{level}-x"] == "ty"
-    assert data.dropped[f"cs-{level}-cs-line2"] == f"dialogs_cs.lua:2: {what}" and len(data.bad) == 1
+    assert data.dropped[f"cs-{level}-line2"] == f"dialogs_cs.lua:2: {what}" and len(data.bad) == 1
 
 
 def test_texts_that_no_vocabulary_can_hold(tree):
@@ -222,5 +225,7 @@ def test_options_that_do_not_fit(tree, options, what):
 
 
 def test_no_training_data(tree):
+    options = {"task": "st", "pairs": ("cs-de",), "split_shares": (0.01, 0.98)}
     with pytest.raises(DataError, match="cs-de should be trained but has no training data; remove it, or test it only"):
-        fillets.prepare(tree, Selection(task="st", pairs=("cs-de",), split_shares=(0.01, 0.98)))
+        fillets.prepare(tree, Selection(**options))
+    assert len(fillets.prepare(tree, Selection(sets=("test",), **options))["test"].text) == len(LEVELS)
