@@ -157,6 +157,9 @@ def test_the_encoder_of_whisper_as_a_frontend_computes_once(folder, tmp_path, mo
     assert main(["stats", *shared, "--output_dir", stats]) == 0
     assert main(["train", *shared, "--stats_dir", stats, "--output_dir", str(tmp_path / "run")]) == 0
     assert sum(computed) == 5 + 2
+    static = [shared[0].replace(",attention", ",heads/static,attention"), *shared[1:]]  # reads utt2lang as well
+    assert main(["stats", *static, "--output_dir", stats]) == 0
+    assert sum(computed) == 5 + 2
     kept = KeptFeatures(tmp_path / "stats" / "train" / "kept_features")
     np.testing.assert_array_equal(kept["u9"], kept["u0"])
     assert kept["u0"].shape == (45, 16)  # 0.9 s in frames of 20 ms, without silence
