@@ -26,7 +26,7 @@ test: $(VENV)/.ready lint  ## All tests but those of `make recipes`, 9 to 15 min
 		--skipped $(SKIPPED)
 	$(BIN)/python -m pytest -m "not trust" tests/trust --skipped $(SKIPPED)  # alone: they fork, which needs no threads
 
-test-skipped: $(VENV)/.ready  ## What `make test` skipped, with all extras; for the page, install a Chromium first.
+test-skipped: $(VENV)/.ready  ## What `make test` skipped, with all extras; install a Chromium, curl and nginx first.
 	$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt -e '.[$(ALL_EXTRAS)]'
 	if [ -s $(SKIPPED) ]; then $(BIN)/python -m pytest @$(SKIPPED); fi
 

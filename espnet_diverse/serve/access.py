@@ -6,6 +6,7 @@ machine, which prevents DNS rebinding, and the Origin must be that host. A serve
 the key; in a browser, only its own page may send requests. The page loads nothing from other hosts.
 """
 
+import asyncio
 import hmac
 import logging
 import time
@@ -18,13 +19,14 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from espnet_diverse.serve.metrics import METRICS
-from espnet_diverse.serve.openapi import PATHS
-from espnet_diverse.serve.refusals import RefusedError, error_response
+from espnet_diverse.serve.openapi import METRICS_PATH, PATHS
+from espnet_diverse.serve.refusals import RefusedError, error_response, unavailable
 
 log = logging.getLogger(__name__)
 OPEN_TO_ALL = ("/health",)
 """Paths that need no key: they reveal nothing about models or callers."""
 _HOSTS = ("127.0.0.1", "localhost")  # with any port, because a tunnel may have another one
+_MOST = 1000  # requests and streams at a time
 _LINGER_SECONDS = 30.0
 _SILENT_SECONDS = 3.0  # of a client while the server lingers
 _PAUSE_SECONDS = 0.02  # between the parts read while lingering, so that other clients come first
@@ -59,10 +61,15 @@ class Access:
         app: The application.
         url: Address of the server, for messages.
         key: Key that requests must send as bearer token; None for this machine alone.
+
+    Attributes:
+        running: Number of requests and streams that the application is answering.
+        is_draining: Whether the server is about to end, so that new requests are refused.
     """
 
     def __init__(self, app: ASGIApp, url: str, key: str | None = None):
         self.app, self.url, self.key = app, url, key
+        self.running, self.is_draining = 0, False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         began, answer = time.monotonic(), _Answer(scope, receive, send)
@@ -71,7 +78,16 @@ class Access:
         except RefusedError as error:
             await error_response(error)(scope, answer.receive, answer.send)
         else:
-            await self.app(scope, answer.receive, answer.send)
+            self.running += 1
+            try:
+                await self.app(scope, answer.receive, answer.send)
+            except asyncio.CancelledError:  # the server ends
+                if scope["type"] == "http" and not answer.has_begun:
+                    ended = unavailable("the server ends before the answer; try again later", "draining")
+                    await error_response(ended)(scope, answer.receive, answer.send)
+                raise
+            finally:
+                self.running -= 1
         finally:  # also after an error of the application, which has answered with status 500
             client = (scope.get("client") or ("",))[0]
             path = quote(scope["path"])  # where %0a was decoded to a line end
@@ -80,7 +96,7 @@ class Access:
             log.info("%s %s %s %s %.2f s", client, scope["type"], path, answer.status, seconds)
 
     def _check(self, scope: Scope) -> None:
-        """Refuse a request that is not from this machine or its own page, or has no key where one is needed.
+        """Refuse a request that nobody may send, from elsewhere or without a key, or that the server cannot take now.
 
         Raises:
             RefusedError: With the reason.
@@ -92,6 +108,10 @@ class Access:
         own = [f"http://{host}"] if self.key is None else [f"http://{host}", f"https://{host}"]  # behind a proxy
         if origin is not None and origin not in own:
             raise RefusedError(HTTPStatus.FORBIDDEN, f"requests from {origin!r} are not served; open {self.url}")
+        if self.is_draining and scope["path"] != METRICS_PATH:
+            raise unavailable("the server is about to end; try again later", "draining")
+        if self.running >= _MOST:
+            raise unavailable(f"{self.running} requests are being answered; try again later", "connections")
         if self.key is None or scope["path"] in OPEN_TO_ALL:
             return
         kind, _, given = headers.get("Authorization", "").partition(" ")
@@ -110,10 +130,11 @@ class _Answer:
 
     Attributes:
         status: Status of the answer.
+        has_begun: Whether it was sent.
     """
 
     def __init__(self, scope: Scope, receive: Receive, send: Send):
-        self._receive, self._send, self.status = receive, send, 101
+        self._receive, self._send, self.status, self.has_begun = receive, send, 101, False
         headers = Headers(scope=scope)
         self._is_unread = headers.get("Content-Length", "0") != "0" or "Transfer-Encoding" in headers
 
@@ -125,7 +146,7 @@ class _Answer:
 
     async def send(self, message: Message) -> None:
         if message["type"] in ("http.response.start", "websocket.http.response.start"):
-            self.status = message["status"]
+            self.status, self.has_begun = message["status"], True
             headers = MutableHeaders(scope=message)
             headers.update(_HEADERS)
             if self._is_unread:

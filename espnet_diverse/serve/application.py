@@ -5,9 +5,11 @@ Uploads are never written to disk under a name, and no path of the disk is serve
 
 import asyncio
 import logging
+import signal
 import socket
+import time
 from collections.abc import Callable, Mapping, Sequence
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any, Self, cast
 
 import anyio.to_thread
@@ -22,14 +24,16 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from espnet_diverse.errors import ConfigError, UserError
 from espnet_diverse.serve.access import Access
+from espnet_diverse.serve.metrics import METRICS
 from espnet_diverse.serve.refusals import RefusedError, handle_error, handle_http_error
 
 HOST = "127.0.0.1"
 KEY_VARIABLE = "ESPNET_DIVERSE_API_KEY"
-_CONNECTIONS = 1000
 _LAST_ANSWERS = 2  # seconds to finish answers when the server ends; it does not wait for a long recording
 _SILENT_SECONDS = 30.0  # of a connection that sends no request
 _MESSAGE_BYTES = 1 << 20  # of a websocket
+_LOGGED = ("Exception in ASGI application", "Invalid UTF-8 sequence", "ASGI callable returned without")
+_GONE = 499  # status for the log and the metrics, as nginx writes it
 
 
 def application(routes: Sequence[BaseRoute]) -> Starlette:
@@ -50,7 +54,7 @@ async def in_thread[Result](function: Callable[..., Result], *arguments: object)
 
 
 async def _nobody(request: Request, error: Exception) -> Response:
-    return Response()  # nobody reads it
+    return Response(status_code=_GONE)  # nobody reads it
 
 
 class Server:
@@ -60,6 +64,7 @@ class Server:
         host: Address to listen on.
         port: Port to listen on; 0 is any free port.
         key: Key that requests must send; required unless the address is for this machine alone.
+        drain_seconds: Maximum time that running requests have to end after SIGTERM.
 
     Attributes:
         url: Address of the server.
@@ -68,13 +73,13 @@ class Server:
         ConfigError: The port is out of range or in use, the address is not one of this machine, or there is no key.
     """
 
-    def __init__(self, port: int, host: str = HOST, key: str | None = None):
+    def __init__(self, port: int, host: str = HOST, key: str | None = None, drain_seconds: float = 0.0):
         if key is None and host not in (HOST, "localhost"):
             raise ConfigError(
                 f"--host {host}: other machines would reach the server without a key; set the environment variable "
                 f"{KEY_VARIABLE}, or leave --host out"
             )
-        self.key = key
+        self.key, self.drain_seconds = key, drain_seconds
         try:
             self._socket = socket.create_server((host, port), backlog=256)
         except (OSError, OverflowError) as error:
@@ -85,7 +90,7 @@ class Server:
             raise ConfigError(f"{where}: {reason}; give another one, or 0 for any free port") from error
         self.port = self._socket.getsockname()[1]
         self.url = f"http://{host}:{self.port}/"
-        self._uvicorn: uvicorn.Server | None = None
+        self._uvicorn: _Uvicorn | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -94,9 +99,10 @@ class Server:
         self._socket.close()
 
     def run(self, app: Starlette) -> None:
-        """Serve until Ctrl+C or `stop`."""
+        """Serve until Ctrl+C, SIGTERM, `drain` or `stop`."""
+        access = Access(app, self.url, self.key)
         config = uvicorn.Config(
-            Access(app, self.url, self.key),
+            access,
             loop="asyncio",
             http=_Protocol,
             ws="websockets-sansio",
@@ -106,12 +112,16 @@ class Server:
             access_log=False,
             proxy_headers=False,
             server_header=False,
-            limit_concurrency=_CONNECTIONS,
             timeout_graceful_shutdown=_LAST_ANSWERS,
         )
         logging.getLogger("uvicorn.error").addFilter(_is_news)
-        self._uvicorn = uvicorn.Server(config)
+        self._uvicorn = _Uvicorn(config, access, self.drain_seconds)
         self._uvicorn.run(sockets=[self._socket])
+
+    def drain(self) -> None:
+        """Refuse new requests, and end `run` when the running ones have ended, or after `drain_seconds`."""
+        assert self._uvicorn is not None
+        self._uvicorn.drain()
 
     def stop(self) -> None:
         """End `run`, which another thread has called."""
@@ -120,8 +130,34 @@ class Server:
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """Filter out tracebacks: of an error that `as_refusal` has logged, and of text that closes its websocket."""
-    return not record.getMessage().startswith(("Exception in ASGI application", "Invalid UTF-8 sequence"))
+    """Filter out what `as_refusal` or `Access` has logged: errors, and websockets that are closed or refused."""
+    return not record.getMessage().startswith(_LOGGED)
+
+
+class _Uvicorn(uvicorn.Server):
+    """uvicorn's server; SIGTERM drains it first, and a second one ends it as Ctrl+C does.
+
+    uvicorn itself closes its port at the first signal, so that new clients get no answer.
+    """
+
+    def __init__(self, config: uvicorn.Config, access: Access, drain_seconds: float):
+        super().__init__(config)
+        self._access, self._seconds, self._drained_at = access, drain_seconds, 0.0
+
+    def drain(self) -> None:
+        self._drained_at = time.monotonic() + self._seconds
+        self._access.is_draining = True
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if sig == signal.SIGTERM and not self._access.is_draining:
+            self.drain()
+        else:
+            super().handle_exit(sig, frame)
+
+    async def on_tick(self, counter: int) -> bool:
+        is_late = time.monotonic() >= self._drained_at
+        is_drained = self._access.is_draining and (is_late or not self._access.running)
+        return is_drained or await super().on_tick(counter)
 
 
 class _Protocol(H11Protocol):
@@ -135,6 +171,10 @@ class _Protocol(H11Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(cast(asyncio.Transport, transport))
         self._silence = self.loop.call_later(_SILENT_SECONDS, self._close_if_silent)
+
+    def send_400_response(self, msg: str) -> None:
+        METRICS.add("refused_total", reason="invalid_http")
+        super().send_400_response(msg)
 
     def on_response_complete(self) -> None:
         self._silence.cancel()

@@ -87,10 +87,11 @@ class Batches:
     def __init__(self, transcribe: Transcribe, limits: Limits, most: int = 32, wait: float = 0.01):
         self.transcribe, self.limits, self.most, self.wait = transcribe, limits, most, wait
         self._waiting: list[Job] = []
-        self._running = 0
+        self._running: list[Job] = []
         self._is_closed = False
         self._changed = Condition()
-        Thread(target=self._run, daemon=True).start()
+        self._thread = Thread(target=self._run, daemon=True)
+        self._thread.start()
 
     @property
     def is_idle(self) -> bool:
@@ -127,11 +128,19 @@ class Batches:
             self._is_closed = True
             self._changed.notify()
 
+    def stop(self) -> None:
+        """Give up all recordings, and wait until the thread has ended: Python must not end while it computes."""
+        with self._changed:
+            for job in (*self._waiting, *self._running):
+                self.give_up(job)
+        self.close()
+        self._thread.join()
+
     def _run(self) -> None:
         while not (self._is_closed and not self._waiting):
             if group := self._group():
                 self._serve(group)
-            self._running = 0
+            self._running = []
 
     def _group(self) -> list[Job]:
         """The next recordings to search together; empty if all were given up, or at the end."""
@@ -143,7 +152,7 @@ class Batches:
             kind = self._waiting[0].kind if self._waiting else None
             group = [job for job in self._waiting if job.kind == kind][: self.most]
             self._waiting = [job for job in self._waiting if job not in group]
-            self._running = len(group)
+            self._running = group
             return [job for job in group if job.result.set_running_or_notify_cancel()]
 
     def _serve(self, group: list[Job]) -> None:

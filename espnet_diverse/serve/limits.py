@@ -26,6 +26,9 @@ class Limits(Options):
     stream_seconds: float = number(
         4 * 3600.0, above=0, key="max_stream_seconds", help="maximum length of a live recording in seconds"
     )
+    request_seconds: float = number(
+        600.0, above=0, key="max_request_seconds", help="maximum seconds from a request to its answer; beyond them 504"
+    )
     characters: int = 5000
     all_megabytes: float = 100.0
     queued_seconds: float = 3600.0

@@ -118,14 +118,23 @@ class Models:
         name = self.known(name)
         model = self._loaded.get(name)
         if model is None:
-            async with self._lock:
-                model = self._loaded.get(name) or await self._load(name)
+            # Also for those who ask next if this request ends meanwhile: a thread that loads cannot be stopped.
+            model = await asyncio.shield(asyncio.ensure_future(self._found(name)))
         self._loaded.move_to_end(name)
         model.users += 1
         try:
             yield model
         finally:
             model.users -= 1
+
+    def stop(self) -> None:
+        """End what the loaded models compute, and wait for it."""
+        for model in self._loaded.values():
+            model.batches.stop()
+
+    async def _found(self, name: str) -> Model:
+        async with self._lock:
+            return self._loaded.get(name) or await self._load(name)
 
     async def _load(self, name: str) -> Model:
         if len(self._loaded) >= self.most:

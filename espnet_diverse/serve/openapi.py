@@ -10,9 +10,10 @@ from espnet_diverse.untrusted.shown_text import escaped
 
 _TYPES = {str: "string", int: "integer", float: "number", bool: "boolean"}
 _NAME = {"name": "model", "in": "path", "required": True, "schema": {"type": "string"}}
+METRICS_PATH = "/metrics"
 _GET = {
     "/health": "whether the server runs; needs no key",
-    "/metrics": "numbers of requests, refusals and seconds, for Prometheus",
+    METRICS_PATH: "numbers of requests, refusals and seconds, for Prometheus",
     "/openapi.json": "this description",
     "/docs": "this description, as a page",
     "/v1/models": "the names of the models",

@@ -11,12 +11,14 @@ from starlette.responses import JSONResponse, Response
 from espnet_diverse.errors import UserError
 from espnet_diverse.serve.metrics import METRICS
 
-_RETRY_SECONDS = 1
+_RETRY_SECONDS = {HTTPStatus.TOO_MANY_REQUESTS: 1, HTTPStatus.SERVICE_UNAVAILABLE: 5}
 _TYPES = {
     HTTPStatus.UNAUTHORIZED: "authentication_error",
     HTTPStatus.FORBIDDEN: "permission_error",
     HTTPStatus.TOO_MANY_REQUESTS: "rate_limit_error",
     HTTPStatus.INTERNAL_SERVER_ERROR: "server_error",
+    HTTPStatus.SERVICE_UNAVAILABLE: "server_error",
+    HTTPStatus.GATEWAY_TIMEOUT: "server_error",
 }
 
 
@@ -28,19 +30,24 @@ class RefusedError(Exception):
         message: The fault and the advice, in one line.
         code: OpenAI's code of the error, if there is one.
         param: Name of the wrong parameter.
-        busy: What is busy, such as "queue", for the metrics.
+        reason: For the metrics, if it is neither the code nor the status, such as "queue".
     """
 
     def __init__(
-        self, status: HTTPStatus, message: str, code: str | None = None, param: str | None = None, busy: str = ""
+        self, status: HTTPStatus, message: str, code: str | None = None, param: str | None = None, reason: str = ""
     ):
         super().__init__(message)
-        self.status, self.code, self.param, self.busy = status, code, param, busy
+        self.status, self.code, self.param, self.reason = status, code, param, reason
 
 
 def busy(message: str, what: str) -> RefusedError:
-    """The refusal of a request that may be sent again later."""
-    return RefusedError(HTTPStatus.TOO_MANY_REQUESTS, message, "rate_limit_exceeded", busy=what)
+    """The refusal of a request that may be sent again later, because `what` is busy."""
+    return RefusedError(HTTPStatus.TOO_MANY_REQUESTS, message, "rate_limit_exceeded", reason=what)
+
+
+def unavailable(message: str, reason: str) -> RefusedError:
+    """The refusal of a request that the server as a whole cannot take now."""
+    return RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, message, "service_unavailable", reason=reason)
 
 
 def as_refusal(error: Exception) -> RefusedError:
@@ -56,7 +63,7 @@ def as_refusal(error: Exception) -> RefusedError:
 
 def error_body(error: RefusedError) -> dict[str, Any]:
     """The error in OpenAI's form; it is counted."""
-    METRICS.add("refused_total", reason=error.busy or error.code or error.status.name.lower())
+    METRICS.add("refused_total", reason=error.reason or error.code or error.status.name.lower())
     kind = _TYPES.get(error.status, "invalid_request_error")
     return {"error": {"message": str(error), "type": kind, "param": error.param, "code": error.code}}
 
@@ -64,8 +71,8 @@ def error_body(error: RefusedError) -> dict[str, Any]:
 def error_response(error: RefusedError) -> Response:
     """The answer to a request that is not served."""
     headers = {}
-    if error.status == HTTPStatus.TOO_MANY_REQUESTS:
-        headers["Retry-After"] = str(_RETRY_SECONDS)
+    if error.status in _RETRY_SECONDS:
+        headers["Retry-After"] = str(_RETRY_SECONDS[error.status])
     if error.status == HTTPStatus.UNAUTHORIZED:
         headers["WWW-Authenticate"] = "Bearer"
     return JSONResponse(error_body(error), error.status, headers)

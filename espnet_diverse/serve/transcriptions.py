@@ -6,7 +6,7 @@ import math
 import time
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
@@ -32,7 +32,7 @@ from espnet_diverse.serve.limits import Limits
 from espnet_diverse.serve.live import close_with
 from espnet_diverse.serve.metrics import METRICS, TYPE
 from espnet_diverse.serve.models import Model, Models
-from espnet_diverse.serve.openapi import STREAM, description, page
+from espnet_diverse.serve.openapi import METRICS_PATH, STREAM, description, page
 from espnet_diverse.serve.refusals import RefusedError, as_refusal, error_body
 from espnet_diverse.text.vocabulary import SPACE
 from espnet_diverse.transcription import recordings
@@ -60,7 +60,7 @@ def api(models: Models, limits: Limits) -> Starlette:
     return application(
         [
             Route("/health", endpoints.health),
-            Route("/metrics", endpoints.metrics),
+            Route(METRICS_PATH, endpoints.metrics),
             Route("/openapi.json", endpoints.openapi),
             Route("/docs", endpoints.docs),
             Route("/v1/models", endpoints.models),
@@ -111,18 +111,20 @@ class _Endpoints:
         return {"id": name, "object": "model", "created": self._started, "owned_by": "espnet_diverse"}
 
     async def serve(self, request: Request, translates: bool) -> Response:
-        async with self._bodies.upload(request) as upload:
-            asked = Asked.of(upload.fields, self._limits.characters)
-            async with self._models.use(asked.model) as model:
-                conditions = _conditions(model, asked, translates)
-                kind = Kind(asked.has_words or bool(asked.include), model.usable_hotwords(asked.terms))
-                work = await self._work(upload, model, kind, conditions)
-                headers = _notices(upload.fields, asked, kind)
-        if asked.stream:
-            return StreamingResponse(work.events(asked), media_type="text/event-stream", headers=headers)
-        response = await self._answer(request, work, asked, conditions, translates)
-        response.headers.update(headers)
-        return response
+        deadline = Deadline(self._limits.request_seconds)
+        async with deadline.kept():
+            async with self._bodies.upload(request) as upload:
+                asked = Asked.of(upload.fields, self._limits.characters)
+                async with self._models.use(asked.model) as model:
+                    conditions = _conditions(model, asked, translates)
+                    kind = Kind(asked.has_words or bool(asked.include), model.usable_hotwords(asked.terms))
+                    work = await self._work(upload, model, kind, conditions)
+                    headers = _notices(upload.fields, asked, kind)
+            if not asked.stream:
+                response = await self._answer(request, work, asked, conditions, translates)
+                response.headers.update(headers)
+                return response
+        return StreamingResponse(work.events(asked, deadline), media_type="text/event-stream", headers=headers)
 
     async def _answer(
         self, request: Request, work: "_Work", asked: Asked, conditions: dict[str, str], translates: bool
@@ -142,6 +144,34 @@ class _Endpoints:
         model.batches.submit(work.job)
         METRICS.add("audio_seconds_total", len(samples) / rate, source="file")
         return work
+
+
+class Deadline:
+    """The time when a request must have its answer.
+
+    Args:
+        seconds: Seconds from now.
+    """
+
+    def __init__(self, seconds: float):
+        self._seconds, self._at = seconds, asyncio.get_running_loop().time() + seconds
+
+    @asynccontextmanager
+    async def kept(self) -> AsyncIterator[None]:
+        """Stop what a block waits for at the deadline.
+
+        Raises:
+            RefusedError: The block was stopped.
+        """
+        try:
+            async with asyncio.timeout_at(self._at):
+                yield
+        except TimeoutError as error:
+            message = (
+                f"the request took longer than {self._seconds:g} seconds; send a shorter recording, come when the "
+                "server is less busy, or start it with a larger --max_request_seconds"
+            )
+            raise RefusedError(HTTPStatus.GATEWAY_TIMEOUT, message, "timeout") from error
 
 
 class _Work:
@@ -177,11 +207,11 @@ class _Work:
             found.cancel()
             self._batches.give_up(self.job)
 
-    async def events(self, asked: Asked) -> AsyncIterator[str]:
+    async def events(self, asked: Asked, deadline: "Deadline") -> AsyncIterator[str]:
         """Server-sent events of the text as it comes."""
         text = ""
         try:
-            while (segments := await self._parts.get()) is not None:
+            while (segments := await self._part(deadline)) is not None:
                 if new := delta(text, segments):
                     text += new
                     yield event({"type": "transcript.text.delta", "delta": new})
@@ -190,6 +220,10 @@ class _Work:
             yield event(error_body(as_refusal(error)))
         finally:
             self._batches.give_up(self.job)
+
+    async def _part(self, deadline: "Deadline") -> Sequence[Segment] | None:
+        async with deadline.kept():
+            return await self._parts.get()
 
     def _put(self, segments: Sequence[Segment] | None) -> None:
         with suppress(RuntimeError):  # the server has ended

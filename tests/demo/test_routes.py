@@ -52,9 +52,9 @@ class StandIn:
 
 
 @contextmanager
-def serving(limits):
+def serving(limits, **how):
     service = StandIn(limits)
-    with running(page(service, EXAMPLES)) as server:
+    with running(page(service, EXAMPLES), **how) as server:
         server.service = service
         try:
             yield server

@@ -1,10 +1,24 @@
-"""A server of an application on a free port, in a thread."""
+"""A server of an application on a free port, in a thread, and what it has counted."""
 
 import threading
 import time
 from contextlib import contextmanager
 
 from espnet_diverse.serve.application import Server
+from espnet_diverse.serve.metrics import METRICS
+
+
+def wait_for(condition):
+    end = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def counted(name):
+    """A number of the metrics of this process, such as refused_total{reason="queue"}; 0 before it is counted."""
+    rows = dict(line.rsplit(" ", 1) for line in METRICS.text().splitlines() if not line.startswith("#"))
+    return float(rows.get(f"espnet_diverse_{name}", 0))
 
 
 @contextmanager

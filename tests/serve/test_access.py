@@ -7,12 +7,12 @@ import httpx
 import openai
 import pytest
 from serve.conftest import client_of
-from serve.running import running
-from serve.test_callers import wait_for
+from serve.running import counted, running, wait_for
 from serve.test_transcriptions import wav
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
+from espnet_diverse.serve import access
 from espnet_diverse.serve.access import Access
 from espnet_diverse.serve.limits import Limits
 from espnet_diverse.serve.models import Models
@@ -77,6 +77,15 @@ def test_the_log_has_answers_after_an_error_of_the_application(caplog):
     with caplog.at_level(logging.INFO), pytest.raises(MemoryError):
         asyncio.run(Access(app, "http://localhost/")(scope, None, send))
     assert " http /v1/models 500 " in caplog.text
+
+
+def test_more_requests_than_are_answered_at_a_time(closed, monkeypatch):
+    before = counted('refused_total{reason="connections"}')
+    monkeypatch.setattr(access, "_MOST", 0)
+    answer = get(closed, "health")
+    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")
+    assert answer.json()["error"]["type"] == "server_error"
+    assert counted('refused_total{reason="connections"}') == before + 1
 
 
 def test_health_needs_no_key_and_tells_nothing(closed):

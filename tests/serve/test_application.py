@@ -7,6 +7,7 @@ import time
 
 import pytest
 from demo.test_routes import ask, serving
+from serve.running import counted, wait_for
 
 from espnet_diverse.demo.routes import BODY
 from espnet_diverse.errors import ConfigError
@@ -39,6 +40,58 @@ def test_the_end_waits_for_answers_but_not_for_ever(monkeypatch, ends):
         asking.join(10)
         assert not asking.is_alive() and time.monotonic() - began < 5
     assert (answers == [200]) == ends
+
+
+def test_draining_lets_running_requests_end_and_refuses_new_ones():
+    answers = []
+    with serving(Limits(), drain_seconds=20.0) as server:
+        server.service.may.clear()
+        asking = threading.Thread(target=lambda: answers.append(ask(server, "POST", "/run", b"x")[0]))
+        asking.start()
+        assert server.service.begun.acquire(timeout=20)
+        before = counted('refused_total{reason="draining"}')
+        server.drain()
+        status, headers, body = ask(server, "GET", "/about")
+        assert (status, headers["Retry-After"], body["error"]["code"]) == (503, "5", "service_unavailable")
+        assert not answers and counted('refused_total{reason="draining"}') == before + 1
+        server.service.may.set()
+        asking.join(20)
+        assert answers == [200]
+        wait_for(lambda: not is_open(server))
+
+
+def test_draining_does_not_wait_for_ever(monkeypatch):
+    monkeypatch.setattr(application, "_LAST_ANSWERS", 0)
+    answers = []
+    with serving(Limits(), drain_seconds=0.5) as server:
+        server.service.may.clear()
+        asking = threading.Thread(target=lambda: answers.append(ask(server, "POST", "/run", b"x")[::2]))
+        asking.start()
+        assert server.service.begun.acquire(timeout=20)
+        began = time.monotonic()
+        server.drain()
+        asking.join(20)
+        assert 0.4 < time.monotonic() - began < 10
+        ((status, body),) = answers
+        assert status == 503 and body["error"]["message"].startswith("the server ends before the answer")
+        wait_for(lambda: not is_open(server))
+
+
+def is_open(server):
+    try:
+        socket.create_connection(("127.0.0.1", server.port), timeout=5).close()
+    except ConnectionRefusedError:
+        return False
+    return True
+
+
+def test_what_is_no_http_is_counted():
+    with serving(Limits()) as server:
+        before = counted('refused_total{reason="invalid_http"}')
+        with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+            connection.sendall(b"\x16\x03\x01 no request\r\n\r\n")
+            assert b" 400 " in connection.recv(1000)
+        assert counted('refused_total{reason="invalid_http"}') == before + 1
 
 
 def test_ports_that_cannot_be_had():

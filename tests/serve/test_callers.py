@@ -1,7 +1,6 @@
 """Many callers at once: they share batches, get the answers of single requests, and leave no memory behind."""
 
 import gc
-import time
 import weakref
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +10,7 @@ import openai
 import pytest
 from references.held import held
 from serve.conftest import LIMITS, client_of
-from serve.running import running
+from serve.running import counted, running, wait_for
 from serve.test_transcriptions import wav
 
 from espnet_diverse.errors import DataError
@@ -70,6 +69,8 @@ def test_two_hundred_at_once_are_answered_or_told_to_come_again(load):
 
 def test_a_caller_who_goes_leaves_the_queue(served):
     batches = served.models._loaded["tones"].batches
+    gone = 'requests_total{path="/v1/audio/transcriptions",status="499"}'
+    before = counted(gone)
     with served.recognizer("tones").search._lock:  # the first is being searched, the second waits
         for fields in ({}, {"stream": "true"}):
             with pytest.raises(httpx.ReadTimeout):
@@ -82,13 +83,24 @@ def test_a_caller_who_goes_leaves_the_queue(served):
         wait_for(lambda: not batches._waiting)
         assert not batches.is_idle
     wait_for(lambda: batches.is_idle)
+    assert counted(gone) == before + 1  # the events of the other had begun
 
 
-def wait_for(condition):
-    end = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
+def test_a_request_has_an_end(load):
+    limits, late = Limits(request_seconds=1.0), 'refused_total{reason="timeout"}'
+    models = Models(["tones"], lambda name: load(name, limits), 1)
+    with running(api(models, limits)) as server, client_of(server) as client:
+        expected = client.audio.transcriptions.create(file=wav(1.0), model="tones").text
+        before = counted(late)
+        with load.recognizer("tones").search._lock:
+            with pytest.raises(openai.InternalServerError) as caught:
+                client.audio.transcriptions.create(file=wav(1.0), model="tones")
+            with pytest.raises(openai.APIError, match="took longer than 1 seconds; .* a larger --max_request_seconds"):
+                list(client.audio.transcriptions.create(file=wav(1.0), model="tones", stream=True))
+        assert caught.value.status_code == 504 and caught.value.code == "timeout"
+        assert caught.value.type == "server_error" and counted(late) == before + 2
+        wait_for(lambda: models._loaded["tones"].batches.is_idle)
+        assert client.audio.transcriptions.create(file=wav(1.0), model="tones").text == expected
 
 
 def test_audio_is_freed_once_its_request_is_answered(served):

@@ -10,6 +10,8 @@ from espnet_diverse.serve.limits import Limits
 def test_limits_that_are_none(value):
     with pytest.raises(ConfigError, match=rf"max_seconds must be (a number|a finite number|above 0), but is {value}"):
         Limits(seconds=value)
+    with pytest.raises(ConfigError, match=rf"max_request_seconds must be .*, but is {value}"):
+        Limits(request_seconds=value)
     with pytest.raises(ConfigError, match=rf"max_megabytes must be (a number|a finite number|above 0), but is {value}"):
         Limits(megabytes=value)
 

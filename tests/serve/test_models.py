@@ -1,6 +1,7 @@
 """Models that are loaded when they are first asked for, and dropped for others."""
 
 import asyncio
+import threading
 from types import SimpleNamespace
 
 import pytest
@@ -47,6 +48,19 @@ def models(loader):
 async def name_of(models, name):
     async with models.use(name) as model:
         return model.name
+
+
+def test_a_model_is_loaded_for_others_when_its_request_ends_before():
+    may, loader = threading.Event(), Loader()
+    models = Models(["a"], lambda name: may.wait(20) and loader(name), 2)
+
+    async def run():
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(name_of(models, "a"), 0.1)
+        may.set()
+        return await name_of(models, "a")
+
+    assert asyncio.run(run()) == "a" and loader.loaded == ["a"]
 
 
 def test_a_model_is_loaded_once_and_the_one_not_used_for_longest_is_dropped(models, loader):

@@ -8,7 +8,7 @@ import pytest
 
 from espnet_diverse.errors import DataError
 from espnet_diverse.option_checks import OptionError
-from espnet_diverse.serve.refusals import RefusedError, as_refusal, busy, error_response
+from espnet_diverse.serve.refusals import RefusedError, as_refusal, busy, error_response, unavailable
 
 
 @pytest.mark.parametrize(
@@ -21,6 +21,7 @@ from espnet_diverse.serve.refusals import RefusedError, as_refusal, busy, error_
             {"type": "invalid_request_error", "code": None, "param": "stream"},
         ),
         (busy("later", "queue"), 429, {"type": "rate_limit_error", "code": "rate_limit_exceeded", "param": None}),
+        (unavailable("later", "draining"), 503, {"type": "server_error", "code": "service_unavailable"}),
         (
             RefusedError(HTTPStatus.NOT_FOUND, "no model", "model_not_found", "model"),
             404,
@@ -35,7 +36,7 @@ def test_the_status_and_the_body_of_an_error(error, status, told):
     answer = error_response(as_refusal(error))
     body = json.loads(answer.body)["error"]
     assert answer.status_code == status and body["message"] == str(error) and body | told == body
-    assert answer.headers.get("Retry-After") == ("1" if status == 429 else None)
+    assert answer.headers.get("Retry-After") == ({429: "1", 503: "5"}.get(status))
     assert answer.headers.get("WWW-Authenticate") == ("Bearer" if status == 401 else None)
 
 

@@ -2,7 +2,7 @@
 
 The server answers only this machine, unless --host names another address; then clients must send the key in the
 environment variable ESPNET_DIVERSE_API_KEY. Recordings that arrive at the same time are decoded together. Ctrl+C stops
-the server.
+the server; SIGTERM lets running requests end first.
 """
 
 import argparse
@@ -31,6 +31,7 @@ class ServerLimits(Limits):
     waiting: int = replaced(Limits, "waiting", 64)
     max_models: int = number(2, least=1, help="maximum models that are loaded at a time")
     batch_size: int = number(32, least=1, help="maximum recordings that are searched together")
+    drain_seconds: float = number(60.0, least=0, help="maximum seconds that running requests have to end after SIGTERM")
     max_wait_ms: float = number(10.0, least=0, most=1000, help="maximum milliseconds that a recording waits for others")
 
 
@@ -48,9 +49,9 @@ class CommandOptions(shared.Computing, shared.Segmented):
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this command."""
     add_options(parser, CommandOptions)
-    limits = ("seconds", "megabytes", "waiting", "streams", "stream_seconds")
+    limits = ("seconds", "megabytes", "waiting", "streams", "stream_seconds", "request_seconds")
     group = parser.add_argument_group("limits")
-    add_options(group, ServerLimits, "max_models", *limits, "batch_size", "max_wait_ms", letters=True)
+    add_options(group, ServerLimits, "max_models", *limits, "drain_seconds", "batch_size", "max_wait_ms", letters=True)
     adder(shared.Device, shared.Computing, shared.add_segmentation)(parser)
 
 
@@ -61,7 +62,8 @@ def run(options: CommandOptions) -> int:
     from espnet_diverse.serve.application import KEY_VARIABLE, Server
 
     limits, paths = options.limits, _paths(options.model)
-    with Server(options.port, options.host, os.environ.get(KEY_VARIABLE) or None) as server:
+    key = os.environ.get(KEY_VARIABLE) or None
+    with Server(options.port, options.host, key, limits.drain_seconds) as server:
         for path in paths.values():
             check_exists(path)  # before the import of PyTorch
         from espnet_diverse.serve.models import Models, load_model, speech_model
@@ -74,8 +76,10 @@ def run(options: CommandOptions) -> int:
 
         logging.getLogger("espnet_diverse.serve").setLevel(logging.INFO)
         print(f"{server.url} serves {' '.join(paths)}; press Ctrl+C to stop", flush=True)
+        models = Models(list(folders), load, limits.max_models)
         with suppress(KeyboardInterrupt):
-            server.run(api(Models(list(folders), load, limits.max_models), limits))
+            server.run(api(models, limits))
+        models.stop()
     return 0
 
 
