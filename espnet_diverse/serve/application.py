@@ -149,10 +149,10 @@ class _Uvicorn(uvicorn.Server):
         self._access.is_draining = True
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        super().handle_exit(sig, frame)  # in the end the signal is raised again, which ends the process
         if sig == signal.SIGTERM and not self._access.is_draining:
+            self.should_exit = False
             self.drain()
-        else:
-            super().handle_exit(sig, frame)
 
     async def on_tick(self, counter: int) -> bool:
         is_late = time.monotonic() >= self._drained_at

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import httpx
 import numpy as np
-from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 from websockets.sync.client import connect
 
 PATH = "/v1/audio/transcriptions"
@@ -24,7 +24,7 @@ GONE, AWAY = "client gone", "no server"
 _BOUNDARY = "between-parts"
 _FORM = f"multipart/form-data; boundary={_BOUNDARY}"
 _BUSY = {429, 503, 504}
-_LOST = (httpx.TransportError, http.client.HTTPException, ConnectionClosed, OSError)
+_LOST = (httpx.TransportError, http.client.HTTPException, ConnectionClosed, InvalidHandshake, OSError)
 _RESET = struct.pack("ii", 1, 0)  # closing resets the connection
 
 
