@@ -6,6 +6,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -41,17 +42,33 @@ def with_kill(function: Callable[[], object], step: int, folder: Path) -> int:
     """
     number = count(1)
 
+    def kill() -> None:
+        if next(number) == step:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return in_fork(partial(_watched, function, folder, kill))
+
+
+def steps(function: Callable[[], object], folder: Path) -> int:
+    """Do what `in_fork` does to the end; returns the number of steps that `with_kill` counts."""
+    read, write = os.pipe()
+    assert in_fork(partial(_watched, function, folder, partial(os.write, write, b"."))) == DONE
+    os.close(write)
+    with os.fdopen(read, "rb") as pipe:
+        return len(pipe.read())
+
+
+def _watched(function: Callable[[], object], folder: Path, before: Callable[[], object]) -> None:
+    """Call a function, and another one before each step that changes a folder."""
+
     def hook(event: str, args: tuple) -> None:
-        if event in _STEPS or event == "open" and isinstance(args[2], int) and args[2] & _WRITING:
-            is_inside = isinstance(args[0], str | Path) and Path(args[0]).is_relative_to(folder)
-            if is_inside and next(number) == step:
-                os.kill(os.getpid(), signal.SIGKILL)
+        writes = event == "open" and isinstance(args[2], int) and args[2] & _WRITING
+        is_path = (writes or event in _STEPS) and isinstance(args[0], str | Path)
+        if is_path and Path(args[0]).is_relative_to(folder):
+            before()
 
-    def killed() -> None:
-        sys.addaudithook(hook)
-        function()
-
-    return in_fork(killed)
+    sys.addaudithook(hook)
+    function()
 
 
 def with_room(function: Callable[[], object], size: int) -> int:

@@ -3,20 +3,15 @@
 Nothing is left behind, neither beside the result nor in the folder of temporary files, which is the same here.
 """
 
-import itertools
-import json
 import os
-import random
 import shutil
-import signal
 import sys
 import tempfile
 import time
-from functools import partial
 from pathlib import Path
 
 import pytest
-from references.killed_steps import DONE, FAILED, in_fork, started, with_kill, with_room
+from references.kill_proofs import errors_without_room, kills_and_refusals, kills_at_random
 from torch import nn
 
 from espnet_diverse.bin.main import main
@@ -30,79 +25,6 @@ COUNTED = ("decode", "transcribe", "score", "prepare", "pack")
 """Commands that are killed 200 times."""
 REPORTS = ("stats", "rescore", "classify", "augment", "figure", "analyse", "compare")
 COMMANDS = (*COUNTED, "tokens", "export", "align", "validate", "combine", *REPORTS)
-
-
-def content(folder):
-    """Bytes by path of all files below a folder but logs, and the folders; of decode.json what is not measured.
-
-    PyTorch makes a folder for its compiler, once, where temporary files are.
-    """
-    paths = (path for path in folder.rglob("*") if path.suffix != ".log" and not path.match("torchinductor_*"))
-    found = {path.relative_to(folder): path.is_file() and path.read_bytes() for path in paths}
-    for path in found:
-        if path.name == "decode.json":
-            numbers = json.loads(found[path])
-            found[path] = {name: number for name, number in numbers.items() if "_" not in name}
-    return found
-
-
-def emptied(folder):
-    for path in folder.iterdir():
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
-
-
-def kills_and_refusals(function, home, sizes):
-    """Numbers of kills, one before each step that changes `home`, and of calls without room.
-
-    After each the function is called again, and nothing differs from what it writes without them.
-
-    Args:
-        function: Writes something in `home`, which is then all that is there.
-        home: A folder.
-        sizes: Numbers of bytes of a file that there is room for.
-    """
-    assert in_fork(function) == DONE
-    expected = content(home)
-
-    def ends(first, code, is_new):
-        """Whether the first of two calls ends so; otherwise it is done."""
-        if is_new:
-            emptied(home)
-        if (found := first()) == DONE:
-            return False
-        assert found == code and in_fork(function) == DONE
-        assert content(home) == expected
-        return True
-
-    kills = refusals = 0
-    for is_new in (True, False):  # and in the place of what was written before
-        for step in itertools.count(1):
-            if not ends(partial(with_kill, function, step, home), -signal.SIGKILL, is_new):
-                break
-            kills += 1
-        refusals += sum(ends(partial(with_room, function, size), FAILED, is_new) for size in sizes)
-    return kills, refusals
-
-
-def kills_at_random(function, home, number):
-    """Kill a function so many times at random, again and again until it is done; then all is as without kills."""
-    emptied(home)
-    begin = time.monotonic()
-    assert in_fork(function) == DONE
-    seconds, expected = time.monotonic() - begin, content(home)
-    draw, killed = random.Random(5), 0
-    while killed < number:
-        if draw.random() < 0.5:  # otherwise in the place of what was written before
-            emptied(home)
-        code = -signal.SIGKILL
-        while code == -signal.SIGKILL and killed < number:
-            child = started(function)
-            time.sleep(draw.uniform(0, seconds))
-            os.kill(child, signal.SIGKILL)
-            code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-            killed += code == -signal.SIGKILL
-        assert code == DONE or in_fork(function) == DONE
-        assert content(home) == expected
 
 
 @pytest.fixture
@@ -210,17 +132,7 @@ def test_commands(command, request, home, capfd):
 @pytest.mark.usefixtures("temporary")
 @pytest.mark.parametrize("command", COMMANDS)
 def test_without_room_the_error_names_the_file(command, request, home):
-    read, write = os.pipe()  # a file would have no room either
-    function = given(request, home, command)
-
-    def give():
-        with os.fdopen(write, "w") as sys.stderr:
-            function()
-
-    assert with_room(give, 0) == FAILED
-    os.close(write)
-    with os.fdopen(read) as pipe:
-        said = [line for line in pipe if line.startswith(f"espnet-diverse {command}: error: ")]
+    said = errors_without_room(given(request, home, command), command)
     assert len(said) == 1 and str(home) in said[0] and "File too large" in said[0], said
 
 
