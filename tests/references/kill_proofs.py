@@ -26,6 +26,12 @@ def content(folder):
     return found
 
 
+def check_same(found, expected):
+    """Check that two folders have the same content; otherwise the paths of what they do not share are named."""
+    differing = [str(path) for path in found.keys() | expected.keys() if found.get(path) != expected.get(path)]
+    assert not differing, sorted(differing)
+
+
 def emptied(folder):
     for path in folder.iterdir():
         shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -54,7 +60,7 @@ def kills_and_refusals(function, home, sizes, most=10**9, content=content):
         if (found := first()) == DONE:
             return False
         assert found == code and in_fork(function) == DONE
-        assert content(home) == expected
+        check_same(content(home), expected)
         return True
 
     kills = refusals = 0
@@ -84,7 +90,7 @@ def kills_at_random(function, home, number):
             code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
             killed += code == -signal.SIGKILL
         assert code == DONE or in_fork(function) == DONE
-        assert content(home) == expected
+        check_same(content(home), expected)
 
 
 def kills_beside_another(function, home, number, content=content):
@@ -102,7 +108,7 @@ def kills_beside_another(function, home, number, content=content):
         code = os.waitstatus_to_exitcode(os.waitpid(second, 0)[1])
         assert code in (DONE, FAILED)  # where the other one has locked the folder
         assert in_fork(function) == DONE
-        assert content(home) == expected
+        check_same(content(home), expected)
 
 
 def errors_without_room(function, command):

@@ -44,17 +44,17 @@ def sources(tiny_run, tmp_path_factory):
     for name, source in (("train", tiny_run.train_dir), ("dev", tiny_run.valid_dir)):
         shutil.copytree(source, root / "tones" / name)
     shutil.copytree(tiny_run.test_dir, root / "tones" / "test")
-    (root / "small.yaml").write_text(yaml.safe_dump(SMALL))
+    (root / "small.yaml").write_text(yaml.safe_dump(SMALL | {"use_tensorboard": False}))
     (root / "short.yaml").write_text("search: greedy\nmaxlenratio: 0.5\n")
     return root
 
 
 @pytest.fixture
 def home(tmp_path, monkeypatch):
-    """A folder for results and temporary files; the cache of unpacked models is elsewhere."""
+    """A folder for results, temporary files and the cache of models, which is emptied with it."""
     (tmp_path / "home").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "home"))
-    monkeypatch.setenv("ESPNET_DIVERSE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("ESPNET_DIVERSE_CACHE", str(tmp_path / "home" / "cache"))
     return tmp_path / "home"
 
 
