@@ -22,7 +22,7 @@ from espnet_diverse.bin.main import main
 from espnet_diverse.contest.programs import Ended, Programs
 
 KILLS = int(os.environ.get("ESPNET_DIVERSE_KILLS", "200"))
-OWN = ("checkpoint*.pth", "data.json", ".lock", "average-*.json", "costs.json", "contest.*", "*.png")
+OWN = ("checkpoint*.pth", "data.json", ".lock", "average-*.json", "train-*.json", "costs.json", "contest.*", "*.png")
 """Files of a run or contest that hold its name or times."""
 EPOCHS = ["--number", "1", *(f"--set={change}" for change in (*SHORT[1:], "use_tensorboard=false"))]
 COMMANDS = ("adopt", "stats", "fine-tune", "fine-tune lora", "fine-tune kept", "contest")
