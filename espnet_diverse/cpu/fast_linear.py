@@ -45,10 +45,12 @@ class FastLinear(nn.Linear):
 
     def forward(self, x: Tensor) -> Tensor:
         """x (..., in) -> (..., out)."""
-        plain = is_plain(x)
-        if self.onednn and not plain:
+        if is_plain(x):
+            y = F.linear(x, self.weight.to(x.dtype), self.bias)
+        elif self.onednn:
             return product(x, self.copy, self.bias, self.relu)
-        y = F.linear(x, self.weight.to(x.dtype), self.bias)
+        else:
+            y = F.linear(x, self.copy, self.bias)
         return F.relu(y) if self.relu else y
 
 
