@@ -152,7 +152,8 @@ def test_an_unknown_fragment_names_the_nearest(write, name):
 
 
 def test_an_unknown_fragment_lists_the_known_ones(write):
-    with pytest.raises(ConfigError, match=r"fragment 'attention/foo' is not found in .*; attention has: .*sdma sinkhorn sma"):
+    there = r"fragment 'attention/foo' is not found in .*; attention has: .*sdma sinkhorn sma"
+    with pytest.raises(ConfigError, match=there):
         merge(["attention/foo"])
     with pytest.raises(ConfigError, match=r"'nowhere/x' is not found in .*; known: .*attention/sdma .*model/tiny"):
         merge(["nowhere/x"])
