@@ -16,10 +16,10 @@ Each corpus is a module in `CORPORA` with
     reads(source, selection) -> list[Path]                 directories in `source` that are read, and must not be
                                                            replaced; optional, default only `source`
 
-The module's docstring describes the corpus: source, license, layout, preparation. The package `synthetic` has a module
-of the same name, whose `make(target_dir, seed, size, nj)` writes a small synthetic corpus in the official layout; a
-corpus with `generate` needs none. The package `shared` holds helpers of several corpora: downloads, tables, parallel
-text; `long_range` holds texts with a class.
+The module's docstring describes the corpus: source, license, layout, preparation. The package `synthetic`, or
+`synthetic.text` in it, has a module of the same name, whose `make(target_dir, seed, size, nj)` writes a small synthetic
+corpus in the official layout; a corpus with `generate` needs none. The package `shared` holds helpers of several
+corpora: downloads, tables, parallel text; `long_range` holds texts with a class.
 """
 
 import importlib

@@ -15,7 +15,7 @@ The validation set is newstest2013, the test set newstest2014:
 
 In the official release, pairs of more than 250 words or with a length ratio above 1.5 are left out of training. In the
 two tokenised layouts, subword marks, escapes and split compounds (rich ##AT##-##AT## text) are undone; the text stays
-tokenised. English–German takes about 8 GB of memory, English–French nine times as much.
+tokenised. English–German takes about 8 GB of memory; English–French, nine times as large, was never read as a whole.
 """
 
 from pathlib import Path
@@ -99,8 +99,8 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
 def download(target_dir: Path, selection: Selection = EVERYTHING) -> Path:
     """Fetch and unpack the official release.
 
-    English–German is 1.7 GB, then 6 GB more, in `target_dir`/wmt14; with a direction of French, what that needs is
-    fetched besides (5 GB), into `target_dir`/wmt14_fr.
+    English–German is 1.7 GB, then 6 GB more, in `target_dir`/wmt14; with a direction of French, the further files of
+    that are fetched too, into `target_dir`/wmt14_fr.
     """
     if any(_other(pair) == "fr" for pair in selection.pairs):
         return fetch_release(URLS | FRENCH_URLS, target_dir / "wmt14_fr")
