@@ -36,6 +36,7 @@ def folder(tmp_path_factory):
     return root
 
 
+@pytest.mark.recipes
 def test_every_command_runs(folder, monkeypatch):
     def stop(self, app):
         raise KeyboardInterrupt  # Ctrl+C

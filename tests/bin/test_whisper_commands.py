@@ -287,6 +287,7 @@ def test_the_page_translates_and_shows_the_prompt(folder, monkeypatch):
     served(["demo", str(folder / "whisper")], monkeypatch, asked)
 
 
+@pytest.mark.recipes
 def test_every_command_reads_an_epoch_file_without_the_frozen_part(folder, tmp_path):
     """Of a model with an adapter, and of one whose layer of CTC alone is trained."""
     for name in ("train", "dev"):
