@@ -1,4 +1,4 @@
-"""The auxiliary losses of the SDMA paper: equations (15)-(23).
+"""The auxiliary losses of the SDMA paper: equations (14)-(23).
 
 Every loss is the mean over sequences and heads of one value for each sequence. Padding is ignored: `mask` is bool, True
 = valid, broadcastable to the (..., T) of the tokens, for example (B, 1, T) for tokens (B, H, T, D). Sequences with
@@ -8,6 +8,7 @@ infinite. If no sequence is left, the loss is 0.
 
 import math
 from collections.abc import Callable
+from itertools import permutations
 from typing import NamedTuple
 
 import torch
@@ -94,12 +95,17 @@ def cluster_kl(
 
 
 def head_mi_upper(
-    log_joint: Tensor, p: Tensor, width: int, mask: Tensor | Valid | None = None, mi_density: str = "paper"
+    log_joint: Tensor,
+    p: Tensor,
+    width: int,
+    mask: Tensor | Valid | None = None,
+    mi_density: str = "paper",
+    mi_bound: str = "approximate",
 ) -> Tensor:
-    """Compute L_Dqq, an upper bound on the mutual information of the queries of two heads, equation (21), in nats.
+    """Compute L_Dqq, an upper bound on the mutual information of the queries of two heads, (14) or (21), in nats.
 
     In (17), p(c|q) p(q) is the joint density of the mixture, so (17) is a softmax of its logarithm over the tokens.
-    1 - p is clamped, which bounds the loss of a token.
+    In (21) 1 - p is clamped, and in (14) p, which bounds the loss of a token.
 
     Args:
         log_joint: `mixture.log_density` of the queries, (..., H, T, C).
@@ -108,12 +114,16 @@ def head_mi_upper(
         mask: Valid tokens, broadcastable to (..., H, T), the same for all heads.
         mi_density: "paper", or "tempered": log p(q) of (18) divided by D, because in many dimensions the density of the
             paper has all its weight on a few tokens.
+        mi_bound: "approximate" is (21), in O(T); "leave_one_out" is (14), the mean over all pairs of heads like (21),
+            in O(T^2). It is below zero where the queries of a token tell less about each other than about others.
 
     Raises:
-        ValueError: The density is unknown.
+        ValueError: The density or the bound is unknown.
     """
     if mi_density not in ("paper", "tempered"):
         raise ValueError(f"unknown MI density {mi_density!r}; known: paper tempered")
+    if mi_bound not in ("approximate", "leave_one_out"):
+        raise ValueError(f"unknown MI bound {mi_bound!r}; known: approximate leave_one_out")
     valid = valid_tokens(mask, p)
     if mi_density == "tempered":
         log_joint = log_joint - log_joint.logsumexp(-1, keepdim=True) * (1 - 1 / width)
@@ -123,7 +133,24 @@ def head_mi_upper(
     a, b = joint.softmax(-1), p.transpose(-2, -1)  # p(q|c) over the valid tokens (17), and p(c|q)
     heads, tokens = a.size(-3), a[..., :1, :1, :].numel()
     weights = valid.tokens if valid.tokens.dim() == 1 else valid.tokens.sum(-2, keepdim=True)
-    return HeadPairCost.apply(a, b, weights) * (weights.numel() / tokens / heads**2)
+    if mi_bound == "leave_one_out":
+        total = (_leave_one_out(a, b, valid) * weights).sum()
+    else:
+        total = HeadPairCost.apply(a, b, weights)
+    return total * (weights.numel() / tokens / heads**2)
+
+
+def _leave_one_out(a: Tensor, b: Tensor, valid: Valid) -> Tensor:
+    """Compute the terms of (14), summed over the pairs of heads: p(q|c) and p(c|q), (..., H, C, T) -> (..., 1, T)."""
+    others = valid.ones / (valid.count - 1).clamp(min=1)
+    others = others if others.dim() == 1 else others[..., :1, :]
+    total = a.new_zeros(())
+    for first, second in permutations(range(a.size(-3)), 2):
+        pairs = torch.einsum("...ci,...cj->...ij", a[..., first, :, :], b[..., second, :, :])  # (16)
+        pairs = pairs.clamp(min=torch.finfo(pairs.dtype).tiny).log()
+        own = pairs.diagonal(dim1=-2, dim2=-1).unsqueeze(-2)
+        total = total + own * (1 + others) - (pairs * others).sum(-1).unsqueeze(-2)
+    return total
 
 
 def query_mi_lower(p: Tensor, mask: Tensor | Valid | None = None) -> Tensor:

@@ -19,6 +19,7 @@ LOSSES = {
     "kl released": lambda x, mixture, mask=None: kl_of(x, *mixture, 0.01, mask, "released"),
     "D_qq": lambda x, mixture, mask=None: mi_of(x, *mixture, mask),
     "D_qq tempered": lambda x, mixture, mask=None: mi_of(x, *mixture, mask, "tempered"),
+    "D_qq whole": lambda x, mixture, mask=None: mi_of(x, *mixture, mask, mi_bound="leave_one_out"),
     "D_xq": lambda x, mixture, mask=None: query_mi_lower(responsibility(x, *mixture), mask),
     "DV paper": lambda x, mixture, mask=None: diversity(responsibility(x, *mixture), mask=mask),
     "DV code": lambda x, mixture, mask=None: diversity(responsibility(x, *mixture), form="code", mask=mask),
@@ -71,6 +72,16 @@ def test_head_information_equals_loops(draw, density, temper):
     expected = [oracle.query_given_query(*arrays(q[b]), *own, temper) for b in range(B)]
     loss = mi_of(q, *mixture, mi_density=density)
     assert loss.item() == mean(oracle.head_mi_upper(value) for value in expected)
+
+
+def test_the_whole_bound_of_head_information_equals_loops(draw):
+    q, mixture = draw.normal(B, H, T, D), draw.mixture(1, C, D)
+    own = arrays(*(part[0] for part in mixture))
+    loss = mi_of(q, *mixture, mi_bound="leave_one_out")
+    assert loss.item() == mean(oracle.head_mi_leave_one_out(*arrays(row), *own) for row in q)
+    mask = lengths_to_mask(torch.tensor([T, 3]), T).unsqueeze(1)
+    of_heads = mi_of(q[:2], *mixture, mask.expand(-1, H, -1), mi_bound="leave_one_out")
+    torch.testing.assert_close(of_heads, mi_of(q[:2], *mixture, mask, mi_bound="leave_one_out"))
 
 
 @pytest.mark.parametrize("limit", [2**19, 2 * T * T, 4 * T, 2])

@@ -17,10 +17,10 @@ def kl_of(x, log_prior, mean, log_var, variance, mask=None, direction="paper"):
     return cluster_kl(joint, posterior(joint), x.size(-1), log_prior, log_var, variance, mask, direction)
 
 
-def mi_of(q, log_prior, mean, log_var, mask=None, mi_density="paper"):
+def mi_of(q, log_prior, mean, log_var, mask=None, mi_density="paper", mi_bound="approximate"):
     """`head_mi_upper` of queries q (..., H, T, D) under a mixture."""
     joint = log_density(q, log_prior, mean, log_var)
-    return head_mi_upper(joint, posterior(joint), q.size(-1), mask, mi_density)
+    return head_mi_upper(joint, posterior(joint), q.size(-1), mask, mi_density, mi_bound)
 
 
 def planted(path, labels, probability=0.9):

@@ -142,6 +142,25 @@ def head_mi_upper(p):
     return total / (time * heads**2)
 
 
+def head_mi_leave_one_out(q, log_prior, mean, log_var):
+    """(14) summed over pairs of different heads and divided by their number with equal ones: q (H, T, D)."""
+    heads, time, _ = q.shape
+    told = [query_given_cluster(head, log_prior, mean, log_var) for head in q]
+    given = [responsibility(head, log_prior, mean, log_var) for head in q]
+
+    def log_p(i, h, j, other):  # (16), of the query of token i in head h and that of token j in another head
+        return math.log(sum(told[h][i, c] * given[other][j, c] for c in range(len(log_prior))))
+
+    total = 0.0
+    for h in range(heads):
+        for other in range(heads):
+            if other != h:
+                for i in range(time):
+                    rest = sum(log_p(i, h, j, other) for j in range(time) if j != i)
+                    total += (log_p(i, h, i, other) - rest / (time - 1)) / time
+    return total / heads**2
+
+
 def query_mi_lower(p):
     """(19) and (22) of one head: p (T, C)."""
     total = 0.0

@@ -80,7 +80,7 @@ def query_losses(options: SDMAOptions, components: tuple[Tensor, Tensor], sides:
     (side,) = sides
     x, joint, p = side.clustering
     kl, spread = _kl_and_diversity(options, components, side)
-    head_mi = head_mi_upper(joint, p, x.size(-1), side.mask, options.mi_density)
+    head_mi = head_mi_upper(joint, p, x.size(-1), side.mask, options.mi_density, options.mi_bound)
     query_mi = -options.lambda_x * query_mi_lower(p, side.mask)
     return {"kl_q": kl, "diversity_q": spread, "head_mi": options.lambda_q * head_mi, "query_mi": query_mi}
 

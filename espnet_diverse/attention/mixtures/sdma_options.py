@@ -115,6 +115,8 @@ class SDMAOptions(SMAOptions):
             projections (released).
         mi_density: p(q) in (17): "paper", or "tempered" (ours), to the power 1/D, because otherwise a few tokens
             dominate.
+        mi_bound: Bound on the information shared by heads: "approximate" (21), or "leave_one_out" (14), which (21)
+            approximates by its first term.
         lambda_q: Weight of (21), the upper bound on the information shared by heads, in (24). Released: 10 lambda_x.
         lambda_x: Weight of (22), the lower bound on the information that queries have of their tokens, in (24).
     """
@@ -124,6 +126,7 @@ class SDMAOptions(SMAOptions):
     query_noise_scale: str = choice("raw", "clustered")
     query_variance_from: str = choice("tokens", "queries")
     mi_density: str = choice("paper", "tempered")
+    mi_bound: str = choice("approximate", "leave_one_out")
     lambda_q: float = number(30.0, least=0)
     lambda_x: float = number(4.0, least=0)
 

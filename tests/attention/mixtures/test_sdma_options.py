@@ -229,6 +229,7 @@ def test_learned_variance_of_queries_may_come_from_their_projections(x):
         ("dv_form", "code", "diversity_z", diversity, "form"),
         ("dv_form", "balanced", "diversity_q", diversity, "form"),
         ("mi_density", "tempered", "head_mi", mi_of, "mi_density"),
+        ("mi_bound", "leave_one_out", "head_mi", mi_of, "mi_bound"),
     ],
 )
 def test_the_form_of_each_loss(x, option, value, loss, compute, argument):
