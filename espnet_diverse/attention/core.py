@@ -217,7 +217,8 @@ class Core(Monitored):
         name: Name of the core in messages: the name it was built by, or else the name of its class.
         supports: What the core can be used for; nets refuse everything else when they are built.
         SOFTMAX_EQUIVALENT: Options at which the core equals softmax attention, or None if there are none.
-        tied: Whether the values are the keys: one projection then makes both, and `linear_v` is `linear_k`.
+        tied: "values" if the values are the keys, and `linear_v` is `linear_k`; "keys" if the keys are the queries, and
+            `linear_k` is `linear_q`; or "".
         state_rows: Number of rows that an encoder's layers hand over to a decoder, before the frames of the output; in
             cross-attention, the number of rows before the frames of the source.
         linear: Whether self-attention over T positions takes O(T) time and memory.
@@ -228,7 +229,7 @@ class Core(Monitored):
 
     supports: Supports = Supports()
     SOFTMAX_EQUIVALENT: ClassVar[Mapping[str, Any] | None] = None
-    tied: bool = False
+    tied: str = ""
     state_rows: int = 0
     linear: ClassVar[bool] = False
     position_in_parts: ClassVar[bool] = False

@@ -69,8 +69,8 @@ class HeadProjections(Uncompiled):
         self.h, self.d_k = heads, size // heads
         pool = selection.pool if selection else heads
         self.linear_q = nn.Linear(size, pool * self.d_k)
-        self.linear_k = nn.Linear(size, pool * self.d_k)
-        self.linear_v = self.linear_k if core.tied else nn.Linear(size, pool * self.d_k)
+        self.linear_k = self.linear_q if core.tied == "keys" else nn.Linear(size, pool * self.d_k)
+        self.linear_v = self.linear_k if core.tied == "values" else nn.Linear(size, pool * self.d_k)
         self.linear_out = nn.Linear(size, size)
         self.q_norm = ScaledQueries(heads, qk_norm) if qk_norm else nn.Identity()
         self.k_norm = UnitKeys() if qk_norm else nn.Identity()
@@ -98,8 +98,9 @@ class HeadProjections(Uncompiled):
         return self.selection.pool if self.selection else self.h
 
     def head_weights(self) -> Mapping[str, Tensor]:
-        """Weights whose rows belong to one head of the pool after another, by projection; tied values have none."""
-        return {name: linear.weight for name, linear in zip("qkv", self._projections(), strict=False)}
+        """Weights whose rows belong to one head of the pool after another, by projection; tied ones have none."""
+        names = {linear: name for name, linear in (("v", self.linear_v), ("k", self.linear_k), ("q", self.linear_q))}
+        return {names[linear]: linear.weight for linear in self._projections()}
 
     def check_length(self, *lengths: int) -> None:
         """Check numbers of queries or keys.
@@ -154,7 +155,7 @@ class HeadProjections(Uncompiled):
 
     def _projections(self) -> Sequence[nn.Linear]:
         """The projections of queries, keys and values, each once."""
-        return (self.linear_q, self.linear_k) if self.core.tied else (self.linear_q, self.linear_k, self.linear_v)
+        return tuple(dict.fromkeys((self.linear_q, self.linear_k, self.linear_v)))
 
     def _merge(self, context: Tensor, selected: AllHeads | None = None) -> Tensor:
         if self.head_mask is not None:

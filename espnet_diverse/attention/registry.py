@@ -14,6 +14,7 @@ from espnet_diverse.attention.cores.lambda_attention import LambdaAttention
 from espnet_diverse.attention.cores.linformer import Linformer
 from espnet_diverse.attention.cores.luna import Luna
 from espnet_diverse.attention.cores.random_features import RandomFeatures
+from espnet_diverse.attention.cores.reformer import Reformer
 from espnet_diverse.attention.cores.sanm import SANM
 from espnet_diverse.attention.cores.sdma import SDMA
 from espnet_diverse.attention.cores.sinkhorn import Sinkhorn
@@ -39,6 +40,7 @@ CORES: dict[str, type[Core]] = {
     "window": Window,
     "bigbird": BigBird,
     "sinkhorn": Sinkhorn,
+    "reformer": Reformer,
     "lambda_attention": LambdaAttention,
     "random_features": RandomFeatures,
 }

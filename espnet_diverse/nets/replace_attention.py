@@ -167,11 +167,13 @@ def _counterpart(
         raise ConfigError(f"{where}: {error}") from error
     attention_class = with_memory or (Attention if core.supports.explicit_weights else WeightlessAttention)
     ours = attention_class(size, theirs.h, core, theirs.dropout_rate, **parts)
-    by_head = _BY_HEAD[: 2 if core.tied else 3] + (_BY_HEAD_RELATIVE if relative else ())
+    by_head = _BY_HEAD + (_BY_HEAD_RELATIVE if relative else ())
     taken = _SHARED if parts["qk_norm"] is None else _SHARED[:1]
     for part in taken + (by_head if ours.selection is None else ()):  # a pool has its own initial weights
         setattr(ours, part, getattr(theirs, part))
-    if core.tied:
+    if core.tied == "keys":
+        ours.linear_k = ours.linear_q
+    if core.tied == "values":
         ours.linear_v = ours.linear_k
     return ours.train(theirs.training)
 

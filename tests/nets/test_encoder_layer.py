@@ -31,6 +31,7 @@ TRANSFORMER = {
     "luna not contextual": {"attention": {"core": "luna", "length": 5, "contextual": False}},
     "bigbird": {"attention": {"core": "bigbird", "block_size": 2}},
     "sinkhorn": {"attention": {"core": "sinkhorn", "block_size": 4}},
+    "reformer": {"attention": {"core": "reformer", "chunk_size": 4}},
     "lambda_attention": {"attention": {"core": "lambda_attention"}},
     "random_features": {"attention": {"core": "random_features"}},
     "linformer": {"attention": {"core": "linformer", "compressed_length": 3, "max_length": 90}},

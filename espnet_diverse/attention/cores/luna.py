@@ -108,7 +108,7 @@ class Luna(Core):
 
     def build(self) -> None:
         option = self.options
-        self.tied = option.tied
+        self.tied = "values" if option.tied else ""
         self.pack_heads = option.pack_heads or self.heads
         self._check_heads(self.size)
         self._check_handed_over(self.cross)

@@ -313,7 +313,8 @@ def _fault(model: nn.Module, parent: nn.Module, name: str, options: LowRankOptio
     if not _fits(module):
         return f"a {type(module).__name__}, and adapters are for Linear and Embedding"
     if isinstance(parent, MultiHeadAttention) and (parent.selection is not None or parent.core.tied):
-        what = "with head selection" if parent.selection is not None else f"{parent.core.name!r} with tied values"
+        tied = f"{parent.core.name!r} with tied {parent.core.tied}"
+        what = "with head selection" if parent.selection is not None else tied
         return f"of an attention {what}, whose projections take no adapter"
     if isinstance(parent, MultiHeadAttention) and own != "linear_out" and _compares_parameters(parent):
         return "of an attention whose disagreement compares the weights of its projections"

@@ -236,7 +236,7 @@ def test_losses_of_attention_are_means_over_the_segments_of_all_sequences(of):
                 {"attention": {"core": core}},
                 f"attention '{core}' does not support cross-attention, which a memory needs; ",
             )
-            for core in ("linformer", "window", "bigbird", "sinkhorn")
+            for core in ("linformer", "window", "bigbird", "sinkhorn", "reformer")
         ),
     ],
 )
