@@ -129,6 +129,12 @@ def test_lines_of_prose_have_at_most_120_characters(page):
     assert [line for line in unfenced(page) if len(line) > 120 and line[:1] not in ("|", "`", " ")] == []
 
 
+@pytest.mark.parametrize("page", [*ALL, *PROSE], ids=lambda page: str(page.relative_to(ROOT)))
+def test_decimals_begin_with_a_digit(page):
+    """0.7 and not .7, apart from blocks of code and names of files."""
+    assert [line for line in unfenced(page) if re.search(r"(?<![\w.*/`~$)\]:])\.\d", line)] == []
+
+
 @each_page
 def test_fragments_that_are_named_exist(page):
     kinds = "|".join({fragment.split("/")[0] for fragment in FRAGMENTS})
