@@ -53,10 +53,11 @@ def site(tmp_path_factory):
 
 @pytest.mark.recipes
 def test_the_site_has_the_help_of_every_command(site):
-    html = (site / "commands.html").read_text(encoding="utf-8")
+    overview = (site / "commands.html").read_text(encoding="utf-8")
     for name in COMMANDS:
-        assert f'<h3 id="{name}">' in html, name
-        assert f"usage: espnet-diverse {name} " in html, name
+        html = (site / "commands" / f"{name}.html").read_text(encoding="utf-8")
+        assert f'<a href="commands/{name}.html"><code>{name}</code></a>' in overview, name
+        assert f"usage: espnet-diverse {name} " in html and "Guide: <a href=" in html, name
 
 
 @pytest.mark.recipes
@@ -127,6 +128,12 @@ def test_files_that_are_named_exist(page):
 def test_lines_of_prose_have_at_most_120_characters(page):
     """Rows of tables, blocks of code and commands may have more."""
     assert [line for line in unfenced(page) if len(line) > 120 and line[:1] not in ("|", "`", " ")] == []
+
+
+@pytest.mark.parametrize("page", [*ALL, *PROSE], ids=lambda page: str(page.relative_to(ROOT)))
+def test_decimals_begin_with_a_digit(page):
+    """0.7 and not .7, apart from blocks of code and names of files."""
+    assert [line for line in unfenced(page) if re.search(r"(?<![\w.*/`~$)\]:])\.\d", line)] == []
 
 
 @each_page
@@ -208,8 +215,7 @@ def test_recipe_commands_plan(folder, line, tmp_path):
 
 
 def test_every_command_is_in_the_table_of_commands():
-    table = text("commands").split("## Training")[0]
-    rows = re.findall(r"^\| [^|]+ \| (`.+`) \|$", table, flags=re.MULTILINE)
+    rows = re.findall(r"^\| [^|]+ \| [^|]+ \| (`.+`) \|$", text("commands"), flags=re.MULTILINE)
     assert sorted(name for row in rows for name in re.findall(r"`([\w-]+)`", row)) == sorted(COMMANDS)
 
 
@@ -253,7 +259,7 @@ def test_the_extras_match_setup():
 def test_the_configuration_of_the_attentions_builds():
     from espnet_diverse.nets import DECODERS, ENCODERS
 
-    (block,) = blocks(PAGES["attentions"], "yaml")
+    (block,) = blocks(PAGES["choose"], "yaml")
     config = yaml.safe_load(block)
     encoder = ENCODERS[config["encoder"]](80, **config["encoder_conf"])
     decoder = DECODERS[config["decoder"]](10, encoder.output_size(), **config["decoder_conf"])
@@ -285,7 +291,7 @@ def test_the_core_of_the_page_takes_means(tmp_path, monkeypatch):
 
     monkeypatch.setattr(registry, "_registered", {})
 
-    (block,) = [block for block in blocks(PAGES["attentions"], "python") if "register_core" in block]
+    (block,) = [block for block in blocks(PAGES["choose"], "python") if "register_core" in block]
     mean = load(block, tmp_path / "mean.py").Mean
     x = torch.randn(2, 5, 8)
     mask = torch.arange(5) < torch.tensor([[[5]], [[3]]])
@@ -297,8 +303,15 @@ def test_the_core_of_the_page_takes_means(tmp_path, monkeypatch):
     torch.testing.assert_close(module(x, x, x, None)[0], module(x, x, x, mask)[0])
 
 
+def test_espnets_search_of_the_page_reads_our_models(tiny_run, tmp_path):
+    (block,) = [block for block in blocks(PAGES["from_espnet"], "python") if "speech2text" in block]
+    block = block.replace('"exp/mine/', f'"{tiny_run.model_dir}/')
+    speech2text = load(block, tmp_path / "block.py").speech2text
+    assert type(speech2text.asr_model).__name__ == "DiverseASRModel"
+
+
 def test_the_training_loop_of_the_page_trains_and_counts_updates(tmp_path):
-    (block,) = [block for block in blocks(PAGES["attentions"], "python") if "total_loss" in block]
+    (block,) = [block for block in blocks(PAGES["choose"], "python") if "total_loss" in block]
     done = load(block, tmp_path / "loop.py")
     assert done.task_loss < done.loss < float("inf") and set(done.shared.losses()) >= {"kl_z", "head_mi"}
     count, x = done.attention.core.updates, done.x.detach()

@@ -192,10 +192,8 @@ def _open_part(left: Sequence[Difference], baseline: str, is_all: bool, metric: 
         if is_all
         else f"{_joined([each.method for each in left])} {'is' if len(left) == 1 else 'are'} not"
     )
-    return (
-        f"{named} shown to differ from {baseline}, and being better by up to {up:.1f} or worse by up to {down:.1f} "
-        "is not excluded"
-    )
+    between = f"between {shown_difference(up)} better and {shown_difference(down)} worse"
+    return f"{named} shown to differ from {baseline}: the true difference may lie {between}"
 
 
 def _joined(names: Sequence[str]) -> str:

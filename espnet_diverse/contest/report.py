@@ -152,8 +152,8 @@ def _difference_section(
         document.picture(
             path,
             f"{metric.upper()} on {name} ({better} is better), as differences from {differences[0].method}. An "
-            "interval that holds 0 shows no difference; how far it reaches says which ones are not excluded. An arrow: "
-            "it continues beyond the picture.",
+            "interval that holds 0 shows no difference, and the true one may lie anywhere within it. An arrow: it "
+            "continues beyond the picture.",
         )
         header = (name, "difference", "95 % over seeds", "95 % over sentences", "p", metric.upper(), "seeds")
         document.table(*_without_empty_columns(header, list(map(_difference_row, differences))))

@@ -124,20 +124,20 @@ ALONE = Difference("luna", {0: 1.0}, by_seed={0: 1.0})
         (
             [OPEN, TIGHT],
             "bleu",
-            "3 methods, 2 seeds, BLEU on test: no method is shown to differ from softmax, and being better by up to "
-            "2.4 or worse by up to 2.6 is not excluded.",
+            "3 methods, 2 seeds, BLEU on test: no method is shown to differ from softmax: the true difference may "
+            "lie between 2.4 better and 2.6 worse.",
         ),
         (
             [OPEN],
             "cer",
-            "2 methods, 2 seeds, CER on test: no method is shown to differ from softmax, and being better by up to 2.6 "
-            "or worse by up to 2.4 is not excluded.",
+            "2 methods, 2 seeds, CER on test: no method is shown to differ from softmax: the true difference may "
+            "lie between 2.6 better and 2.4 worse.",
         ),
         (
             [BETTER, OPEN, TIGHT],
             "bleu",
             "4 methods, 2 seeds, BLEU on test: sdma is better than softmax, by 0.8 to 3.6; sma and window are not "
-            "shown to differ from softmax, and being better by up to 2.4 or worse by up to 2.6 is not excluded.",
+            "shown to differ from softmax: the true difference may lie between 2.4 better and 2.6 worse.",
         ),
         (
             [Difference("luna", {0: 0.0, 1: 0.0}, {0: 0.0, 1: 0.0}, (0.0, 0.0), (0.0, 0.0), 1.0)],
