@@ -226,6 +226,7 @@ finish() { # keep the plan beside its results if there are any
 
 run_stages() {
     local first last number switches=(--cache_dir exp/.stamps --generated)
+    [[ $config != *whisper_features* ]] || : "${init_param:=exp/whisper:encoder:frontend.encoder}"
     [[ $help == false ]] || { usage && exit 0; }
     [[ $defaults == false ]] || { show_values && exit 0; }
     whole_number ngpu 0 'a number of GPUs'

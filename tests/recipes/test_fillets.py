@@ -29,12 +29,13 @@ def test_from_nothing_to_scores(recipes, run_tiny, recipe, metric, options, rows
 
 
 @pytest.mark.recipes
-@pytest.mark.parametrize("recipe", ["asr1", "st1"])
-def test_official_data_begin_with_the_weights_of_whisper(recipe, tmp_path):
-    folder = ROOT / "egs" / "fillets" / recipe
+@pytest.mark.parametrize("recipe", ["fillets/asr1", "fillets/st1", "own/asr1"])
+def test_models_on_features_of_whisper_begin_with_its_weights(recipe, tmp_path):
+    folder = ROOT / "egs" / recipe
     given = "--init_param exp/whisper:encoder:frontend.encoder"
     command = [str(folder / "run.sh"), "--stop_stage", "train", "--corpus_dir", str(tmp_path)]
-    plan = dry_run(folder, command, tmp_path)
+    own = ["--config", "model/whisper_features,attention/softmax,conf/train.yaml"]
+    plan = dry_run(folder, command + (own if recipe == "own/asr1" else []), tmp_path)
     assert {line.split("]")[0][1:] for line in plan.splitlines() if given in line} == {"stats", "train"}
     plan = dry_run(folder, [*command, "--config", "model/small,conf/train.yaml"], tmp_path)
     assert "--init_param" not in plan

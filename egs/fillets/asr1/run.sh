@@ -10,5 +10,4 @@ metric='cer wer' score_by=utt2lang score_options='--normalise wer'
 parse_options "$@"
 default config model/small,attention/softmax,heads/group,tag/target_language,conf/demo.yaml \
     model/whisper_features,attention/softmax,heads/group,tag/target_language,conf/train.yaml
-[[ $config != *whisper_features* ]] || : "${init_param:=exp/whisper:encoder:frontend.encoder}"
 run_stages

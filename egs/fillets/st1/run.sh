@@ -11,6 +11,5 @@ parse_options "$@"
 default config model/small,attention/softmax,heads/group,tag/target_language,conf/demo.yaml \
     model/whisper_features,attention/softmax,heads/group,tag/target_language,conf/train.yaml
 default token_type char unigram
-[[ $config != *whisper_features* ]] || : "${init_param:=exp/whisper:encoder:frontend.encoder}"
 [[ $token_type == char ]] || : "${vocab_size:=2000}"
 run_stages
