@@ -33,11 +33,20 @@ class CommandOptions(decode.CommandOptions):
     data_dir: Path = path(parse=DATA_DIR, help="data directory with the text to translate")
     output_dir: Path = path(help="data directory to write")
     max_ratio: float = number(4.0, help="maximum ratio of the numbers of characters of the two sides")
+    noise: float = number(
+        0.0,
+        least=0,
+        below=1,
+        help="probability with which a word of the source side is left out; the others move by up to three places",
+    )
 
 
 _add_model = partial(shared.add_model, text="directory of a run of text translation, or a packed model")
 add_arguments = adder(
-    (CommandOptions, "kind"), _add_model, (CommandOptions, "data_dir", "output_dir", "max_ratio"), *decode.DECODING
+    (CommandOptions, "kind"),
+    _add_model,
+    (CommandOptions, "data_dir", "output_dir", "max_ratio", "noise"),
+    *decode.DECODING,
 )
 inputs = decode.inputs
 
@@ -81,7 +90,7 @@ def run(options: CommandOptions) -> int:
     write_data_dir(sentences.to_translate(), work / "input")
     decode.run(replace(options, data_dir=work / "input", output_dir=work))
     translations = read_table(work / "text", "hypothesis")
-    data = augment(sentences, translations, options.kind, language, options.max_ratio)
+    data = augment(sentences, translations, options.kind, language, options.max_ratio, options.noise)
     write_data_dir(data, options.output_dir)
     print(f"{options.output_dir}: {len(data.text)} pairs, {len(data.dropped)} dropped")
     return 2 if data.dropped else 0

@@ -3,9 +3,12 @@
 Back-translation (Sennrich et al. 2016, "Improving neural machine translation models with monolingual data") translates
 text of the target language into the source language; the pairs train the opposite direction. Self-training (He et al.
 2020, "Revisiting self-training for neural sequence generation") translates text of the source language with the model
-itself and trains it on these pairs.
+itself and trains it on these pairs. Noise in the source makes both better where a beam search has translated (Edunov et
+al. 2018, "Understanding back-translation at scale", section 3.1; He et al. 2020): words are left out or moved. Their
+third kind, a filler in the place of a word, would need a token of its own and is not built.
 """
 
+import random
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -14,6 +17,8 @@ from espnet_diverse.errors import DataError
 
 PREFIXES = {"back": "bt-", "forward": "st-"}
 """Prefixes of ids by kind: "back", the given text is the target; "forward", the given text is the source."""
+
+_FURTHEST = 3  # places that a word moves
 
 
 @dataclass(frozen=True)
@@ -42,12 +47,24 @@ class Monolingual:
         return DataDir(text=dict(self.text), src_text=dict(self.text), conditions=conditions)
 
 
+def add_noise(sentence: str, rate: float, draw: random.Random) -> str:
+    """Leave out words of a sentence with the probability `rate`, and move the others by up to three places.
+
+    A sentence keeps at least one word. Words are what is between spaces.
+    """
+    words = sentence.split()
+    kept = [word for word in words if draw.random() >= rate] or words[:1]
+    places = [place + draw.uniform(0, _FURTHEST + 1) for place in range(len(kept))]
+    return " ".join(word for _, word in sorted(zip(places, kept, strict=True), key=lambda pair: pair[0]))
+
+
 def augment(
     sentences: Monolingual,
     translations: Mapping[str, str],
     kind: str,
     language: str | None = None,
     max_ratio: float = 4.0,
+    noise: float = 0.0,
 ) -> DataDir:
     """Pair sentences with their translations; the ids get a prefix by kind.
 
@@ -57,6 +74,7 @@ def augment(
         kind: A name in `PREFIXES`.
         language: Language of the translations; None if the data has no languages.
         max_ratio: Pairs in which one side has more than this many times the characters of the other are dropped.
+        noise: Rate of `add_noise` in the source, which is the same each time; 0 changes nothing.
 
     Returns:
         The pairs as `src_text` and `text`, and the reasons why others were dropped.
@@ -73,6 +91,7 @@ def augment(
             result.dropped[name] = f"{len(sentence)} and {len(translation)} characters"
         else:
             source, target = (translation, sentence) if kind == "back" else (sentence, translation)
+            source = add_noise(source, noise, random.Random(name)) if noise else source
             result.src_text[name], result.text[name] = source, target
     if not result.text:
         first = next(iter(result.dropped.items()), ("", "there are no sentences"))

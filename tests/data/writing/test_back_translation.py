@@ -1,8 +1,10 @@
+import random
+
 import pytest
 
 from espnet_diverse.data.checks.validate import validate
 from espnet_diverse.data.kaldi import DataDir
-from espnet_diverse.data.writing.back_translation import Monolingual, augment
+from espnet_diverse.data.writing.back_translation import Monolingual, add_noise, augment
 from espnet_diverse.errors import DataError
 
 SENTENCES = Monolingual({"a": "ein Haus", "b": "ja", "c": "nein"}, {"a": "de", "b": "de", "c": "de"})
@@ -40,6 +42,27 @@ def test_a_sentence_without_its_language_is_refused_before_it_is_translated(tabl
     data = DataDir(text={"a": "ja", "b": "nein", "c": "gut"}, conditions={table: {"a": "de"}})
     with pytest.raises(DataError, match=f"^{table} lacks b; add its language, or remove the table$"):
         Monolingual.of(data)
+
+
+@pytest.mark.parametrize("kind", ["back", "forward"])
+def test_noise_is_in_the_source_alone(kind):
+    texts = {f"u{number}": " ".join(f"w{place}" for place in range(20)) for number in range(200)}
+    sentences = Monolingual(texts, {})
+    data = augment(sentences, texts, kind, noise=0.1)
+    assert set(data.text.values()) == {texts["u0"]}
+    assert (
+        augment(sentences, texts, kind, noise=0.1) == data and augment(sentences, texts, kind).src_text != data.src_text
+    )
+    moved, count = [], 0
+    for text in data.src_text.values():
+        places = [int(word[1:]) for word in text.split()]
+        count += len(places)
+        moved += [abs(now - sorted(places).index(place)) for now, place in enumerate(places)]
+    assert abs(count / (200 * 20) - 0.9) < 0.02 and max(moved) == 3
+
+
+def test_noise_leaves_a_word():
+    assert add_noise("one two", 0.999999, random.Random(0)) == "one"
 
 
 def test_nothing_left_is_an_error():
