@@ -151,7 +151,7 @@ def _difference_section(
         draw_differences(differences, metric, name, path)
         document.picture(
             path,
-            f"{shown_name(metric)} on {name} ({better} is better), as differences from {differences[0].method}. An "
+            f"{name}: {shown_name(metric)} ({better} is better), as differences from {differences[0].method}. An "
             "interval that holds 0 shows no difference, and the true one may lie anywhere within it. An arrow: it "
             "continues beyond the picture.",
         )
@@ -196,7 +196,7 @@ def _cost_section(
     draw_costs(differences, costs, metric, name, path)
     document.picture(
         path,
-        f"{shown_name(metric)} on {name} against what a method costs. Markers: mean over seeds; lines beside them: "
+        f"{name}: {shown_name(metric)} against what a method costs. Markers: mean over seeds; lines beside them: "
         "seeds. Times are of short trials, one after another.",
     )
     baseline = costs.get(differences[0].method)
