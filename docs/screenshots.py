@@ -2,12 +2,12 @@
 """Take the pictures of pages that the documentation shows; needs the extra `browser`, a Chromium and trained models.
 
     make demo
-    espnet-diverse contest attention/softmax attention/best_speech attention/sdma --recipe egs/aishell/asr1 \
-        --recipe_options '--corpus synthetic' --seeds 0 1 2 --output_dir exp/contest
-    docs/screenshots.py RUN DATA_DIR exp/contest --output_dir docs
+    jupyter execute examples/contest.ipynb   # or its commands, which write the folder CONTEST_DIR
+    docs/screenshots.py RUN DATA_DIR CONTEST_DIR --output_dir docs
 
-RUN is the directory of the demo's model, DATA_DIR its data directory `test`. Pictures are 1280 pixels wide, and have 128
-colours so that each is small; with `--width 390` they show what a phone shows.
+RUN is the directory of the demo's model, DATA_DIR its data directory `test`. Pictures are 1280 pixels wide, and have
+128 colours so that each is small; with `--width 390` they show what a phone shows. The browser needs a font for the
+Chinese texts, such as WenQuanYi Micro Hei.
 """
 
 import argparse
@@ -24,6 +24,7 @@ from playwright.sync_api import Page, sync_playwright
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 READY = "#go:not([disabled])"
+HEIGHT = 6000  # of the window: what sticks to its edge then covers nothing
 
 
 def main() -> None:
@@ -36,15 +37,16 @@ def main() -> None:
     (alignment,) = given.run.glob("decode/*test/alignment.cer.html")
     with sync_playwright() as driver:
         chromium = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
-        page = chromium.new_page(viewport={"width": given.width, "height": 860}, color_scheme="light")
+        page = chromium.new_page(viewport={"width": given.width, "height": HEIGHT}, color_scheme="light")
         page.set_default_timeout(120_000)
         with serving(given.run, given.data_dir) as address:
             page.goto(address)
             show_heads(page)
-            save(page, given.output_dir / "page_demo.png", full=True)
-        for path, name in ((alignment, "page_alignment.png"), (given.contest_dir / "contest.html", "page_contest.png")):
-            page.goto(path.absolute().as_uri())
-            save(page, given.output_dir / name)
+            save(page, given.output_dir / "page_demo.png", "#maps h3 >> nth=1")  # up to the second kind of map
+        page.goto(alignment.absolute().as_uri())
+        save(page, given.output_dir / "page_alignment.png", "li >> nth=4")
+        page.goto((given.contest_dir / "contest.html").absolute().as_uri())
+        save(page, given.output_dir / "page_contest.png", "h2 >> nth=1")
         chromium.close()
 
 
@@ -69,10 +71,13 @@ def show_heads(page: Page) -> None:
     page.wait_for_selector("#maps canvas")
 
 
-def save(page: Page, path: Path, full: bool = False) -> None:
-    """Write what a window shows, or the whole page."""
+def save(page: Page, path: Path, end: str) -> None:
+    """Write what is above the element `end`."""
     page.wait_for_timeout(500)  # fonts and transitions
-    image = Image.open(io.BytesIO(page.screenshot(full_page=full))).convert("RGB")
+    found = page.locator(end).bounding_box()
+    assert found is not None, end
+    clip = {"x": 0, "y": 0, "width": page.viewport_size["width"], "height": found["y"] - 8}
+    image = Image.open(io.BytesIO(page.screenshot(clip=clip))).convert("RGB")
     image.quantize(128, dither=Image.Dither.NONE).save(path, optimize=True)
     print(f"{path}: {image.width} x {image.height}, {path.stat().st_size / 1000:.0f} kB")
 

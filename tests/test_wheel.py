@@ -17,6 +17,7 @@ import soundfile
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from references.markdown import blocks
+from test_notebooks import program
 
 from espnet_diverse import __version__
 
@@ -52,10 +53,15 @@ assert "diverse_conformer" in asr.encoder_choices.classes and "flow" in mt.decod
 """Imports the attention and the nets, by themselves and for ESPnet, without the packages that are its arguments."""
 
 
+def environment_of_a_user() -> dict[str, str]:
+    """The environment of this process without what leads Python to the repository."""
+    return {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
+
+
 def run(*command, cwd):
     """Run a command as a user does who has no repository: nothing of this process's paths reaches it."""
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
-    done = subprocess.run([str(part) for part in command], cwd=cwd, env=environment, capture_output=True, text=True)
+    words = [str(part) for part in command]
+    done = subprocess.run(words, cwd=cwd, env=environment_of_a_user(), capture_output=True, text=True)
     assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
     return done.stdout
 
@@ -240,6 +246,48 @@ def test_a_wheel_leads_from_a_table_to_a_transcript(installed, tmp_path):
     assert "\ntrain: 16 utterances" in said and "2 utterances of 8000 Hz converted to 16 kHz mono" in said
     assert (work / "exp" / "own" / "valid.acc.ave.pth").is_file()
     assert len(run(installed / "espnet-diverse", *transcription, cwd=work).splitlines()) <= 1
+
+
+@pytest.mark.slow
+def test_a_wheel_walks_through_the_first_hour(installed, tmp_path):
+    """The first seven commands of docs/first_hour.md, from tables to scores, with one epoch of a small model."""
+    page = ROOT / "docs" / "first_hour.md"
+    (tmp_path / "mine").mkdir()
+    for name, count in (("train", 8), ("dev", 3), ("test", 2)):
+        write_data_dir(tmp_path / name, count)
+        (tmp_path / "mine" / name).symlink_to(tmp_path / name)
+    (config,) = blocks(page, "yaml")
+    small = "".join(f"{net}_conf: {{num_blocks: 1}}\n" for net in ("encoder", "decoder"))
+    (tmp_path / "mine.yaml").write_text(config.replace("max_epoch: 20", "max_epoch: 1") + small, encoding="utf-8")
+    shown = [line for block in blocks(page, "sh") for line in block.splitlines()]
+    steps = [shlex.split(line)[1:] for line in shown if line.startswith("espnet-diverse ")][:7]
+    assert [step[0] for step in steps] == ["prepare", "tokens", "stats", "train", "average", "decode", "score"]
+    assert "decoded 2 of 2" in run_all(installed, steps, tmp_path)
+    assert (tmp_path / "exp" / "mine" / "decode" / "test" / "alignment.cer.html").is_file()
+
+
+@pytest.mark.slow
+def test_openais_client_asks_a_server_of_the_wheel(installed, work):
+    from openai import OpenAI
+
+    command = [installed / "espnet-diverse", "serve", "--model", "mine=sdma.zip", "--port", "0"]
+    words = list(map(str, command))
+    with subprocess.Popen(words, cwd=work, env=environment_of_a_user(), stdout=subprocess.PIPE) as server:
+        try:
+            address = re.match(r"http://\S+/", server.stdout.readline().decode())[0]
+            with OpenAI(base_url=f"{address}v1", api_key="none") as client:
+                with (work / "test" / "test-00.wav").open("rb") as file:
+                    answer = client.audio.transcriptions.create(file=file, model="mine")
+                assert isinstance(answer.text, str) and [each.id for each in client.models.list()] == ["mine"]
+        finally:
+            server.terminate()
+
+
+@pytest.mark.slow
+def test_a_notebook_runs_where_only_the_wheel_is(installed, tmp_path):
+    script = program(ROOT / "examples" / "choose_attention.ipynb")
+    (tmp_path / "notebook.py").write_text(script, encoding="utf-8")
+    assert "sdma " in run(installed / "python", "notebook.py", cwd=tmp_path)
 
 
 def test_an_editable_installation_finds_the_fragments_of_the_repository(sources, tmp_path):

@@ -30,6 +30,11 @@ figcaption { color: var(--soft); } figcaption p { margin: 0 0 .7rem; }
 .look { background: var(--look); color: var(--ink); padding: .5rem .7rem; border-radius: 6px; }
 dt { font-weight: bold; } .wide { overflow-x: auto; } nav li { margin: .2rem 0; } a { color: inherit; }
 @media (max-width: 60rem) { figure { display: block; } figcaption { margin-top: .7rem; } audio { width: 9rem; } }
+@media (max-width: 40rem) {
+th, td { padding: .25rem .35rem; font-size: .8rem; } th { white-space: normal; vertical-align: bottom; }
+th:first-child, td:first-child { position: sticky; left: 0; background: var(--paper); }
+dd { margin-left: 1rem; }
+}
 @media (prefers-color-scheme: dark) {
 :root { --ink: #e2e2e2; --soft: #aaa; --line: #444; --paper: #17181a; --look: #23272d; }
 figure img { filter: brightness(.88); }

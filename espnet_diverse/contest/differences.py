@@ -18,7 +18,7 @@ import numpy as np
 
 from espnet_diverse.contest.runs import MEASURED_BY_DECODING, Run
 from espnet_diverse.data.tables import pack_table
-from espnet_diverse.scoring.metric import Metric, lower_is_better
+from espnet_diverse.scoring.metric import Metric, lower_is_better, shown_name
 from espnet_diverse.scoring.significance import Bootstrap, interval, p_value
 from espnet_diverse.scoring.texts import Corpus, languages_beside, system_of
 
@@ -143,9 +143,8 @@ def conclusion(differences: Sequence[Difference], metric: str, data_set: str) ->
     counts = sorted({len(each.by_seed) for each in others})
     seeds = counts[-1]
     shown_seeds = " to ".join(map(str, dict.fromkeys((counts[0], seeds))))
-    begin = (
-        f"{len(differences)} methods, {shown_seeds} seed{'' if seeds == 1 else 's'}, {metric.upper()} on {data_set}: "
-    )
+    count = f"{len(differences)} methods, {shown_seeds} seed{'' if seeds == 1 else 's'}"
+    begin = f"{count}, {shown_name(metric)} on {data_set}: "
     if seeds == 0:
         return f"{begin}no method has a seed together with {baseline.method}, so nothing can be compared yet."
     if seeds == 1:

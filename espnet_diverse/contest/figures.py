@@ -15,7 +15,7 @@ from espnet_diverse.contest.differences import Difference, shown_difference
 from espnet_diverse.contest.redundant_heads import KINDS
 from espnet_diverse.pictures import save_figure
 from espnet_diverse.scoring.figures.forest_plot import DPI, SMALL, WIDTH, Series, draw_forest
-from espnet_diverse.scoring.metric import better_side, lower_is_better
+from espnet_diverse.scoring.metric import better_side, lower_is_better, shown_name
 
 _LINES = ("-", "--", "-.", ":")
 _SEEDS, _SENTENCES = "#1f5fa8", "#d1660a"
@@ -39,7 +39,7 @@ def draw_differences(differences: Sequence[Difference], metric: str, data_set: s
             axes.annotate(shown, (each.mean, row), (0, 20), **place)
     axes.set_ylim(len(names) - 0.4, -0.75)
     axes.set_xlim(-reach * 1.08, reach * 1.08)
-    axes.set_xlabel(f"{metric.upper()}, difference from {baseline.method}\n({better_side(metric)})", wrap=True)
+    axes.set_xlabel(f"{shown_name(metric)}, difference from {baseline.method}\n({better_side(metric)})", wrap=True)
     axes.set_title(f"{data_set}: difference from {baseline.method}", fontsize=11, wrap=True)
     figure.legend(handles=_forest_legend(others), loc="outside lower center", ncols=2, frameon=False, fontsize=SMALL)
     save_figure(figure, path, DPI)
@@ -94,7 +94,7 @@ def draw_costs(
         (f"parameters ({title})", lambda cost: cost.parameters / unit),
     )
     figure = Figure(figsize=(WIDTH, 7.6 + 0.28 * math.ceil(len(shown) / 2)), layout="constrained")
-    figure.suptitle(f"{metric.upper()} on {data_set} against costs", fontsize=11, wrap=True)
+    figure.suptitle(f"{shown_name(metric)} on {data_set} against costs", fontsize=11, wrap=True)
     for axes, (label, value) in zip(figure.subplots(len(panels), 1), panels, strict=True):
         for number, each in shown:
             x, scores = value(costs[each.method]), list(each.scores.values())
@@ -103,7 +103,7 @@ def draw_costs(
             axes.plot([x], [mean], _marker(number), color=_colour(number), markersize=8, label=each.method)
         axes.set_xlabel(label)
         side = "low" if lower_is_better(metric) else "high"
-        axes.set_ylabel(f"{metric.upper()} ({side} is good)", fontsize=SMALL, wrap=True)
+        axes.set_ylabel(f"{shown_name(metric)} ({side} is good)", fontsize=SMALL, wrap=True)
         axes.margins(x=0.15, y=0.15)
         axes.ticklabel_format(useOffset=False)
         axes.xaxis.get_major_locator().set_params(nbins=4)

@@ -21,7 +21,7 @@ from espnet_diverse.cpu.machine import cpu_model
 from espnet_diverse.data.characters import safe_name
 from espnet_diverse.data.files.atomic_files import staged_directory, write_text
 from espnet_diverse.data.output_paths import check_prepared, mark_prepared
-from espnet_diverse.scoring.metric import Metric, lower_is_better
+from espnet_diverse.scoring.metric import Metric, lower_is_better, shown_name
 from espnet_diverse.scoring.table import markdown_table
 
 NAME = "contest"
@@ -151,11 +151,11 @@ def _difference_section(
         draw_differences(differences, metric, name, path)
         document.picture(
             path,
-            f"{metric.upper()} on {name} ({better} is better), as differences from {differences[0].method}. An "
+            f"{name}: {shown_name(metric)} ({better} is better), as differences from {differences[0].method}. An "
             "interval that holds 0 shows no difference, and the true one may lie anywhere within it. An arrow: it "
             "continues beyond the picture.",
         )
-        header = (name, "difference", "95 % over seeds", "95 % over sentences", "p", metric.upper(), "seeds")
+        header = (name, "difference", "95 % over seeds", "95 % over sentences", "p", shown_name(metric), "seeds")
         document.table(*_without_empty_columns(header, list(map(_difference_row, differences))))
     is_empty = {
         "interval over seeds": not any(each.over_seeds for some in compared.values() for each in some),
@@ -196,8 +196,8 @@ def _cost_section(
     draw_costs(differences, costs, metric, name, path)
     document.picture(
         path,
-        f"{metric.upper()} on {name} against what a method costs. Markers: mean over seeds; lines beside them: seeds. "
-        "Times are of short trials, one after another.",
+        f"{name}: {shown_name(metric)} against what a method costs. Markers: mean over seeds; lines beside them: "
+        "seeds. Times are of short trials, one after another.",
     )
     baseline = costs.get(differences[0].method)
     rows = []

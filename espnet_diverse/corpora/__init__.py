@@ -46,6 +46,7 @@ CORPORA = {
     "wmt_languages": "espnet_diverse.corpora.wmt_languages",
     "parallel_text": "espnet_diverse.corpora.parallel_text",
     "catalogues": "espnet_diverse.corpora.catalogues",
+    "punctuation": "espnet_diverse.corpora.punctuation",
     "wikitext103": "espnet_diverse.corpora.wikitext103",
     "snli": "espnet_diverse.corpora.snli",
     "yelp": "espnet_diverse.corpora.yelp",

@@ -12,12 +12,18 @@ from espnet_diverse.conditions import base_language
 from espnet_diverse.data.scripts import UNSPACED
 from espnet_diverse.scoring.significance import Bootstrap
 
+_WORDS = {"accuracy", "loss", "perplexity", "word_perplexity"}
 _LOWER = {"cer", "wer", "mer", "ter", "word_perplexity", "perplexity", "loss"}
 
 
 def lower_is_better(metric: str) -> bool:
     """Return whether a lower value of a metric is better, by the name of the metric on the command line."""
     return metric in _LOWER
+
+
+def shown_name(metric: str) -> str:
+    """The name of a metric in texts and figures: accuracy, word perplexity; else an abbreviation such as CER."""
+    return metric.replace("_", " ") if metric in _WORDS else metric.upper()
 
 
 def better_side(metric: str) -> str:

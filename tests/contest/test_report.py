@@ -53,6 +53,6 @@ def test_columns_and_terms_of_intervals_that_nobody_has_are_left_out(tmp_path):
         _difference_section(document, {"test": [base, *others]}, "word_perplexity", tmp_path)
         document.write(tmp_path / "report")
         texts.append((tmp_path / "report.md").read_text())
-    assert "| test | difference | 95 % over seeds | WORD_PERPLEXITY | seeds |" in texts[0]
+    assert "| test | difference | 95 % over seeds | word perplexity | seeds |" in texts[0]
     assert "sentences" not in texts[0].replace("over seeds", "")
     assert "| 95 % over sentences | p |" in texts[1] and "**interval over sentences**" in texts[1]

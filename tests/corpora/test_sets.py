@@ -34,6 +34,7 @@ FILES = {
     "parallel_text": (r"^(train|dev)\.", (r"^test\.", "tt."), "tt"),
     "wikitext103": (r"wiki\.(train|valid)\.", (r"wiki\.test", "wiki.tt"), "tt"),
     "snli": (r"_(train|dev)\.", (r"_test\.", "_tt."), "tt"),
+    "punctuation": (r"^(train|dev)\.", (r"^test\.", "tt."), "tt"),
 }
 """Of each corpus the files that a test set does without, the names that are changed, and the set's name then."""
 
@@ -77,6 +78,7 @@ NO_DOWNLOAD = {
     "parallel_text": "^parallel_text has no download; give a folder with train.de, train.en and so on$",
     "catalogues": "^catalogues has no download; give a folder with de/LC_MESSAGES/PROGRAM.mo and so on$",
     "fillets": "^fillets has no download; get it with: apt-get download fillets-ng-data .* and give DIR, to run.sh as",
+    "punctuation": "^punctuation has no download; give a folder with train.txt, dev.txt and test.txt, one text a line$",
     "table": "^a table has no download; give its file: prepare table FILE, or run.sh --corpus_dir FILE$",
     "hf": "^hf has no dataset of its own; give its name or folder: prepare hf NAME_OR_DIR$",
     "lhotse": "^lhotse has no corpus of its own; give its manifests: prepare lhotse DIR$",

@@ -57,6 +57,7 @@ def scores(folder, name="test", tag="tiny"):
         pytest.param("wmt14", "test", ["bleu", "compound_bleu", "chrf"], marks=pytest.mark.recipes),
         pytest.param("wmt17", "test", ["bleu", "chrf"], marks=pytest.mark.recipes),
         pytest.param("multi30k", "test_2016_flickr", ["bleu", "chrf", "ter"], marks=pytest.mark.recipes),
+        pytest.param("punctuation", "test", ["wer", "cer"], marks=pytest.mark.recipes),
     ],
 )
 def test_one_direction(run_text, recipe, test_set, metrics):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from espnet_diverse.scoring.build import METRICS, build_metrics
-from espnet_diverse.scoring.metric import Metric
+from espnet_diverse.scoring.metric import Metric, shown_name
 from espnet_diverse.scoring.significance import Bootstrap
 
 PLAIN = [name for name in METRICS if name != "bertscore"]  # which needs an encoder
@@ -21,6 +21,11 @@ def texts(translations):
 @pytest.fixture(params=PLAIN)
 def metric(request):
     return build_metrics([request.param])[request.param]
+
+
+def test_names_of_metrics_are_abbreviations_or_words():
+    names = {"cer": "CER", "chrf": "CHRF", "accuracy": "accuracy", "word_perplexity": "word perplexity"}
+    assert {metric: shown_name(metric) for metric in names} == names
 
 
 def test_a_corpus_is_the_sum_of_its_sentences(metric, texts):

@@ -58,9 +58,11 @@ def run(options: CommandOptions) -> int:
     from espnet_diverse.analysis.differences import measure_differences
     from espnet_diverse.runs.logs import logged
     from espnet_diverse.scoring.groups import OVERALL
+    from espnet_diverse.scoring.metric import shown_name
     from espnet_diverse.scoring.score_file import read_metrics
 
     metric = options.metric or next(iter(read_metrics(options.runs[0] / options.decoded / "score.json")))
+    shown = shown_name(metric)
     names, out = options.names or [None] * len(options.runs), options.output_dir
     pictures = {"scores": out / "compare.png", "differences": out / "compare.differences.png"}
     with logged(out / "compare.log"):
@@ -75,14 +77,14 @@ def run(options: CommandOptions) -> int:
             files = dict(zip((system.name for system in systems), texts, strict=True))
             scores = [system.scores[OVERALL] for system in systems]
             differences = measure_differences(options.reference, files, metric, scores)
-            said = "".join(f"\n{verdict(each, systems[0].name, metric.upper())}\n" for each in differences.found)
-            draw_differences(differences, metric.upper(), pictures["differences"])
+            said = "".join(f"\n{verdict(each, systems[0].name, shown)}\n" for each in differences.found)
+            draw_differences(differences, shown, pictures["differences"])
         else:
             pictures["differences"].unlink(missing_ok=True)  # of a former call
-        draw_comparison(systems, metric.upper(), pictures["scores"])
-        markdown = table(systems, metric.upper()) + said
+        draw_comparison(systems, shown, pictures["scores"])
+        markdown = table(systems, shown) + said
         write_text(out / "compare.md", markdown)
         write_text(out / "compare.json", json.dumps(to_dict(systems, metric, differences), indent=1) + "\n")
-        write_page(systems, metric.upper(), differences, pictures, out / "compare.html")
+        write_page(systems, shown, differences, pictures, out / "compare.html")
     print(markdown, end="")
     return 0

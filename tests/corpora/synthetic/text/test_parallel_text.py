@@ -33,6 +33,7 @@ def prepared(tmp_path):
             {"train": 128, "dev": 16, "test_2016_flickr": 8, "test_2017_flickr": 8},
         ),
         ("parallel_text", ["--pairs", "de-en", "fr-en"], {"train": 128, "dev": 16, "test": 16}),
+        ("punctuation", [], {"train": 64, "dev": 8, "test": 8}),
         ("snli", [], {"train": 60, "dev": 8, "test": 8}),
         ("wmt14", [], {"train": 64, "dev": 8, "test": 8}),
         ("wmt17", [], {"train": 396, "dev": 4, "test": 8}),
