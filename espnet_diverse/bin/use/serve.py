@@ -9,7 +9,6 @@ import argparse
 import logging
 import os
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -77,9 +76,7 @@ def run(options: CommandOptions) -> int:
         logging.getLogger("espnet_diverse.serve").setLevel(logging.INFO)
         print(f"{server.url} serves {' '.join(paths)}; press Ctrl+C to stop", flush=True)
         models = Models(list(folders), load, limits.max_models)
-        with suppress(KeyboardInterrupt):
-            server.run(api(models, limits))
-        models.stop()
+        server.run(api(models, limits))
     return 0
 
 
