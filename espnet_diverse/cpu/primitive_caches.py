@@ -1,13 +1,14 @@
-"""Caches of oneDNN's primitives, which hold code and buffers for each combination of shapes that they were called with.
+"""Caches of oneDNN's primitives, which hold code and buffers for each combination of shapes they were called with.
 
-PyTorch keeps up to 1024 primitives of each thread, and oneDNN 1024 of the process, each of up to 50 kB. Recordings have
-ever new lengths, and batches ever new sizes, so a process that serves them would grow for hours until both are full.
+PyTorch keeps 1024 of them for each thread, and oneDNN 1024 for the process; a linear layer of 16 inputs takes 0.4 MB
+for each number of rows. Recordings have ever new lengths, and batches ever new sizes, so a process that serves them
+would grow for hours, by up to 600 MB and 340 MB for each further thread.
 """
 
 import os
 
 CAPACITY = 64
-"""Primitives in each cache; a layer of a search needs few, because a batch keeps its size from step to step."""
+"""Primitives in each cache; a search needs one for each size of layer, as a batch keeps its rows for many steps."""
 VARIABLES = ("LRU_CACHE_CAPACITY", "ONEDNN_PRIMITIVE_CACHE_CAPACITY")
 """Environment variables of PyTorch and oneDNN that set the capacity; they are read once."""
 
