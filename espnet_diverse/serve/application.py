@@ -5,12 +5,15 @@ Uploads are never written to disk under a name, and no path of the disk is serve
 
 import asyncio
 import logging
+import os
 import signal
 import socket
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from types import FrameType, TracebackType
-from typing import Any, Self, cast
+from typing import Any, NoReturn, Self, cast
 
 import anyio.to_thread
 import uvicorn
@@ -99,7 +102,7 @@ class Server:
         self._socket.close()
 
     def run(self, app: Starlette) -> None:
-        """Serve until Ctrl+C, SIGTERM, `drain` or `stop`."""
+        """Serve until `drain` or `stop`; Ctrl+C and SIGTERM end the process, and nothing after the call is done."""
         access = Access(app, self.url, self.key)
         config = uvicorn.Config(
             access,
@@ -116,7 +119,10 @@ class Server:
         )
         logging.getLogger("uvicorn.error").addFilter(_is_news)
         self._uvicorn = _Uvicorn(config, access, self.drain_seconds)
-        self._uvicorn.run(sockets=[self._socket])
+        try:
+            self._uvicorn.run(sockets=[self._socket])
+        except KeyboardInterrupt:
+            _end_process()
 
     def drain(self) -> None:
         """Refuse new requests, and end `run` when the running ones have ended, or after `drain_seconds`."""
@@ -127,6 +133,17 @@ class Server:
         """End `run`, which another thread has called."""
         assert self._uvicorn is not None
         self._uvicorn.should_exit = True
+
+
+def _end_process() -> NoReturn:
+    """End this process as a signal does, but with the code 0 and after the last lines were written.
+
+    Threads may still compute, and the destructors of PyTorch's libraries, which a usual end runs, may wait forever.
+    """
+    logging.shutdown()
+    with suppress(OSError, ValueError):  # nobody reads it, or it is closed
+        sys.stdout.flush()
+    os._exit(0)
 
 
 def _is_news(record: logging.LogRecord) -> bool:

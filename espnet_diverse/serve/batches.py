@@ -128,14 +128,6 @@ class Batches:
             self._is_closed = True
             self._changed.notify()
 
-    def stop(self) -> None:
-        """Give up all recordings, and wait until the thread has ended: Python must not end while it computes."""
-        with self._changed:
-            for job in (*self._waiting, *self._running):
-                self.give_up(job)
-        self.close()
-        self._thread.join()
-
     def _run(self) -> None:
         while not (self._is_closed and not self._waiting):
             if group := self._group():

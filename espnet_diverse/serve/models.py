@@ -127,11 +127,6 @@ class Models:
         finally:
             model.users -= 1
 
-    def stop(self) -> None:
-        """End what the loaded models compute, and wait for it."""
-        for model in self._loaded.values():
-            model.batches.stop()
-
     async def _found(self, name: str) -> Model:
         async with self._lock:
             return self._loaded.get(name) or await self._load(name)

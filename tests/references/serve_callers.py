@@ -110,7 +110,8 @@ def streamed(port: int, call: Call, most: int = 10**9) -> Any:
 def spoken(port: int, model: str, pcm: np.ndarray, parts: int = 10**9) -> Any:
     """The final texts of a live recording; None where the client goes after some parts."""
     try:
-        with connect(f"ws://127.0.0.1:{port}/v1/audio/stream?model={model}", open_timeout=60) as live:
+        url = f"ws://127.0.0.1:{port}/v1/audio/stream?model={model}"
+        with connect(url, open_timeout=60, ping_timeout=None) as live:  # a busy server reads pings late, after samples
             with suppress(ConnectionClosed):  # an error comes before the end of what is sent
                 for number, at in enumerate(range(0, len(pcm), PART)):
                     if number == parts:

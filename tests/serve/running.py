@@ -7,6 +7,15 @@ from contextlib import contextmanager
 from espnet_diverse.serve.application import Server
 from espnet_diverse.serve.metrics import METRICS
 
+# A shell that runs the tests in the background has its children ignore Ctrl+C.
+ENDLESS = """\
+import ctypes, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+libc = ctypes.CDLL(None)
+libc.__cxa_atexit(libc.pause, None, None)
+"""
+"""Code of a process that Ctrl+C reaches, and whose usual end, which runs destructors, would have no end."""
+
 
 def wait_for(condition):
     end = time.monotonic() + 20

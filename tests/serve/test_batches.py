@@ -63,17 +63,6 @@ def begun(batches, transcriber):
     return job
 
 
-def test_the_end_gives_up_what_waits_and_what_is_searched(batches, transcriber):
-    first = begun(batches, transcriber)
-    (second,) = submitted(batches, "second")
-    threading.Timer(0.2, transcriber.may.release).start()
-    batches.stop()
-    assert not batches._thread.is_alive() and batches.is_idle and transcriber.groups == [["first"]]
-    assert "GivenUp" in type(first.result.exception(0)).__name__
-    with pytest.raises(CancelledError):
-        second.result.result(0)
-
-
 def test_requests_queued_during_a_search_are_batched(batches, transcriber):
     first = begun(batches, transcriber)
     others = submitted(batches, *"abcdef")

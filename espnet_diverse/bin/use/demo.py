@@ -5,7 +5,6 @@ Only browsers on this machine can reach the page. Requests are served one at a t
 
 import argparse
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from espnet_diverse.bin.options import options as shared
@@ -57,6 +56,5 @@ def run(options: CommandOptions) -> int:
             import webbrowser
 
             webbrowser.open(server.url)
-        with suppress(KeyboardInterrupt):
-            server.run(page(service, examples))
+        server.run(page(service, examples))
     return 0

@@ -9,14 +9,15 @@ import argparse
 import logging
 import os
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from espnet_diverse.bin.options import options as shared
 from espnet_diverse.bin.options.arguments import add_options, adder, part
+from espnet_diverse.cpu.primitive_caches import primitive_limits
 from espnet_diverse.errors import ConfigError, optional_package
 from espnet_diverse.option_checks import listed, number, replaced, text
+from espnet_diverse.process_state import environment
 from espnet_diverse.serve.limits import Limits
 
 OPENS_PACKED_MODELS = True
@@ -63,7 +64,7 @@ def run(options: CommandOptions) -> int:
 
     limits, paths = options.limits, _paths(options.model)
     key = os.environ.get(KEY_VARIABLE) or None
-    with Server(options.port, options.host, key, limits.drain_seconds) as server:
+    with environment(**primitive_limits()), Server(options.port, options.host, key, limits.drain_seconds) as server:
         for path in paths.values():
             check_exists(path)  # before the import of PyTorch
         from espnet_diverse.serve.models import Models, load_model, speech_model
@@ -77,9 +78,7 @@ def run(options: CommandOptions) -> int:
         logging.getLogger("espnet_diverse.serve").setLevel(logging.INFO)
         print(f"{server.url} serves {' '.join(paths)}; press Ctrl+C to stop", flush=True)
         models = Models(list(folders), load, limits.max_models)
-        with suppress(KeyboardInterrupt):
-            server.run(api(models, limits))
-        models.stop()
+        server.run(api(models, limits))
     return 0
 
 

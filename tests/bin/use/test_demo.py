@@ -6,6 +6,7 @@ import sys
 import urllib.request
 
 import pytest
+from serve.running import ENDLESS
 from starlette.testclient import TestClient
 
 from espnet_diverse.bin.main import main
@@ -13,9 +14,7 @@ from espnet_diverse.serve.application import Server
 
 
 def test_it_serves_until_interrupted(tiny_run, tmp_path):
-    # A shell that runs the tests in the background has its children ignore Ctrl+C.
-    code = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
-    code += "from espnet_diverse.bin.main import main; sys.exit(main(sys.argv[1:]))"
+    code = f"{ENDLESS}from espnet_diverse.bin.main import main; sys.exit(main(sys.argv[1:]))"
     command = [sys.executable, "-c", code, "demo", str(tiny_run.model_dir), "--port", "0", "--vad", "energy"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as process:
         try:
@@ -38,7 +37,6 @@ def test_the_page_is_opened_and_has_the_examples(tiny_run, monkeypatch, capsys):
     def run(self, app):
         with TestClient(app) as client:
             about.append(client.get("/about").json())
-        raise KeyboardInterrupt  # Ctrl+C
 
     monkeypatch.setattr(Server, "run", run)
     monkeypatch.setattr("webbrowser.open", opened.append)

@@ -10,6 +10,7 @@ import urllib.error
 import urllib.request
 
 import pytest
+from serve.running import ENDLESS
 from starlette.testclient import TestClient
 
 from espnet_diverse.bin.main import command_parser, main
@@ -20,9 +21,7 @@ from espnet_diverse.transcription.segmentation_options import SegmentationOption
 
 
 def test_it_serves_until_interrupted(tiny_run, tmp_path):
-    # A shell that runs the tests in the background has its children ignore Ctrl+C.
-    code = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
-    code += "from espnet_diverse.bin.main import main; sys.exit(main(sys.argv[1:]))"
+    code = f"{ENDLESS}from espnet_diverse.bin.main import main; sys.exit(main(sys.argv[1:]))"
     options = ["--model", f"tones={tiny_run.model_dir}", "--host", "0.0.0.0", "--port", "0", "--vad", "energy"]
     command = [sys.executable, "-c", code, "serve", *options]
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
@@ -61,7 +60,6 @@ def test_each_model_is_loaded_by_its_name_and_dropped_for_another(tiny_run, monk
                 while (answer := client.post("/v1/audio/transcriptions", **form)).status_code == 429:
                     time.sleep(0.02)  # a model is in use for a moment after its answer
                 answers.append(answer.json())
-        raise KeyboardInterrupt  # Ctrl+C
 
     monkeypatch.setattr(models, "load_model", load)
     monkeypatch.setattr(Server, "run", run)
