@@ -5,7 +5,7 @@ unexport PYTHON  # to the benchmarks it is an environment with all packages
 VENV := .venv
 BIN := $(VENV)/bin
 EXTRAS ?= test,demo
-ALL_EXTRAS := test,demo,browser,hf,lhotse,sherpa
+ALL_EXTRAS := test,demo,browser,hf,lhotse,sherpa,ctranslate2
 SKIPPED := build/skipped.txt
 DEMO := egs/aishell/asr1
 export OMP_NUM_THREADS ?= 1

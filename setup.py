@@ -103,6 +103,7 @@ setup(
         "browser": ["playwright>=1.50"],  # tests the page in a Chromium, where there is one
         "onnx": ["onnx>=1.17", "onnxruntime>=1.20", "onnxscript>=0.5"],
         "sherpa": ["sherpa-onnx>=2.0"],  # tests exported graphs in it
+        "ctranslate2": ["ctranslate2>=4.5"],  # benchmarks translation beside it
         "completion": ["argcomplete>=3.0"],
         # One machine, batch systems and ssh; cryptography makes the keys of a run.
         "cluster": ["asyncssh>=2.14", "cryptography>=43", "dask-jobqueue>=0.9", "dask[distributed]>=2025.1"],

@@ -32,6 +32,7 @@ KNOWN = {
         *("rttm.read_turns: ValueError", "table_files.json_objects: ValueError"),
         *("table_files._json_array: ValueError", "age._documents: ValueError"),
         "stages._check_data: DataError",
+        "lexical_table._probability: ValueError",
     ],
     "something else is taken instead, and a line says so": [
         *("build_search.build_search: NoBatchedSearchError", "checkpoint.load_run: ModelError"),

@@ -31,6 +31,7 @@ COMMANDS = {
     "combine": ("data.combine", "combine data directories into one and record their domains"),
     "augment": ("data.augment", "translate monolingual text into additional training data"),
     "tokens": ("data.tokens", "build the vocabulary of a data directory"),
+    "shortlist": ("data.shortlist", "estimate which tokens translate which, for faster translation"),
     "stats": ("train.stats", "collect feature statistics and shapes"),
     "train": ("train.train", "train a model"),
     "fine-tune": ("train.fine_tune", "fine-tune a model on other data: stats, train and average in one command"),

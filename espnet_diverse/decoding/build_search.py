@@ -18,6 +18,7 @@ from espnet_diverse.decoding.search.hotwords import HotwordScorer
 from espnet_diverse.decoding.search.ngram import NgramScorer
 from espnet_diverse.decoding.search.one_pass import OnePassSearch
 from espnet_diverse.decoding.search.sampling import SamplingSearch
+from espnet_diverse.decoding.search.shortlist import Shortlist
 from espnet_diverse.errors import ConfigError, NoBatchedSearchError
 
 Search = BeamSearch | ESPnetBeamSearch | GreedySearch | OnePassSearch | SamplingSearch
@@ -31,6 +32,7 @@ def build_search(
     language_model: nn.Module | NgramScorer | None = None,
     hotwords: HotwordScorer | None = None,
     prompt: DecoderPrompt | None = None,
+    shortlist: Shortlist | None = None,
 ) -> Search:
     """Build the search for options and model; ESPnet's search, with one warning, where ours does not support a net.
 
@@ -42,12 +44,13 @@ def build_search(
         language_model: Language model over the same tokens, or None.
         hotwords: Scorer of hotwords, or None.
         prompt: Prompts of a multitask model with a decoder; None for another model.
+        shortlist: Tokens that the translation of a text may have, or None for all.
 
     Raises:
-        ConfigError: The model translates in one pass, and there is a language model or a hotword; the model is
-            multitask, and another search than the batched one is named, or a hotword; the model needs
-            ESPnet's search, and an option is given that this search lacks, or a hotword for a model other than a
-            transducer; or the decoder cannot be sampled from.
+        ConfigError: The model translates in one pass, and there is a language model, a hotword or a shortlist; the
+            model is multitask, and another search than the batched one is named, or a hotword; the model needs
+            ESPnet's search, and an option is given that this search lacks, a shortlist, or a hotword for a model other
+            than a transducer; or the decoder cannot be sampled from.
         ModelError: The decoder is of a class that ESPnet's search does not support either.
     """
     if prompt is not None:
@@ -58,8 +61,9 @@ def build_search(
         reason = "a multitask model has no batched search"
         return _of_espnet(MultitaskSearch(model, prompt, language_model), options, reason)
     if isinstance(model.decoder, FlowDecoder):
-        if language_model is not None or hotwords is not None:
-            raise ConfigError("a non-autoregressive model has neither language model nor hotwords; leave them out")
+        if language_model is not None or hotwords is not None or shortlist is not None:
+            what = "neither language model nor hotwords nor shortlist"
+            raise ConfigError(f"a non-autoregressive model has {what}; leave them out")
         return OnePassSearch(model.decoder, model.eos)
     if options.search == "greedy":
         return GreedySearch(ctc)
@@ -67,12 +71,13 @@ def build_search(
         return _sampling(model, of_text)
     decoder = None if options.ctc_weight == 1 else model.decoder  # its class may have no batched search
     try:
-        return BeamSearch(decoder, ctc, model.eos, language_model, hotwords, of_text, model.sos)
+        return BeamSearch(decoder, ctc, model.eos, language_model, hotwords, of_text, model.sos, shortlist)
     except NoBatchedSearchError as error:
         reason = str(error).partition(";")[0]
     is_transducer = getattr(model, "use_transducer_decoder", False)
-    if options.search != "batched" or (hotwords is not None and not is_transducer):
+    if options.search != "batched" or shortlist is not None or (hotwords is not None and not is_transducer):
         what = "hotwords are" if hotwords is not None else f"search={options.search} is"
+        what = "a shortlist is" if shortlist is not None else what
         raise ConfigError(f"{what} not possible: {reason}; leave it out")
     if is_transducer:
         return _of_espnet(TransducerSearch(model, language_model, hotwords), options, reason)
@@ -108,7 +113,7 @@ def run_search(
     if isinstance(search, SamplingSearch):
         return search(source, lengths, options, utterances, timed)
     if isinstance(search, BeamSearch):
-        return search(source, lengths, options, hotwords, log_probs, timed)
+        return search(source, lengths, options, hotwords, log_probs, timed, utterances)
     if isinstance(search, TransducerSearch):
         return search(source, lengths, options, hotwords)
     return search(source, lengths, options)

@@ -29,11 +29,14 @@ SAME_LANGUAGE_TASKS = ("asr", *MULTITASK)
 PRECISIONS = ("float32", "int8", "bfloat16")
 INVENTED = 0.25
 """A text may be invented if CTC supports less than this share of its tokens, see `ctc_alignment.py`."""
-_OURS = ("search", "batch_size", "length_penalty", "hotword_weight", *SAMPLING)
+SHORTLIST = ("shortlist_first", "shortlist_best")
+"""Names of the options that only affect a search with a shortlist."""
+_OURS = ("search", "batch_size", "length_penalty", "hotword_weight", *SHORTLIST, *SAMPLING)
 _GREATEST = 2**31 - 1  # of any number; products and powers of larger ones overflow
 _number = partial(number, most=_GREATEST)
 _WITH_LM = 0.3
 _WITH_CTC = 0.3
+_SHORTLIST = 100  # as in Marian
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,8 @@ class Options(option_checks.Options):
             draws `nbest` texts from the attention decoder, see `decoding/search/sampling.py`; "espnet" is ESPnet's beam
             search, one utterance at a time.
         batch_size: Maximum number of utterances decoded together; ESPnet's search ignores it.
+        shortlist_first: Number of tokens that every translation may have, the most probable ones of NULL, see
+            `decoding/search/shortlist.py`.
         temperature: For sampling, the number by which log probabilities are divided.
 
     Raises:
@@ -88,6 +93,16 @@ class Options(option_checks.Options):
     batch_size: int = _number(8, least=1, help="maximum number of utterances decoded together")
     length_penalty: float = _number(
         0.0, least=0, most=10, help="power of the number of tokens by which scores are divided"
+    )
+    shortlist_first: int | None = _number(
+        None,
+        kind=int,
+        least=0,
+        help="number of frequent tokens that every translation may have",
+        shown="100 with a shortlist",
+    )
+    shortlist_best: int | None = _number(
+        None, kind=int, least=1, help="number of translations of each source token", shown="100 with a shortlist"
     )
     temperature: float = _number(1.0, least=1e-6, help="temperature of --search sampling")
     top_k: int = _number(
@@ -128,17 +143,21 @@ class Options(option_checks.Options):
         options = replace(self, beam_size=min(self.beam_size, vocabulary))
         return {name: value for name, value in asdict(options).items() if name not in _OURS}
 
-    def resolved(self, has_ctc: bool, has_lm: bool = False, usual_weight: float = _WITH_CTC) -> "Options":
-        """These options with `ctc_weight` and `lm_weight` as numbers.
+    def resolved(
+        self, has_ctc: bool, has_lm: bool = False, usual_weight: float = _WITH_CTC, has_shortlist: bool = False
+    ) -> "Options":
+        """These options with `ctc_weight` and `lm_weight`, and those of a shortlist that there is, as numbers.
 
         Args:
             has_ctc: Whether the model was trained with CTC over its output text.
             has_lm: Whether there is a language model.
             usual_weight: Value of `ctc_weight` where none is given and the model has CTC, see `usual_ctc_weight`.
+            has_shortlist: Whether there is a shortlist.
 
         Raises:
             ConfigError: The options need CTC and the model was trained without it, or need a decoder and it has CTC
-                alone; or a weight is given without a language model, or a language model to a search without one.
+                alone; or a weight is given without a language model, or a language model to a search without one; or
+                the same of a shortlist.
         """
         if self.lm_weight and not has_lm:
             raise needs(self, "lm_weight", "a language model; give --lm, or leave it out")
@@ -155,7 +174,19 @@ class Options(option_checks.Options):
             raise ConfigError(f"ctc_weight {weight} is not possible: the model has CTC alone; set ctc_weight=1")
         if not has_ctc and self.search == "greedy":
             raise ConfigError("search=greedy is not possible: the model was trained without CTC; set search=batched")
-        return replace(self, ctc_weight=weight, lm_weight=lm_weight)
+        first, best = self._of_shortlist(has_shortlist)
+        return replace(self, ctc_weight=weight, lm_weight=lm_weight, shortlist_first=first, shortlist_best=best)
+
+    def _of_shortlist(self, there: bool) -> tuple[int | None, int | None]:
+        """`shortlist_first` and `shortlist_best` as numbers where there is a shortlist."""
+        if there and self.search != "batched":
+            what = f"search={self.search} is not possible with a shortlist"
+            raise ConfigError(f"{what}; set search=batched, or leave --shortlist out")
+        if given := [name for name in SHORTLIST if getattr(self, name) is not None and not there]:
+            raise needs(self, given[0], "a shortlist; give --shortlist, or leave it out")
+        usual = _SHORTLIST if there else None
+        first, best = self.shortlist_first, self.shortlist_best
+        return usual if first is None else first, usual if best is None else best
 
 
 SearchOptions = Options | Mapping[str, Any] | None

@@ -40,6 +40,7 @@ from espnet_diverse.decoding.search.fusion import Fusion, language_model_of, loa
 from espnet_diverse.decoding.search.greedy import GreedySearch
 from espnet_diverse.decoding.search.hotwords import Hotwords, HotwordScorer, load_hotwords
 from espnet_diverse.decoding.search.ngram import NgramScorer
+from espnet_diverse.decoding.search.shortlist import Shortlist, load_shortlist
 from espnet_diverse.decoding.source_text import SourceText
 from espnet_diverse.decoding.token_text import TokenText
 from espnet_diverse.errors import ConfigError
@@ -70,6 +71,7 @@ class Predictor:
         compiled: Whether encoder layers are compiled.
         language_model: Language model over the same tokens, or None.
         hotwords: Phrases, or the path of a file with one a line, or None.
+        shortlist: Tokens that the translation of a text may have, or None for all.
 
     Attributes:
         args, task, precision, compiled, language_model, hotwords: As given.
@@ -107,6 +109,7 @@ class Predictor:
         compiled: bool = False,
         language_model: nn.Module | NgramScorer | None = None,
         hotwords: Hotwords | None = None,
+        shortlist: Shortlist | None = None,
     ):
         self.parameters = sum(parameter.numel() for parameter in model.parameters())
         merge_low_rank(model.eval(), by_condition=False)
@@ -116,12 +119,14 @@ class Predictor:
         self.rate = None if task == "mt" else audio_rate(vars(args))
         self.prompt = PROMPTS[task](args) if task in PROMPTS else None
         self.tokens = TokenText(args) if self.prompt is None else TokenText(args, self.prompt.special)
-        self._has = self.ctc is not None, language_model is not None, usual_ctc_weight(vars(args), task)
+        weight = usual_ctc_weight(vars(args), task)
+        self._has = self.ctc is not None, language_model is not None, weight, shortlist is not None
         self.options = options.resolved(*self._has)
         self.encoding = encoding_of(model, self.prompt, device)
         model, prompt = self.encoding.model, self.prompt if isinstance(self.prompt, DecoderPrompt) else None
         phrases = None if hotwords is None else load_hotwords(hotwords, self.options.search, self.tokens, device)
-        self.search = build_search(model, self.ctc, self.options, task == "mt", language_model, phrases, prompt)
+        helpers = language_model, phrases, prompt, shortlist
+        self.search = build_search(model, self.ctc, self.options, task == "mt", *helpers)
         self.ctc = self.ctc if prompt is None else None  # that CTC is over another text
         if precision != "float32" and isinstance(self.search, TransducerSearch):
             raise ConfigError(f"precision {precision} is not possible with a transducer; set float32")
@@ -355,8 +360,8 @@ def load_predictor(
         device: "cpu", "cuda" or "cuda:N".
         precision: Precision of linear layers, one of `options.PRECISIONS`.
         compiled: Whether encoder layers are compiled.
-        fusion: Language model and hotwords. Where it names no language model, the folder `language_model` of the run is
-            used if it has one.
+        fusion: Language model, hotwords and shortlist. Where it names no language model, the folder `language_model` of
+            the run is used if it has one.
         features: Whether a model that reads features instead of audio is allowed.
 
     Raises:
@@ -377,13 +382,15 @@ def load_predictor(
         required_rate(config)
     check_search(config, options)
     folder = language_model_of(Path(model_dir), fusion := fusion or Fusion(), options.search, config.get("decoder"))
-    has = has_ctc(config, task), folder is not None, usual_ctc_weight(config, task)
+    has = has_ctc(config, task), folder is not None, usual_ctc_weight(config, task), fusion.shortlist is not None
     options = options.resolved(*has)  # before loading, which takes seconds
     model, args = TASKS[task].build_model_from_file(config_file, weights, device)
     lm: nn.Module | NgramScorer | None = None
     if folder is not None:
         lm = load_language_model(folder, fusion.weights, args.token_list, known_conditions(model), device)
-    predictor = Predictor(model, args, task, options, device, precision, compiled, lm, fusion.hotwords)
+    shortlist = None if fusion.shortlist is None else load_shortlist(Path(fusion.shortlist), args, task)
+    predictor = Predictor(model, args, task, options, device, precision, compiled, lm, fusion.hotwords, shortlist)
     predictor.used = {"model_file": weights.name, **used_language_model(folder, fusion, options.lm_weight)}
+    predictor.used |= {} if shortlist is None else {"shortlist": str(shortlist.path)}
     return_freed_memory()  # weights in other types and layouts
     return predictor

@@ -9,13 +9,16 @@ from pathlib import Path
 
 import pytest
 import soundfile
+import torch
+import yaml
 from references.streaming import RATE, tones, write_run
 from references.whisper import write_whisper
 
 from espnet_diverse.data.kaldi import read_data_dir
+from espnet_diverse.runs.tasks import TASKS
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
-HELPERS = {"ggml_whisper", "growth_data", "measuring", "modules", "results", "training_step"}
+HELPERS = {"ctranslate2_model", "ggml_whisper", "growth_data", "measuring", "modules", "results", "training_step"}
 """Modules that benchmarks share, which are no programs."""
 BENCHMARKS = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem not in HELPERS)
 
@@ -127,6 +130,36 @@ def test_whisper_is_compared_with_transformers(tiny_run, tmp_path, monkeypatch, 
         names = [row[0] for row in rows]
         assert names[0] == "ours float32" and names[-1] == "transformers" and len(names) == 5
         assert all(float(row[1]) > 0 and float(row[3]) >= 0 for row in rows)
+
+
+def test_translation_is_measured_with_a_shortlist(tiny_translation, tmp_path, capsys):
+    run, table = tiny_translation, tmp_path / "lex.s2t"
+    table.write_text("".join(f"{target} {source} .1\n" for source in [*"abcd", "NULL"] for target in "abcdABCD"))
+    options = [str(run.model_dir), str(run.test_dir), "--rounds", "1", "--batches", "2", "--precisions", "float32"]
+    importlib.import_module("translation_speed").main([*options, "--shortlist", str(table)])
+    rows = rows_of(capsys.readouterr().out)[1:]
+    assert [row[0] for row in rows] == ["ours float32, 2 at once", "ours float32, shortlist, 2 at once"]
+    assert all(float(row[1]) > 0 and float(row[2]) > 0 and row[4] == "5" for row in rows)
+    assert rows[0][3] == rows[1][3]
+
+
+def test_ctranslate2_has_the_same_translations(tiny_translation, tmp_path, capsys):
+    pytest.importorskip("ctranslate2", reason="ctranslate2, the extra `ctranslate2`, is not installed")
+    config = yaml.safe_load((tiny_translation.model_dir / "config.yaml").read_text())
+    for part in ("encoder_conf", "decoder_conf"):
+        config[part] |= {"attention": None, "num_blocks": 2, "normalize_before": True}
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(config))
+    torch.manual_seed(0)
+    model = TASKS["mt"].build_model_from_file(tmp_path / "config.yaml", None, "cpu")[0]
+    for parameter in model.parameters():
+        parameter.data = 2 * parameter.data + 0.1 * torch.randn_like(parameter)
+    torch.save(model.state_dict(), tmp_path / "valid.acc.ave.pth")
+    options = [str(tmp_path), str(tiny_translation.test_dir), "--rounds", "1", "--beam_size", "1"]
+    importlib.import_module("translation_speed").main(
+        [*options, "--ctranslate2", "--batches", "1", "--precisions", "float32"]
+    )
+    rows = rows_of(capsys.readouterr().out)[1:]
+    assert [row[4] for row in rows] == ["5"] * 2
 
 
 def test_sounds_without_speech_are_transcribed(tiny_run, capsys):

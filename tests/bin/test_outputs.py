@@ -21,6 +21,7 @@ COMMANDS = {
     "combine": (["data/train", "data/dev"], "data/dev", ["--output_dir", "OUT"]),
     "augment": (["back", *MODEL, *DATA], "data/train", ["--output_dir", "OUT"]),
     "tokens": (["--text", "texts/tokens.txt"], "texts", ["--output_dir", "OUT"]),
+    "shortlist": (["--data_dir", "data/train", "--tokens_dir", "texts"], "data/train", ["--output", "OUT/text"]),
     "stats": (TRAINING, "data/train", ["--output_dir", "OUT"]),
     "stats over all data": (TRAINING, "data", ["--output_dir", "OUT"]),
     "train": ([*TRAINING, "--stats_dir", "data"], "data/train", ["--output_dir", "OUT"]),

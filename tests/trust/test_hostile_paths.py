@@ -42,6 +42,7 @@ CALLS = {
     "combine": "{train} {valid} --output_dir {out}",
     "augment": "back {mt} --data_dir {mt_test} --output_dir {out} --minlenratio 0.5",
     "tokens": "--text {test}/text --output_dir {out}",
+    "shortlist": "--data_dir {mt_test} --tokens_dir {mt_tokens} --output {out}.s2t",
     "stats": "--config {config} {data} --output_dir {out}",
     "train": "--config {config} {data} --stats_dir {stats} --output_dir {out}",
     "fine-tune": "{asr} {sets} --output_dir {out} --set max_epoch=1",
@@ -181,6 +182,7 @@ def setting(request, tmp_path, monkeypatch):
     paths = {"asr": model, "mt": mt.model_dir, "cls": cls.model_dir, "vae": vae.model_dir, "sets": sets, "data": data}
     paths |= {"train": sets / "train", "valid": sets / "dev", "test": sets / "test", "decoded": decoded, "plan": plan}
     paths |= {f"{name}_test": run.test_dir for name, run in (("mt", mt), ("cls", cls), ("vae", vae))}
+    paths["mt_tokens"] = mt.tokens_dir
     paths |= {"pool": write_model(tmp_path / "pool", ["heads/subset"]), "lm": tmp_path / "lm"}
     write_lm(paths["lm"], TOKENS)
     paths |= {"wav": sets / "test" / "test-00.wav", "stats": asr.stats_dir, "config": f"model/tiny,{small}"}

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 TASKS = ("asr", "st", "mt", "lm", "cls")
 _HOTWORDS = InputPath("write the phrases to a file, one per line, and give its path", is_dir=False)
+_SHORTLIST = InputPath("make it with espnet-diverse shortlist", is_dir=False)
 _SEARCH_HELP = "each can also be given as --set KEY=VALUE or in a --config file; the command line overrides files"
 
 
@@ -209,17 +210,36 @@ class FusionFiles(Arguments):
     hotwords: Path | None = path(None, parse=_HOTWORDS, metavar="FILE", help="phrases that get a bonus, one per line")
 
 
+class TextFusionFiles(FusionFiles):
+    """Files of a language model, hotwords and a shortlist."""
+
+    GROUP = FusionFiles.GROUP
+
+    shortlist: Path | None = path(
+        None,
+        parse=_SHORTLIST,
+        metavar="FILE",
+        help="lexical table, from `espnet-diverse shortlist`; a text is translated into the translations of its tokens "
+        "and frequent tokens alone, which is faster",
+    )
+
+
 def fusion_inputs(files: FusionFiles) -> list[Path]:
-    """Files of a language model and hotwords."""
+    """Files of a language model, hotwords and a shortlist."""
     from espnet_diverse.runs.model_files import model_files
 
-    named = [path for path in (files.lm, files.hotwords) if path is not None]
+    named = [path for path in (files.lm, files.hotwords, shortlist_of(files)) if path is not None]
     is_run = files.lm is not None and files.lm.is_dir()
     return [*model_files(files.lm, files.lm_file, "lm"), *named[1:]] if is_run else named
 
 
+def shortlist_of(files: FusionFiles) -> Path | None:
+    """The shortlist, if the command has one."""
+    return files.shortlist if isinstance(files, TextFusionFiles) else None
+
+
 def fusion(files: FusionFiles) -> "Fusion":
-    """The `Fusion` of a language model and hotwords; a packed language model is unpacked.
+    """The `Fusion` of a language model, hotwords and a shortlist; a packed language model is unpacked.
 
     Raises:
         ConfigError: --lm_file is given without --lm.
@@ -231,7 +251,7 @@ def fusion(files: FusionFiles) -> "Fusion":
     if files.lm_file is not None and files.lm is None:
         raise ConfigError(f"--lm_file {files.lm_file} has no --lm; give the language model too")
     packed = files.lm is not None and not is_ngram(files.lm)
-    return Fusion(unpacked(files.lm) if packed else files.lm, files.lm_file, files.hotwords)
+    return Fusion(unpacked(files.lm) if packed else files.lm, files.lm_file, files.hotwords, shortlist_of(files))
 
 
 class Device(Arguments):

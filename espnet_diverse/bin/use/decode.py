@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from espnet_diverse.decoding.options import Options
 
 
-class CommandOptions(shared.Model, shared.Searching, shared.Conditions, shared.Computing, shared.FusionFiles):
+class CommandOptions(shared.Model, shared.Searching, shared.Conditions, shared.Computing, shared.TextFusionFiles):
     data_dir: Path = path(
         parse=DATA_DIR,
         help="data directory to decode; its wav.scp and segments are read, or feats.scp for a model that reads "
@@ -40,7 +40,7 @@ class CommandOptions(shared.Model, shared.Searching, shared.Conditions, shared.C
 
 DECODING = (
     *(shared.add_search_options, shared.add_conditions, (CommandOptions, "nj"), shared.Device, shared.Computing),
-    *(add_cluster, shared.FusionFiles),
+    *(add_cluster, shared.FusionFiles, shared.TextFusionFiles),
 )
 """Options that say how a data directory is decoded."""
 add_arguments = adder(shared.Model, (CommandOptions, "data_dir", "output_dir"), *DECODING)

@@ -17,7 +17,7 @@ from espnet_diverse.serve.limits import Limits
 OPENS_PACKED_MODELS = True
 
 
-class CommandOptions(shared.Model, shared.FusionFiles, shared.Computing, shared.Segmented):
+class CommandOptions(shared.Model, shared.TextFusionFiles, shared.Computing, shared.Segmented):
     port: int = number(7860, help="port; 0 is any free port")
     limits: Limits = part(Limits)
     examples: Sequence[Path] = listed(
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shared.add_model(parser)
     add_options(parser, CommandOptions, "port")
     add_options(parser, Limits, "seconds", "megabytes")
-    adder(shared.FusionFiles, shared.Device, shared.Computing, shared.add_segmentation)(parser)
+    adder(shared.FusionFiles, shared.TextFusionFiles, shared.Device, shared.Computing, shared.add_segmentation)(parser)
     add_options(parser, CommandOptions, "examples", "open")
 
 

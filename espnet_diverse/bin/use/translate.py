@@ -44,7 +44,7 @@ class OutputOptions(Arguments):
     output_dir: Path | None = path(None, help="directory for one file per input, and failures.json if any")
 
 
-class CommandOptions(shared.Model, shared.Conditions, shared.FusionFiles, shared.Computing, OutputOptions):
+class CommandOptions(shared.Model, shared.Conditions, shared.TextFusionFiles, shared.Computing, OutputOptions):
     sources: Sequence[str] = listed(
         (),
         nargs="*",
@@ -61,7 +61,7 @@ add_arguments = adder(
     partial(shared.add_model, text="directory of a run of text translation, a packed model, or hf:owner/name"),
     *(CommandOptions, shared.add_conditions),
     partial(shared.add_search_options, searches=TRANSLATION_SEARCHES, **_DEFAULTS),
-    *(shared.FusionFiles, shared.Device, shared.Computing, OutputOptions),
+    *(shared.FusionFiles, shared.TextFusionFiles, shared.Device, shared.Computing, OutputOptions),
 )
 
 

@@ -140,12 +140,12 @@ def load_search(
         model_file: Weights, see `find_weights`.
         options: Search options.
         device: "cpu", "cuda" or "cuda:N".
-        fusion: Language model of any class, see `load_predictor`; this search has no hotwords.
+        fusion: Language model of any class, see `load_predictor`; this search has neither hotwords nor a shortlist.
         features: Whether a model that reads features instead of audio is allowed.
 
     Raises:
         ConfigError: The device does not exist, the options ask for CTC and the model was trained without it, the model
-            is non-autoregressive, or hotwords are given.
+            is non-autoregressive, or hotwords or a shortlist are given.
         ModelError: A file is missing or damaged, the weights do not fit the configuration, or the model reads features
             or writes no text.
     """
@@ -158,6 +158,8 @@ def load_search(
     fusion = fusion or Fusion()
     if fusion.hotwords is not None:
         raise ConfigError("search=espnet has no hotwords; set search=batched, or leave them out")
+    if fusion.shortlist is not None:
+        raise ConfigError("search=espnet has no shortlist; set search=batched, or leave it out")
     folder, lm = language_model_of(Path(model_dir), fusion, "espnet", config.get("decoder")), {}
     if folder is not None and is_ngram(folder):
         NgramScorer(folder, [])  # refuses a file that cannot be read

@@ -24,7 +24,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from espnet_diverse.decoding.options import Options
@@ -35,6 +37,7 @@ from espnet_diverse.decoding.search.hotwords import HotwordScorer, repeating, wi
 from espnet_diverse.decoding.search.ngram import NgramScorer
 from espnet_diverse.decoding.search.prefix_tree import PrefixScorer
 from espnet_diverse.decoding.search.scorers import DecoderScorer, LanguageModelScorer
+from espnet_diverse.decoding.search.shortlist import Allowed, Shortlist
 from espnet_diverse.decoding.search.unspoken import heard, without_loops
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.functional.copies import copied
@@ -61,6 +64,7 @@ class BeamSearch:
         hotwords: Scorer of hotwords, or None.
         of_text: Whether the source is text, see `Options.greatest`.
         sos: Index of <sos> of a model in which it differs from <eos>.
+        shortlist: Tokens that the translation of a text may have; None is all.
 
     Attributes:
         scorers: The scorer of the decoder, if there is one, then the scorer of a transformer language model, if any.
@@ -78,10 +82,12 @@ class BeamSearch:
         hotwords: HotwordScorer | None = None,
         of_text: bool = False,
         sos: int | None = None,
+        shortlist: Shortlist | None = None,
     ):
         self.eos, self.sos, self.ctc, self.hotwords, self.of_text = eos, sos, ctc, hotwords, of_text
+        self.shortlist = shortlist
         self._spelled = ctc.spelled if isinstance(ctc, ByteCTC) else None  # labels that tokens consist of
-        self.decoder = None if decoder is None else DecoderScorer(decoder)
+        self.decoder = None if decoder is None else DecoderScorer(decoder, shortlist is not None)
         self.language_model = language_model
         if isinstance(language_model, nn.Module):
             self.language_model = LanguageModelScorer(language_model)
@@ -97,6 +103,7 @@ class BeamSearch:
         hotwords: HotwordScorer | None = None,
         log_probs: Tensor | None = None,
         timed: bool = False,
+        utterances: Sequence[NDArray[np.generic]] = (),
     ) -> list[list[Hypothesis]]:
         """Search for the best hypotheses of each utterance.
 
@@ -107,6 +114,7 @@ class BeamSearch:
             hotwords: Scorer of hotwords for this call, instead of the search's own.
             log_probs: CTC log probabilities (B, T, V) of `source`; by default they are computed if CTC counts.
             timed: Whether texts have times; only with a decoder that has `times`, and no other scorer but hotwords.
+            utterances: Token indices of each source text; only a shortlist reads them.
 
         The open scope holds the condition ids of the utterances, (B,) or (1,).
 
@@ -122,15 +130,20 @@ class BeamSearch:
             self.decoder.timed = timed
         if options.ctc_weight and log_probs is None:
             log_probs = self.ctc.log_softmax(source)
-        found = self._search(source, lengths, options, hotwords, log_probs)
+        allowed = None
+        if self.shortlist is not None:
+            of_hotwords = () if hotwords is None else hotwords.tokens
+            allowed = self.shortlist(utterances, options, source.device, of_hotwords)
+        found = self._search(source, lengths, options, hotwords, log_probs, allowed)
         # Of this search, not of the next.
         no_speech = None if options.ctc_weight == 1 or self.decoder is None else self.decoder.no_speech
 
         def again(rows: list[int], options: Options, hotwords: HotwordScorer | None = hotwords) -> None:
             index = copied(rows, lengths.device)
             part = log_probs[index] if log_probs is not None else None
+            tokens = None if allowed is None else allowed.keep(index)
             with scope(of_rows(current().conditions, index), host=of_rows(current().lists(), rows), collect=False):
-                best = self._search(source[index], lengths[index], options, hotwords, part)
+                best = self._search(source[index], lengths[index], options, hotwords, part, tokens)
             for row, hypotheses in zip(rows, best, strict=True):
                 found[row] = hypotheses
 
@@ -159,7 +172,7 @@ class BeamSearch:
         """Refuse options that need a part which this search does not have.
 
         Raises:
-            ConfigError: `options.ctc_weight` needs a decoder or a CTC module that is missing.
+            ConfigError: `options.ctc_weight` needs a decoder or a CTC module that is missing; or see `Shortlist.check`.
         """
         weight = options.ctc_weight
         if weight and self.ctc is None:
@@ -170,6 +183,8 @@ class BeamSearch:
             raise ConfigError(
                 "ctc_weight 1 is not possible with CTC over bytes; set search=greedy, or a smaller weight"
             )
+        if self.shortlist is not None:
+            self.shortlist.check(options)
 
     def _weighted_scorers(self, options: Options, hotwords: HotwordScorer | None) -> Sequence[_Weighted]:
         """Scorers with non-zero weights."""
@@ -187,10 +202,13 @@ class BeamSearch:
         options: Options,
         hotwords: HotwordScorer | None,
         log_probs: Tensor | None,
+        allowed: Allowed | None,
     ) -> list[list[Hypothesis]]:
         bonus = 0.0 if hotwords is None else options.hotword_weight * hotwords.greatest
         beam = Beam(*self._bounds(lengths, options), self.eos, options, bonus, self.sos)
         scorers, mask = self._weighted_scorers(options, hotwords), source_mask(source, lengths)
+        if self.decoder is not None:
+            self.decoder.allow(allowed)
         for _, scorer in scorers:
             scorer.begin(source, mask)
         ctc = self._ctc_scorer(log_probs, lengths) if options.ctc_weight else None
@@ -224,14 +242,21 @@ class BeamSearch:
 
     def _choose(self, beam: Beam, scorers: Sequence[_Weighted], ctc: CTCPrefixScorer | None) -> Choice:
         """The best hypotheses that are one token longer."""
-        options, shape = beam.options, (*beam.tokens.shape, self.vocabulary)
+        options, allowed = beam.options, None if self.decoder is None else self.decoder.allowed
+        shape = (*beam.tokens.shape, self.vocabulary if allowed is None else allowed.tokens.size(1))
+
+        def of_sentences(x: Tensor) -> Tensor:
+            return x if allowed is None else allowed.of_all(x)
+
         rank = beam.scores.new_full(shape, options.penalty, dtype=torch.float32)
         gain = doubt = None
         for weight, scorer in scorers:
             if isinstance(scorer, HotwordScorer):
-                gain, doubt = _bonus(scorer, weight, beam)
-            else:
+                gain, doubt = map(of_sentences, _bonus(scorer, weight, beam))
+            elif scorer is self.decoder:
                 rank.add_(scorer.score(beam.tokens), alpha=weight)
+            else:
+                rank.add_(of_sentences(scorer.score(beam.tokens)), alpha=weight)
         candidates = None
         if ctc:
             candidates = self._candidates(rank, gain, options)
@@ -244,7 +269,8 @@ class BeamSearch:
             ctc_scores = ctc.score(candidates)
             total = total.add(ctc_scores, alpha=options.ctc_weight)
         trusted = total if doubt is None else total - _at(doubt, candidates)
-        return _best(total, trusted, candidates, ctc_scores, options.beam_size)
+        choice = _best(total, trusted, candidates, ctc_scores, options.beam_size)
+        return choice if allowed is None else choice._replace(tokens=allowed.named(choice.tokens))
 
     def _candidates(self, rank: Tensor, gain: Tensor | None, options: Options) -> Tensor | None:
         """Tokens that CTC scores (B, W, K); None where it scores the whole vocabulary."""

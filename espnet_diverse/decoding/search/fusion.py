@@ -1,4 +1,4 @@
-"""Shallow fusion: a language model and hotwords that a beam search uses together with the model."""
+"""Files that a beam search uses with the model: a language model and hotwords (shallow fusion), and a shortlist."""
 
 import logging
 from collections.abc import Sequence
@@ -18,17 +18,20 @@ from espnet_diverse.runs.tasks import load_model, read_config
 
 @dataclass(frozen=True)
 class Fusion:
-    """Files of a language model and hotwords that are added to a search.
+    """Files of a language model, hotwords and a shortlist that are added to a search.
 
     Attributes:
         language_model: Directory of a run of task lm, over the same tokens as the model, or a file of KenLM.
         weights: Its weights, as a path or a name in the directory; by default valid.loss.ave.pth.
         hotwords: Phrases, or the path of a file with one a line.
+        shortlist: Lexical table from which the tokens of a translation are chosen, see `shortlist.py`; for models that
+            translate text.
     """
 
     language_model: str | Path | None = None
     weights: str | Path | None = None
     hotwords: Hotwords | None = None
+    shortlist: str | Path | None = None
 
 
 def language_model_of(

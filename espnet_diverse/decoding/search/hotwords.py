@@ -68,6 +68,11 @@ class HotwordScorer:
         first = torch.tensor(list(tree.children[0].values()), dtype=torch.long, device=device)
         self._root[list(tree.children[0])] = first
 
+    @property
+    def tokens(self) -> list[int]:
+        """The tokens of all phrases."""
+        return sorted({token for moves in self._tree.children for token in moves})
+
     def begin(self, source: Tensor, mask: Tensor | None) -> None:
         """Start a new batch with the utterances of `source` (B, T, M), whose content is not used."""
         self._states = torch.zeros(len(source), 1, dtype=torch.long, device=source.device)

@@ -3,12 +3,14 @@
 from collections.abc import Callable
 
 import torch
+import torch.nn.functional as F
 from espnet2.asr.decoder.transformer_decoder import TransformerDecoder
 from espnet2.lm.transformer_lm import TransformerLM
 from torch import Tensor, nn
 
 from espnet_diverse.attention import KVCache, MultiHeadAttention, Stream
 from espnet_diverse.decoding.search.prefix_tree import PrefixScorer
+from espnet_diverse.decoding.search.shortlist import Allowed
 from espnet_diverse.decoding.search.timestamps import TimestampRules
 from espnet_diverse.errors import NoBatchedSearchError
 from espnet_diverse.nets.whisper.decoder import LearnedPositions
@@ -20,8 +22,10 @@ class DecoderScorer(PrefixScorer):
 
     Args:
         decoder: ESPnet's transformer decoder, or ours.
+        shortlisted: Whether batches have shortlists.
 
     Attributes:
+        allowed: Tokens that the sentences of the batch may have; None is all.
         state_rows: Number of rows before the frames of the encoder's output.
         most_tokens: Greatest number of tokens of a text; None is no bound.
         timed: Whether texts have times, for the batches that begin later; only of a decoder that has `times`.
@@ -32,7 +36,7 @@ class DecoderScorer(PrefixScorer):
         NoBatchedSearchError: The decoder is of another class.
     """
 
-    def __init__(self, decoder: nn.Module):
+    def __init__(self, decoder: nn.Module, shortlisted: bool = False):
         if not isinstance(decoder, TransformerDecoder) or not isinstance(decoder.embed[0], nn.Embedding):
             raise NoBatchedSearchError(f"{type(decoder).__name__} has no batched search; use search=espnet")
         super().__init__(decoder.decoders)
@@ -41,6 +45,19 @@ class DecoderScorer(PrefixScorer):
         self.no_speech: Tensor | None = None
         self.timed = False
         self.rules: TimestampRules | None = None
+        self.allowed: Allowed | None = None
+        self._every_output = decoder.output_layer if shortlisted else None  # before its precision is set
+        self._some_outputs: tuple[Tensor, Tensor | None] | None = None
+
+    def allow(self, allowed: Allowed | None) -> None:
+        """Set the tokens that the sentences of the next batch may have.
+
+        Their part of the output layer is in float32: in another precision it would take longer to make than it saves.
+        """
+        self.allowed, self._some_outputs, every = allowed, None, self._every_output
+        if allowed is not None and len(allowed.rows) < every.out_features:
+            bias = None if every.bias is None else every.bias[allowed.rows]
+            self._some_outputs = every.weight[allowed.rows], bias
 
     def begin(self, source: Tensor, mask: Tensor | None) -> None:
         """Start a new batch with encoder output `source` (B, T, M); `mask` (B, 1, T) is False at padding."""
@@ -61,6 +78,7 @@ class DecoderScorer(PrefixScorer):
         """See `PrefixScorer.keep`."""
         super().keep(rows)
         self.mask = None if self.mask is None else self.mask[rows]
+        self.allowed = None if self.allowed is None else self.allowed.keep(rows)
         self.source = [cache.keep(rows) for cache in self.source]
         if self.rules is not None:
             self.rules.keep(rows)
@@ -108,7 +126,11 @@ class DecoderScorer(PrefixScorer):
         return layer.adapter(x) if hasattr(layer, "adapter") else x
 
     def _output(self, x: Tensor) -> Tensor:
-        scores = self.decoder.output_layer(self.decoder.after_norm(x) if self.decoder.normalize_before else x)
+        x = self.decoder.after_norm(x) if self.decoder.normalize_before else x
+        some = self._some_outputs
+        scores = self.decoder.output_layer(x) if some is None else F.linear(x, *some)
+        if self.allowed is not None:
+            return self.allowed.of_rows(scores)
         if self.prompt is not None:
             scores = self.decoder.allowed(scores, self.step, self.timed)
         return scores if self.rules is None else self.rules.apply(scores)

@@ -255,3 +255,5 @@ def check_stream_options(options: Options, fusion: Fusion) -> None:
         raise ConfigError("minlenratio and maxlenratio need the whole utterance; set search=batched, or leave them out")
     if is_ngram(Path(fusion.language_model or "")):
         raise ConfigError("an n-gram model is not possible while streaming; leave --lm out")
+    if fusion.shortlist is not None:
+        raise ConfigError(f"{fusion.shortlist}: a shortlist is for models that translate text; leave it out")
