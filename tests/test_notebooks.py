@@ -28,7 +28,7 @@ def cells(path, kind="code"):
 
 
 def program(path):
-    """The code cells of a notebook as one script."""
+    """The code cells of a notebook as one script, for `python -c`: its workers do not import it, as in Jupyter."""
     joined = "\n\n".join(cells(path))
     return SHELL + re.sub(r"^!(.*)$", lambda line: f"shell(f{line[1]!r})", joined, flags=re.MULTILINE)
 
@@ -39,11 +39,10 @@ def run_notebook(path, folder, **changes):
     for name, value in changes.items():
         script, count = re.subn(rf"^{name} = .*$", f"{name} = {value!r}", script, flags=re.MULTILINE)
         assert count == 1, name
-    (folder / "notebook.py").write_text(script, encoding="utf-8")
     path_of_programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path_of_programs, "MPLBACKEND": "agg", "HF_HUB_OFFLINE": "1"}
     done = subprocess.run(
-        [sys.executable, "notebook.py"], cwd=folder, env=environment, capture_output=True, text=True, check=False
+        [sys.executable, "-c", script], cwd=folder, env=environment, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     return done.stdout

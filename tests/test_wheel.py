@@ -286,8 +286,7 @@ def test_openais_client_asks_a_server_of_the_wheel(installed, work):
 @pytest.mark.slow
 def test_a_notebook_runs_where_only_the_wheel_is(installed, tmp_path):
     script = program(ROOT / "examples" / "choose_attention.ipynb")
-    (tmp_path / "notebook.py").write_text(script, encoding="utf-8")
-    assert "sdma " in run(installed / "python", "notebook.py", cwd=tmp_path)
+    assert "sdma " in run(installed / "python", "-c", script, cwd=tmp_path)
 
 
 def test_an_editable_installation_finds_the_fragments_of_the_repository(sources, tmp_path):
