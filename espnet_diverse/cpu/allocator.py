@@ -5,7 +5,7 @@ import os
 from espnet_diverse.portable import c_function
 
 IN_TRAINING = 2**26  # bytes; larger tensors are rare, and the peak of a training grows by 1 %
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of malloc.h
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # of malloc.h
 _OF_USER = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES")
 
 
@@ -26,6 +26,21 @@ def keep_freed_memory(largest: int = 2**25) -> bool:
     if mallopt is None or any(name in os.environ for name in _OF_USER):
         return False
     return bool(mallopt(_M_MMAP_THRESHOLD, largest) and mallopt(_M_TRIM_THRESHOLD, 4 * largest))
+
+
+def share_freed_memory() -> bool:
+    """Make the threads that start from now on share one heap, so that each can take what another has freed.
+
+    glibc gives each thread a heap of its own, up to 8 for each core; a server whose threads take turns would grow until
+    all of them have held as much as the largest request needs.
+
+    Returns:
+        Whether it was done, see `keep_freed_memory`.
+    """
+    mallopt = c_function("mallopt")
+    if mallopt is None or any(name in os.environ for name in ("MALLOC_ARENA_MAX", "GLIBC_TUNABLES")):
+        return False
+    return bool(mallopt(_M_ARENA_MAX, 1))
 
 
 def return_freed_memory() -> None:

@@ -7,12 +7,10 @@ would grow for hours, by up to 600 MB and 340 MB for each further thread.
 
 import os
 
-CAPACITY = 64
-"""Primitives in each cache; a search needs one for each size of layer, as a batch keeps its rows for many steps."""
-VARIABLES = ("LRU_CACHE_CAPACITY", "ONEDNN_PRIMITIVE_CACHE_CAPACITY")
-"""Environment variables of PyTorch and oneDNN that set the capacity; they are read once."""
+LIMITS = {"LRU_CACHE_CAPACITY": "16", "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "128"}
+"""Environment variables of PyTorch, for each thread, and of oneDNN, which finds again what PyTorch has dropped."""
 
 
 def primitive_limits() -> dict[str, str]:
     """Values of the variables that the user has not set; they have an effect before the import of PyTorch."""
-    return {name: str(CAPACITY) for name in VARIABLES if name not in os.environ}
+    return {name: value for name, value in LIMITS.items() if name not in os.environ}

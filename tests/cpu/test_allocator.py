@@ -51,3 +51,25 @@ def test_freed_memory_between_others_is_returned():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert int(done.stdout) > 10_000
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc can be asked to")
+@pytest.mark.parametrize(("variables", "done"), [({}, "True"), ({"MALLOC_ARENA_MAX": "3"}, "False")])
+def test_threads_share_one_heap(variables, done):
+    code = (
+        "import ctypes, threading\n"
+        "from espnet_diverse.cpu.allocator import share_freed_memory\n"
+        "print(share_freed_memory())\n"
+        "libc, both = ctypes.CDLL(None), threading.Barrier(2)\n"
+        "libc.malloc.restype = ctypes.c_void_p\n"
+        "def take():\n"
+        "    libc.malloc(10_000)\n"
+        "    both.wait()\n"
+        "threads = [threading.Thread(target=take) for _ in range(2)]\n"
+        "[thread.start() for thread in threads]\n"
+        "[thread.join() for thread in threads]\n"
+        "libc.malloc_stats()\n"
+    )
+    command = [sys.executable, "-c", code]
+    found = subprocess.run(command, capture_output=True, text=True, check=True, env=variables)
+    assert found.stdout == f"{done}\n" and (found.stderr.count("Arena") == 1) == (done == "True")

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from espnet_diverse.cpu.primitive_caches import CAPACITY, VARIABLES, primitive_limits
+from espnet_diverse.cpu.primitive_caches import LIMITS, primitive_limits
 from espnet_diverse.functional.linear import AVAILABLE
 
 CODE = """
@@ -30,13 +30,14 @@ def growth(**limits: str) -> float:
 
 @pytest.mark.skipif(not AVAILABLE or sys.platform != "linux", reason="needs oneDNN, and /proc for the memory")
 def test_memory_does_not_grow_with_the_number_of_shapes(monkeypatch):
-    for name in VARIABLES:
+    for name in LIMITS:
         monkeypatch.delenv(name, raising=False)
     without, limited = growth(), growth(**primitive_limits())
     assert without > 50 and limited < 0.4 * without
 
 
 def test_values_of_the_user_are_kept(monkeypatch):
-    monkeypatch.setenv(VARIABLES[0], "7")
-    monkeypatch.delenv(VARIABLES[1], raising=False)
-    assert primitive_limits() == {VARIABLES[1]: str(CAPACITY)}
+    first, second = LIMITS
+    monkeypatch.setenv(first, "7")
+    monkeypatch.delenv(second, raising=False)
+    assert primitive_limits() == {second: LIMITS[second]}

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from espnet_diverse.bin.options import options as shared
 from espnet_diverse.bin.options.arguments import add_options, adder, part
+from espnet_diverse.cpu.allocator import share_freed_memory
 from espnet_diverse.cpu.primitive_caches import primitive_limits
 from espnet_diverse.errors import ConfigError, optional_package
 from espnet_diverse.option_checks import listed, number, replaced, text
@@ -62,6 +63,7 @@ def run(options: CommandOptions) -> int:
     from espnet_diverse.runs.model_files import check_exists
     from espnet_diverse.serve.application import KEY_VARIABLE, Server
 
+    share_freed_memory()
     limits, paths = options.limits, _paths(options.model)
     key = os.environ.get(KEY_VARIABLE) or None
     with environment(**primitive_limits()), Server(options.port, options.host, key, limits.drain_seconds) as server:
