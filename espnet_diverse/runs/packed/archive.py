@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from zipfile import is_zipfile
 
 from espnet_diverse.data.digests import digest
-from espnet_diverse.data.files.atomic_files import scratch_directory, write_text
+from espnet_diverse.data.files.atomic_files import remove_leftovers, scratch_directory, write_text
 from espnet_diverse.errors import DataError, ModelError
 from espnet_diverse.portable import cache_folder
 from espnet_diverse.runs.config import save
@@ -94,7 +94,9 @@ def _run_of(model: Path, key: str, files: Path | None = None) -> Path:
         files: Folder of the files; by default the packed model is unpacked.
     """
     target = _target(key)
-    if not target.is_dir():
+    if target.is_dir():
+        remove_leftovers(target.parent)  # of a process that was killed after its directory had become `target`
+    else:
         with _appearing(target) as (members, folder):
             if files is not None and is_whisper(files):
                 whisper.write_run(files, folder)

@@ -95,6 +95,13 @@ def test_it_is_unpacked_once_and_a_directory_is_itself(packed, cache, tmp_path):
     assert unpacked(model_dir) == model_dir
 
 
+def test_what_a_killed_process_left_beside_its_directory_is_removed(packed, cache):
+    left = unpacked(packed).with_name(".unpacking.partial.0")
+    (left / "work").mkdir(parents=True)
+    unpacked(packed)
+    assert not left.exists()
+
+
 def test_paths_without_a_model_are_refused(tmp_path):
     with pytest.raises(ModelError, match=r"gone: no such model; .* a packed model, or hf:owner/name"):
         unpacked(tmp_path / "gone")
