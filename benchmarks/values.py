@@ -33,6 +33,7 @@ from espnet_diverse.functional.mixture import log_density
 from espnet_diverse.scope import scope
 
 ALLOWED = {torch.float32: 1e-4, torch.bfloat16: 0.02}
+HASHED = {"reformer"}  # in half precision a position near the edge of a bucket falls into another one
 KERNELS = {"math": SDPBackend.MATH, "efficient": SDPBackend.EFFICIENT_ATTENTION, "flash": SDPBackend.FLASH_ATTENTION}
 """Those that training uses: `training/loop/precision.py` excludes cuDNN's."""
 MASKS = ("padding", "pairs", "logits", "position")
@@ -141,6 +142,8 @@ def attentions(device: torch.device) -> Iterator[Checked]:
         for check in ("attention", "memory"):
             found = {}
             for dtype in ALLOWED:
+                if name in HASHED and dtype == torch.bfloat16:
+                    continue
                 filled = check == "memory"
                 torch.use_deterministic_algorithms(filled, warn_only=True)  # fills what `torch.empty` returns
                 try:

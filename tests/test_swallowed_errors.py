@@ -76,6 +76,7 @@ KNOWN = {
         *("transcriptions._Endpoints.listen: Exception", "transcriptions._Work.events: Exception"),
         *("worker.work: Exception", "worker.work: UserError"),
     ],
+    "the process ends, and its output is closed already": ["application._end_process: ValueError"],
     "a check that comes later reads the same file and raises it": [
         *("data_record.DataRecord.__init__: DataError", "data_record.DataRecord.is_unchanged: DataError"),
         "hub._check_size: Exception",

@@ -20,6 +20,7 @@ CASES = {
     "lambda_attention": {},
     "random_features": {"n_features": 16},
     "linformer": {"compressed_length": 3, "max_length": TIME},
+    "reformer": {"chunk_size": 4, "half_buckets": 2},
 }
 IN_PARTS = ("window", "window:dilated", "luna", "luna:untied")
 

@@ -243,7 +243,6 @@ def served(command, monkeypatch, asked, vad="none"):
     def run(self, app):
         with TestClient(app) as client:
             asked(client)
-        raise KeyboardInterrupt  # Ctrl+C
 
     monkeypatch.setattr(Server, "run", run)
     assert main([*command, "--port", "0", "--vad", vad]) == 0
