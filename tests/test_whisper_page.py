@@ -38,11 +38,8 @@ def folder(tmp_path_factory):
 
 @pytest.mark.recipes
 def test_every_command_runs(folder, monkeypatch):
-    def stop(self, app):
-        raise KeyboardInterrupt  # Ctrl+C
-
     monkeypatch.setenv("ESPNET_DIVERSE_CACHE", str(folder / "cache"))
-    monkeypatch.setattr(Server, "run", stop)
+    monkeypatch.setattr(Server, "run", lambda self, app: None)  # as if it had been stopped
     assert len(COMMANDS) == len(lines(PAGE))
     for line in COMMANDS:
         words = ["downloaded" if word.startswith("hf:") else word for word in shlex.split(line)]
