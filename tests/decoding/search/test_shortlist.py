@@ -88,7 +88,7 @@ def test_with_the_whole_vocabulary_nothing_changes(search, precision, helper):
     assert_same(everything, search(None, option=option, precision=precision, **helpers), exact=True)
 
 
-@pytest.mark.parametrize("precision", ["float32", "int8", "bfloat16"])
+@pytest.mark.parametrize("precision", ["float32", "int8"])  # sums of bfloat16 depend on the number of rows
 def test_a_sentence_does_not_depend_on_its_batch(search, precision):
     together = search(shortlist(), precision=precision)
     for row in range(5):
