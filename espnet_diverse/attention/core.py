@@ -225,6 +225,7 @@ class Core(Monitored):
         position_in_parts: Whether the core receives `Heads.position_term` instead of `Heads.position`, the term of all
             pairs.
         only_logits: Whether queries and keys are read for the logits alone, which heads with one key do not need.
+        continuous: Whether inputs that differ by rounding have outputs that do; not where a hash chooses the keys.
     """
 
     supports: Supports = Supports()
@@ -234,6 +235,7 @@ class Core(Monitored):
     linear: ClassVar[bool] = False
     position_in_parts: ClassVar[bool] = False
     only_logits: ClassVar[bool] = False
+    continuous: ClassVar[bool] = True
 
     @dataclass(frozen=True)
     class Options(option_checks.Options):

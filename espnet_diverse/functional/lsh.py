@@ -58,20 +58,20 @@ def lsh_attention(
     Returns:
         The context (B, H, T, D).
     """
-    chunks = [_place(order, size) for order in orders]  # of the positions, (B, H, R, T)
+    place = orders[0].argsort(-1)  # of each position, (B, H, R, T)
+    of_keys = place if orders[1] is orders[0] else orders[1].argsort(-1)
     positions = orders[0].unflatten(-1, (-1, size)), _with_previous(orders[1].unflatten(-1, (-1, size)), -1)
     open_keys = valid[:, None, None].expand_as(orders[1]).gather(-1, orders[1]).unflatten(-1, (-1, size))
     open_keys = _with_previous(open_keys, False)
     queries = _sorted(q, orders[0]).unflatten(3, (-1, size))
     keys, values = (_with_previous(_sorted(x, orders[1]).unflatten(3, (-1, size)), 0.0) for x in (k, v))
     logits = queries @ keys.transpose(-2, -1) / q.size(-1) ** 0.5  # (B, H, R, N, m, 2 m)
-    logits = logits - _rounds_of_pairs(positions, chunks).to(logits.dtype).log()
+    logits = logits - _rounds_of_pairs(positions, (place // size, of_keys // size)).to(logits.dtype).log()
     if tied:
         logits = logits + _ALONE * (positions[0].unsqueeze(-1) == positions[1].unsqueeze(-2))
     logits = logits.masked_fill(~open_keys.unsqueeze(-2), torch.finfo(logits.dtype).min / 2)
     total = logits.logsumexp(-1)
     weights = F.dropout((logits - total.unsqueeze(-1)).exp(), dropout)
-    place = orders[0].argsort(-1)  # of each position
     context = (weights @ values).flatten(3, 4).gather(3, place.unsqueeze(-1).expand(*place.shape, v.size(-1)))
     shares = total.flatten(3).gather(3, place).softmax(2)
     return (shares.unsqueeze(-1) * context).sum(2)
@@ -83,19 +83,19 @@ def _sorted(x: Tensor, order: Tensor) -> Tensor:
     return rounds.gather(3, order.unsqueeze(-1).expand(*order.shape, x.size(-1)))
 
 
-def _place(order: Tensor, size: int) -> Tensor:
-    """Return the chunk of each position, (B, H, R, T)."""
-    return order.argsort(-1) // size
-
-
 def _with_previous(x: Tensor, nothing: float) -> Tensor:
     """Join each chunk to the one before, the first to `nothing`: (B, H, R, N, m, ...) -> (B, H, R, N, 2 m, ...)."""
     first = torch.full_like(x[:, :, :, :1], nothing)
     return torch.cat([torch.cat([first, x[:, :, :, :-1]], 3), x], 4)
 
 
-def _rounds_of_pairs(positions: tuple[Tensor, Tensor], chunks: list[Tensor]) -> Tensor:
-    """Return the number of rounds in which a query and a key share chunks, (B, H, R, N, m, 2 m), at least 1."""
+def _rounds_of_pairs(positions: tuple[Tensor, Tensor], chunks: tuple[Tensor, Tensor]) -> Tensor:
+    """Return the number of rounds in which a query and a key share chunks, (B, H, R, N, m, 2 m), at least 1.
+
+    Args:
+        positions: Queries (B, H, R, N, m) and keys (B, H, R, N, 2 m) of each chunk.
+        chunks: Chunks of the positions of queries and of keys, (B, H, R, T) each.
+    """
     q, k = positions
     k = k.clamp(min=0)  # before the first chunk, where no key is open
     count: Tensor | int = 0

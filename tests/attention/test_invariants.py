@@ -231,7 +231,7 @@ def test_half_precision_by_autocast_is_close_to_full(core, relative):
     with torch.autocast("cpu", dtype=torch.bfloat16), scope() as shared:
         half = module(x, x, x, *position, mask)
         loss = half.float().square().mean() + shared.total_loss()
-    if not core.startswith("reformer"):  # a hash near the edge of a bucket changes with rounding
+    if module.core.continuous:
         torch.testing.assert_close(half.float(), full, rtol=0.1, atol=0.05)
     loss.backward()
     assert torch.isfinite(x.grad).all()
@@ -244,7 +244,7 @@ def test_a_model_in_half_precision_is_close_to_one_in_full(core):
     with scope():
         full, half = module(x, x, x, mask), module.bfloat16()(*[x.bfloat16()] * 3, mask)
     assert torch.isfinite(half).all()
-    if not core.startswith("reformer"):  # as above
+    if module.core.continuous:
         torch.testing.assert_close(half, full.bfloat16(), rtol=0.1, atol=0.1)
 
 

@@ -55,6 +55,7 @@ class Reformer(Core):
     supports = Supports(head_selection=True)
     SOFTMAX_EQUIVALENT = {"chunk_size": 2**20, "tied": False}
     linear = True
+    continuous = False
     bits: Tensor
 
     def build(self) -> None:
