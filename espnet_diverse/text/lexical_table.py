@@ -7,9 +7,9 @@ that occur in one pair of sentences,
     c(t | s) = sum over pairs, and over i, j with s_i = s and t_j = t, of p(t | s) / sum_i' p(t | s_i')    (E)
     p(t | s) = c(t | s) / sum_t' c(t' | s)                                                                 (M)
 
-The file has a line "target source probability" for each of the best target tokens of a source token, as Marian reads it
-and `extract_lex` of its training scripts writes it. The lines of the source NULL are in it as well, which Marian skips:
-the tokens of NULL belong to no source token, and are nearly the most frequent ones.
+The file has a line "target source probability" for each of the best target tokens of a source token, in the format of
+Marian's lex.s2t; that Marian itself reads it was not tried. The lines of the source NULL are in it as well: its tokens
+belong to no source token, and are nearly the most frequent ones.
 """
 
 from collections import Counter

@@ -10,7 +10,7 @@ Here they are drawn once and saved, so that the same input has the same output. 
 position depends on all others, so there is no causal form and no cached decoding here.
 
 Softmax-equivalent setting: keys of their own, and a chunk that is as long as the longest sequence.
-Cost: O(R T (m D + log T)) time and O(R T (m + D)) memory for R rounds and chunks of m positions.
+Cost: O(R T (m (D + R) + log T)) time and O(R T (m + D)) memory for R rounds and chunks of m positions.
 """
 
 from dataclasses import dataclass
