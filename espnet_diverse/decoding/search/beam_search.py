@@ -48,6 +48,7 @@ from espnet_diverse.scope import current, scope
 _PRE_BEAM = 1.5
 _DOUBT = 0.5
 """Share of the gain of an unfinished phrase that does not count while the beam is chosen."""
+_BLOCK = 64
 _MORE_TOKENS = 2
 """Tokens that hotwords may add to a text of a decoder without CTC, which may repeat whole sentences to gain more."""
 _Weighted = tuple[float, PrefixScorer | NgramScorer | HotwordScorer]
@@ -243,27 +244,33 @@ class BeamSearch:
     def _choose(self, beam: Beam, scorers: Sequence[_Weighted], ctc: CTCPrefixScorer | None) -> Choice:
         """The best hypotheses that are one token longer."""
         options, allowed = beam.options, None if self.decoder is None else self.decoder.allowed
-        shape = (*beam.tokens.shape, self.vocabulary if allowed is None else allowed.tokens.size(1))
+
+        def zeros() -> Tensor:
+            return beam.scores.new_zeros(*beam.tokens.shape, self.vocabulary, dtype=torch.float32)
 
         def of_sentences(x: Tensor) -> Tensor:
             return x if allowed is None else allowed.of_all(x)
 
-        rank = beam.scores.new_full(shape, options.penalty, dtype=torch.float32)
-        gain = doubt = None
+        rank = gain = doubt = None
         for weight, scorer in scorers:
             if isinstance(scorer, HotwordScorer):
                 gain, doubt = map(of_sentences, _bonus(scorer, weight, beam))
             elif scorer is self.decoder:
-                rank.add_(scorer.score(beam.tokens), alpha=weight)
+                rank = scorer.score(beam.tokens).float()
+                rank = rank if weight == 1 else rank.mul_(weight)
             else:
+                rank = zeros() if rank is None else rank
                 rank.add_(of_sentences(scorer.score(beam.tokens)), alpha=weight)
+        rank = zeros() if rank is None else rank
         candidates = None
         if ctc:
             candidates = self._candidates(rank, gain, options)
             rank[..., 0] = -torch.inf  # with CTC's finite score a blank would fill a beam that has room for all tokens
         if gain is not None:
             rank.add_(gain)
-        total = _at(rank, candidates) + beam.scores.unsqueeze(-1)
+        if not ctc:  # no hypothesis has more extensions in the beam; the others need no score in float64
+            candidates = highest(rank if doubt is None else rank - doubt, options.beam_size)
+        total = _at(rank, candidates) + (beam.scores + options.penalty).unsqueeze(-1)
         ctc_scores = None
         if ctc:
             ctc_scores = ctc.score(candidates)
@@ -277,7 +284,7 @@ class BeamSearch:
         size = min(int(_PRE_BEAM * options.beam_size), self.vocabulary)
         if options.ctc_weight == 1 or (size == self.vocabulary and not self._spelled):
             return None
-        best = rank.topk(size).indices
+        best = highest(rank, size)
         if gain is not None:  # places for tokens of hotwords are added, so that other tokens lose none
             others, room = (rank + gain).scatter_(-1, best, -torch.inf), min(-(-size // 2), self.vocabulary - size)
             best = torch.cat([best, others.topk(room).indices], -1)
@@ -290,6 +297,23 @@ def _bonus(hotwords: HotwordScorer, weight: float, beam: Beam) -> tuple[Tensor, 
     gain, unfinished = weight * hotwords.score(beam.tokens), weight * hotwords.unfinished()
     ends = beam.at_greatest()[:, None, None]
     return gain - unfinished * ends, _DOUBT * unfinished * ~ends
+
+
+def highest(x: Tensor, count: int) -> Tensor:
+    """Indices (..., K) of the `count` highest values of x (..., V), highest first; all V where there are fewer.
+
+    On a CPU `topk` examines one value after another. The highest values are in the blocks with the highest maxima, and
+    maxima are computed with vector instructions.
+    """
+    size, count = x.size(-1), min(count, x.size(-1))
+    whole = size - size % _BLOCK
+    if x.is_cuda or whole < 16 * count * _BLOCK:
+        return x.topk(count).indices
+    best = x[..., :whole].unflatten(-1, (-1, _BLOCK)).amax(-1).topk(count).indices
+    index = (best.unsqueeze(-1) * _BLOCK + torch.arange(_BLOCK)).flatten(-2)
+    rest = torch.arange(whole, size).expand(*index.shape[:-1], -1)
+    index = torch.cat([index, rest], -1)
+    return index.gather(-1, x.gather(-1, index).topk(count).indices)
 
 
 def _at(x: Tensor, candidates: Tensor | None) -> Tensor:

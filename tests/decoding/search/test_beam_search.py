@@ -10,7 +10,7 @@ from torch.nn.utils.rnn import pad_sequence
 from espnet_diverse.attention import EVERYTHING
 from espnet_diverse.cpu.fast_linear import speed_up
 from espnet_diverse.decoding.options import Options
-from espnet_diverse.decoding.search.beam_search import BeamSearch
+from espnet_diverse.decoding.search.beam_search import BeamSearch, highest
 from espnet_diverse.decoding.search.hotwords import HotwordScorer
 from espnet_diverse.errors import ConfigError, DataError, ModelError
 from espnet_diverse.nets.language_model import DiverseTransformerLM
@@ -305,3 +305,13 @@ def test_the_n_best_are_certain_with_hotwords_too(build, sources):
     short = batched(decoder, ctc, sources, option, hotwords=scorer)
     long = batched(decoder, ctc, sources, replace(option, nbest=6), hotwords=scorer)
     assert short == [best[:3] for best in long]
+
+
+@pytest.mark.parametrize("size", [3, 700, 32_000, 51_866])
+def test_highest_values(size):
+    x = torch.randn(2, 3, size).masked_fill_(torch.rand(2, 3, size) < 0.2, -torch.inf)
+    x[1, 2, 2:] = -torch.inf  # fewer than asked for
+    x[0, 0, -1] = 9.0
+    index = highest(x, 5)
+    assert torch.equal(x.gather(-1, index), x.topk(min(5, size)).values)
+    assert all(len(set(row)) == len(row) for row in index.flatten(0, 1).tolist())
