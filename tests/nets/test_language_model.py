@@ -9,6 +9,7 @@ from espnet_diverse.attention.modifiers.position import POSITIONS
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.nets.language_model import DiverseTransformerLM
 from espnet_diverse.nets.memory import MEMORIES
+from espnet_diverse.runs.config import merge
 from espnet_diverse.scope import scope
 
 OPTIONS = {"embed_unit": 8, "att_unit": 16, "head": 2, "unit": 24, "layer": 2}
@@ -107,3 +108,21 @@ class TestWithMemory:
         said = "attention 'own' does not support cross-attention, which a memory needs; choose one that does: softmax"
         with pytest.raises(ConfigError, match=said):
             DiverseTransformerLM(11, attention={"core": "own"}, memory={"kind": "xl"}, **OPTIONS)
+
+    @pytest.mark.parametrize(
+        ("memory", "changed", "millions"),
+        [
+            ("lm_xl", {}, 151.0),  # 151 in Table 4 of the CDT paper
+            ("lm_cdt", {"scope": "shared"}, 152.2),  # 153 in the table
+            ("lm_cdt", {"scope": "layer"}, 169.9),
+        ],
+    )
+    def test_sizes_of_the_papers_models_for_wikitext_103(self, memory, changed, millions):
+        """With one table of 267,735 words for embedding and output layer, the vocabulary of Transformer-XL."""
+        options = merge(["model/lm_16x410", f"memory/{memory}"])["lm_conf"]
+        options["memory"] |= changed
+        with torch.device("meta"):
+            net = DiverseTransformerLM(11, **options, attention={"position": "transformer_xl"})
+        words = net.embed.weight.numel() + net.decoder.weight.numel() + net.decoder.bias.numel()
+        inner = sum(each.numel() for each in net.parameters()) - words
+        assert (inner + 267_735 * 410) / 1e6 == pytest.approx(millions, abs=0.05)
