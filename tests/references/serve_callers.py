@@ -18,9 +18,11 @@ import numpy as np
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 from websockets.sync.client import connect
 
+from espnet_diverse.serve.bodies import GRACE_SECONDS
+
 PATH = "/v1/audio/transcriptions"
 PART = 4000  # samples of a message
-GONE, AWAY = "client gone", "no server"
+GONE, AWAY, STARVED = "client gone", "no server", "client too slow"
 _BOUNDARY = "between-parts"
 _FORM = f"multipart/form-data; boundary={_BOUNDARY}"
 _BUSY = {429, 503, 504}
@@ -82,8 +84,16 @@ def content(status: int, text: str) -> Any:
 
 
 def answered(port: int, call: Call, seconds: float = 0.0) -> Any:
-    """The content of the answer to a call."""
-    return content(*post(port, call.body, seconds))
+    """The content of the answer to a call.
+
+    Raises:
+        BusyError: See `content`; or this client itself sent for so long, on a busy machine, that it was too slow.
+    """
+    began = time.monotonic()
+    status, text = post(port, call.body, seconds)
+    if status == 408 and time.monotonic() - began > max(GRACE_SECONDS, 2 * seconds):
+        raise BusyError(STARVED)
+    return content(status, text)
 
 
 def streamed(port: int, call: Call, most: int = 10**9) -> Any:
