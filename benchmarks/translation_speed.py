@@ -51,7 +51,7 @@ def main(argv: list[str] | None = None) -> None:
             texts, base = ([text for text, _ in found[each]] for each in (name, BASE))
             faster, same = measured[BASE].cost / times.cost, sum(map(str.__eq__, texts, base))
             cells = [f"{name}, {batch} at once", f"{1 / times.cost:.0f}", f"{faster:.2f}"]
-            print(f"| {' | '.join(cells)} | {bleu(texts, references):.1f} | {same} |", flush=True)
+            print(f"| {' | '.join(cells)} | {bleu(texts, references):.2f} | {same} |", flush=True)
 
 
 def _keep(found: dict[str, list[tuple[str, int]]], name: str, call: Callable[[], list[tuple[str, int]]]) -> None:

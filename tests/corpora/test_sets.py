@@ -83,7 +83,10 @@ NO_DOWNLOAD = {
     "hf": "^hf has no dataset of its own; give its name or folder: prepare hf NAME_OR_DIR$",
     "lhotse": "^lhotse has no corpus of its own; give its manifests: prepare lhotse DIR$",
     "listops": "^ListOps is generated: give --corpus synthetic, or the folder of its tables as SOURCE$",
-    "byte_text": "^byte_text is generated: give --corpus synthetic, or a folder of tables of your own as SOURCE$",
+    **{
+        name: f"^{name} is generated: give --corpus synthetic, or a folder of tables of your own as SOURCE$"
+        for name in ("byte_text", "byte_retrieval", "pixels", "pathfinder")
+    },
     "kaldi": "^a data directory has no download; give its path: prepare kaldi DIR$",
 }
 
@@ -113,6 +116,9 @@ def test_every_reader_of_a_release_is_tested():
         "kaldi",
         "listops",
         "byte_text",
+        "byte_retrieval",
+        "pixels",
+        "pathfinder",
         "yelp",
         "age",
         "catalogues",

@@ -4,8 +4,8 @@ Tay et al. 2021, "Long Range Arena: A Benchmark for Efficient Transformers". A s
 
     [basic_]{train,val,test}.tsv        a line Source<TAB>Target, then a text and its class in each line
 
-`val` becomes dev, and the class is the value of utt2domain. `listops` and `byte_text` generate such tables themselves
-(`prepare CORPUS --corpus synthetic`), in any number and length.
+`val` becomes dev, and the class is the value of utt2domain. Each module, a task of the benchmark, generates such tables
+itself (`prepare CORPUS --corpus synthetic`), in any number and length.
 """
 
 import random

@@ -12,6 +12,7 @@ training text. Tables of other texts in this layout are read as well, with class
 """
 
 import random
+from collections.abc import Sequence
 from pathlib import Path
 
 from espnet_diverse.corpora import EVERYTHING, Selection, long_range
@@ -63,7 +64,7 @@ def draw(chance: random.Random, least: int, greatest: int) -> tuple[str, str] | 
     while True:
         praises = content == (chance.random() < agreeing)
         judges = chance.random() < _JUDGING
-        sentence = _judgement(chance, praises) if judges else chance.choice(NEUTRAL)
+        sentence = judgement(chance, praises) if judges else chance.choice(NEUTRAL)
         size += len(sentence.encode()) + 1
         if size > wanted:
             break
@@ -75,10 +76,10 @@ def draw(chance: random.Random, least: int, greatest: int) -> tuple[str, str] | 
     return text, CLASSES[balance > 0]
 
 
-def _judgement(chance: random.Random, praises: bool) -> str:
-    """Draw a sentence that praises or finds fault."""
+def judgement(chance: random.Random, praises: bool, things: Sequence[str] = THINGS) -> str:
+    """Draw a sentence that praises one of some things or finds fault with it."""
     negated = chance.random() < _NEGATED
     word = chance.choice(PRAISE if praises != negated else FAULT)
-    thing, verb, adverb = (chance.choice(words) for words in (THINGS, VERBS, ADVERBS))
+    thing, verb, adverb = (chance.choice(words) for words in (things, VERBS, ADVERBS))
     said = f"{thing} {verb} {'not ' * negated}{adverb}{word}."
     return said[0].upper() + said[1:]
