@@ -8,20 +8,20 @@ import logging
 import os
 import select
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NoReturn
+from typing import Any
 
 from espnet_diverse import __version__
 from espnet_diverse.bin.options.arguments import from_args
 from espnet_diverse.bin.options.input_paths import check_paths
+from espnet_diverse.bin.options.parser import Parser
 from espnet_diverse.bin.options.shadowed import shadowing_file
 from espnet_diverse.bin.options.terminal import Terminal, is_terminal
 from espnet_diverse.cpu.allocator import keep_freed_memory
 from espnet_diverse.cpu.machine import KERNELS_VARIABLE
 from espnet_diverse.errors import InterruptedRunError, UserError
-from espnet_diverse.option_checks import hint, nearest
+from espnet_diverse.option_checks import hint
 from espnet_diverse.process_state import environment
 from espnet_diverse.registration import fast_start
 
@@ -76,43 +76,6 @@ configuration, and a list of faults may be written next to the tables."""
 _TAKING = ("inputs", "outputs", "check", "check_machine", "run")
 """Functions of the module of a command that take its options."""
 
-_JOINED = {"--config": "join fragments with a comma: --config {},{}", "--set": "write key=value: --set {}={}"}
-"""Advice where an option of one value is followed by two words."""
-
-
-class Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line and end the process with 1; argparse's own code, 2, means skipped items."""
-
-    given: Sequence[str] = ()
-
-    def parse_args(self, args=None, namespace=None):
-        """Parse, and keep `args` for `advice`."""
-        self.given = sys.argv[1:] if args is None else args
-        return super().parse_args(args, namespace)
-
-    def parse_intermixed_args(self, args=None, namespace=None):
-        """Parse, and keep `args` for `advice`."""
-        self.given = sys.argv[1:] if args is None else args
-        return super().parse_intermixed_args(args, namespace)
-
-    def error(self, message: str) -> NoReturn:
-        """Print the message and what to do, and exit."""
-        self.exit(1, f"{self.prog}: error: {message}; {self.advice(message)}\n")
-
-    def advice(self, message: str) -> str:
-        """Advice about an error of argparse: the option most similar to an unknown one, or where all are listed."""
-        known = list(self._option_string_actions)
-        for option, value, extra in zip(self.given, self.given[1:], self.given[2:], strict=False):
-            if option in _JOINED and "=" not in value and f"unrecognized arguments: {extra}" in message:
-                return _JOINED[option].format(value, extra)
-        if "unrecognized" in message or "required" in message:  # a required option may be the one that is misspelt
-            for name in (word.partition("=")[0] for word in self.given if word.startswith("--")):
-                if not any(option.startswith(name) for option in known):
-                    # All options begin with two dashes, which alone bring short names near the default similarity, 0.6.
-                    near = nearest(name, known, similarity=0.7)
-                    return f"{name}: did you mean {near}?" if near else f"{self.prog} --help lists the options"
-        return f"{self.prog} --help lists what is allowed"
-
 
 def _parser() -> argparse.ArgumentParser:
     lines = "\n".join(f"  {name:<10} {text}" for name, (_, text) in COMMANDS.items())
@@ -157,7 +120,7 @@ class _Reading:
 
 def run_command(name: str, arguments: list[str]) -> int:
     """Parse `arguments` for the subcommand `name` and run it; return its exit code."""
-    args, given = argparse.Namespace(debug="--debug" in arguments), None
+    args, given, parser = argparse.Namespace(debug="--debug" in arguments), None, None
     try:
         logging.basicConfig(format=f"espnet-diverse {name}: %(message)s")  # where the calling program has no handler
         module, parser = command_parser(name)
@@ -183,7 +146,8 @@ def run_command(name: str, arguments: list[str]) -> int:
         message, code = _explain(name, error)
         if given is not None and args.model_dir != given:  # the user knows the packed model, not where it is unpacked
             message = message.replace(str(args.model_dir), str(given))
-        print(f"espnet-diverse {name}: {message}", file=sys.stderr)
+        several = parser and isinstance(error, UserError) and parser.several(message)
+        print(f"espnet-diverse {name}: {message}{several and f'; {several}' or ''}", file=sys.stderr)
         return code
     except (ImportError, AttributeError) as error:
         if args.debug or (file := shadowing_file(error)) is None:

@@ -5,7 +5,8 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from espnet_diverse.bin.main import COMMANDS, Parser, command_parser, run_command
+from espnet_diverse.bin.main import COMMANDS, command_parser, run_command
+from espnet_diverse.bin.options.parser import Parser
 from espnet_diverse.data.digests import is_data_directory
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.stage_runs import PROGRAM, Stage, recorded

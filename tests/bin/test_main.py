@@ -57,17 +57,6 @@ def test_the_module_is_the_command_too():
 
 
 @pytest.mark.parametrize(
-    ("words", "advice"),
-    [(["--config", "a", "b"], "--config a,b"), (["--set", "max_epoch", "3"], "--set max_epoch=3")],
-)
-def test_values_that_belong_together_are_joined_in_the_advice(words, advice, capsys):
-    needed = ["--train_dir", "a", "--valid_dir", "a", "--tokens_dir", "a", "--stats_dir", "a", "--output_dir", "a"]
-    with pytest.raises(SystemExit):
-        main(["train", "--config", "c", *needed, *words])
-    assert capsys.readouterr().err.endswith(f"{advice}\n")
-
-
-@pytest.mark.parametrize(
     ("argv", "said"),
     [
         (["train", "--no_such"], "espnet-diverse train: error: the following arguments are required: "),

@@ -16,7 +16,7 @@ def add_cluster(parser: argparse.ArgumentParser) -> None:
     place = ", and replaces --nj" if "--nj" in parser._option_string_actions else ""
     parser.add_argument(
         "--cluster",
-        metavar="NAME_OR_FILE",
+        metavar="NAME_OR_FILE,...",
         default="",
         help="spread the work over a cluster: local or slurm of conf/cluster, or a YAML file; needs "
         f"the extra cluster{place} (default: this machine alone)",

@@ -72,7 +72,7 @@ def add_init_param(parser: argparse.ArgumentParser) -> None:
         "--init_param",
         nargs="+",
         default=[],
-        metavar="MODEL[:FROM[:TO[:EXCLUDED]]]",
+        metavar="MODEL[:FROM[:TO[:EXCLUDED,...]]]",
         help="pretrained parameters to start from, for example exp/asr/valid.acc.ave.pth:encoder:encoder; MODEL is a "
         "file of weights, the directory of a run or a packed model, FROM and TO are parts of its model and of the new "
         "one, EXCLUDED are beginnings of names to leave out, joined by commas",

@@ -81,7 +81,7 @@ class CommandOptions(DataOptions, ScoringOptions, shared.Configured):
     seeds: Sequence[int] = listed((0, 1, 2), of=number(0), help="seeds")
     nj: int = number(1, least=1, help="processes that decode a set on the CPU")
     ngpu: int = number(0, help="GPUs of a run")
-    cluster: str = text("", metavar="NAME_OR_FILE", help="cluster for statistics and decoding, see docs/scale.md")
+    cluster: str = text("", metavar="NAME_OR_FILE,...", help="cluster for statistics and decoding, see docs/scale.md")
     dry_run: bool = flag(help="only time the methods, and print how long it will take")
     only_report: bool = flag(help="train nothing; write the report of finished runs")
 

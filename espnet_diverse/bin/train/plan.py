@@ -41,7 +41,7 @@ class EstimateOptions(Arguments):
         None, parse=TOKENS_DIR, help="vocabulary", shown="the characters of the training texts"
     )
     attention: Sequence[str] = listed(
-        ("softmax",), help="names in conf/attention, or fragments joined by commas, one for each row"
+        ("softmax",), metavar="A,B", help="names in conf/attention, or fragments joined by commas, one for each row"
     )
     task: str = choice(*options.TASKS, help="task of the model")
 
