@@ -79,19 +79,21 @@ def contestants(args: argparse.Namespace, sources: Sequence[str], folder: Path) 
     """The contestants by name; the first is `BASE`."""
     for precision in args.precisions:
         yield f"ours {precision}", ours(args, sources, precision, None)
-        if args.shortlist is not None:
-            yield f"ours {precision}, shortlist", ours(args, sources, precision, args.shortlist)
+        for best in args.shortlist_best if args.shortlist is not None else ():
+            yield f"ours {precision}, shortlist of {best}", ours(args, sources, precision, args.shortlist, best)
     for precision in args.precisions if args.ctranslate2 else ():
         yield f"CTranslate2 {precision}", theirs(args, sources, precision, folder)
 
 
-def ours(args: argparse.Namespace, sources: Sequence[str], precision: str, shortlist: Path | None) -> Translate:
-    """Our search."""
+def ours(
+    args: argparse.Namespace, sources: Sequence[str], precision: str, shortlist: Path | None, best: int | None = None
+) -> Translate:
+    """Our search, with the `best` translations of each source token in the shortlist."""
     from espnet_diverse.decoding.options import Options
     from espnet_diverse.decoding.predictor import load_predictor
     from espnet_diverse.decoding.search.fusion import Fusion
 
-    options = Options(beam_size=args.beam_size, length_penalty=args.length_penalty)
+    options = Options(beam_size=args.beam_size, length_penalty=args.length_penalty, shortlist_best=best)
     search = load_predictor(args.model, options=options, precision=precision, fusion=Fusion(shortlist=shortlist))
     values = dict.fromkeys(search.conditions.names, 0)
 
@@ -99,8 +101,8 @@ def ours(args: argparse.Namespace, sources: Sequence[str], precision: str, short
         found = []
         for start in range(0, len(sources), batch):
             read = [search.read(source)[0] for source in sources[start : start + batch]]
-            best = [texts[0] for texts in search.batch(read, [values] * len(read))]
-            found += [(text.text, len(text.tokens) + 1) for text in best]
+            first = [texts[0] for texts in search.batch(read, [values] * len(read))]
+            found += [(text.text, len(text.tokens) + 1) for text in first]
         return found
 
     return run
@@ -145,6 +147,7 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("model", type=Path, help="directory of a run of task mt")
     parser.add_argument("data_dir", type=Path, help="data directory with src_text and text")
     parser.add_argument("--shortlist", type=Path, help="lexical table, from espnet-diverse shortlist")
+    parser.add_argument("--shortlist_best", type=int, nargs="*", default=[100], help="translations of a token (100)")
     parser.add_argument("--ctranslate2", action="store_true", help="measure CTranslate2 as well")
     parser.add_argument("--precisions", nargs="*", default=["float32", "int8"], choices=("float32", "int8"))
     parser.add_argument("--batches", type=int, nargs="*", default=[1, 32], help="texts in a batch (1 32)")

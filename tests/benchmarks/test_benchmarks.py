@@ -138,7 +138,7 @@ def test_translation_is_measured_with_a_shortlist(tiny_translation, tmp_path, ca
     options = [str(run.model_dir), str(run.test_dir), "--rounds", "1", "--batches", "2", "--precisions", "float32"]
     importlib.import_module("translation_speed").main([*options, "--shortlist", str(table)])
     rows = rows_of(capsys.readouterr().out)[1:]
-    assert [row[0] for row in rows] == ["ours float32, 2 at once", "ours float32, shortlist, 2 at once"]
+    assert [row[0] for row in rows] == ["ours float32, 2 at once", "ours float32, shortlist of 100, 2 at once"]
     assert all(float(row[1]) > 0 and float(row[2]) > 0 and row[4] == "5" for row in rows)
     assert rows[0][3] == rows[1][3]
 
