@@ -25,7 +25,7 @@ def analyse(runs: Sequence[Run], programs: Programs, utterances: int, device: st
     failed = []
     for run in runs:
         folder = (run.folder / FOLDER).absolute()
-        if (folder / "analysis.json").is_file() or programs.stopped:
+        if (folder / "analysis.html").is_file() or programs.stopped:  # which is written last
             continue
         print(f"{run.label}: analysing the heads", flush=True)
         data = run.data(run.sets[-1]).absolute()

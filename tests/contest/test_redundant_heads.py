@@ -23,9 +23,10 @@ class Analyses(Programs):
         place = command[command.index("--output_dir") + 1]
         if "luna" in place:
             return Ended(1)
-        Path(place).mkdir(parents=True)
+        Path(place).mkdir(parents=True, exist_ok=True)
         content = {"redundancy": {"encoder": MEASURED, "cross": MEASURED, "mean": MEASURED}}
         (Path(place) / "analysis.json").write_text(json.dumps(content))
+        (Path(place) / "analysis.html").touch()
         return Ended(2)  # some utterances were skipped
 
 
@@ -42,6 +43,13 @@ def test_each_run_is_analysed_once_and_failures_are_named(tmp_path, capsys):
     assert command[command.index("--utterances") + 1] == "7"
     assert read_redundancy(runs[0]) == {"encoder": MEASURED, "cross": MEASURED} and read_redundancy(runs[1]) == {}
     assert analyse(runs, programs, 7) == ["luna"] and len(programs.calls) == 3
+
+
+def test_an_analysis_that_was_killed_before_its_page_is_repeated(tmp_path):
+    programs, old = Analyses(), run(tmp_path, "old")
+    analyse([old], programs, 7)
+    (tmp_path / programs.calls[0][programs.calls[0].index("--output_dir") + 1] / "analysis.html").unlink()
+    assert analyse([old], programs, 7) == [] and len(programs.calls) == 2
 
 
 def test_nothing_is_analysed_after_a_stop(tmp_path):
