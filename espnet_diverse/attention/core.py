@@ -224,6 +224,8 @@ class Core(Monitored):
         linear: Whether self-attention over T positions takes O(T) time and memory.
         position_in_parts: Whether the core receives `Heads.position_term` instead of `Heads.position`, the term of all
             pairs.
+        by_pattern: Whether heads with patterns that differ are computed pattern by pattern, so that the core receives
+            `Heads.position_term` for them.
         only_logits: Whether queries and keys are read for the logits alone, which heads with one key do not need.
         continuous: Whether inputs that differ by rounding have outputs that do; not where a hash chooses the keys.
     """
@@ -234,6 +236,7 @@ class Core(Monitored):
     state_rows: int = 0
     linear: ClassVar[bool] = False
     position_in_parts: ClassVar[bool] = False
+    by_pattern: ClassVar[bool] = False
     only_logits: ClassVar[bool] = False
     continuous: ClassVar[bool] = True
 

@@ -2,11 +2,12 @@
 
     attention: {core: softmax, head_patterns: [global, window: 2, forward, backward]}
 
-With H heads and fewer patterns, the list is repeated. With head selection it is repeated over the pool, and a selected
-head keeps its pattern, so that each attention learns which of its heads have which pattern. Equations and papers are in
-`functional/head_patterns.py`. The patterns need no parameters; a mask of pairs is added to the padding mask. Softmax
-over long sequences computes each pattern separately: `window`, `block`, `strided` and `ends` with the products that
-they need, `forward` and `backward` with half of all products, and heads with one key for each query without any.
+With H heads and fewer patterns, the list is repeated; a list of lists has the patterns of each layer of a net. With
+head selection it is repeated over the pool, and a selected head keeps its pattern, so that each attention learns which
+of its heads have which pattern. Equations and papers are in `functional/head_patterns.py`. The patterns need no
+parameters; a mask of pairs is added to the padding mask. Softmax over long sequences computes each pattern separately:
+`window`, `block`, `strided` and `ends` with the products that they need, `forward` and `backward` with half of all
+products, and heads with one key for each query without any.
 
 In cross-attention a query has its own position in the source, or the last one if the source is shorter: a band of slope
 1 for texts. Cached decoding tells the position by `Stream.query_position`.
@@ -101,6 +102,11 @@ class HeadPatterns:
         """Whether each query of each head attends to one key, whatever the logits are."""
         return all(each.name in ONE_KEY for each in self.patterns)
 
+    @property
+    def linear(self) -> bool:
+        """Whether each query of each head attends to a limited number of keys that are computed alone."""
+        return all(each.name in ("window", "block", *ONE_KEY) for each in self.patterns)
+
     def shared(self, mask: Tensor) -> Tensor:
         """Return `self(mask)`, while losses are collected the same object for all layers."""
         return current().once(self, mask)
@@ -184,7 +190,7 @@ def build_head_patterns(
 
 
 def head_patterns(given: Sequence[Any]) -> list[HeadPattern]:
-    """Read patterns from a configuration.
+    """Read the patterns of one attention from a configuration.
 
     Raises:
         OptionError: They are no list of at least one pattern, or a pattern is unknown.
@@ -192,6 +198,11 @@ def head_patterns(given: Sequence[Any]) -> list[HeadPattern]:
     if not isinstance(given, list | tuple) or not given:
         raise must_be("head_patterns", "a list of patterns, such as [global, window: 2, forward, backward]", given)
     return [_pattern(each) for each in given]
+
+
+def are_by_layer(given: Any) -> bool:
+    """Return whether patterns of a configuration are a list for each layer: `[[global], [window: 8, global]]`."""
+    return isinstance(given, list | tuple) and bool(given) and all(isinstance(each, list | tuple) for each in given)
 
 
 def _pattern(given: Any) -> HeadPattern:

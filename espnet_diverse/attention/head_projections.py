@@ -97,6 +97,11 @@ class HeadProjections(Uncompiled):
         """Number of heads P that `linear_q`, `linear_k` and `linear_v` have; without head selection H."""
         return self.selection.pool if self.selection else self.h
 
+    @property
+    def linear(self) -> bool:
+        """Whether self-attention over T positions takes O(T) time and memory."""
+        return self.core.linear or (self.core.by_pattern and self.patterns is not None and self.patterns.linear)
+
     def head_weights(self) -> Mapping[str, Tensor]:
         """Weights whose rows belong to one head of the pool after another, by projection; tied ones have none."""
         names = {linear: name for name, linear in (("v", self.linear_v), ("k", self.linear_k), ("q", self.linear_q))}
@@ -148,7 +153,8 @@ class HeadProjections(Uncompiled):
             q = raw_q + selected.rows(self.pos_bias_u).unsqueeze(-2)
             p = selected.project_positions(self.linear_pos, pos_emb)  # (1 or B, H, 2T-1 or T, D)
             term = PositionTerm(raw_q + selected.rows(self.pos_bias_v).unsqueeze(-2), p)
-            own = {"position_term": term} if self.core.position_in_parts else {"position": term.matrix()}
+            in_parts = self.core.position_in_parts or (patterns is not None and self.core.by_pattern)
+            own = {"position_term": term} if in_parts else {"position": term.matrix()}
             given = {**given, **own}
         k, v = (x.expand(batch, -1, -1, -1) for x in (k, v))
         return Heads(q, k, v, raw_q=raw_q, patterns=patterns, **given)

@@ -23,6 +23,10 @@ class PositionTerm(NamedTuple):
     q: Tensor
     p: Tensor
 
+    def by_distance(self) -> bool:
+        """Return whether the term goes by distance alone, which the shift of ESPnet's older encoders does not."""
+        return self.p.size(2) == 2 * self.q.size(2) - 1
+
     def matrix(self) -> Tensor:
         """Compute the term of all pairs, (B, H, T, T)."""
         return relative_shift(torch.matmul(self.q, self.p.transpose(-2, -1)))
@@ -40,7 +44,7 @@ class PositionTerm(NamedTuple):
         """
         batch, heads, time, _ = self.q.shape
         inside = queries.clamp(max=time - 1)
-        if self.p.size(2) == time:  # the shift of ESPnet's older encoders does not go by distance alone
+        if not self.by_distance():
             at = keys.flatten(2).clamp(0, time - 1).unsqueeze(2)
             samples = torch.arange(batch, device=at.device).view(-1, 1, 1, 1)
             return self.matrix().transpose(1, 2)[samples, inside.unsqueeze(-1), :, at].permute(0, 4, 1, 2, 3)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from torch import nn
 
 from espnet_diverse.attention import Core, MultiHeadAttention, attention_parts, core_class
+from espnet_diverse.attention.head_patterns import are_by_layer
 from espnet_diverse.attention.modifiers.lambda_init import LambdaInit
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.option_checks import must_be
@@ -63,7 +64,7 @@ def replace_attention(
         attribute: Name of the attention: `self_attn`, `src_attn` (cross-attention) or `attn`.
         attention: `{"core": name, **options of the core}` and the parts of `attention.build.PARTS`, such as
             `selection`; None is softmax, which equals ESPnet's attention. With `layers`, numbers from 1 on, it is the
-            attention of these layers, and the others have softmax.
+            attention of these layers, and the others have softmax. `head_patterns` may be a list for each layer.
         causal: Whether it is self-attention in which no query attends to later keys.
         net: Name of the net, for messages.
         length: Greatest number of positions of a call, if it is known.
@@ -74,7 +75,7 @@ def replace_attention(
             layer has no counterpart here, or the net does not have these layers.
     """
     layers = list(layers)
-    given, chosen = _in_layers(attention or _SOFTMAX, len(layers), net)
+    own = _by_layer(*_in_layers(attention or _SOFTMAX, len(layers), net), net)
     for number, layer in enumerate(layers, start=1):
         theirs = getattr(layer, attribute)
         where = f"{net}, {attribute} of layer {number}"
@@ -83,8 +84,8 @@ def replace_attention(
                 f"{where}: head selection does not fit the contextual block encoder; choose another encoder"
             )
         kind = {"cross": attribute == "src_attn" or with_memory is not None, "causal": causal}
-        own = given if number in chosen else _SOFTMAX
-        ours = _counterpart(theirs, own, kind, attribute == "src_attn", where, length, with_memory)
+        options = own.get(number, _SOFTMAX)
+        ours = _counterpart(theirs, options, kind, attribute == "src_attn", where, length, with_memory)
         for part in ours.modules():
             if isinstance(part, LambdaInit):
                 part.set_layer(number)
@@ -111,6 +112,21 @@ def _in_layers(attention: dict, count: int, net: str) -> tuple[dict, Sequence[in
     if core_class(core).connect is not Core.connect:
         raise ConfigError(f"{net}: attention {core!r} hands a state from layer to layer; leave out layers")
     return given, chosen
+
+
+def _by_layer(given: dict, chosen: Sequence[int], net: str) -> dict[int, dict]:
+    """Return the options of each of the chosen layers by its number.
+
+    Raises:
+        ConfigError: `head_patterns` has lists for another number of layers.
+    """
+    if not are_by_layer(given.get("head_patterns")):
+        return dict.fromkeys(chosen, given)
+    patterns = given["head_patterns"]
+    if len(patterns) != len(chosen):
+        has = f"head_patterns has lists for {len(patterns)} layers, but {len(chosen)} have this attention"
+        raise ConfigError(f"{net}: {has}; give a list for each, or one list for all")
+    return {number: given | {"head_patterns": own} for number, own in zip(chosen, patterns, strict=True)}
 
 
 def read_layers(chosen: object) -> list[int] | None:

@@ -16,6 +16,7 @@ from espnet2.asr.encoder.transformer_encoder import TransformerEncoder
 from espnet2.tasks import abs_task
 
 from espnet_diverse.attention import PARTS, core_class, core_options
+from espnet_diverse.attention.head_patterns import are_by_layer
 from espnet_diverse.contrib.flowseq import FlowOptions
 from espnet_diverse.contrib.vae import LatentOptions
 from espnet_diverse.contrib.vae.model import BoundOptions
@@ -204,7 +205,9 @@ def _check_parts(config: Config, section: str) -> None:
         for name, read_part in PARTS.items() if part in _ATTENTIONS else ():
             if options.get(name) is not None:
                 with located(config, section, part, name):
-                    read_part(options[name])
+                    by_layer = name == "head_patterns" and are_by_layer(options[name])
+                    for own in options[name] if by_layer else [options[name]]:
+                        read_part(own)
 
 
 def _read_attention(options: dict) -> None:

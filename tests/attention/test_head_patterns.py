@@ -11,6 +11,7 @@ from espnet_diverse.attention.head_patterns import (
     build_head_patterns,
     head_patterns,
 )
+from espnet_diverse.attention.relative_position import PositionTerm
 from espnet_diverse.option_checks import OptionError
 from espnet_diverse.scope import scope
 
@@ -150,6 +151,81 @@ def test_sparse_transformer_patterns_match_their_masks(pair, causal, monkeypatch
     far = (i - j) % 3 == 0 if "window" in pair[0] else (j % 3 >= (1 if pair is WIDER else 2)) | (i == j)
     for h, seen in enumerate((near, far)):
         assert torch.equal(module.attn[0, h] > 0, seen & mask[0])
+
+
+RELATIVE = ["global", {"window": 2}, {"window": 500}, {"strided": 5}, {"block": 4}, "previous", {"window": 40}, "next"]
+
+
+def relative(time, rows):
+    """An attention with relative position, an input of two sequences, the position embeddings, and the mask."""
+    module = attention(patterns=RELATIVE, relative=True)
+    torch.nn.init.normal_(module.pos_bias_u)
+    torch.nn.init.normal_(module.pos_bias_v)
+    positions = torch.randn(1, rows, SIZE, generator=torch.Generator().manual_seed(2), dtype=torch.double)
+    return module, tokens(time), positions, torch.arange(time) < torch.tensor([time, time - 30]).view(2, 1, 1)
+
+
+def test_each_head_with_relative_position_is_softmax_over_its_own_keys(monkeypatch):
+    monkeypatch.setattr(softmax, "_LONG", 1)
+    time = 120
+    module, x, positions, mask = relative(time, 2 * time - 1)
+    q, k, v, p = (
+        linear(y).view(len(y), -1, HEADS, SIZE // HEADS).transpose(1, 2)
+        for linear, y in zip(
+            (module.linear_q, module.linear_k, module.linear_v, module.linear_pos), (x, x, x, positions), strict=True
+        )
+    )
+    i, j = torch.arange(time).unsqueeze(-1), torch.arange(time)
+    context = torch.zeros_like(v)
+    for b, n in enumerate([time, time - 30]):
+        seen = [i >= 0, (i - j).abs() <= 2, i >= 0, (i - j) % 5 == 0, i // 4 == j // 4]
+        seen += [j == (i - 1).clamp(min=0), (i - j).abs() <= 40, j == (i + 1).clamp(max=n - 1)]
+        for h, pairs in enumerate(seen):
+            content = (q[b, h] + module.pos_bias_u[h]) @ k[b, h].T
+            by_distance = (q[b, h] + module.pos_bias_v[h]) @ p[0, h].T  # for distances T-1 ... -(T-1)
+            logits = content + by_distance.gather(1, time - 1 - (i - j))
+            logits = (logits / q.size(-1) ** 0.5).masked_fill(~(pairs & (j < n)), -torch.inf)
+            context[b, h] = logits.softmax(-1) @ v[b, h]
+    expected = module.linear_out(context.transpose(1, 2).reshape(2, time, SIZE))
+    torch.testing.assert_close(module(x, x, x, positions, mask)[mask[:, 0]], expected[mask[:, 0]])
+
+
+def test_windows_with_relative_position_take_no_matrix_of_all_pairs(monkeypatch):
+    monkeypatch.setattr(softmax, "_LONG", 1)
+    module, x, positions, mask = relative(120, 239)
+    sizes, matrix = [], PositionTerm.matrix
+    monkeypatch.setattr(PositionTerm, "matrix", lambda term: sizes.append(term.q.size(1)) or matrix(term))
+    module(x, x, x, positions, mask)
+    assert sizes == [1, 1, 1]  # of the global head, and of those whose windows are nearly as wide as the sequence
+
+
+@pytest.mark.parametrize("rows", [239, 120], ids=["by distance", "older encoders"])
+def test_relative_position_by_pattern_has_the_result_and_gradients_of_a_mask(rows, monkeypatch):
+    results = []
+    for limit in (1000, 1):
+        monkeypatch.setattr(softmax, "_LONG", limit)
+        module, x, positions, mask = relative(120, rows)
+        x.requires_grad_()
+        out = module(x, x, x, positions, mask)[mask[:, 0]]
+        out.square().sum().backward()
+        results.append((out, x.grad, module.linear_pos.weight.grad, module.pos_bias_v.grad))
+    for short, long in zip(*results, strict=True):
+        torch.testing.assert_close(long, short)
+
+
+@pytest.mark.parametrize(
+    ("core", "patterns", "linear"),
+    [
+        ("softmax", [{"window": 2}, "next"], True),
+        ("softmax", [{"window": 2}, "global"], False),
+        ("softmax", None, False),
+        ("sma", [{"window": 2}], False),
+        ("window", None, True),
+    ],
+    ids=str,
+)
+def test_attention_whose_heads_all_see_few_keys_is_linear(core, patterns, linear):
+    assert attention(core, patterns).linear is linear
 
 
 def test_global_heads_are_softmax_attention():

@@ -216,6 +216,23 @@ def test_layers_that_are_not_chosen_have_softmax():
     assert not torch.equal(nets["none"].encoders[1](*inputs["second"])[0], expected)
 
 
+@pytest.mark.parametrize("chosen", [{}, {"layers": [1, 2]}], ids=["all", "named"])
+def test_each_layer_may_have_patterns_of_its_own(chosen):
+    """Each layer matches a net whose layers all have its patterns."""
+    first, second = [{"window": 1}, "forward"], ["global"]
+    speech, lengths = torch.randn(2, 60, 20), torch.tensor([60, 44])
+    nets, inputs = {}, {}
+    for name, patterns in (("both", [first, second]), ("first", first), ("second", second)):
+        torch.manual_seed(0)
+        attention = {"core": "softmax", "head_patterns": patterns} | chosen
+        nets[name] = ENCODERS["diverse_transformer"](20, attention=attention, **SMALL).eval()
+        nets[name].encoders[1].register_forward_pre_hook(lambda _, given, name=name: inputs.update({name: given}))
+        nets[name](speech, lengths)
+    assert torch.equal(inputs["both"][0], inputs["first"][0])
+    outputs = {name: net.encoders[1](*inputs["both"])[0] for name, net in nets.items()}
+    assert torch.equal(outputs["both"], outputs["second"]) and not torch.equal(outputs["both"], outputs["first"])
+
+
 def test_all_layers_may_be_named():
     torch.manual_seed(0)
     attention = {"core": "sdma"}
@@ -243,6 +260,10 @@ def test_a_decoder_whose_layers_differ_decodes_with_a_cache():
         ({"layers": 1}, "layers must be a list of numbers of layers, from 1 on, but is 1"),
         ({"layers": [1], "position": "rope"}, "position applies to all layers; leave out layers"),
         ({"core": "value_residual", "layers": [1]}, "attention 'value_residual' hands a state from layer to layer"),
+        ({"head_patterns": [["global"]] * 3}, "head_patterns has lists for 3 layers, but 2 have this attention; give"),
+        ({"head_patterns": [["global"]] * 2, "layers": [1]}, "has lists for 2 layers, but 1 have this attention"),
+        ({"head_patterns": [["global"], ["globl"]]}, "self_attn of layer 2: unknown pattern of a head 'globl'"),
+        ({"head_patterns": [["global"], []]}, "self_attn of layer 2: head_patterns must be a list of patterns"),
     ],
     ids=str,
 )

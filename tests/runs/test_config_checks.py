@@ -32,6 +32,7 @@ def test_the_shared_fragments_are_accepted():
             "unknown option 'encoder_conf.attention.clusters'; known: selection disagreement qk_norm head_patterns",
         ),
         ("encoder_conf={attention: {core: softmax, head_pattern: [global]}}", "did you mean 'head_patterns'"),
+        ("encoder_conf={attention: {core: softmax, head_patterns: [[global], [globl]]}}", "did you mean 'global'"),
         ("optim_conf.learning_rate=1", "unknown option 'optim_conf.learning_rate'; known: .*lr"),
         ("ctc_conf.dropout=1", "unknown option 'ctc_conf.dropout'; did you mean 'dropout_rate'"),
         ("encoder=diverse", "--set encoder=diverse: unknown encoder 'diverse'; known: .*diverse_transformer"),

@@ -8,14 +8,17 @@ position, and in training on CPUs with attention dropout.
 """
 
 import functools
+import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from espnet_diverse.attention.core import Core, Heads
-from espnet_diverse.attention.head_patterns import HeadPatterns
+from espnet_diverse.attention.head_patterns import HeadPattern, HeadPatterns
+from espnet_diverse.attention.relative_position import PositionTerm
 from espnet_diverse.attention.supports import EVERYTHING
 from espnet_diverse.functional.block_sparse import block_sparse_attention
 from espnet_diverse.functional.copies import copied
@@ -37,7 +40,7 @@ class Softmax(Core):
     """Softmax attention, the baseline. It has no options and no parameters."""
 
     supports = EVERYTHING
-    only_logits = True
+    only_logits = by_pattern = True
     SOFTMAX_EQUIVALENT = {}
 
     def forward(self, heads: Heads) -> tuple[Tensor, Tensor | None]:
@@ -47,10 +50,13 @@ class Softmax(Core):
 
 def softmax_attention(heads: Heads) -> tuple[Tensor, Tensor | None]:
     """Compute the context (B, H, Tq, D), and weights (B, H, Tq, Tk) if needed, else None, equation (1)."""
+    one_by_one = isinstance(heads.patterns, HeadPatterns) and _pattern_by_pattern(heads, heads.patterns)
+    if heads.position_term is not None and (heads.need_weights or not one_by_one):
+        heads = replace(heads, position=heads.position_term.matrix(), position_term=None)
     if heads.need_weights:
         weights = masked_softmax(heads.scores(), heads.allowed())
         return F.dropout(weights, heads.dropout) @ heads.v, weights
-    if isinstance(heads.patterns, HeadPatterns) and _pattern_by_pattern(heads, heads.patterns):
+    if isinstance(heads.patterns, HeadPatterns) and one_by_one:
         return _by_pattern(heads, heads.patterns), None
     bias, allowed = heads.scaled_position(), heads.allowed()
     if bias is None:
@@ -76,31 +82,55 @@ def _pattern_by_pattern(heads: Heads, patterns: HeadPatterns) -> bool:
     """Return whether patterns are computed one by one; never for a tracer, to which a length would be a constant."""
     if not heads.same_positions() or heads.position is not None or torch.jit.is_tracing():
         return False
-    return heads.k.size(2) >= _LONG or all(each.name in ("global", *ONE_KEY) for each in patterns.patterns)
+    names, term = {each.name for each in patterns.patterns}, heads.position_term
+    if term is not None and not (term.by_distance() and names <= {"global", *IN_BLOCKS, *ONE_KEY}):
+        return False
+    return heads.k.size(2) >= _LONG or names <= {"global", *ONE_KEY}
 
 
 def _by_pattern(heads: Heads, patterns: HeadPatterns) -> Tensor:
     """Compute the context (B, H, T, D) of self-attention pattern by pattern, with the pairs that each needs."""
-    context, lengths = torch.empty_like(heads.v), heads.lengths()
+    context = torch.empty_like(heads.v)
     for pattern, members in patterns.groups().items():
         # A slice copies nothing.
         adjacent = members == list(range(members[0], members[-1] + 1))
         chosen = slice(members[0], members[-1] + 1) if adjacent else copied(members, context.device)
-        q, k, v = (x[:, chosen] for x in (heads.q, heads.k, heads.v))
-        if pattern.name in ONE_KEY:
-            some = one_key_attention(pattern.name, v, lengths, heads.mask, heads.dropout)
-        elif pattern.name in IN_BLOCKS:
-            blocks = IN_BLOCKS[pattern.name](pattern.width).blocks(k.size(2), lengths)
-            some = block_sparse_attention(q, k, v, blocks, heads.mask, dropout=heads.dropout)
-        elif pattern.name == "ends":
-            some = ends_attention(q, k, v, pattern.width, pattern.last, heads.mask, heads.dropout)
-        elif pattern.name == "global":
-            some = fused_attention(q, k, v, heads.mask, heads.dropout)
-        else:
-            some = triangular_attention(q, k, v, pattern.name == "forward", heads.mask, heads.dropout)
-        context[:, chosen] = some
+        context[:, chosen] = _of_pattern(heads, pattern, chosen)
     # Without pairs to learn from, gradients of queries and keys are 0: several processes wait for those of all.
     return context + heads.q[:, :, :0].sum() + heads.k[:, :, :0].sum() if patterns.one_key else context
+
+
+def _of_pattern(heads: Heads, pattern: HeadPattern, chosen: slice | Tensor) -> Tensor:
+    """Compute the context (B, h, T, D) of the h chosen heads, which have one pattern."""
+    q, k, v = (x[:, chosen] for x in (heads.q, heads.k, heads.v))
+    term, time, name = heads.position_term, heads.k.size(2), pattern.name
+    term = None if term is None else PositionTerm(term.q[:, chosen], term.p[:, chosen])
+    if name in ONE_KEY:
+        return one_key_attention(name, v, heads.lengths(), heads.mask, heads.dropout)
+    if name in IN_BLOCKS and not (name == "window" and pattern.width >= time - 1):  # which is all positions
+        blocks = IN_BLOCKS[name](pattern.width).blocks(time, heads.lengths())
+        if blocks.scores() < time * time:
+            of_runs = None if term is None else term.of_runs
+            return block_sparse_attention(q, k, v, blocks, heads.mask, of_runs, heads.dropout)
+        position = torch.arange(time, device=k.device)
+        pairs = IN_BLOCKS[name](pattern.width).allows(position.unsqueeze(-1), position, heads.lengths())
+        return _dense(heads, q, k, v, term, pairs)
+    if name == "ends":
+        return ends_attention(q, k, v, pattern.width, pattern.last, heads.mask, heads.dropout)
+    if name in ("forward", "backward"):
+        return triangular_attention(q, k, v, name == "forward", heads.mask, heads.dropout)
+    return _dense(heads, q, k, v, term)
+
+
+def _dense(
+    heads: Heads, q: Tensor, k: Tensor, v: Tensor, term: PositionTerm | None, pairs: Tensor | None = None
+) -> Tensor:
+    """Compute the context (B, h, T, D) of some heads from all pairs, of which those of `pairs` (T, T) may attend."""
+    allowed = heads.mask if pairs is None else pairs if heads.mask is None else heads.mask & pairs
+    if term is not None:
+        bias = term.matrix() / math.sqrt(term.q.size(-1))
+        allowed = bias if allowed is None else bias.masked_fill(~allowed, -torch.inf)
+    return fused_attention(q, k, v, allowed, heads.dropout)
 
 
 def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:

@@ -161,7 +161,7 @@ class Encoding:
         attentions = [module for module in self.encoder.modules() if isinstance(module, MultiHeadAttention)]
         if any(isinstance(module, LegacyRelPositionalEncoding) for module in self.encoder.modules()):
             return False  # its shift does not depend on distance alone: attention makes a matrix of all pairs
-        return bool(attentions) and all(attention.core.linear for attention in attentions)
+        return bool(attentions) and all(attention.linear for attention in attentions)
 
     def _lengths(self, outputs: Sequence[Tensor]) -> Tensor:
         return copied([len(x) for x in outputs], self.device)

@@ -93,6 +93,8 @@ def test_parts_that_are_not_known_are_refused():
         (["encoder_conf.attention.core=sdma"], False),
         (["encoder_conf.attention.core=window"], True),
         (["encoder_conf.attention.core=luna"], True),
+        (["encoder_conf.attention={core: softmax, head_patterns: [[window: 8], [window: 2]]}"], True),
+        (["encoder_conf.attention={core: softmax, head_patterns: [[window: 8], [global]]}"], False),
         (["encoder_conf.memory.kind=xl"], True),
         (["encoder=diverse_contextual_block_transformer"], True),
         (["encoder=diverse_contextual_block_conformer"], True),
