@@ -2,7 +2,8 @@
 
 A level is the index of the width of a head's window, 0 for the narrowest. A step lowers the level of one head. Of the
 steps that keep the mean loss within a limit, the search takes the one whose loss rises least for each pair of positions
-that it saves, until none is left. Losses are measured for the whole model, never added up.
+that it saves, until none is left; of steps without a rise it takes the one that saves most pairs. Losses are measured
+for the whole model, never added up.
 
 A step is measured when, by what it is expected to do, it is the best of all, and it is taken if it still is: the
 accelerated greedy algorithm of Minoux 1978, "Accelerated greedy algorithms for maximizing submodular set functions".
@@ -100,18 +101,20 @@ def narrow(
         The states that were taken, `start` first.
     """
     path, left = [start], passes
-    queue: list[tuple[float, tuple[int, ...], int, State | None]] = []  # rise for a pair, head, length of path, state
+    # Rise for a pair, negative number of saved pairs, head, length of the path when it was measured, state.
+    queue: list[tuple[float, float, tuple[int, ...], int, State | None]] = []
 
     def put(head: tuple[int, ...], rise: float | None = None, found: State | None = None) -> None:
         level = path[-1].levels[head]
         if level > 0:
-            rise = (0.0 if expected is None else expected[head][level]) if rise is None else rise
-            heapq.heappush(queue, (rise / max(pairs[level] - pairs[level - 1], 1), head, len(path), found))
+            rise = (0.0 if expected is None else expected[head][level]) if rise is None else max(rise, 0.0)
+            saved = pairs[level] - pairs[level - 1]
+            heapq.heappush(queue, (rise / max(saved, 1), -saved, head, len(path), found))
 
     for head in np.ndindex(*start.levels.shape):
         put(head)
     while queue:
-        _, head, length, found = heapq.heappop(queue)
+        _, _, head, length, found = heapq.heappop(queue)
         if found is not None and length == len(path):
             path.append(found)
             put(head)

@@ -62,7 +62,8 @@ def draw_search(chosen: Windows, path: Path) -> None:
         points = sorted((100 * chosen.pairs(state), chosen.rise(state)) for state in states)
         axes.plot(*zip(*points, strict=True), marker=mark, linewidth=1, label=name)
     axes.axhline(chosen.tolerance, color="grey", linestyle="--", linewidth=1, label="tolerance")
-    axes.set_yscale("symlog", linthresh=max(chosen.tolerance, 1e-6))
+    lowest = min(0.0, *(chosen.rise(state) for state in chosen.path))
+    axes.set_ylim(lowest - chosen.tolerance / 2, 3 * chosen.tolerance)  # proposals may be far above
     axes.set(xlabel="pairs of positions that heads see (%)", ylabel="rise of the loss (%)", title="Search")
     axes.grid(alpha=0.3)
     axes.legend(fontsize=_SMALL)
@@ -81,6 +82,8 @@ def draw_costs(costs: Sequence[Cost], path: Path) -> None:
     for axes, label in ((times, "CPU seconds, one thread"), (memory, "peak memory (MB)")):
         axes.set_xscale("log")
         axes.set_yscale("log")
+        axes.set_xticks([cost.seconds for cost in costs], [f"{cost.seconds:g}" for cost in costs])
+        axes.minorticks_off()
         axes.set(xlabel="length of the audio (s)", ylabel=label)
         axes.grid(alpha=0.3)
     times.legend(fontsize=_SMALL)

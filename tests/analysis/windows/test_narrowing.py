@@ -80,6 +80,17 @@ def test_right_expectations_spare_measurements_and_wrong_ones_change_little():
     assert results["too high"][1] >= 0.7 * results["none"][1]
 
 
+def test_of_steps_that_lower_the_loss_the_one_that_saves_most_is_first():
+    start = State(np.array([[3, 1], [2, 3]]), np.array([1.0, 3.0]))
+
+    def measure(levels, taken):
+        return start.losses - 0.1 * (levels[0, 1] == 0) - 0.01 * (3 - levels[0, 0]) + (levels[1, 1] < 3)
+
+    path = narrow(start, measure, [1, 2, 4, 8], 2.5)
+    steps = [tuple(np.argwhere(a.levels != b.levels)[0]) for a, b in zip(path, path[1:], strict=False)]
+    assert steps == [(0, 0), (0, 0), (1, 0), (0, 0), (0, 1), (1, 0)]
+
+
 def test_an_additive_loss_leaves_no_step_within_the_limit():
     measure = convex_losses(0)
     last = narrow(START, measure, [1, 2, 4, 8], 2.9)[-1]
