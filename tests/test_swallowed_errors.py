@@ -25,6 +25,7 @@ KNOWN = {
         *("recordings._Recording.keeping_faults: Exception", "recordings.Transcription._read: Exception"),
         *("samples.read_samples: DataError", "translate._translated.each: DataError", "utterances.readable: Exception"),
         *("validate._feature_size: DataError", "validate._hear: DataError", "run_queue.Walk._make: ValueError"),
+        *("lengths.measure_lengths: UserError", "utterances.read_utterances: DataError"),
     ],
     "it becomes a row of the list of faults, which is refused as a whole": [
         *("kaldi._check: DataError", "kaldi._run: DataError", "mtedx._yaml_lines: DataError"),
