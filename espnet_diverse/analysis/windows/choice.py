@@ -100,8 +100,8 @@ class Windows:
         """Return the rise of the loss and the pairs that remain, in a sentence."""
         low, high = self.rise_interval()
         return (
-            f"The loss rises by {self.rise():.3g} % (95 % interval {low:.3g} to {high:.3g}), within the tolerance of "
-            f"{self.tolerance:g} %, and {100 * self.pairs():.3g} % of the pairs of positions remain."
+            f"The loss changes by {self.rise():+.3g} % (95 % interval {low:.3g} to {high:.3g}), within the tolerance "
+            f"of {self.tolerance:g} %, and {100 * self.pairs():.3g} % of the pairs of positions remain."
         )
 
 

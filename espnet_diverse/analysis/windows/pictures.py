@@ -74,16 +74,17 @@ def draw_costs(costs: Sequence[Cost], path: Path) -> None:
     """Plot time and memory of the encoder against the length of the audio, with and without windows."""
     figure = Figure(figsize=(9.5, 4.2), layout="constrained")
     times, memory = figure.subplots(1, 2)
+    measured = [cost for cost in costs if cost.counts]
     for name in NAMES:
-        there = [cost for cost in costs if name in cost.counts]
+        there = [cost for cost in measured if name in cost.counts]
         seconds = [cost.seconds for cost in there]
         times.plot(seconds, [median(cost.times[name]) for cost in there], marker="o", label=name)
         memory.plot(seconds, [cost.counts[name].peak / 1e6 for cost in there], marker="o", label=name)
     for axes, label in ((times, "CPU seconds, one thread"), (memory, "peak memory (MB)")):
         axes.set_xscale("log")
         axes.set_yscale("log")
-        axes.set_xticks([cost.seconds for cost in costs], [f"{cost.seconds:g}" for cost in costs])
-        axes.minorticks_off()
+        axes.set_xticks([cost.seconds for cost in measured], [f"{cost.seconds:g}" for cost in measured])
+        axes.tick_params(axis="x", which="minor", bottom=False, labelbottom=False)
         axes.set(xlabel="length of the audio (s)", ylabel=label)
         axes.grid(alpha=0.3)
     times.legend(fontsize=_SMALL)

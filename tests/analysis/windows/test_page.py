@@ -51,7 +51,7 @@ def test_the_page_says_what_was_chosen_what_it_costs_and_what_it_saves(tmp_path,
     assert page.count("<img ") == 4 and page.count("data:image/png;base64") == 4
     for text in (
         "Each of the 3 heads of the 2 encoder layers got a window",
-        "The loss rises by 0.5 % (95 % interval 0.5 to 0.5), within the tolerance of 1 %",
+        "The loss changes by +0.5 % (95 % interval 0.5 to 0.5), within the tolerance of 1 %",
         "This is on 3 utterances; 1 could not be read and are listed in windows.json",
         "A position is 40 ms. 256 is the widest",
         "At 10 s the encoder takes 0.50 of the time and 0.75 of the memory.",

@@ -59,7 +59,9 @@ def test_windows_are_chosen_and_the_run_has_them(tmp_path, monkeypatch, capsys, 
     assert main(["adopt", *arguments, "--tolerance", "20", "--lengths", "1", "40"]) == 0
     said = capsys.readouterr().out.splitlines()
     assert said[0] == str(out / "valid.acc.ave.pth") and said[-1] == str(out / "windows.html")
-    assert re.match(r"The loss rises by \S+ % \(95 % interval \S+ to \S+\), within the tolerance of 20 %, and", said[2])
+    assert re.match(
+        r"The loss changes by \S+ % \(95 % interval \S+ to \S+\), within the tolerance of 20 %, and", said[2]
+    )
     assert said[3].startswith("At 1 s the encoder takes ")
     if kind == "whisper":
         assert said[4].startswith("At 40 s the encoder was not measured: 40.0 s are more than the 30 s that Whisper")
