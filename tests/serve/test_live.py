@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from urllib.parse import urlencode
 
 import numpy as np
@@ -26,6 +27,7 @@ from espnet_diverse.decoding.search.ngram import NgramScorer
 from espnet_diverse.decoding.streaming.block_search import load_block_search
 from espnet_diverse.demo.routes import page
 from espnet_diverse.demo.task_services import load_service
+from espnet_diverse.serve import application as application_module
 from espnet_diverse.serve.application import application
 from espnet_diverse.serve.limits import Limits
 from espnet_diverse.serve.live import END, LiveRecognition, live_recognition
@@ -245,6 +247,16 @@ def test_text_that_is_not_utf_8_closes_the_websocket_and_writes_no_traceback(ser
             socket.recv(60)
     assert closed.value.rcvd.code == 1007 and "Traceback" not in caplog.text
     wait_for_none(server.live)
+
+
+def test_a_busy_server_keeps_recordings_whose_pongs_it_reads_late(streaming_run, search, monkeypatch):
+    """Reading pauses while samples wait for the model, and pongs with it, for longer than uvicorn's deadline."""
+    soon, slow = {"ws_ping_interval": 0.1, "ws_ping_timeout": 0.2}, load_block_search(streaming_run)
+    monkeypatch.setattr(application_module.uvicorn, "Config", partial(application_module.uvicorn.Config, **soon))
+    add = slow.add
+    slow.add = lambda *given: [time.sleep(0.5), add(*given)][1]
+    with serving(LiveRecognition(lambda: slow, ENERGY, replace(LIMITS, stream_seconds=60.0))) as server:
+        assert whole(said(server, PCM)) == expected(search, PCM / np.float32(2**15))
 
 
 def test_a_fault_of_the_model_ends_the_recording_and_nothing_else(predictor, streaming_run, caplog):
