@@ -110,7 +110,7 @@ class Server:
             http=_Protocol,
             ws="websockets-sansio",
             ws_max_size=_MESSAGE_BYTES,
-            ws_ping_timeout=None,  # a pong waits behind samples while the server is busy; idle streams end by themselves
+            ws_ping_timeout=None,  # on a busy server pongs wait behind samples; idle streams end by themselves
             lifespan="off",
             log_config=None,
             access_log=False,
