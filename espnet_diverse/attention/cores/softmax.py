@@ -96,8 +96,11 @@ def _by_pattern(heads: Heads, patterns: HeadPatterns) -> Tensor:
         adjacent = members == list(range(members[0], members[-1] + 1))
         chosen = slice(members[0], members[-1] + 1) if adjacent else copied(members, context.device)
         context[:, chosen] = _of_pattern(heads, pattern, chosen)
-    # Without pairs to learn from, gradients of queries and keys are 0: several processes wait for those of all.
-    return context + heads.q[:, :, :0].sum() + heads.k[:, :, :0].sum() if patterns.one_key else context
+    if patterns.one_key:
+        # Without pairs to learn from, gradients of logits are 0: several processes wait for those of all.
+        for unused in (heads.q, heads.k, *(heads.position_term or ())):
+            context = context + unused[:, :, :0].sum()
+    return context
 
 
 def _of_pattern(heads: Heads, pattern: HeadPattern, chosen: slice | Tensor) -> Tensor:
