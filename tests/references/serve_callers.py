@@ -204,7 +204,7 @@ class Load:
         self.port, self.calls, self.live, self.late = port, calls, live, late
         self.expected = [answered(port, call) for call in calls]
         self.expected_streams = [streamed(port, call) for call in calls]
-        self.expected_live = spoken(port, *live)
+        self.expected_live, self.expected_late = spoken(port, *live), answered(port, late[0])
         self.found: Counter[tuple[str, str]] = Counter()
         self.failures: list[str] = []
         self.saved = 0
@@ -272,8 +272,8 @@ class Load:
                 ]
                 draw.choice(going)()
             return GONE
-        if kind == "late":
-            found = answered(self.port, *self.late)
+        if kind == "late":  # answered where a busy server began to read it late, and so has not seen it for too long
+            found, expected = answered(self.port, *self.late), self.expected_late
         elif kind == "live":
             found, expected = spoken(self.port, *self.live), self.expected_live
         elif kind == "events":
