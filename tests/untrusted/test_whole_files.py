@@ -12,6 +12,7 @@ from espnet_diverse.untrusted.whole_files import check_arrays, read_bytes, read_
 
 OTHER_WAYS = {
     "cpu/machine.py": "/proc/cpuinfo",
+    "analysis/windows/lengths.py": "/proc/meminfo",
     "contest/costs.py": "the log of a trial, which this program has written, with any bytes",
     "corpora/synthetic/__init__.py": "the stamp of a corpus that it has made",
     "data/lines.py": "a pipe, such as a list from standard input",
