@@ -7,6 +7,7 @@ from statistics import median
 import numpy as np
 from matplotlib import colormaps
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullLocator
 from numpy.typing import NDArray
 
 from espnet_diverse.analysis.windows.choice import Windows
@@ -83,6 +84,9 @@ def draw_costs(costs: Sequence[Cost], path: Path) -> None:
     for axes, label in ((times, "CPU seconds, one thread"), (memory, "peak memory (MB)")):
         axes.set_xscale("log")
         axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5, 7)))
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.yaxis.set_minor_locator(NullLocator())
         axes.set_xticks([cost.seconds for cost in measured], [f"{cost.seconds:g}" for cost in measured])
         axes.tick_params(axis="x", which="minor", bottom=False, labelbottom=False)
         axes.set(xlabel="length of the audio (s)", ylabel=label)

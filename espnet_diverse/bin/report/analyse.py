@@ -92,6 +92,7 @@ def run(options: CommandOptions) -> int:
     from espnet_diverse.decoding.frame_times import known_frame_times
     from espnet_diverse.decoding.teacher_forcing import check_predicts_tokens
     from espnet_diverse.runs.logs import logged
+    from espnet_diverse.runs.packed.archive import title_of
 
     chosen = choose_utterances(data, options.utterances)
     named = [options.figure_utterance] if options.figure_utterance else []
@@ -113,7 +114,7 @@ def run(options: CommandOptions) -> int:
         read = source.tokenise(data.src_text[shown]) if source else None
         tokens = [*prompt_tokens(model, conditions[shown]), *vocabulary.tokenise(data.text[shown])]
         example = Example(shown, tokens, seen, read, known_frame_times(model, rate))
-        title = f"Attention of {options.model_dir.resolve().name} on {options.data_dir.resolve().name}"
+        title = f"Attention of {title_of(options.model_dir)} on {options.data_dir.resolve().name}"
         sections, skipped = _sections(options, vocabulary, predictor)
         write_report(measured, example, ownerships(model), title, options.output_dir, sections)
     print(redundancy.markdown(measured.redundancy))

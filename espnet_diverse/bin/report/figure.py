@@ -120,6 +120,7 @@ def _reads_features(options: CommandOptions) -> bool:
 
 def _of_training(options: CommandOptions, needed: bool) -> list[Path]:
     from espnet_diverse.analysis.measures.selection_history import draw_history, read_history
+    from espnet_diverse.runs.packed.archive import title_of
 
     history = read_history(options.model_dir)
     if history is None and needed:
@@ -129,5 +130,5 @@ def _of_training(options: CommandOptions, needed: bool) -> list[Path]:
         return []
     path = options.output_dir / "head_selection.png"
     options.output_dir.mkdir(parents=True, exist_ok=True)
-    draw_history(history, options.model_dir.resolve().name, path)
+    draw_history(history, title_of(options.model_dir), path)
     return [path]

@@ -133,6 +133,7 @@ def _with_windows(options: CommandOptions, changes: "Config") -> int:
     from espnet_diverse.decoding.frame_times import known_frame_times
     from espnet_diverse.packing.adoption import adopt
     from espnet_diverse.runs.config import Config
+    from espnet_diverse.runs.packed.archive import title_of
     from espnet_diverse.runs.tasks import read_config
 
     assert options.data_dir is not None  # `_check` has seen to it
@@ -155,7 +156,7 @@ def _with_windows(options: CommandOptions, changes: "Config") -> int:
         patterns["encoder_conf"]["attention"]["head_patterns"] = as_option(chosen.chosen())
         _show(adopt(plain, options.output_dir, patterns, None, weights))
     mark_prepared(options.output_dir, "adopt", later=(PAGE, NUMBERS))
-    title = f"Windows of {options.model_dir.resolve().name} on {options.data_dir.resolve().name}"
+    title = f"Windows of {title_of(options.model_dir)} on {options.data_dir.resolve().name}"
     times = known_frame_times(model, rate)
     write_windows(chosen, costs, title, options.output_dir, times and times.step)
     print(chosen.summary(), *saved(costs), options.output_dir / PAGE, sep="\n")

@@ -8,6 +8,7 @@ Unpacking creates the directory of a run, in which every file has its usual name
 """
 
 import logging
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
@@ -79,6 +80,14 @@ def unpacked(model: str | Path) -> Path:
         what = "is not a packed model, which is a zip file, or is incomplete"
         raise ModelError(f"{model}: {what}; give the directory of a run or a packed model, or download the file again")
     return _run_of(model, str(digest(model)))
+
+
+def title_of(run: Path) -> str:
+    """The name of the directory of a run for titles, without the digest that it has in the cache."""
+    name = run.resolve().name
+    if run.resolve().parent != _target(name).parent.resolve():
+        return name
+    return re.sub(r"-?[0-9a-f]{40,}$", "", name) or "a packed model"
 
 
 def _target(key: str) -> Path:

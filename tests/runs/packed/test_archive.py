@@ -13,13 +13,14 @@ import yaml
 from espnet2.bin.asr_inference import Speech2Text
 from espnet2.bin.pack import main as espnets_pack
 from espnet2.main_funcs.pack_funcs import unpack as espnets_unpack
+from references.whisper import write_whisper
 
 from espnet_diverse.audio.reading import read_audio
 from espnet_diverse.bin.main import main
 from espnet_diverse.errors import ModelError
 from espnet_diverse.packing.facts import Facts
 from espnet_diverse.packing.pack import pack
-from espnet_diverse.runs.packed.archive import _LAYOUT, _appearing, unpacked
+from espnet_diverse.runs.packed.archive import _LAYOUT, _appearing, title_of, unpacked
 from espnet_diverse.runs.tasks import load_model
 from espnet_diverse.text.vocabulary import Vocabulary
 
@@ -323,3 +324,11 @@ def test_a_model_takes_the_place_of_no_file(tmp_path):
     with pytest.raises(NotADirectoryError), _appearing(tmp_path / "model"):
         pass
     assert (tmp_path / "model").read_text() == "mine" and list(tmp_path.iterdir()) == [tmp_path / "model"]
+
+
+def test_titles_have_no_digest(packed, tmp_path, monkeypatch):
+    monkeypatch.setenv("ESPNET_DIVERSE_CACHE", str(tmp_path))
+    assert title_of(unpacked(packed)) == "a packed model"
+    write_whisper(tmp_path / "my_whisper")
+    assert title_of(unpacked(tmp_path / "my_whisper")) == "my_whisper"
+    assert title_of(tmp_path / "exp" / f"run-{64 * '0'}") == f"run-{64 * '0'}"
