@@ -17,6 +17,7 @@ from espnet_diverse.packing.facts import Facts
 from espnet_diverse.runs.audio_rate import audio_rate
 from espnet_diverse.runs.condition_names import names_of_conditions
 from espnet_diverse.runs.frontends import pretrained_encoders
+from espnet_diverse.runs.packed.archive import title_of
 from espnet_diverse.scoring.score_file import read_metrics, rows_of
 from espnet_diverse.untrusted.hub import PREFIX
 from espnet_diverse.untrusted.whole_files import read_json, read_text
@@ -84,7 +85,7 @@ def card(model_dir: Path, config: Mapping, model: nn.Module, facts: Facts, file:
         "Commands": _commands(model_dir, scores),
         "More results": _text(facts.results),
     }
-    title = f"# {facts.name or model_dir.resolve().name}\n\n{WHAT[task][0]} with espnet_diverse.\n"
+    title = f"# {facts.name or title_of(model_dir)}\n\n{WHAT[task][0]} with espnet_diverse.\n"
     parts = [_front_matter(config, facts, scores), title]
     parts += [f"## {heading}\n\n{text}" for heading, text in sections.items() if text]
     return "\n".join(parts)

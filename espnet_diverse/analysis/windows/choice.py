@@ -141,6 +141,7 @@ def choose_windows(
     read, skipped = read_utterances(read_data_dir(data_dir), conditions, vocabulary, rate)
     reach, utterances = _reach(model, read, skipped)
     widths = widths_up_to(max(reach.lengths()))
+    shares = reach.by_head(widths)
     shown, cache, passes = progress(count(), "choose windows", unit="evaluation"), LayerCache(model.encoder), 0
 
     def measure(levels: NDArray | None, taken: NDArray | None) -> NDArray:
@@ -157,11 +158,10 @@ def choose_windows(
         offered = [(share, reach.narrowest(widths, share)) for share in SHARES]
         proposals = propose(offered, measure, before.mean() + _PART * rise)
         pairs = pairs_of(reach.lengths(), widths)
-        expected = _expected(reach.by_head(widths), proposals[-1], before.mean())
+        expected = _expected(shares, proposals[-1], before.mean())
         path = narrow(proposals[-1], measure, pairs, before.mean() + rise, expected, most_passes - passes)
     set_windows(layers, np.array(widths)[path[-1].levels])
     names = [each.name for each in utterances]
-    shares = reach.by_head(widths)
     return Windows(widths, shares, reach.lengths(), before, proposals, path, tolerance, names, skipped, passes)
 
 

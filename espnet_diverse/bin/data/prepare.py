@@ -70,9 +70,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_options(selection, Selection, "sets", "set_names", "allow_pipes")
     tables = parser.add_argument_group("tables (table, hf, lhotse, kaldi)")
     add_options(tables, Selection, "columns", "audio_dir", "split_by", "split_shares", "split_seed")
-    generated = parser.add_argument_group(
-        "texts that are generated (listops, byte_text, byte_retrieval, pixels, pathfinder)"
-    )
+    long_range = ", ".join(name for name, module in CORPORA.items() if ".long_range." in module)
+    generated = parser.add_argument_group(f"texts that are generated ({long_range})")
     add_options(generated, Selection, "lengths", "counts")
     add_options(parser, FormatOptions, "speeds", "min_seconds", "max_seconds", "audio_format", "shards", "rate")
     add_options(parser, CommandOptions, "report", "nj")

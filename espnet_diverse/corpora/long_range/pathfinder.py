@@ -16,9 +16,9 @@ from pathlib import Path
 import numpy as np
 
 from espnet_diverse.corpora import EVERYTHING, Selection, long_range
-from espnet_diverse.corpora.long_range.pixels import LENGTHS, checked, side_of, written
-from espnet_diverse.data.characters import id_fault
-from espnet_diverse.data.kaldi import DataDir
+from espnet_diverse.corpora.long_range.pixels import LENGTHS, prepare, side_of, written
+
+__all__ = ["draw", "generate", "prepare"]
 
 SETS, TABLES, OPTIONS = long_range.SETS, long_range.TABLES, long_range.OPTIONS
 NO_DOWNLOAD = "pathfinder is generated: give --corpus synthetic, or a folder of tables of your own as SOURCE"
@@ -29,11 +29,6 @@ _LONG, _SHORT = 0.75, 0.25
 _DISTRACTING, _APART, _DASH, _TURN, _TRIES = 2, 5, 3, 0.3, 200
 _SMALLEST = 24  # height and width with room for the curves
 _Cell = tuple[int, int]
-
-
-def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, DataDir]:
-    """Read the tables; arguments, result and errors as in `listops.prepare`."""
-    return long_range.read_sets(corpus_dir, selection, checked, lambda label: bool(label) and not id_fault(label))
 
 
 def generate(target_dir: Path, selection: Selection = EVERYTHING, size: str = "demo") -> Path:

@@ -49,6 +49,7 @@ _PRE_BEAM = 1.5
 _DOUBT = 0.5
 """Share of the gain of an unfinished phrase that does not count while the beam is chosen."""
 _BLOCK = 64
+"""Values of which `highest` computes a maximum together."""
 _MORE_TOKENS = 2
 """Tokens that hotwords may add to a text of a decoder without CTC, which may repeat whole sentences to gain more."""
 _Weighted = tuple[float, PrefixScorer | NgramScorer | HotwordScorer]
@@ -287,7 +288,7 @@ class BeamSearch:
         best = highest(rank, size)
         if gain is not None:  # places for tokens of hotwords are added, so that other tokens lose none
             others, room = (rank + gain).scatter_(-1, best, -torch.inf), min(-(-size // 2), self.vocabulary - size)
-            best = torch.cat([best, others.topk(room).indices], -1)
+            best = torch.cat([best, highest(others, room)], -1)
         eos = best.new_full((*best.shape[:2], 1), self.eos)
         return torch.cat([best.masked_fill(best == self.eos, 0), eos], -1)  # <eos> once; blank is impossible
 
