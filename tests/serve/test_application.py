@@ -42,6 +42,15 @@ def test_the_end_waits_for_answers_but_not_for_ever(monkeypatch, ends):
     assert (answers == [200]) == ends
 
 
+def test_freed_memory_is_returned_again_and_again(monkeypatch):
+    returned = threading.Semaphore(0)
+    monkeypatch.setattr(application, "_TICKS", 2)
+    monkeypatch.setattr(application, "return_freed_memory", returned.release)
+    with serving(Limits()) as server:
+        assert all(returned.acquire(timeout=20) for _ in range(3))
+        assert ask(server, "GET", "/about")[0] == 200
+
+
 def test_draining_lets_running_requests_end_and_refuses_new_ones():
     answers = []
     with serving(Limits(), drain_seconds=20.0) as server:
