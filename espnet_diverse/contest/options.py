@@ -12,22 +12,19 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Budget:
+class Budget(Options):
     """The training that every method gets; without a number of updates, as many as the epochs have.
 
     Methods with losses of consistency, whose updates take two passes, get half of the updates.
     """
 
-    epochs: int | None = number(None, kind=int, help="number of epochs", shown="max_epoch of the configuration")
-    updates: int | None = number(None, kind=int, help="number of updates, divided among the epochs")
-    patience: int | None = number(
-        None, kind=int, help="end a run after this many epochs without an improvement", shown="never"
+    epochs: int | None = number(
+        None, kind=int, least=1, help="number of epochs", shown="max_epoch of the configuration"
     )
-
-    def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            if value is not None and value < 1:
-                raise ConfigError(f"--{name} {value}: must be 1 or more")
+    updates: int | None = number(None, kind=int, least=1, help="number of updates, divided among the epochs")
+    patience: int | None = number(
+        None, kind=int, least=1, help="end a run after this many epochs without an improvement", shown="never"
+    )
 
     def changes(self, config: "Config") -> list[str]:
         """Changes of the configuration of a method.
@@ -40,20 +37,20 @@ class Budget:
         if epochs is None:
             raise ConfigError("no budget: the configuration has no max_epoch; give --epochs or --updates")
         if config.get("patience") is not None:
-            said = f"{config.origin('patience')}: patience {config['patience']} would end some methods before others"
-            raise ConfigError(f"{said}; remove it, or give --patience {config['patience']} for all methods")
+            message = f"{config.origin('patience')}: patience {config['patience']} would end some methods before others"
+            raise ConfigError(f"{message}; remove it, or give --patience {config['patience']} for all methods")
         changes = [f"max_epoch={epochs}"]
         batches = config.get("num_iters_per_epoch")
         if self.updates:
             if self.updates % epochs:
-                said = f"--updates {self.updates} cannot be shared by {epochs} epochs of equal length"
-                raise ConfigError(f"{said}; give a multiple of it, or --epochs too")
+                message = f"--updates {self.updates} cannot be shared by {epochs} epochs of equal length"
+                raise ConfigError(f"{message}; give a multiple of it, or --epochs too")
             batches = self.updates // epochs * (config.get("accum_grad") or 1)
         twice = passes_twice(config)
         if twice and not batches:
             where = config.origin("model_conf", "consistency")
-            said = f"{where}: each batch passes twice, which takes half of the updates"
-            raise ConfigError(f"{said}; give --updates, the number of the other methods")
+            message = f"{where}: each batch passes twice, which takes half of the updates"
+            raise ConfigError(f"{message}; give --updates, the number of the other methods")
         if twice:
             batches = max(1, batches // 2)
         if twice or self.updates:

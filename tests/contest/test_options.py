@@ -8,7 +8,7 @@ from espnet_diverse.errors import ConfigError
 
 @pytest.mark.parametrize("name", ["epochs", "updates", "patience"])
 def test_a_budget_is_a_number(name):
-    with pytest.raises(ConfigError, match=f"--{name} 0: must be 1 or more"):
+    with pytest.raises(ConfigError, match=f"{name} must be at least 1, but is 0"):
         Budget(**{name: 0})
 
 

@@ -146,12 +146,10 @@ def from_args[Kind](kind: type[Kind], args: argparse.Namespace, *names: str) -> 
             if rule and rule.kind is dict:
                 value = _pairs(name, value)
             given[option.name] = tuple(value) if isinstance(value, list) else value
-    made = kind(**given)
-    for option in () if isinstance(made, Options) else fields(kind):  # type: ignore[arg-type]
-        least, value = getattr(option.metadata.get("rule"), "least", None), getattr(made, option.name)
-        if isinstance(value, int) and least is not None and value < least:
-            raise ConfigError(f"--{option.name} {value}: must be {least} or more")
-    return made
+    for option in fields(kind) if not issubclass(kind, Options) else ():  # type: ignore[arg-type]
+        if option.name in given and (rule := option.metadata.get("rule")):
+            rule.check(rule.key if rule.positional else f"--{rule.key or option.name}", given[option.name])
+    return kind(**given)
 
 
 def _default_in_words(option: Field) -> str:

@@ -125,8 +125,6 @@ def check(options: CommandOptions, before: Mapping[str, argparse.Namespace]) -> 
         raise ConfigError("--by finds the rows of texts by their ids, and texts of --plain have none; leave one out")
     if len(set(options.by)) < len(options.by):
         raise ConfigError(f"--by {' '.join(options.by)}: a table is given twice; give each once")
-    if options.above != options.above:
-        raise ConfigError(f"--above {options.above} is no amount of training data; give a number such as 1e7")
     if options.above is not None and not options.sizes:
         raise ConfigError(f"--above {options.above:g} needs amounts of training data; give --sizes FILE too")
     for option, given in (("--embed_audio", options.embed_audio), ("--worst", options.worst)):
@@ -237,10 +235,10 @@ def _undefined(path: Path, metric: "Metric", parts: Mapping[str, Sequence[int]],
     """
     empty = [f"row {name!r}" for name in parts if name and name not in rows]
     if "" not in rows:
-        what = f"the references ({len(parts[''])}) have no {metric.unit}s, so that {metric.name} is undefined"
-        raise DataError(f"{path}: {what}; give references with text")
-    what = f"no {metric.name} of {abridged(empty)}, whose references have no {metric.unit}s"
-    return [f"{path}: {what}; left out of averages too"] if empty else []
+        reason = f"the references ({len(parts[''])}) have no {metric.unit}s, so that {metric.name} is undefined"
+        raise DataError(f"{path}: {reason}; give references with text")
+    reason = f"no {metric.name} of {abridged(empty)}, whose references have no {metric.unit}s"
+    return [f"{path}: {reason}; left out of averages too"] if empty else []
 
 
 def _unknown(zero_shot: list[str], rows: dict) -> list[str]:

@@ -40,10 +40,10 @@ class CommandOptions(shared.Model, shared.Configured, shared.Conditions):
     output_dir: Path = path(help="directory for config.yaml, weights and vocabulary")
     windows: str | None = choice("auto", none=True, help="choose a window for each head of the encoder by the loss")
     tolerance: float | None = number(
-        None, kind=float, metavar="X", help="greatest rise of the mean loss by windows, in percent", shown="1"
+        None, kind=float, above=0, metavar="X", help="greatest rise of the mean loss by windows, in percent", shown="1"
     )
     utterances: int | None = number(
-        None, kind=int, metavar="N", help="number of utterances for --windows, evenly spaced", shown="all"
+        None, kind=int, least=1, metavar="N", help="number of utterances for --windows, evenly spaced", shown="all"
     )
     passes: int | None = number(
         None,
@@ -106,12 +106,6 @@ def _check(options: CommandOptions) -> None:
         raise ConfigError(f"{given[0]} is for --windows auto; give that as well, or leave it out")
     if options.windows and options.data_dir is None:
         raise ConfigError("--windows auto needs utterances with texts; give a data directory by --data_dir")
-    if options.tolerance is not None and not options.tolerance > 0:
-        raise ConfigError(
-            f"--tolerance {options.tolerance:g}: must be above 0, the greatest rise of the loss in percent"
-        )
-    if strange := [seconds for seconds in options.lengths if not 0 < seconds < float("inf")]:
-        raise ConfigError(f"--lengths {strange[0]:g}: must be a number of seconds above 0")
 
 
 def _show(done: "Adopted") -> None:

@@ -3,10 +3,7 @@
 score = (score of the search) + weight * log p(text). The other model may have another vocabulary.
 """
 
-import argparse
-from collections.abc import Mapping
 from functools import partial
-from math import isfinite
 from pathlib import Path
 
 from espnet_diverse.bin.options import options as shared
@@ -42,19 +39,8 @@ def outputs(options: CommandOptions) -> list[Path]:
     return [options.output_dir / name for name in ("text", "score", "nbest.jsonl")]
 
 
-def check(options: CommandOptions, before: Mapping[str, argparse.Namespace]) -> None:
-    """Check the weight; see `bin/plan_steps.py`.
-
-    Raises:
-        ConfigError: The weight is infinite or not a number.
-    """
-    if not isfinite(options.weight):
-        raise ConfigError(f"--weight {options.weight} is not allowed; give a finite number")
-
-
 def run(options: CommandOptions) -> int:
     """Rescore, and print how many texts changed."""
-    check(options, {})
     from espnet_diverse.data.output_paths import check_no_data
 
     check_no_data(options.output_dir)

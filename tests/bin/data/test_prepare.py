@@ -134,8 +134,8 @@ def test_all_faults_are_listed_on_request(tmp_path, corpus_dir, prepare, capsys)
 @pytest.mark.parametrize(
     ("options", "what"),
     [
-        (["--nj", "0"], "--nj 0: must be 1 or more"),
-        (["--train_utterances", "0"], "--train_utterances 0: must be 1 or more"),
+        (["--nj", "0"], "--nj must be at least 1, but is 0"),
+        (["--train_utterances", "0"], "--train_utterances must be at least 1, but is 0"),
         (["--download"], "give exactly one of SOURCE, --corpus synthetic and --download"),
         (["--on_missing", "skip"], "on_bad must be one of error drop, but is 'skip'"),
         (["--max_seconds", "0.01"], "min_seconds must be below max_seconds 0.01, but is 0.1"),

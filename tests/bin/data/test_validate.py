@@ -128,7 +128,7 @@ def test_the_vocabulary_is_read_once_for_all_directories(data_dir, tmp_path, mon
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--nj", "0"], "--nj 0: must be 1 or more"),
+        (["--nj", "0"], "--nj must be at least 1, but is 0"),
         (["--min_seconds", "0"], "--min_seconds 0 must be above 0 and below --max_seconds"),
         (["--against", "."], "--against .: is a directory that is checked itself; give the others as DIR"),
         (["more", "--fix", "x"], "--fix x: mends one directory, and 2 are given"),
@@ -175,7 +175,7 @@ def test_faults_that_are_alike_are_printed_once(data_dir, capsys):
     assert sum("contains a pipe" in line for line in lines) == 2
     assert lines[2] == "and 38 more like the last; --json FILE lists all" and len(lines) < 20
     assert main(["validate", str(data_dir), "--most", "0"]) == 1
-    assert "--most 0: must be 1 or more" in capsys.readouterr().err
+    assert "--most must be at least 1, but is 0" in capsys.readouterr().err
 
 
 def test_figures_show_levels_only_if_samples_are_read(data_dir, tmp_path, capsys, monkeypatch):

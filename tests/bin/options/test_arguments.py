@@ -40,7 +40,7 @@ class Everything:
     mode: str = choice("all", "some", help="how")
     case: str = choice("kept", "lower", bare=True, help="kept or lower")
     name: str | None = text(None, help="a name", shown="that of the file")
-    count: int = number(0, metavar="N", help="samples", shown="")
+    count: int = number(0, least=0, metavar="N", help="samples", shown="")
     fast: bool = flag(help="fast")
     bounds: Bounds = part(Bounds)
     both: str = gathered(lambda args: f"{args.mode} {args.case}")
@@ -90,6 +90,13 @@ def test_the_arguments_are_read_into_their_dataclass():
     assert from_args(Bounds, argparse.Namespace(pool=3, max_seconds=5.0), "pool") == Bounds(3)
     with pytest.raises(OptionError, match="^max_seconds must be above 0, but is -1.0$"):
         from_args(Everything, parsed("--max_seconds", "-1")[1])
+    for words, message in (
+        (("--count", "-1"), "--count must be at least 0, but is -1"),
+        (("--shares", "0.1", "inf"), "--shares must be a finite number, but is inf"),
+        (("--shares", "nan", "0.1"), "--shares must be a number, but is nan"),
+    ):
+        with pytest.raises(OptionError, match=f"^{message}$"):
+            from_args(Everything, parsed(*words)[1])
 
 
 def test_a_command_may_have_other_words_than_a_field():

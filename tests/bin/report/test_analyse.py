@@ -234,7 +234,7 @@ def test_text_translation_is_analysed_too(tiny_translation, tmp_path):
             ["--beam_size", "2"],
             "--beam_size 2 is for --ctc_support and for --ablate_heads cer wer bleu",
         ),
-        (["--ablate_heads", "cer", "--beam_size", "0"], "--beam_size 0: must be 1 or more"),
+        (["--ablate_heads", "cer", "--beam_size", "0"], "--beam_size must be at least 1, but is 0"),
         (
             ["--ablate_heads", "loss", "--beam_size", "2"],
             "is for --ctc_support and for --ablate_heads cer wer bleu chrf; leave",

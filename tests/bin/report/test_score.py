@@ -168,7 +168,7 @@ def test_the_page_of_alignments_has_the_worst_utterances_and_links_to_their_audi
     assert score(*texts, "--worst", "5", "--metric", "ter") == 1
     assert "--worst is for cer, wer, mer, not for ter; leave it out" in capfd.readouterr().err
     assert score(*texts, "--worst", "0") == 1
-    assert "--worst 0: must be 1 or more" in capfd.readouterr().err
+    assert "--worst must be at least 1, but is 0" in capfd.readouterr().err
 
 
 def test_a_baseline_is_compared_as_sacrebleu_does(score, tmp_path, capsys):
@@ -262,7 +262,7 @@ def test_the_seed_and_the_number_of_resamples_are_in_the_signature(score, tmp_pa
         ("a x\n", "a x\n", "--by utt2domain", "data/utt2domain: no such table; leave out --by, or write the table"),
         ("a x\n", "a x\n", "--by ./utt2lang", "utt2lang: no such table; leave out --by"),
         ("a x\n", "a x\n", "--zero_shot es-en", "--zero_shot and --sizes need rows; give the tables of the rows"),
-        ("a x\n", "a x\n", "--above nan", "--above nan is no amount of training data; give a number such as 1e7"),
+        ("a x\n", "a x\n", "--above nan", "--above must be a number, but is nan"),
         ("a x\n", "a x\n", "--above 1e8", "--above 1e+08 needs amounts of training data; give --sizes FILE too"),
         ("a x\n", "a x\n", "--by utt2lang utt2lang", "--by utt2lang utt2lang: a table is given twice; give each once"),
         ("a x\n", "a x\n", "--by more", "more:1: missing columns: the line is only 'a'"),

@@ -96,12 +96,10 @@ def test_windows_come_after_the_other_changes_and_skipped_utterances_are_told(tm
         (["--language", "de"], "--language is for --windows auto"),
         (["--lengths", "10"], "--lengths is for --windows auto"),
         (["--windows", "auto"], "--windows auto needs utterances with texts; give a data directory by --data_dir"),
-        (
-            ["--windows", "auto", "--data_dir", "DEV", "--tolerance", "0"],
-            "--tolerance 0: must be above 0, the greatest",
-        ),
-        (["--windows", "auto", "--data_dir", "DEV", "--lengths", "-1"], "--lengths -1: must be a number of seconds"),
-        (["--windows", "auto", "--data_dir", "DEV", "--utterances", "0"], "--utterances 0 is not allowed; give at lea"),
+        (["--windows", "auto", "--tolerance", "0"], "--tolerance must be above 0, but is 0"),
+        (["--windows", "auto", "--tolerance", "inf"], "--tolerance must be a finite number"),
+        (["--windows", "auto", "--data_dir", "DEV", "--lengths", "-1"], "--lengths must be above 0, but is -1"),
+        (["--windows", "auto", "--data_dir", "DEV", "--utterances", "0"], "--utterances must be at least 1, but is 0"),
     ],
     ids=str,
 )

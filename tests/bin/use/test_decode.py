@@ -51,7 +51,7 @@ def test_workers_decode_for_the_same_tasks(of_translation, tmp_path):
     ("options", "said"),
     [
         (["--language", "xx"], "error: --language xx: unknown language; this model knows: ar es"),
-        (["--nj", "0"], "error: --nj 0: must be 1 or more"),
+        (["--nj", "0"], "error: --nj must be at least 1, but is 0"),
         (["--set", "ctc_weight=0.3"], "error: ctc_weight 0.3 is not possible: the model was trained without CTC"),
     ],
 )

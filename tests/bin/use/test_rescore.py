@@ -15,10 +15,10 @@ def test_files_of_the_command(parse):
 
 
 @pytest.mark.usefixtures("unchecked_paths")
-@pytest.mark.parametrize("weight", ["nan", "inf", "-inf"])
-def test_a_weight_that_is_no_number_is_refused(weight, tmp_path, capsys):
+@pytest.mark.parametrize(("weight", "is_no"), [("nan", "number"), ("inf", "finite number"), ("-inf", "finite number")])
+def test_a_weight_that_is_no_number_is_refused(weight, is_no, tmp_path, capsys):
     paths = ["--decode_dir", str(tmp_path / "old"), "--output_dir", str(tmp_path / "new")]
     assert main(["rescore", str(tmp_path), *paths, f"--weight={weight}"]) == 1
-    said = f"espnet-diverse rescore: error: --weight {weight} is not allowed; give a finite number\n"
+    said = f"espnet-diverse rescore: error: --weight must be a {is_no}, but is {weight}\n"
     assert capsys.readouterr().err == said
     assert list(tmp_path.iterdir()) == []
