@@ -1,18 +1,26 @@
-"""Pruning of attention with head selection to the heads of one language or domain."""
+"""Pruning of attention to what it has chosen: the heads of one language or domain, and a pattern of each head."""
 
 import copy
 
 from torch import nn
 
+from espnet_diverse.attention.cores.pattern_gates import PatternGates
+from espnet_diverse.attention.cores.softmax import Softmax
 from espnet_diverse.attention.multi_head import MultiHeadAttention
 
 
 def prune_heads(attention: MultiHeadAttention) -> None:
     """Turn it into attention without selection, with the heads of the open scope's condition; the others are removed.
 
+    Gates of patterns become the patterns of the largest gates.
+
     Raises:
         ValueError: The scope has no condition, an unknown one, or several.
     """
+    if isinstance(core := attention.core, PatternGates):
+        attention.patterns = core.chosen()
+        attention.core = Softmax(core.size, core.heads, cross=core.cross, causal=core.causal)
+        attention.core.name = "softmax"
     if attention.selection is None:
         return
     mode = attention.selection.training

@@ -13,6 +13,7 @@ from espnet_diverse.attention.cores.gated import Gated
 from espnet_diverse.attention.cores.lambda_attention import LambdaAttention
 from espnet_diverse.attention.cores.linformer import Linformer
 from espnet_diverse.attention.cores.luna import Luna
+from espnet_diverse.attention.cores.pattern_gates import PatternGates
 from espnet_diverse.attention.cores.random_features import RandomFeatures
 from espnet_diverse.attention.cores.reformer import Reformer
 from espnet_diverse.attention.cores.sanm import SANM
@@ -35,6 +36,7 @@ CORES: dict[str, type[Core]] = {
     "talking_heads": TalkingHeads,
     "differential": Differential,
     "value_residual": ValueResidual,
+    "pattern_gates": PatternGates,
     "linformer": Linformer,
     "luna": Luna,
     "window": Window,
@@ -105,8 +107,8 @@ def known_cores() -> dict[str, type[Core]]:
         try:
             importlib.import_module(name)  # a module that is imported already costs nothing
         except Exception as error:  # of any kind, as it is a user's program
-            what = f"{MODULES}: the module {name!r} cannot be imported ({error})"
-            raise OptionError("core", f"{what}; give names of modules in folders of PYTHONPATH") from error
+            reason = f"{MODULES}: the module {name!r} cannot be imported ({error})"
+            raise OptionError("core", f"{reason}; give names of modules in folders of PYTHONPATH") from error
     return CORES | _registered
 
 
@@ -145,8 +147,8 @@ def check_uses(
         return
     others = {known: core for known, core in known_cores().items() if known != name}  # options may limit a core
     able = [known for known, core in others.items() if core.supports.missing(uses) is None]
-    what = USES[missing] + (f", which {needed_by[missing]} needs" if missing in needed_by else "")
-    raise ValueError(f"attention {name!r} does not support {what}; choose one that does: {' '.join(able)}")
+    use = USES[missing] + (f", which {needed_by[missing]} needs" if missing in needed_by else "")
+    raise ValueError(f"attention {name!r} does not support {use}; choose one that does: {' '.join(able)}")
 
 
 def _full_name(core: type[Core]) -> str:

@@ -85,6 +85,22 @@ def allowed_pairs(name: str, query: Tensor, key: Tensor, length: Tensor, width: 
     return allowed
 
 
+def gated_bias(gates: Tensor, pairs: Tensor) -> tuple[Tensor, Tensor]:
+    """Compute the logarithm of the share of each pair in patterns that are mixed by gates.
+
+    Args:
+        gates: Gates of P patterns (H, P), which sum to 1.
+        pairs: Pairs of each pattern, bool (B or 1, P, Tq, Tk), True = may attend.
+
+    Returns:
+        log sum_p g_hp M_p(i, j), (B or 1, H, Tq, Tk), 0 for pairs in no pattern; and the pairs in any, bool (B or 1, 1,
+        Tq, Tk).
+    """
+    allowed = pairs.any(1, keepdim=True)
+    share = torch.einsum("hp,bpij->bhij", gates, pairs.to(gates.dtype))
+    return share.masked_fill(~allowed, 1.0).log(), allowed
+
+
 def one_key_attention(name: str, v: Tensor, length: Tensor, mask: Tensor | None = None, dropout: float = 0.0) -> Tensor:
     """Compute the context of heads whose queries have one key each, with the weight 1.
 

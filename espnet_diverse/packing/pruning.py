@@ -1,9 +1,10 @@
-"""Pruning a model with head selection or low-rank adapters to one language or domain.
+"""Pruning a model with head selection, low-rank adapters or gates of patterns to what one language or domain needs.
 
 Every attention with head selection keeps the heads that the condition selects, so that plain attention computes the
-same result. The tag of the target language becomes the embedding of <sos/eos>. Low-rank adapters become part of the
-weights, including adapters that do not depend on conditions. A net without any other option of this package is renamed
-to ESPnet's own, so that the model loads without this package.
+same result. With the core `pattern_gates` each head keeps the pattern of its largest gate, which computes nearly the
+same. The tag of the target language becomes the embedding of <sos/eos>. Low-rank adapters become part of the weights,
+including adapters that do not depend on conditions. A net without any other option of this package is renamed to
+ESPnet's own, so that the model loads without this package.
 """
 
 import copy
@@ -14,7 +15,8 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from espnet_diverse.attention import MultiHeadAttention
+from espnet_diverse.attention import PARTS, MultiHeadAttention
+from espnet_diverse.attention.cores.pattern_gates import PatternGates
 from espnet_diverse.attention.pruning import prune_heads
 from espnet_diverse.conditions import CONDITIONS
 from espnet_diverse.data.output_paths import check_prepared
@@ -34,6 +36,7 @@ from espnet_diverse.scope import scope
 
 _PLAIN_MODEL = {"asr": "espnet", "st": "espnet", "mt": "mt", "s2t": "espnet", "s2t_ctc": "espnet_ctc", "lm": "lm"}
 _SHARED = ("share_decoder_input_output_embed", "share_encoder_decoder_input_embed")  # weights of a decoder's embedding
+_GATES = "pattern_gates"
 _UNUSED = (None, {}, {"core": "softmax"})  # values with which an option of this package has no effect
 
 
@@ -45,16 +48,16 @@ def prune(
     Args:
         model_dir: Directory of the run.
         output_dir: Directory to write to: a new or empty one, or one that `prune` has written.
-        conditions: Values by condition; empty if the model has adapters and depends on no condition. The target
-            language is by default the language.
+        conditions: Values by condition; empty if the model has adapters or gates and depends on no condition. The
+            target language is by default the language.
         model_file: Weights, see `find_weights`.
 
     Returns:
         Path of the weights, which keep the name of `model_file`.
 
     Raises:
-        ConfigError: A condition or value is unknown or missing, no part of the model can be pruned, its layers have
-            kept different patterns of heads, or `output_dir` is `model_dir`.
+        ConfigError: A condition or value is unknown or missing, no part of the model can be pruned, or `output_dir` is
+            `model_dir`.
         DataError: `output_dir` has other files.
         ModelError: A file is missing or damaged, or the weights do not fit the configuration.
     """
@@ -92,17 +95,16 @@ def prune_model(model: nn.Module, conditions: Mapping[str, str]) -> None:
 
 
 def pruned_config(config: Mapping, model: nn.Module) -> dict:
-    """The configuration of a run after `prune_model`: without the options of head selection, tags and adapters.
-
-    Raises:
-        ConfigError: The layers of a net have kept different patterns of heads.
-    """
+    """The configuration of a run after `prune_model`: without head selection, gates, tags and adapters."""
     config = copy.deepcopy(without_adapter(config))
     for part, nets in NETS.items():
         section = config.get(f"{part}_conf") or {}
         for key in ("attention", "cross_attention"):
             attention = section.get(key) or {}
-            if attention.pop("selection", None) and attention.get("head_patterns"):
+            gated = attention.get("core") == _GATES
+            if gated:
+                section[key] = attention = {name: attention[name] for name in ("layers", *PARTS) if name in attention}
+            if attention.pop("selection", None) and attention.get("head_patterns") or gated:
                 attention["head_patterns"] = _kept_patterns(getattr(model, part), key == "cross_attention")
         if section.pop("start_tag", None) is not None:  # now the embedding of <sos/eos>, in the decoder's input only
             config["model_conf"] = {k: v for k, v in (config.get("model_conf") or {}).items() if k not in _SHARED}
@@ -112,15 +114,12 @@ def pruned_config(config: Mapping, model: nn.Module) -> dict:
     return config
 
 
-def _kept_patterns(net: nn.Module, cross: bool) -> list[str | dict[str, int]]:
+def _kept_patterns(net: nn.Module, cross: bool) -> list:
     """The option `head_patterns` of the heads that a net has kept, in self- or in cross-attention."""
     modules = (module for module in net.modules() if isinstance(module, MultiHeadAttention))
-    kept = {module.patterns for module in modules if module.patterns is not None and module.patterns.cross == cross}
-    if len(kept) > 1:
-        raise ConfigError(
-            "a model whose layers have learned different patterns of heads cannot be pruned; pack it for all conditions"
-        )
-    return [pattern.option for pattern in kept.pop().patterns]
+    kept = [module.patterns for module in modules if module.patterns is not None and module.patterns.cross == cross]
+    layers = [[pattern.option for pattern in each.patterns] for each in kept]
+    return layers[0] if all(each == layers[0] for each in layers) else layers
 
 
 def _espnets_options(section: Mapping, net: type) -> dict | None:
@@ -159,7 +158,8 @@ def _indices(model: nn.Module, conditions: Mapping[str, str]) -> dict[str, int]:
     rows += [each for each in adapters if each is not None]
     known = {condition: names for each in selections if each is not None for condition, names in each.names.items()}
     known |= {condition: names for each in rows for condition, names in zip(each.by, each.names, strict=True)}
-    if not known and not adapters:
+    gates = any(isinstance(module, PatternGates) for module in model.modules())
+    if not known and not adapters and not gates:
         raise ConfigError(
             "no part of this model depends on a language or domain, so it cannot be pruned; give another model"
         )

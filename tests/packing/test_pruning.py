@@ -137,20 +137,42 @@ def test_heads_keep_their_patterns(tmp_path, patterns):
     torch.testing.assert_close(logits(load_model(tmp_path / "pruned")[0], {}), expected, atol=1e-10, rtol=1e-10)
 
 
-def test_learned_patterns_are_pruned_if_all_layers_have_learned_the_same(tmp_path):
+def test_learned_patterns_are_pruned_by_layer(tmp_path):
     patterns = "encoder_conf.attention.head_patterns=[global,global,previous,next]"
     model_dir = write_model(tmp_path / "exp", ["heads/group"], [*POOL, patterns, "encoder_conf.num_blocks=2"])
     weights = checkpoint.load(model_dir / "valid.acc.ave.pth")
     first, second = (logits for name, logits in weights.items() if "encoder.encoders" in name and "logits" in name)
-    first[:] = second[:] = torch.tensor([0.0, 1.0, 1.0, 0.0])
+    first[:] = torch.tensor([0.0, 1.0, 1.0, 0.0])
+    kept = {"alike": ["previous", "global"], "different": [["previous", "global"], ["global", "next"]]}
+    for name, expected in kept.items():
+        second[:] = first if name == "alike" else 1 - first
+        checkpoint.save(weights, model_dir / "valid.acc.ave.pth")
+        prune(model_dir, tmp_path / name, {"lang": "de"})
+        written = yaml.safe_load((tmp_path / name / "config.yaml").read_text())
+        assert written["encoder_conf"]["attention"]["head_patterns"] == expected
+        whole = logits(load_model(model_dir)[0], indices(lang="de", tgtlang="de"))
+        torch.testing.assert_close(logits(load_model(tmp_path / name)[0], {}), whole, atol=1e-10, rtol=1e-10)
+
+
+def test_each_head_keeps_the_pattern_of_its_largest_gate(tmp_path):
+    given = ["encoder_conf.attention.patterns=[previous,{window: 1},global]", "encoder_conf.num_blocks=2"]
+    given += ["decoder_conf.attention.core=pattern_gates", "decoder_conf.attention.patterns=[global,previous]"]
+    model_dir = write_model(tmp_path / "exp", ["attention/pattern_gates"], given)
+    weights = checkpoint.load(model_dir / "valid.acc.ave.pth")
+    for name, each in weights.items():
+        if name.endswith("core.gates"):  # differences that decide, at any temperature
+            rows = [0, 1] if "encoders.1" not in name else [1, 0]
+            each[:] = 500.0 * torch.eye(each.size(1))[rows]
     checkpoint.save(weights, model_dir / "valid.acc.ave.pth")
-    expected = logits(load_model(model_dir)[0], indices(lang="de", tgtlang="de"))
-    prune(model_dir, tmp_path / "pruned", {"lang": "de"})
-    torch.testing.assert_close(logits(load_model(tmp_path / "pruned")[0], {}), expected, atol=1e-10, rtol=1e-10)
-    second[:] = 1 - first
-    checkpoint.save(weights, model_dir / "valid.acc.ave.pth")
-    with pytest.raises(ConfigError, match="layers have learned different patterns of heads cannot be pruned"):
-        prune(model_dir, tmp_path / "pruned", {"lang": "de"})
+    assert main(["prune", str(model_dir), "--output_dir", str(tmp_path / "pruned")]) == 0
+    config = yaml.safe_load((tmp_path / "pruned" / "config.yaml").read_text())
+    first, second = ["previous", {"window": 1}], [{"window": 1}, "previous"]
+    assert config["encoder_conf"]["attention"] == {"head_patterns": [first, second]}
+    assert config["decoder_conf"]["attention"] == {"head_patterns": ["global", "previous"]}
+    kept = checkpoint.load(tmp_path / "pruned" / "valid.acc.ave.pth")
+    assert not any("gates" in name for name in kept)
+    whole, alone = (logits(load_model(folder)[0], {}) for folder in (model_dir, tmp_path / "pruned"))
+    torch.testing.assert_close(alone, whole, atol=1e-9, rtol=1e-9)
 
 
 def test_the_command_copies_tokens_and_statistics(tmp_path, capsys):

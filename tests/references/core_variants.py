@@ -77,6 +77,7 @@ VARIANTS = {
     "window:group": {"window": 1, "selection": GROUP},
     "bigbird:small": {"block_size": 1, "window_blocks": 1, "global_blocks": 1, "random_blocks": 1},
     "bigbird:pairs": {"block_size": 2, "window_blocks": 0, "global_blocks": 0, "random_blocks": 1, "selection": GROUP},
+    "pattern_gates:narrow": {"patterns": ["previous", {"window": 1}, "start"], "tau_steps": 4000, "qk_norm": {}},
     "sinkhorn:small": {"block_size": 2},
     "sinkhorn:group": {"block_size": 3, "iterations": 2, "selection": GROUP},
     "reformer:small": {"chunk_size": 2, "half_buckets": 2},

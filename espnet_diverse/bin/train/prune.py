@@ -1,8 +1,8 @@
-"""Reduce a model with head selection or LoRA adapters to one language or domain.
+"""Reduce a model with head selection, LoRA adapters or gates of patterns to what one language or domain needs.
 
-Selected heads become plain attention, and adapters are merged into the weights; a model whose adapters depend on no
-language or domain needs no option for one. If no other class of this package is left in the model, ESPnet loads it
-without this package. Use the result like any other model.
+Selected heads become plain attention, adapters are merged into the weights, and each head keeps the pattern of its
+largest gate; a model in which these depend on no language or domain needs no option for one. If no other class of this
+package is left in the model, ESPnet loads it without this package. Use the result like any other model.
 """
 
 from pathlib import Path
