@@ -76,6 +76,24 @@ def train_model(lines: Iterable[str], type: str, vocab_size: int | None, input_s
     return model.getvalue()
 
 
+def byte_model() -> bytes:
+    """Return the content of a model whose pieces are the 256 bytes and the space."""
+    import sentencepiece
+
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(["a b c d"]),  # in which the space is the most frequent character, the only one kept
+        model_writer=model,
+        model_type="char",
+        vocab_size=3 + 256 + 1,  # <unk>, <s> and </s> of the model, the bytes, the space
+        byte_fallback=True,
+        add_dummy_prefix=False,
+        normalization_rule_name="identity",
+        minloglevel=2,
+    )
+    return model.getvalue()
+
+
 def _until_exception(lines: Iterable[str], raised: list[BaseException]) -> Iterator[str]:
     """Lines; an exception, such as an interrupt, is added to `raised`.
 

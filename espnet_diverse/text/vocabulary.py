@@ -1,6 +1,7 @@
 """Vocabularies: tokens and tokenizers of texts, saved in files that ESPnet can read as well.
 
-There are five types: `char` (a token per character; a space is `<space>`), `unigram` (Kudo 2018, "Subword
+There are six types: `char` (a token per character; a space is `<space>`), `byte` (a token for each of the 256 bytes of
+UTF-8 and for the space, in sentencepiece's form, with which no text is unknown), `unigram` (Kudo 2018, "Subword
 Regularization", arXiv:1804.10959) and `bpe` (Sennrich et al. 2016, arXiv:1508.07909) of sentencepiece, `bert`, the
 tokenizer of a pretrained encoder of source text, and `whisper`, Whisper's tokenizer. A vocabulary directory holds
 `tokens.txt` (one token per line: `<blank>` first, `<unk>` second, `<sos/eos>` last), `tokens.yaml` and the file of the
@@ -23,17 +24,18 @@ from espnet_diverse.data.files.atomic_files import check_no_file, scratch_direct
 from espnet_diverse.errors import ConfigError, DataError, ModelError, abridged
 from espnet_diverse.text.foreign_sentencepiece import read_model
 from espnet_diverse.text.pretrained_tokenizer import FILE, PretrainedTokenizer, read_tokenizer
-from espnet_diverse.text.sentencepiece_training import INPUT_SENTENCE_SIZE, train_model
+from espnet_diverse.text.sentencepiece_training import INPUT_SENTENCE_SIZE, byte_model, train_model
 from espnet_diverse.untrusted.foreign_yaml import read_yaml, shortened
 from espnet_diverse.untrusted.whole_files import read_bytes
 
 BLANK, UNKNOWN, SPACE, SENTENCE = "<blank>", "<unk>", "<space>", "<sos/eos>"
 PRETRAINED = ("bert", "whisper")
 """Types whose tokenizer is not trained here."""
-TYPES = ("char", "bpe", "unigram", *PRETRAINED)
-MODEL_FILES = {"bpe": "bpe.model", "unigram": "bpe.model", **dict.fromkeys(PRETRAINED, FILE)}
+_SENTENCEPIECE = ("bpe", "unigram", "byte")
+TYPES = ("char", *_SENTENCEPIECE, *PRETRAINED)
+MODEL_FILES = dict.fromkeys(_SENTENCEPIECE, "bpe.model") | dict.fromkeys(PRETRAINED, FILE)
 """File of the tokenizer for each type; `char` has none."""
-_ESPNET_TYPES = {"char": "char", "bpe": "bpe", "unigram": "bpe", **dict.fromkeys(PRETRAINED, "hugging_face")}
+_ESPNET_TYPES = {"char": "char", **dict.fromkeys(_SENTENCEPIECE, "bpe"), **dict.fromkeys(PRETRAINED, "hugging_face")}
 _MOST_BYTES, _MOST_TOKENS = 1 << 26, 300_000
 _MAKE = "make it with espnet-diverse tokens"
 _STAGING = ".tokens"  # beginning of the name of the folder in which `save` makes a vocabulary
@@ -155,7 +157,7 @@ class Vocabulary:
         Args:
             lines: Texts without utterance ids.
             type: "char": all characters, by descending count, ties by code point; "bpe" or "unigram": pieces in the
-                order of sentencepiece.
+                order of sentencepiece; "byte": all bytes, whatever the lines are.
             vocab_size: Number of tokens including the special ones; for "bpe" and "unigram" only.
             input_sentence_size: Number of lines that "bpe" and "unigram" are trained on, drawn at random if there are
                 more; 0 for all. All characters of all lines are in the vocabulary.
@@ -173,9 +175,12 @@ class Vocabulary:
         if first is None:
             raise DataError("the training text is empty; give transcripts with words")
         lines = chain([first], words)
+        if type in ("char", "byte") and vocab_size is not None:
+            has = "every character" if type == "char" else "every byte"
+            raise ConfigError(f"vocab_size {vocab_size} is not possible with type {type}, which has {has}; omit it")
         if type == "char":
-            return cls(type, _characters(lines, vocab_size))
-        model = train_model(lines, type, vocab_size, input_sentence_size)
+            return cls(type, _characters(lines))
+        model = byte_model() if type == "byte" else train_model(lines, type, vocab_size, input_sentence_size)
         return cls(type, _tokens_of_model(_load_model(type, model)), model)
 
     @classmethod
@@ -264,8 +269,8 @@ def check_target(directory: Path) -> None:
     is_ours = any(name == "tokens.yaml" or name.startswith(_STAGING) for name in there)  # the latter of a killed `save`
     foreign = [name for name in there if not name.startswith(".") and not (is_ours and name in own)]
     if foreign:
-        what = f"has {foreign[0]}, which `tokens` has not written"
-        raise DataError(f"{directory}: {what}; move it away or choose another path")
+        reason = f"has {foreign[0]}, which `tokens` has not written"
+        raise DataError(f"{directory}: {reason}; move it away or choose another path")
 
 
 def _check_tokens(tokens: tuple[str, ...]) -> None:
@@ -279,9 +284,7 @@ def _check_tokens(tokens: tuple[str, ...]) -> None:
         raise DataError(f"token {unsafe[0]} is empty or has white space at an end, which ESPnet would strip")
 
 
-def _characters(lines: Iterable[str], vocab_size: int | None) -> list[str]:
-    if vocab_size is not None:
-        raise ConfigError(f"vocab_size {vocab_size} is not possible with type char, which has every character; omit it")
+def _characters(lines: Iterable[str]) -> list[str]:
     counts: Counter[str] = Counter()
     for line in lines:
         counts.update(line)

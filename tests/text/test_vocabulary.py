@@ -21,7 +21,7 @@ NAMES = ["bpe.model", "tokens.txt", "tokens.yaml"]
 
 CHINESE = ["广州市房地产中介", "广州的房价", "今天天气很好"]
 PIECES = [("bpe", 50), ("unigram", 50)]
-ALL = [("char", None), *PIECES]
+ALL = [("char", None), ("byte", None), *PIECES]
 
 
 @pytest.fixture(scope="module")
@@ -214,9 +214,20 @@ def test_other_errors_of_sentencepiece_are_one_line(monkeypatch):
         Vocabulary.train(["a"], "bpe", 50)
 
 
-def test_a_size_for_characters_is_refused():
-    with pytest.raises(ConfigError, match="vocab_size 50 is not possible with type char, which has every character"):
-        Vocabulary.train(["a"], "char", 50)
+@pytest.mark.parametrize(("type", "has"), [("char", "character"), ("byte", "byte")])
+def test_a_size_where_there_is_one_only_is_refused(type, has):
+    with pytest.raises(ConfigError, match=f"vocab_size 50 is not possible with type {type}, which has every {has}"):
+        Vocabulary.train(["a"], type, 50)
+
+
+def test_bytes_have_every_text():
+    vocabulary = Vocabulary.train(["a"], "byte")
+    assert len(vocabulary) == 3 + 256 + 1 and not vocabulary.coverage(["µ 我 \U0001f600"]).unknown
+    for text in ("grüße an alle", "我们 a", "ab", "\U0001f600\u0301"):
+        tokens = vocabulary.tokenise(text)
+        assert tokens == ["▁" if byte == 0x20 else f"<0x{byte:02X}>" for byte in text.encode()]
+        assert vocabulary.decode(vocabulary.encode(text)) == text
+    assert vocabulary.decode(vocabulary.encode("ü")[:1]) == "\ufffd"  # half of a character
 
 
 def test_an_unknown_type_lists_the_known_ones():

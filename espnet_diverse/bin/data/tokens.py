@@ -1,4 +1,4 @@
-"""Build the vocabulary of a data directory: tokens.txt, tokens.yaml and, for bpe and unigram, bpe.model.
+"""Build the vocabulary of a data directory: tokens.txt, tokens.yaml and, for bpe, unigram and byte, bpe.model.
 
 The type bert is the vocabulary of a pretrained encoder, given by --bert; its tokenizer.json is copied.
 """
@@ -21,7 +21,7 @@ class CommandOptions(Arguments):
         help="transcripts to build the vocabulary from, with one 'utterance text' per line; several files are joined",
     )
     output_dir: Path = path(help="directory for the vocabulary")
-    type: str = any_text("char", help="char, bpe, unigram or bert")
+    type: str = any_text("char", help="char, byte, bpe, unigram or bert")
     vocab_size: int | None = number(
         None, kind=int, help="number of tokens, including special ones (bpe and unigram only)"
     )
@@ -66,8 +66,8 @@ def check(options: CommandOptions, before: Mapping[str, argparse.Namespace]) -> 
     if options.type in ("bpe", "unigram"):
         checked_size(options.type, options.vocab_size)
     elif options.input_sentence_size is not None:
-        what = f"--input_sentence_size {options.input_sentence_size}"
-        raise ConfigError(f"{what} is for the types bpe and unigram; leave it out")
+        option = f"--input_sentence_size {options.input_sentence_size}"
+        raise ConfigError(f"{option} is for the types bpe and unigram; leave it out")
     is_bert = options.type == "bert"
     if is_bert != bool(options.bert) or is_bert and options.vocab_size is not None:
         raise ConfigError(

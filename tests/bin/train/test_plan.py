@@ -294,19 +294,20 @@ def test_weights_that_an_earlier_stage_will_write_are_not_asked_for(fake, weight
             "unknown option 'a'",
         ),
         (["espnet-diverse prepare aishell --corpus synthetic --size small --output_dir data"], "unknown size 'small'"),
-        ([TOKENS + " --type word"], "unknown vocabulary type 'word'; choose one of char, bpe, unigram, bert"),
+        ([TOKENS + " --type word"], "unknown vocabulary type 'word'; choose one of char, bpe, unigram, byte, bert"),
         ([TOKENS + " --type bpe"], "vocab_size is None; type bpe needs a number of tokens, for example 500"),
         ([DECODE + " --set beam_sise=3"], "unknown option 'beam_sise'; did you mean 'beam_size'?"),
         ([AUGMENT + " --set beam_sise=3"], "unknown option 'beam_sise'; did you mean 'beam_size'?"),
         ([AUGMENT + " --max_ratio 0"], "--max_ratio 0 would leave no pair; give a number of at least 1"),
-        ([RESCORE + " --weight nan"], "--weight nan is not allowed; give a finite number"),
+        ([RESCORE + " --weight nan"], "--weight must be a number, but is nan"),
+        ([RESCORE + " --weight inf"], "--weight must be a finite number, but is inf"),
     ],
 )
 def test_mistakes_that_are_known_at_the_start_are_told_then(fake, capfd, lines, said):
     for options in ((), ("--dry_run",)):
         assert plan("first\ttouch first", *(f"last\t{line}" for line in lines), options=options) == 1
         error = capfd.readouterr().err
-        assert error.startswith("espnet-diverse plan: error: stage 'last': ") and said in error
+        assert error.startswith("espnet-diverse plan: error: ") and "stage 'last': " in error and said in error
     assert not Path("first").exists()
 
 
