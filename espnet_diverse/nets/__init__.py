@@ -4,6 +4,7 @@ They are its encoders, decoder and language model with our attention, classifier
 encoders of text and speech.
 """
 
+from espnet_diverse.nets.classification.replaced_tokens import ReplacementDetector
 from espnet_diverse.nets.classification.sentence_classifier import (
     SelfAttentiveClassifier,
     SelfAttentivePairClassifier,
@@ -45,6 +46,7 @@ CLASSIFIERS = {
     "self_attentive_pair": SelfAttentivePairClassifier,
     "transformer": TransformerClassifier,
 }
+DETECTORS = {"transformer": ReplacementDetector}
 SPEECH_FRONTENDS = {
     "huggingface": HuggingFaceFrontend,  # these two have names of ESPnet's own
     "fused": FusedFrontends,

@@ -16,6 +16,7 @@ from espnet_diverse.conditions import CONDITIONS
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.functional.sentence_ends import add_sos_eos
 from espnet_diverse.nets.adapters.bottleneck import freeze_base
+from espnet_diverse.nets.classification.replaced_tokens import ReplacedTokenModel
 from espnet_diverse.nets.classification.sentence_classifier import ClassificationModel
 from espnet_diverse.nets.frontends.kept_features import PARTS, ReadsKeptFeatures
 from espnet_diverse.nets.gradient_balance import gradient_ratios, is_due
@@ -303,6 +304,12 @@ class DiverseClassificationModel(Diverse, ClassificationModel):
     __signature__ = signature_with(ClassificationModel, **_OURS)
 
 
+class DiverseReplacedTokenModel(Diverse, ReplacedTokenModel):
+    """Pretraining of a text classifier (ELECTRA)."""
+
+    __signature__ = signature_with(ReplacedTokenModel, **_OURS)
+
+
 def _check_shared(options: Mapping) -> None:
     """Refuse to share embeddings that differ: ESPnet only warns, and compares only the vocabularies' sizes."""
     if not options.get("share_encoder_decoder_input_embed"):
@@ -330,4 +337,5 @@ MODELS = {
     "s2t": DiverseS2TModel,
     "s2t_ctc": DiverseS2TCTCModel,
     "cls": DiverseClassificationModel,
+    "electra": DiverseReplacedTokenModel,
 }

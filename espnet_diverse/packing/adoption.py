@@ -14,6 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from espnet_diverse.attention import MultiHeadAttention
@@ -215,7 +216,7 @@ def largest_difference(
     Args:
         first: A model.
         second: A model of the same task and vocabulary.
-        task: "asr", "st", "mt", "lm", "cls", "s2t" or "s2t_ctc".
+        task: "asr", "st", "mt", "lm", "cls", "electra", "s2t" or "s2t_ctc".
         conditions: Values of the conditions that either depends on; each value is tried.
         features: Number of features of a frame, for models of speech that read features.
     """
@@ -237,6 +238,9 @@ def largest_difference(
 
 def _log_probabilities(model: nn.Module, task: str, features: int | None) -> dict[str, Tensor]:
     """Log-probabilities by part of a model, on random input."""
+    if task == "electra":
+        text = _random_tokens(model.classifier.embed.num_embeddings - 1)
+        return {"detector": F.logsigmoid(model.classifier(text, torch.tensor([text.size(1)])))}
     if task == "cls":
         texts = [_random_tokens(model.classifier.embed.num_embeddings - 1) for _ in range(1 + model.classifier.pairs)]
         given = [each for text in texts for each in (text, torch.tensor([text.size(1)]))]

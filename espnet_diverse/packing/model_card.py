@@ -28,6 +28,7 @@ WHAT = {
     "mt": ("Text translation", "translation"),
     "lm": ("Language model", "text-generation"),
     "cls": ("Text classification", "text-classification"),
+    "electra": ("Pretrained text encoder", "feature-extraction"),
     **dict.fromkeys(("s2t", "s2t_ctc"), ("Speech recognition and translation", "automatic-speech-recognition")),
 }
 """Title of the task, and its name on the Hub."""
@@ -57,7 +58,13 @@ _CLASSES = """\
 espnet-diverse classify {file} --data_dir DATA_DIR --output_dir OUTPUT_DIR
 ```
 """
-_USE = {"mt": _TEXT, "lm": _PERPLEXITY, "cls": _CLASSES}
+_PRETRAINED = """\
+```sh
+espnet-diverse train --task cls --init_param {file}:classifier.encoder:classifier.encoder --config CONFIG \\
+  --train_dir TRAIN_DIR --valid_dir VALID_DIR --tokens_dir TOKENS_DIR --output_dir OUTPUT_DIR
+```
+"""
+_USE = {"mt": _TEXT, "lm": _PERPLEXITY, "cls": _CLASSES, "electra": _PRETRAINED}
 _ATTENTIONS = (("encoder", "attention"), ("decoder", "attention"), ("decoder", "cross_attention"))
 
 
@@ -135,8 +142,8 @@ def _pretrained(architecture: Mapping, frozen: bool) -> str:
     """Name, type and licence of a pretrained encoder whose weights are in the model."""
     kept = "as it was published" if frozen else "trained further"
     license = architecture.get("license")
-    said = f"licence {license}" if license else "its licence is not known"
-    return f"{architecture.get('name')}, {architecture['encoder']['model_type']}, {kept}, {said}"
+    message = f"licence {license}" if license else "its licence is not known"
+    return f"{architecture.get('name')}, {architecture['encoder']['model_type']}, {kept}, {message}"
 
 
 def _size(options: Mapping) -> Iterator[str]:
@@ -147,7 +154,7 @@ def _size(options: Mapping) -> Iterator[str]:
         "layer": "layers",
         "heads": "heads",
     }
-    return (f"{options[key]} {what}" for key, what in named.items() if key in options)
+    return (f"{options[key]} {reason}" for key, reason in named.items() if key in options)
 
 
 def _attentions(config: Mapping) -> Iterator[tuple[str, str, Mapping]]:
@@ -177,8 +184,8 @@ def _is_of(folder: Path, weights: str) -> bool:
     used = decoded.get("model_file") if isinstance(decoded, Mapping) else None
     if not isinstance(used, str) or Path(used).stem == weights:
         return True
-    what = f"was decoded with {used}, so its scores are not of the weights {weights}, and left out"
-    logging.warning("%s: %s; give --model_file %s to use those", folder, what, used)
+    reason = f"was decoded with {used}, so its scores are not of the weights {weights}, and left out"
+    logging.warning("%s: %s; give --model_file %s to use those", folder, reason, used)
     return False
 
 

@@ -23,7 +23,10 @@ from espnet_diverse.scope import scope
 SECONDS, TOKENS = 10, 30
 """Length of the example that is counted."""
 _FRAMES, _UPDATES = 100, 1e6  # features in a second, updates after which schedules have ended
-_TEXTS = {"asr": ["text"], "lm": ["text"], **dict.fromkeys(("st", "mt", "cls"), ["text", "src_text"])}
+_TEXTS = {
+    **dict.fromkeys(("asr", "lm", "electra"), ["text"]),
+    **dict.fromkeys(("st", "mt", "cls"), ["text", "src_text"]),
+}
 
 
 class Counts(NamedTuple):

@@ -17,9 +17,9 @@ from torch import nn
 
 from espnet_diverse.conditions import CONDITIONS
 from espnet_diverse.errors import ConfigError, ModelError, prefixed
-from espnet_diverse.nets import CLASSIFIERS
+from espnet_diverse.nets import CLASSIFIERS, DETECTORS
 from espnet_diverse.nets.frontends.bert import BertFrontend
-from espnet_diverse.nets.models import DiverseClassificationModel, DiverseSTModel
+from espnet_diverse.nets.models import DiverseClassificationModel, DiverseReplacedTokenModel, DiverseSTModel
 from espnet_diverse.nets.no_position import remove_positions_of_frontend
 from espnet_diverse.nets.size_limits import bounded_by
 from espnet_diverse.registration import with_globals
@@ -246,6 +246,15 @@ class _ClassificationTask(lm.LMTask):
         return model
 
 
+class _PretrainingTask(_ClassificationTask):
+    """ESPnet's task of language modelling, with the pretraining of a classifier instead of the language model."""
+
+    class_choices_list = [
+        ClassChoices("classifier", DETECTORS, default="transformer"),
+        ClassChoices("model", {"diverse": DiverseReplacedTokenModel}, AbsESPnetModel, default="diverse"),
+    ]
+
+
 class _BothTexts:
     """ESPnet's preprocessor of one text, applied to the two texts of a pair."""
 
@@ -263,6 +272,12 @@ class CLSTask(_TaskMixin, _ClassificationTask):
     name = "cls"
 
 
+class ElectraTask(_TaskMixin, _PretrainingTask):
+    """Pretraining of a text classifier."""
+
+    name = "electra"
+
+
 class S2TTask(_TaskMixin, s2t.S2TTask):
     """Multitask speech to text."""
 
@@ -275,9 +290,9 @@ class S2TCTCTask(_TaskMixin, s2t_ctc.S2TTask):
     name = "s2t_ctc"
 
 
-_TASKS = (ASRTask, STTask, MTTask, LMTask, CLSTask, S2TTask, S2TCTCTask)
+_TASKS = (ASRTask, STTask, MTTask, LMTask, CLSTask, ElectraTask, S2TTask, S2TCTCTask)
 TASKS: dict[str, type[AbsTask]] = {task.name: task for task in _TASKS}
-TRAINED = ("asr", "st", "mt", "lm", "cls")
+TRAINED = ("asr", "st", "mt", "lm", "cls", "electra")
 """Tasks that `espnet-diverse train` trains; models of the others come from ESPnet."""
 
 
@@ -311,12 +326,12 @@ def _unbuilt(part: str, error: Exception) -> Exception:
     """The error of a part that cannot be built: our own errors unchanged, others in one line."""
     if isinstance(error, ConfigError | ModelError):
         return error
-    said = " ".join(str(error).split()) or "a part of it refuses a value; --debug shows which"
+    message = " ".join(str(error).split()) or "a part of it refuses a value; --debug shows which"
     if isinstance(error, AttributeError) and isinstance(error.obj, Namespace):
-        said = f"it has no {error.name}"
+        message = f"it has no {error.name}"
     if isinstance(error, ImportError):
-        said = explain_missing_transformers(said)
-    return ConfigError(f"the {part} of this configuration cannot be built: {said}")
+        message = explain_missing_transformers(message)
+    return ConfigError(f"the {part} of this configuration cannot be built: {message}")
 
 
 def read_config(config_file: Path) -> dict:
@@ -348,5 +363,5 @@ def _check_statistics(path: str) -> None:
         check_arrays(path)
         GlobalMVN(path)
     except Exception as error:  # of any class: of zip files, of compression, of numpy, of memory
-        said = getattr(error, "strerror", None) or "damaged"
-        raise ModelError(f"{path}: {said}; copy the statistics of the model again") from error
+        message = getattr(error, "strerror", None) or "damaged"
+        raise ModelError(f"{path}: {message}; copy the statistics of the model again") from error

@@ -45,13 +45,13 @@ class TrainingOptions(RunOptions):
     """Options of `espnet_diverse.train`; see also `RunOptions`.
 
     Attributes:
-        task: "asr", "st", "mt", "lm" or "cls".
+        task: "asr", "st", "mt", "lm", "cls" or "electra".
         src_tokens_dir: Vocabulary of the source text; by default the vocabulary of the text.
         init_param: Pretrained parameters to start from, see `espnet-diverse train --help`.
         number: Number of best epochs to average.
     """
 
-    task: str = choice("asr", "st", "mt", "lm", "cls", help="task of the model")
+    task: str = choice("asr", "st", "mt", "lm", "cls", "electra", help="task of the model")
     src_tokens_dir: str | PathLike[str] | None = None
     init_param: Sequence[str] = ()
     number: int = whole(5, least=1, help="number of epochs")

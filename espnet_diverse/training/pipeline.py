@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from espnet_diverse.training.distributed.processes import Processes
 
 _VALID = ("dev", "valid")
-_SHAPES = {"mt": ("text_shape", "src_text_shape"), **dict.fromkeys(("lm", "cls"), ("text_shape",))}
+_SHAPES = {"mt": ("text_shape", "src_text_shape"), **dict.fromkeys(("lm", "cls", "electra"), ("text_shape",))}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -241,8 +241,8 @@ class Training(Configured):
                 continue
             path = weights_file(parameters)
             if not path.is_file():
-                said = f"--init_param {parameters}: there is no file {path}"
-                raise ModelError(f"{said}; give the weights of a trained model")
+                message = f"--init_param {parameters}: there is no file {path}"
+                raise ModelError(f"{message}; give the weights of a trained model")
         self._processes()
 
     def _processes(self) -> "Processes":

@@ -69,7 +69,7 @@ OF_THE_MACHINE = {
 }
 """Keys of config.yaml with paths that only training uses, and their values in a packed model."""
 _PARTS = tuple(f"{part}_conf" for part in _ALLOWED if part != "g2p" and not part.endswith("token_type"))
-_TASKS = ("asr", "st", "mt", "lm", "cls", "s2t", "s2t_ctc")
+_TASKS = ("asr", "st", "mt", "lm", "cls", "electra", "s2t", "s2t_ctc")
 _TRANSDUCER = "asr_transducer"
 _TOKEN_LISTS = ("token_list", "src_token_list")
 _MOST = 1_000_000
@@ -105,13 +105,13 @@ def check_config(config: Mapping, source: Path, packed: bool = True) -> None:
     """
     for key, section in config.items():
         if str(key).endswith("_conf") and not isinstance(section, dict | None):
-            what = f"{shortened(key)} of config.yaml is {shortened(section)}"
-            raise ModelError(f"{source}: {what}; it must be a mapping of options")
+            reason = f"{shortened(key)} of config.yaml is {shortened(section)}"
+            raise ModelError(f"{source}: {reason}; it must be a mapping of options")
     if strange := [key for key in config if not isinstance(key, str)]:
         raise ModelError(f"{source}: key {shortened(repr(strange[0]))} of config.yaml is not text; correct it")
     if (task := config.get("task", told_task(config))) == _TRANSDUCER:
-        what = f"a model of task {task} is not possible here"
-        raise ModelError(f"{source}: {what}; use espnet2.bin.asr_transducer_inference of ESPnet, which trained it")
+        reason = f"a model of task {task} is not possible here"
+        raise ModelError(f"{source}: {reason}; use espnet2.bin.asr_transducer_inference of ESPnet, which trained it")
     if task not in _TASKS:
         raise ModelError(f"{source}: task of config.yaml is {shortened(task)}; it must be one of {' '.join(_TASKS)}")
     for section, key in named_files(config):
@@ -120,11 +120,11 @@ def check_config(config: Mapping, source: Path, packed: bool = True) -> None:
     for key in _TOKEN_LISTS:
         tokens = config.get(key)
         if tokens is not None and not (isinstance(tokens, list) and all(isinstance(each, str) for each in tokens)):
-            what = f"{key} of config.yaml is {shortened(tokens)}"
-            raise ModelError(f"{source}: {what}; it must be the list of tokens itself, each of them text")
+            reason = f"{key} of config.yaml is {shortened(tokens)}"
+            raise ModelError(f"{source}: {reason}; it must be the list of tokens itself, each of them text")
         if tokens is not None and not isinstance(config.get(kind := key.replace("list", "type"), ""), str):
-            what = f"{kind} of config.yaml is {shortened(config.get(kind))}"
-            raise ModelError(f"{source}: {what}; it must be one of {' '.join(sorted(_ALLOWED[kind]))}")
+            reason = f"{kind} of config.yaml is {shortened(config.get(kind))}"
+            raise ModelError(f"{source}: {reason}; it must be one of {' '.join(sorted(_ALLOWED[kind]))}")
     if packed or os.environ.get(TRUST) != "1":
         _check_parts(config, source, packed)
         _check_frontends(config, source, packed)
@@ -132,8 +132,8 @@ def check_config(config: Mapping, source: Path, packed: bool = True) -> None:
         for option, value in _numbers(config.get(part), part):
             least, most = _NUMBERS.get(option.rpartition(".")[2], (-_MOST, _MOST))
             if not least <= value <= most:  # NaN is refused too
-                what = f"{shortened(option)} of config.yaml is {shortened(value)}"
-                raise ModelError(f"{source}: {what}; allowed are {least} to {most}")
+                reason = f"{shortened(option)} of config.yaml is {shortened(value)}"
+                raise ModelError(f"{source}: {reason}; allowed are {least} to {most}")
 
 
 def told_task(config: Mapping) -> str:
@@ -163,7 +163,7 @@ def _check_parts(config: Mapping, source: Path, packed: bool) -> None:
     for key, allowed in _ALLOWED.items():
         chosen = config.get(key)
         if chosen is not None and str(chosen).lower() not in allowed:
-            what = f"{key} {shortened(repr(chosen))} is not allowed"
+            reason = f"{key} {shortened(repr(chosen))} is not allowed"
             why = "in a packed model, because it may download and run code"
             todo = f"allowed: {' '.join(sorted(allowed))}"
             if not packed:
@@ -171,7 +171,7 @@ def _check_parts(config: Mapping, source: Path, packed: bool) -> None:
                 todo += f"; set {TRUST}=1 if you have trained this run yourself"
                 if chosen == "whisper":
                     todo = "adopt makes a run of it that downloads nothing"
-            raise ModelError(f"{source}: {what} {why}; {todo}")
+            raise ModelError(f"{source}: {reason} {why}; {todo}")
 
 
 def _check_frontends(config: Mapping, source: Path, packed: bool) -> None:
@@ -181,12 +181,12 @@ def _check_frontends(config: Mapping, source: Path, packed: bool) -> None:
     if kind == "fused":
         parts = options.get("frontends")
         if not (isinstance(parts, list) and parts and all(isinstance(part, dict) for part in parts)):
-            what = f"frontends in frontend_conf of config.yaml is {shortened(parts)}"
-            raise ModelError(f"{source}: {what}; it must be a list of frontends, each a mapping of options")
+            reason = f"frontends in frontend_conf of config.yaml is {shortened(parts)}"
+            raise ModelError(f"{source}: {reason}; it must be a list of frontends, each a mapping of options")
         for part in parts:
             if (found := part.get("frontend_type")) not in FUSED:
-                what = f"frontend_type {shortened(repr(found))} of a fused frontend is not allowed"
-                raise ModelError(f"{source}: {what}; allowed: {' '.join(FUSED)}")
+                reason = f"frontend_type {shortened(repr(found))} of a fused frontend is not allowed"
+                raise ModelError(f"{source}: {reason}; allowed: {' '.join(FUSED)}")
     for part in parts:
         model = part.get("model") if part["frontend_type"] == "huggingface" else None
         named = isinstance(model, str) and (not packed or is_name(model.removeprefix(PREFIX)))

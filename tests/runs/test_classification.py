@@ -92,3 +92,39 @@ def test_wrong_options_are_refused(tiny_classifier, tmp_path, capfd, option, sai
     paths = ["--stats_dir", str(run.stats_dir), "--output_dir", str(tmp_path / "exp")]
     assert main(["train", *run.config, *run.data(), *paths, "--set", option]) == 1
     assert re.search(said, capfd.readouterr().err)
+
+
+PRETRAINING = """
+classifier: transformer
+classifier_conf: {by: tgtlang, output_size: 16, attention_heads: 4, linear_units: 32, num_blocks: 1, dropout_rate: 0.0}
+model_conf: {mask_rate: 0.3, generator: {dropout_rate: 0.0, output_size: 8, attention_heads: 2}}
+repulsion: {method: svgd, alpha: 0.01}
+batch_type: sorted
+batch_size: 8
+max_epoch: 8
+num_iters_per_epoch: 20
+num_workers: 0
+optim: adam
+optim_conf: {lr: 1.0e-2}
+best_model_criterion: [[valid, loss, min]]
+"""
+
+
+def test_a_classifier_starts_from_an_encoder_that_was_pretrained_without_labels(tiny_classifier, tmp_path, capfd):
+    config = tmp_path / "net.yaml"
+    config.write_text(PRETRAINING)
+    given = [*tiny_classifier.data(), "--config", str(config)]
+    task = ["--task", "electra", "--set", "classifier_conf.by=null"]
+    assert main(["stats", *given, *task, "--output_dir", str(tmp_path / "stats")]) == 0
+    paths = ["--stats_dir", str(tmp_path / "stats"), "--output_dir"]
+    assert main(["train", *given, *task, *paths, str(tmp_path / "pretrained")]) == 0
+    losses = [float(each) for each in re.findall(r"^ +\d+/8 +(\S+)", capfd.readouterr().out, re.MULTILINE)]
+    assert len(losses) == 8 and losses[-1] < losses[0]
+    first, _ = load_model(tmp_path / "pretrained", "valid.loss.best.pth", task="electra")
+    start = f"{tmp_path}/pretrained/valid.loss.best.pth:classifier.encoder:classifier.encoder"
+    still = ["model_conf=null", "freeze_param=[classifier.encoder]", "max_epoch=1", "repulsion=null"]
+    changes = [word for change in still for word in ("--set", change)]
+    assert main(["train", *given, "--task", "cls", *changes, "--init_param", start, *paths, str(tmp_path / "cls")]) == 0
+    second, _ = load_model(tmp_path / "cls", "1epoch.pth", task="cls")
+    pretrained, used = (model.classifier.encoder.state_dict() for model in (first, second))
+    assert pretrained.keys() == used.keys() and all(torch.equal(pretrained[name], used[name]) for name in used)

@@ -20,7 +20,8 @@ from espnet_diverse.transcription.segmentation_options import SegmentationOption
 if TYPE_CHECKING:
     from espnet_diverse.decoding.search.fusion import Fusion
 
-TASKS = ("asr", "st", "mt", "lm", "cls")
+SCORED_TASKS = ("asr", "st", "mt", "lm", "cls")
+TASKS = (*SCORED_TASKS, "electra")
 _HOTWORDS = InputPath("write the phrases to a file, one per line, and give its path", is_dir=False)
 _SHORTLIST = InputPath("make it with espnet-diverse shortlist", is_dir=False)
 _SEARCH_HELP = "each can also be given as --set KEY=VALUE or in a --config file; the command line overrides files"

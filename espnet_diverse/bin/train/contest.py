@@ -40,11 +40,11 @@ class DataOptions(Arguments):
     """The data and the vocabulary: of a folder of data directories, or of a recipe."""
 
     data_dir: Path | None = path(None, parse=SETS_DIR, metavar="DIR", help="folder of the data directories of all sets")
-    task: str | None = choice(*shared.TASKS, none=True, help="task of the models", shown="asr")
+    task: str | None = choice(*shared.SCORED_TASKS, none=True, help="task of the models", shown="asr")
     train_set: str = text("train", help="set to train on")
     valid_set: str = text("dev", help="set to validate on")
     tokens_dir: Path | None = path(None, parse=TOKENS_DIR, help="vocabulary", shown="made from the training texts")
-    token_type: str = text("char", help="type of the vocabulary: char, bpe or unigram")
+    token_type: str = text("char", help="type of the vocabulary: char, byte, bpe or unigram")
     vocab_size: int | None = number(None, kind=int, help="number of tokens (bpe and unigram only)")
     recipe: Path | None = path(None, metavar="DIR", help="folder of a recipe, such as egs/aishell/asr1")
     recipe_options: str = text("", metavar="WORDS", help="options of its run.sh, in quotes")

@@ -1,5 +1,5 @@
-"""Classification of text: a net for sentences, one for long texts, and their model with the loss.
+"""Classification of text: a net for sentences, one for long texts, their model with the loss, and pretraining.
 
 Read first: `sentence_classifier.py`, `attention/self_attentive_pooling.py`.
-Its task is in `runs/tasks.py`.
+Its tasks are in `runs/tasks.py`.
 """

@@ -33,7 +33,7 @@ META = "meta.yaml"
 SAFETENSORS = "model.safetensors"
 CARD = "README.md"
 NAMES = {
-    **{task: (f"{task}_train_config", f"{task}_model_file") for task in ("asr", "st", "mt", "s2t", "cls")},
+    **{task: (f"{task}_train_config", f"{task}_model_file") for task in ("asr", "st", "mt", "s2t", "cls", "electra")},
     "lm": ("lm_train_config", "lm_file"),
     "s2t_ctc": ("s2t_train_config", "s2t_model_file"),  # same as s2t; the configuration distinguishes them
 }
@@ -77,8 +77,10 @@ def unpacked(model: str | Path) -> Path:
     if model.is_dir():
         return _run_of(model, f"{model.resolve().name}-{digest(model)}", model) if is_whisper(model) else model
     if not is_zipfile(model):
-        what = "is not a packed model, which is a zip file, or is incomplete"
-        raise ModelError(f"{model}: {what}; give the directory of a run or a packed model, or download the file again")
+        reason = "is not a packed model, which is a zip file, or is incomplete"
+        raise ModelError(
+            f"{model}: {reason}; give the directory of a run or a packed model, or download the file again"
+        )
     return _run_of(model, str(digest(model)))
 
 

@@ -26,6 +26,7 @@ DATA = {
     "mt": (_TEXT, _SOURCE),
     "lm": (_TEXT,),
     "cls": (_TEXT, _SOURCE),
+    "electra": (_TEXT,),
 }
 """Data of each task: table in the data directory, ESPnet's name for it, and its type.
 
@@ -187,9 +188,9 @@ def check_data(
         raise DataError(f"{path / _SPEECH[0]}: has files and entries of arks, and training reads one kind; {prepared}")
     for file in tables:
         if line := misread_line(file):
-            what = f"{NOT_PLAIN}, which training would read otherwise"
+            reason = f"{NOT_PLAIN}, which training would read otherwise"
             todo = f"write plain tables with espnet-diverse validate {path} --fix DIR, and train with them"
-            raise DataError(f"{file}:{line}: {what}; {todo}")
+            raise DataError(f"{file}:{line}: {reason}; {todo}")
 
 
 def check_inputs(path: Path, task: str, features: bool = False, source: str = _SOURCE[0]) -> None:
