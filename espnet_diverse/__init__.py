@@ -38,7 +38,7 @@ def __dir__() -> list[str]:
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         near = [] if name.startswith("_") else difflib.get_close_matches(name, __all__, n=1)
-        said = f"; did you mean {near[0]!r}?" if near else ""
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{said}", name=name)
+        message = f"; did you mean {near[0]!r}?" if near else ""
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{message}", name=name)
     module = "learning" if name in _LEARNING else "inference"
     return getattr(importlib.import_module(f"espnet_diverse.{module}"), name)

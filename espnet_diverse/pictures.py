@@ -38,8 +38,8 @@ def families(characters: Iterable[str]) -> tuple[list[str], set[str]]:
 
 @cache
 def _warn(character: str) -> None:
-    what = f"no font of this machine has characters such as {character!r} of a figure"
-    logging.warning("%s: install one, such as Noto Sans CJK", what)
+    reason = f"no font of this machine has characters such as {character!r} of a figure"
+    logging.warning("%s: install one, such as Noto Sans CJK", reason)
 
 
 @cache

@@ -101,8 +101,8 @@ def check_signatures(systems: Sequence[System]) -> None:
     for other in known[1:]:
         ours, theirs = (_RESAMPLES.sub("", each.signature) for each in (known[0], other))
         if ours != theirs:
-            said = f"{known[0].name} ({ours}) and {other.name} ({theirs})"
-            raise ConfigError(f"scores of {said} are not comparable; score both with the same options and versions")
+            message = f"{known[0].name} ({ours}) and {other.name} ({theirs})"
+            raise ConfigError(f"scores of {message} are not comparable; score both with the same options and versions")
 
 
 def _tokens_per_second(path: Path) -> float | None:

@@ -63,8 +63,8 @@ def verdict(found: Difference, first: str, metric: str) -> str:
     """Say in a sentence how a system differs from the first one, and whether that is certain."""
     low, high = found.interval
     if len(found.by_utterance) < 2:
-        said = "one utterance has no interval and says nothing of others"
-        return f"{found.name} has {found.difference:+.1f} {metric} against {first}; {said}."
+        message = "one utterance has no interval and says nothing of others"
+        return f"{found.name} has {found.difference:+.1f} {metric} against {first}; {message}."
     certain = "certain" if low > 0 or high < 0 else "not certain: the interval holds 0"
     return (
         f"{found.name} has {found.difference:+.1f} {metric} against {first} (95 % interval {low:+.1f} to {high:+.1f}, "

@@ -44,10 +44,10 @@ def write_survey(surveys: Sequence[tuple[Path, Survey]], folder: Path) -> None:
 
 
 def _caption(survey: Survey) -> str:
-    said = "Counts of lengths are on a logarithmic axis, so that a single long utterance can be seen."
+    message = "Counts of lengths are on a logarithmic axis, so that a single long utterance can be seen."
     if survey.levels():
-        return f"{said} Levels are of whole recordings: 0 dBFS is the loudest square wave, speech is near −25."
-    return said if survey.seconds else ""
+        return f"{message} Levels are of whole recordings: 0 dBFS is the loudest square wave, speech is near −25."
+    return message if survey.seconds else ""
 
 
 def _worst(survey: Survey) -> Iterable[tuple[str, str, list[tuple[str, str]]]]:

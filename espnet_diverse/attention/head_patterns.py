@@ -179,13 +179,13 @@ def build_head_patterns(
         OptionError: A pattern does not fit the attention, or their number does not divide H.
     """
     later = next((each.name for each in patterns if each.name not in _CAUSAL), None) if causal else None
-    said = None
+    message = None
     if heads % len(patterns):
-        said = f"{len(patterns)} patterns do not fit {heads} heads; give a number that divides it"
+        message = f"{len(patterns)} patterns do not fit {heads} heads; give a number that divides it"
     elif later is not None:
-        said = f"pattern {later} does not fit causal attention; choose from {' '.join(_CAUSAL)}"
-    if said is not None:
-        raise OptionError("head_patterns", said)
+        message = f"pattern {later} does not fit causal attention; choose from {' '.join(_CAUSAL)}"
+    if message is not None:
+        raise OptionError("head_patterns", message)
     return HeadPatterns(tuple(patterns) * (heads // len(patterns)), causal, cross)
 
 
@@ -212,12 +212,14 @@ def _pattern(given: Any) -> HeadPattern:
             "head_patterns", f"unknown pattern of a head {name!r}; {hint(str(name), NAMES, 'head_patterns')}"
         )
     if name in WITH_WIDTH:
-        least, what = (0, "width") if name == "window" else (1, "size")
+        least, measure = (0, "width") if name == "window" else (1, "size")
         pair: Any = width if name == "ends" and isinstance(width, list | tuple) and len(width) == 2 else (width, 1)
         size, last = pair
         if not _is_whole(size, least) or not _is_whole(last, 1) or last > size > 0:
             also = ", or a size and a number up to it, as in `ends: [8, 2]`" if name == "ends" else ""
-            raise must_be(f"{name} of head_patterns", f"a {what} of at least {least}, as in `{name}: 2`{also}", width)
+            raise must_be(
+                f"{name} of head_patterns", f"a {measure} of at least {least}, as in `{name}: 2`{also}", width
+            )
         return HeadPattern(name, size, last)
     if width is not None:
         raise OptionError("head_patterns", f"pattern {name} has no width; give the name alone")

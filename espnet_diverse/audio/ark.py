@@ -101,9 +101,9 @@ class ArkPart(io.RawIOBase):
         else:
             kind, start, size = WAV, offset, 8 + int.from_bytes(head[4:8], "little")
         if not head.startswith(_SOUND if kind == CODED else b"RIFF"):
-            other = next((what for mark, what in _OTHERS.items() if head.startswith(mark)), "something else")
-            what = "nothing" if offset >= whole else other
-            raise DataError(f"{name}: there is {what} at byte {offset}, no audio; correct the entry or get the ark")
+            other = next((content for mark, content in _OTHERS.items() if head.startswith(mark)), "something else")
+            content = "nothing" if offset >= whole else other
+            raise DataError(f"{name}: there is {content} at byte {offset}, no audio; correct the entry or get the ark")
         if start + size > whole:
             raise DataError(f"{name}: holds {whole - start} of {size} bytes; the ark is truncated, get it again")
         return kind, start, size

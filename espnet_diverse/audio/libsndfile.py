@@ -98,10 +98,10 @@ def check_file(path: Path, name: str | Path, kind: str = "audio file") -> None:
     entry = ark_entry(path)
     path = entry.path if entry else path
     if not path.is_file():
-        what = "is not a regular file" if path.exists() else f"no such {kind}"
+        reason = "is not a regular file" if path.exists() else f"no such {kind}"
         if "\N{REPLACEMENT CHARACTER}" in str(path):  # made in reading the table
-            raise DataError(f"{name}: {what}, as the name in the table is not UTF-8; rename the file")
-        raise DataError(f"{name}: {what}; correct the path or get the file")
+            raise DataError(f"{name}: {reason}, as the name in the table is not UTF-8; rename the file")
+        raise DataError(f"{name}: {reason}; correct the path or get the file")
     if not os.access(path, os.R_OK):
         raise DataError(f"{name}: may not be read; change its permissions")
     if path.stat().st_size == 0:
@@ -149,8 +149,8 @@ def open_sound(path: Path, name: str | Path) -> Sound:
         if not entry and (coding := _packed_sph(path)):
             todo = "unpack it: sph2pipe -f wav X Y.wav"
             raise DataError(f"{name}: its samples are compressed ({coding}), which is not readable; {todo}") from error
-        what = f"not readable as audio ({error_reason(error)})"
-        raise DataError(f"{name}: {what}; readable are {READABLE}: get it again, or {TO_CONVERT}") from error
+        reason = f"not readable as audio ({error_reason(error)})"
+        raise DataError(f"{name}: {reason}; readable are {READABLE}: get it again, or {TO_CONVERT}") from error
 
 
 def _packed_sph(path: Path) -> str:

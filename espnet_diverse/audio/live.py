@@ -81,8 +81,8 @@ def _pcm_blocks(descriptor: int, name: str, rate: int, seconds: float) -> Iterat
     wanted, read = 2 * max(1, round(seconds * rate)), 0
     while part := _read(descriptor, wanted):
         if not read and part.startswith(_HEADERS):
-            what = f"begins with {part[:4].decode('latin-1')!r}, the header of a file"
-            raise DataError(f"{name}: {what}; give raw samples, as from ffmpeg -f s16le -ac 1")
+            reason = f"begins with {part[:4].decode('latin-1')!r}, the header of a file"
+            raise DataError(f"{name}: {reason}; give raw samples, as from ffmpeg -f s16le -ac 1")
         read += len(part)
         yield np.frombuffer(part[: len(part) // 2 * 2], "<i2").astype(np.float32) / np.float32(2**15)
     if not read:

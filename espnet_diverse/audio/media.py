@@ -94,9 +94,9 @@ def convert(
     """
     program = _program()
     if program is None:
-        what = f"is {kind.title}, which only ffmpeg reads, and no ffmpeg is installed"
+        reason = f"is {kind.title}, which only ffmpeg reads, and no ffmpeg is installed"
         remedy = "install ffmpeg or espnet_diverse[media], or convert it elsewhere: ffmpeg -i X Y.wav"
-        raise DataError(f"{name}: {what}; {remedy}")
+        raise DataError(f"{name}: {reason}; {remedy}")
     source = ("-protocol_whitelist", "file", "-f", kind.demuxer, "-i", f"file:{path.absolute()}")
     strict = ("-xerror",) if kind.is_strict else ()
     limit = () if at_most is None else ("-t", f"{at_most:g}")
@@ -109,24 +109,24 @@ def convert(
     try:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=MOST_SECONDS)
     except subprocess.TimeoutExpired as error:
-        what = f"ffmpeg has not read it in {MOST_SECONDS:.0f} s"
-        raise DataError(f"{name}: {what}; {TO_CONVERT}") from error
+        reason = f"ffmpeg has not read it in {MOST_SECONDS:.0f} s"
+        raise DataError(f"{name}: {reason}; {TO_CONVERT}") from error
     if not done.returncode and wav.stat().st_size >= most - _BLOCK:
         raise DataError(f"{name}: {too_large(most)}")
-    said = done.stderr.decode("utf-8", "replace")
-    fault = _fault(said, done.returncode, wav, rate, at_most)
+    message = done.stderr.decode("utf-8", "replace")
+    fault = _fault(message, done.returncode, wav, rate, at_most)
     if fault:
-        what = f"ffmpeg cannot read it as {kind.title} ({fault})"
-        raise DataError(f"{name}: {what}; get it again, or {TO_CONVERT}")
-    tracks = _TRACK.findall(said.partition("Output #0")[0])
-    if tracks[1:] and (read := _MAPPED.search(said)):
+        reason = f"ffmpeg cannot read it as {kind.title} ({fault})"
+        raise DataError(f"{name}: {reason}; get it again, or {TO_CONVERT}")
+    tracks = _TRACK.findall(message.partition("Output #0")[0])
+    if tracks[1:] and (read := _MAPPED.search(message)):
         _tell_of_tracks(name, len(tracks), tracks.index(read[1]) + 1)
 
 
 @cache  # a file may be opened several times
 def _tell_of_tracks(name: str, count: int, number: int) -> None:
-    what = f"has {count} audio tracks, and number {number} is read, ffmpeg's choice"
-    log.warning("notice: %s: %s; for another: ffmpeg -i X -map 0:a:N Y.wav, with N from 0", name, what)
+    reason = f"has {count} audio tracks, and number {number} is read, ffmpeg's choice"
+    log.warning("notice: %s: %s; for another: ffmpeg -i X -map 0:a:N Y.wav, with N from 0", name, reason)
 
 
 def _fault(log: str, code: int, wav: Path, rate: int, at_most: float | None) -> str | None:

@@ -97,8 +97,8 @@ class AudioFile:
             DataError: After the samples there are more bytes.
         """
         if lost := self.unread_bytes():
-            what = f"its header leaves out {lost} bytes after the samples"
-            raise DataError(f"{self.name}: {what}; write the header again")
+            reason = f"its header leaves out {lost} bytes after the samples"
+            raise DataError(f"{self.name}: {reason}; write the header again")
 
     def check(self) -> int:
         """Decode the file where its header cannot show all faults.
@@ -142,8 +142,8 @@ def open_file(
             with open_sound(decodable, name) as sound:
                 info = sound_info(sound, name, converted_from, complete)
         except OSError as error:
-            what = error.strerror or error
-            raise DataError(f"{name}: cannot be read ({what}); correct the path or the file") from error
+            reason = error.strerror or error
+            raise DataError(f"{name}: cannot be read ({reason}); correct the path or the file") from error
         yield AudioFile(name, info, decodable, complete)
 
 

@@ -123,11 +123,11 @@ def open_audio(
                 raise DataError(f"{name}: is a folder; give a file, or a folder that holds audio")
             file, frames = _opened(stack, path, name, target_rate, at_most, complete)
             if lost := file.unread_bytes():  # for example, a recorder was cut off before it wrote the length
-                what = f"its header leaves out {lost} bytes after the samples, which are not read"
-                logging.warning("%s: %s; write the header again, as sox --ignore-length does", name, what)
+                reason = f"its header leaves out {lost} bytes after the samples, which are not read"
+                logging.warning("%s: %s; write the header again, as sox --ignore-length does", name, reason)
         except OSError as error:
-            what = error.strerror or error
-            raise DataError(f"{name}: cannot be read ({what}); correct the path or the file") from error
+            reason = error.strerror or error
+            raise DataError(f"{name}: cannot be read ({reason}); correct the path or the file") from error
         if channel is not None and (fault := file.fault_of(Segment(name, 0.0, inf, channel))):
             raise DataError(f"{name}: {fault}")
         own_rate, powers = file.info.rate, Powers()
@@ -175,9 +175,9 @@ def _opened(
             frames = 0
         if not frames:
             raise
-        said = str(error).partition(";")[0]
+        message = str(error).partition(";")[0]
         logging.warning(
-            "%s; the file is truncated, and the %.1f s that are there are read", said, frames / file.info.rate
+            "%s; the file is truncated, and the %.1f s that are there are read", message, frames / file.info.rate
         )
         return file, frames
 
@@ -205,8 +205,8 @@ def _on_disk(source: str | Path | BinaryIO, name: str, stack: ExitStack) -> Path
         with path.open("wb") as copy:
             shutil.copyfileobj(stream, copy)
     except (TypeError, ValueError) as error:
-        what = f"cannot be read as a binary file ({error})"
-        raise DataError(f"{name}: {what}; open the file with mode 'rb' and leave it open") from error
+        reason = f"cannot be read as a binary file ({error})"
+        raise DataError(f"{name}: {reason}; open the file with mode 'rb' and leave it open") from error
     return path
 
 
@@ -215,9 +215,9 @@ def _array(samples: object, name: str) -> NDArray:
     try:
         return np.asarray(samples)
     except (RuntimeError, TypeError, ValueError) as error:  # as of a tensor with a gradient, or of bfloat16
-        what = f"cannot be read as an array ({str(error).splitlines()[0]})"
+        reason = f"cannot be read as an array ({str(error).splitlines()[0]})"
         raise DataError(
-            f"{name}: {what}; give an array of NumPy, such as tensor.detach().float().cpu().numpy()"
+            f"{name}: {reason}; give an array of NumPy, such as tensor.detach().float().cpu().numpy()"
         ) from error
 
 

@@ -148,8 +148,8 @@ def _check_sizes(data: mmap, name: str | Path) -> None:
     for number, (one, limit) in enumerate(zip(found, limits, strict=True), start=1):
         size, there = int.from_bytes(one[1], "big"), limit - one.start()
         if size > there + _MOST_SIDE_INFO:
-            what = f"recording {number} of {len(found)} has about {there} of {size} bytes"
-            raise DataError(f"{name}: {what}; the file is truncated, get it again")
+            reason = f"recording {number} of {len(found)} has about {there} of {size} bytes"
+            raise DataError(f"{name}: {reason}; the file is truncated, get it again")
 
 
 def _end_of_chunks(file: io.RawIOBase, at: int, size: int, mark: bytes) -> int:

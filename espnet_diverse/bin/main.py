@@ -152,8 +152,8 @@ def run_command(name: str, arguments: list[str]) -> int:
     except (ImportError, AttributeError) as error:
         if args.debug or (file := shadowing_file(error)) is None:
             raise
-        what = f"error: {file} is imported in place of a library of this name; rename it, or change PYTHONPATH"
-        print(f"espnet-diverse {name}: {what}", file=sys.stderr)
+        reason = f"error: {file} is imported in place of a library of this name; rename it, or change PYTHONPATH"
+        print(f"espnet-diverse {name}: {reason}", file=sys.stderr)
         return 1
 
 

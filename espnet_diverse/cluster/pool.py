@@ -156,8 +156,8 @@ class Pool:
 
     def _check_wait(self, seconds: float) -> None:
         if seconds >= self._options.wait:
-            what = f"no worker of the cluster ({self._options.kind}) for {self._options.wait} s"
-            raise ClusterError(f"{what}; see the logs of its workers, or raise `wait` in its configuration")
+            reason = f"no worker of the cluster ({self._options.kind}) for {self._options.wait} s"
+            raise ClusterError(f"{reason}; see the logs of its workers, or raise `wait` in its configuration")
 
 
 def _ask(function: Callable[[Any], Any], loaded: Any, _: Sequence[None]) -> list:

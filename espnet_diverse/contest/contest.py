@@ -160,7 +160,7 @@ def _report(contest: Contest, runs: Sequence[Run], metric: Metric | None, notes:
     if len(missing(runs, results)) == len(runs):
         print("no run is done, so there is nothing to report", flush=True)
         return 1
-    for said in write_report(contest, runs, results, metric, notes):
-        print(said, flush=True)
+    for message in write_report(contest, runs, results, metric, notes):
+        print(message, flush=True)
     print(contest.output_dir / f"{NAME}.html", flush=True)
     return 0

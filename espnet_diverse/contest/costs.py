@@ -149,8 +149,8 @@ def _tried(run: Run, programs: Programs, batches: int) -> tuple[Path, Ended]:
         ended = programs.run(command, run.place, log)
     if ended.code not in FINISHED and not programs.stopped:
         lines = log.read_text(encoding="utf-8", errors="replace").strip().split("\n")
-        said = next((line for line in reversed(lines) if ": error: " in line), lines[-1])
-        raise TrainingError(f"the trial of {run.name} failed; its log, {log}, says: {said}")
+        message = next((line for line in reversed(lines) if ": error: " in line), lines[-1])
+        raise TrainingError(f"the trial of {run.name} failed; its log, {log}, says: {message}")
     return folder, ended
 
 

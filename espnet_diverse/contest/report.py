@@ -120,8 +120,8 @@ def write_report(
     costs = read_costs(contest.output_dir / "costs.json")
     document = Document(f"Contest {contest.name}: which attention?", PICTURES)
     conclusions = [conclusion(each, runs[0].metric, name) for name, each in compared.items()]
-    for said in conclusions:
-        document.paragraph(said)
+    for message in conclusions:
+        document.paragraph(message)
     if waiting:
         labels = ", ".join(f"{run.name} with seed {run.seed}" for run in waiting)
         document.paragraph(f"Without scores so far: {labels}.")

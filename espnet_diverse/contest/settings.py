@@ -151,10 +151,10 @@ class Contest:
         for name, each in found.items():
             for key in _BUDGET:
                 if each.get(key) != baseline.get(key):
-                    said = (
+                    message = (
                         f"{each.origin(key)}: method {name} has {key} {each.get(key)}, and {first} {baseline.get(key)}"
                     )
-                    raise ConfigError(f"{said}; all methods need one budget: set it in the base configuration")
+                    raise ConfigError(f"{message}; all methods need one budget: set it in the base configuration")
         return found
 
     def runs(self) -> list[Run]:
@@ -223,8 +223,8 @@ class Contest:
                 changed["baseline"] = f"{next(iter(kept))} -> {next(iter(configs))}"
             if changed:
                 key, change = next(iter(changed.items()))
-                said = f"{self.output_dir}: this contest was begun with another {key}: {change}"
-                raise ConfigError(f"{said}; give the former value, or another --output_dir")
+                message = f"{self.output_dir}: this contest was begun with another {key}: {change}"
+                raise ConfigError(f"{message}; give the former value, or another --output_dir")
             configs = {**kept, **configs}
         self.output_dir.mkdir(parents=True, exist_ok=True)
         record = {"name": self.name, "settings": settings, "methods": configs}
@@ -299,6 +299,6 @@ def _defaults_of(recipe: Path, synthetic: bool) -> dict[str, str]:
     command = ["./run.sh", *(["--corpus", "synthetic"] if synthetic else []), "--defaults"]
     done = subprocess.run(command, cwd=recipe, env=environment(), capture_output=True, text=True, check=False)
     if done.returncode:
-        said = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise ConfigError(f"--recipe {recipe}: run.sh --defaults failed ({said[:200]}); correct the recipe")
+        message = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        raise ConfigError(f"--recipe {recipe}: run.sh --defaults failed ({message[:200]}); correct the recipe")
     return dict(line.split("\t", 1) for line in done.stdout.splitlines())

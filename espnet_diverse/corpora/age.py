@@ -95,13 +95,13 @@ def _ages(truth: Path, faults: list[Fault]) -> dict[str, tuple[int, str]]:
             continue
         author, *rest = line.strip().split(":::")
         age = rest[1].lower() if len(rest) > 1 else ""
-        if what := id_fault(author):
-            faults.append(Fault(str(truth), number, what))
+        if reason := id_fault(author):
+            faults.append(Fault(str(truth), number, reason))
         elif author in ages:
             faults.append(Fault(str(truth), number, f"author {author} is in line {ages[author][0]} too; remove one"))
         elif age != _UNKNOWN and not _AGE.fullmatch(age):
-            said = f"is {line[:60]!r}, and not author:::gender:::age with an age such as 25-34 or 65-xx"
-            faults.append(Fault(str(truth), number, said))
+            message = f"is {line[:60]!r}, and not author:::gender:::age with an age such as 25-34 or 65-xx"
+            faults.append(Fault(str(truth), number, message))
         else:
             ages[author] = (number, age)
     return ages

@@ -70,8 +70,8 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
             faults.add(first, fault.entry, fault)
     if is_whole:
         for utterance in sorted(transcripts.keys() - spoken.keys()):
-            what = "transcript without audio in wav/; add it or remove the line"
-            faults.add(first, utterance, Fault(str(root / TRANSCRIPT), utterance, what))
+            reason = "transcript without audio in wav/; add it or remove the line"
+            faults.add(first, utterance, Fault(str(root / TRANSCRIPT), utterance, reason))
     domains = _domains(root.parent / "utt2domain")
     for data, paths in zip(sets.values(), wavs.values(), strict=True):
         for utterance, wav in paths.items():
@@ -122,11 +122,11 @@ def _recordings(folder: Path, data: DataDir, faults: RowFaults) -> dict[str, Pat
     wavs: dict[str, Path] = {}
     for wav in sorted(folder.glob("[!.]*/[!.]*.[wW][aA][vV]")):
         if (first := wavs.setdefault(wav.stem, wav)) != wav:
-            what = f"utterance {wav.stem} is also {first}; an id must be unique"
-            faults.add(data, f"{wav.parent.name}-{wav.stem}", Fault(str(wav), None, what))
+            reason = f"utterance {wav.stem} is also {first}; an id must be unique"
+            faults.add(data, f"{wav.parent.name}-{wav.stem}", Fault(str(wav), None, reason))
     if not wavs:
-        what = "holds no <speaker>/<utterance>.wav; get the corpus again"
-        faults.refused.append(Fault(str(folder), None, what))
+        reason = "holds no <speaker>/<utterance>.wav; get the corpus again"
+        faults.refused.append(Fault(str(folder), None, reason))
     return wavs
 
 
@@ -136,8 +136,8 @@ def _refuse_twice(wavs: dict[str, dict[str, Path]]) -> None:
     faults = []
     for paths in wavs.values():
         for utterance in sorted(paths.keys() & owner.keys()):
-            what = f"utterance {utterance} is also {owner[utterance]}; it may be in one set only"
-            faults.append(Fault(str(paths[utterance]), None, what))
+            reason = f"utterance {utterance} is also {owner[utterance]}; it may be in one set only"
+            faults.append(Fault(str(paths[utterance]), None, reason))
         owner |= paths
     refuse(faults)
 

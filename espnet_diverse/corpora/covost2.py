@@ -145,8 +145,8 @@ def _twice(sets: dict[str, DataDir]) -> list[Fault]:
     for name, data in sets.items():
         for utterance, wav in data.wav_scp.items():
             if owner.setdefault(wav, name) != name:
-                what = f"{wav} is also in {owner[wav]}; a clip may be in one set only: correct the tables"
-                faults.append(Fault(name, utterance, what))
+                reason = f"{wav} is also in {owner[wav]}; a clip may be in one set only: correct the tables"
+                faults.append(Fault(name, utterance, reason))
     return faults
 
 
@@ -269,7 +269,7 @@ def read_tsv(path: Path, columns: Sequence[str]) -> tuple[list[Row], list[Fault]
     """
     table = read_table_file(path)
     lacking = [f"has no column {name!r}; it has {', '.join(table.columns)}" for name in {*columns} - {*table.columns}]
-    refuse([Fault(str(path), 1, what) for what in sorted(lacking)])
+    refuse([Fault(str(path), 1, reason) for reason in sorted(lacking)])
     rows = [Row(row.where, tuple(_ESCAPED.sub(r"\1", row.values[name]) for name in columns)) for row in table.rows]
     return rows, table.faults
 

@@ -135,8 +135,8 @@ class _Direction:
             if not fault:
                 made = f"{prefix}{segment.recording}_{milliseconds(segment.start)}_{milliseconds(segment.end)}"
                 if made in data.segments:
-                    what = "this segment occurs twice; remove one from all parallel files"
-                    fault = Fault(str(folder / "segments.lst"), line, what)
+                    reason = "this segment occurs twice; remove one from all parallel files"
+                    fault = Fault(str(folder / "segments.lst"), line, reason)
                 else:
                     utterance = made
             if fault:
@@ -169,10 +169,10 @@ class _Direction:
 
     def _fault(self, segment: Segment, value: str, listed: Path, line: int) -> Fault | None:
         """The fault of a line of segments.lst."""
-        whats = entry_faults("segments", "", value)
-        if not whats and self._audio(segment.recording) is None:
-            whats = [f"the audio {segment.recording} is not in {self.audios}; get it"]
-        return Fault(str(listed), line, whats[0]) if whats else None
+        reasons = entry_faults("segments", "", value)
+        if not reasons and self._audio(segment.recording) is None:
+            reasons = [f"the audio {segment.recording} is not in {self.audios}; get it"]
+        return Fault(str(listed), line, reasons[0]) if reasons else None
 
     def _speakers(self, folder: Path) -> dict[str, str]:
         """Speaker of each speech, for speeches in speakers.lst."""

@@ -162,8 +162,8 @@ def read_dialogs(path: Path, original: bool) -> tuple[dict[str, Line], list[Faul
         elif kind == "Str" and name:
             lines[name], name = Line(actor, texts[-1]), ""  # one of the release has dialog and actor before the text
         elif kind or token["broken"]:
-            what = 'must be dialogId("DIALOG", "font_ACTOR", "TEXT"), then dialogStr("TEXT")'
-            faults.append(Fault(str(path), content.count("\n", 0, token.start()) + 1, f"{what}; correct it"))
+            reason = 'must be dialogId("DIALOG", "font_ACTOR", "TEXT"), then dialogStr("TEXT")'
+            faults.append(Fault(str(path), content.count("\n", 0, token.start()) + 1, f"{reason}; correct it"))
             name = ""
     return lines, faults
 
@@ -192,13 +192,13 @@ class _Spoken:
         transcript, translation = (line.text if line else "" for line in (lines[0], lines[-1]))
         words = for_wer(transcript, self.source) if scored else transcript
         if not (words and translation):
-            what = f"no words in transcript {transcript!r}" if lines[0] else "no dialogue of this name"
-            data.dropped[utterance] = "no translation" if words else what
+            reason = f"no words in transcript {transcript!r}" if lines[0] else "no dialogue of this name"
+            data.dropped[utterance] = "no translation" if words else reason
             return
         for text, language in zip((transcript, translation), (self.source, self.target), strict=True):
-            if what := text_fault(text):
+            if reason := text_fault(text):
                 dialogs = self.game.dialogs[path.parent.parent.name, language or self.source]
-                self.faults.add(data, utterance, Fault(str(dialogs), path.stem, what))
+                self.faults.add(data, utterance, Fault(str(dialogs), path.stem, reason))
                 return
         data.wav_scp[utterance] = str(path)
         data.text[utterance] = translation if self.target else words

@@ -128,9 +128,9 @@ def _load(datasets: ModuleType, source: Path) -> dict[str, Any]:
             loaded = datasets.load_dataset(name, configuration or None)
     except _DAMAGED + (datasets.exceptions.DatasetsError,) as error:
         cause = error.__cause__ or error
-        what = " ".join((repr(cause) if isinstance(cause, LookupError) else str(cause)).split())
+        reason = " ".join((repr(cause) if isinstance(cause, LookupError) else str(cause)).split())
         todo = "give a folder, or NAME or NAME:CONFIGURATION of the Hub, which needs a network the first time"
-        raise DataError(f"{source}: the library datasets cannot load it ({what}); {todo}") from error
+        raise DataError(f"{source}: the library datasets cannot load it ({reason}); {todo}") from error
     splits = dict(loaded) if isinstance(loaded, dict) else {"all": loaded}
     return {name: _undecoded(datasets, dataset) for name, dataset in splits.items()}
 

@@ -174,8 +174,10 @@ def _run(commands: dict[str, str], table: Path, folder: Path, final: Path) -> di
 
 def _read(folder: Path, selection: Selection, faults: list[Fault]) -> DataTables:
     if (folder / "feats.scp").is_file() and not (folder / "wav.scp").is_file():
-        what = "has features and no audio; stats, train and decode read feats.scp as it is, for models with input_size"
-        faults.append(Fault(str(folder), None, what))
+        reason = (
+            "has features and no audio; stats, train and decode read feats.scp as it is, for models with input_size"
+        )
+        faults.append(Fault(str(folder), None, reason))
         return DataTables()
     data, found = scan_tables(folder)
     drop = selection.on_bad == "drop"

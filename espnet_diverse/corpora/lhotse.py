@@ -93,12 +93,12 @@ def add_supervisions(
     for supervision in supervisions:
         try:
             recording = recordings.get(supervision.recording_id)
-            what = _unreadable(recording, supervision)
-            values = {} if what else _values(recording, supervision, offset)
+            reason = _unreadable(recording, supervision)
+            values = {} if reason else _values(recording, supervision, offset)
         except (TypeError, AttributeError, OverflowError) as error:  # lhotse checks no types when it reads
-            what = f"it or its recording has a value of a wrong kind ({error}); write the manifest again"
-        if what:
-            rows.faults.append(Fault(str(rows.path), str(supervision.id), what))
+            reason = f"it or its recording has a value of a wrong kind ({error}); write the manifest again"
+        if reason:
+            rows.faults.append(Fault(str(rows.path), str(supervision.id), reason))
         else:
             rows.rows.append(Row(supervision.id, values | split))
 
@@ -125,8 +125,8 @@ def add_cuts(rows: Table, cuts: Iterable[Any], split: Mapping[str, str]) -> None
     for cut in cuts:
         recording = getattr(cut, "recording", None)
         if recording is None:
-            what = f"is a {type(cut).__name__} without a recording; only cuts of one recording are read"
-            rows.faults.append(Fault(str(rows.path), cut.id, what))
+            reason = f"is a {type(cut).__name__} without a recording; only cuts of one recording are read"
+            rows.faults.append(Fault(str(rows.path), cut.id, reason))
         else:
             add_supervisions(rows, cut.supervisions, {recording.id: recording}, split, cut.start)
 
@@ -136,12 +136,12 @@ def _by_id(rows: Table, path: Path, recordings: Iterable[Any]) -> dict[str, Any]
     found: dict[str, Any] = {}
     for recording in recordings:
         if not isinstance(recording.id, str | int):
-            what = "is no id of a recording; write the manifest again"
+            reason = "is no id of a recording; write the manifest again"
         elif found.setdefault(recording.id, recording) != recording:
-            what = "two recordings that differ have this id; write the manifest again"
+            reason = "two recordings that differ have this id; write the manifest again"
         else:
             continue
-        rows.faults.append(Fault(str(path), str(recording.id), what))
+        rows.faults.append(Fault(str(path), str(recording.id), reason))
     return found
 
 
@@ -167,5 +167,5 @@ def _load(library: ModuleType, path: Path) -> list[Any]:
     try:
         return list(library.load_manifest(path))
     except (ValueError, KeyError, TypeError, AttributeError, OSError, EOFError) as error:
-        what = " ".join(str(error).split())[:200]
-        raise DataError(f"{path}: lhotse cannot read it ({type(error).__name__}: {what}); write it again") from error
+        reason = " ".join(str(error).split())[:200]
+        raise DataError(f"{path}: lhotse cannot read it ({type(error).__name__}: {reason}); write it again") from error

@@ -211,10 +211,10 @@ class _Split:
 
     def _fault(self, name: str, value: str, listed: Path, line: int) -> Fault | None:
         """The fault of an utterance and its segment."""
-        whats = entry_faults("segments", name, value)
-        if not whats and (talk := parse_segment(value).recording) not in self.recordings:
-            whats = [f"its audio {talk} is not in {self.folder / 'wav'}; get it"]
-        return Fault(str(listed), line, whats[0]) if whats else None
+        reasons = entry_faults("segments", name, value)
+        if not reasons and (talk := parse_segment(value).recording) not in self.recordings:
+            reasons = [f"its audio {talk} is not in {self.folder / 'wav'}; get it"]
+        return Fault(str(listed), line, reasons[0]) if reasons else None
 
     def _words(self, text: str) -> str:
         return for_wer(without_notes(text), self.source) if self.selection.transcripts == "scored" else text
@@ -236,8 +236,8 @@ def _yaml_lines(path: Path, whole: list[Fault]) -> Lines | None:
             talk, start = Path(str(entry["wav"])).stem, float(entry["offset"])
             end = start + float(entry["duration"])
         except (TypeError, KeyError, ValueError, OverflowError):
-            what = f"entry {entry!r} is wrong; an entry is {{wav: talk.wav, offset: 1.5, duration: 2.0}} (seconds)"
-            lines.faults[number] = Fault(str(path), number, what)
+            reason = f"entry {entry!r} is wrong; an entry is {{wav: talk.wav, offset: 1.5, duration: 2.0}} (seconds)"
+            lines.faults[number] = Fault(str(path), number, reason)
             lines.texts.append("")
             continue
         lines.texts.append(f"{talk}_{count[talk]:04d} {talk} {round(start, 3)} {round(end, 3)}")

@@ -75,9 +75,9 @@ def _texts(root: Path, stem: str, name: str, data: DataDir, faults: RowFaults) -
 
 def _add(data: DataDir, utterance: str, text: str, place: Fault, faults: RowFaults) -> None:
     """Add a text and its source to a set, or its fault."""
-    what = text_fault(text) if text else "is an empty line; remove it"
-    if what:
-        faults.add(data, utterance, Fault(place.file, place.where, what))
+    reason = text_fault(text) if text else "is an empty line; remove it"
+    if reason:
+        faults.add(data, utterance, Fault(place.file, place.where, reason))
         return
     language = next(iter(faults.selection.languages), "")
     source = for_wer(text, language)

@@ -56,8 +56,8 @@ def _read(path: Path, name: str, reader: LabelledReader) -> DataDir:
     for number, row in (json_rows if path.suffix == ".jsonl" else tab_rows)(path, faults):
         utterance = f"{name}-{number:07d}"
         if lacking := [each for each in FIELDS if each not in row]:
-            what = f"has no {lacking[0]}; get the file again"
-            reader.faults.add(data, utterance, Fault(str(path), number, what))
+            reason = f"has no {lacking[0]}; get the file again"
+            reader.faults.add(data, utterance, Fault(str(path), number, reason))
             continue
         label, *texts = (row[each] for each in FIELDS)
         if label == _UNDECIDED:

@@ -91,10 +91,10 @@ def read_sets(table: Table, selection: Selection) -> dict[str, DataDir]:
     first.bad.update(left_out)
     for name, data in sets.items():
         if not data.text:
-            what = f"has no {'usable ' if data.dropped else ''}rows for the set {name}"
+            reason = f"has no {'usable ' if data.dropped else ''}rows for the set {name}"
             others = " ".join(other for other in sets if sets[other].text)
             todo = f", or prepare only the others with --sets {others}" if others else ""
-            raise DataError(f"{table.path}: {what}; add some{todo}")
+            raise DataError(f"{table.path}: {reason}; add some{todo}")
     return sets
 
 
@@ -125,7 +125,7 @@ def _left_out(table: Table, faults: Iterable[Fault]) -> dict[str, str]:
         rows.setdefault(safe_name(f"row{fault.where}"), []).append(fault.what)
     if rows:
         log.warning("notice: %s: %d rows with faults are left out; dropped.tsv lists them", table.path, len(rows))
-    return {row: "; ".join(whats) for row, whats in rows.items()}
+    return {row: "; ".join(reasons) for row, reasons in rows.items()}
 
 
 def _audio_faults(table: Table, entries: Iterable[Entry]) -> list[Fault]:
@@ -136,9 +136,9 @@ def _audio_faults(table: Table, entries: Iterable[Entry]) -> list[Fault]:
             first.setdefault(entry.audio, entry)
     found = iterate_in_threads(_audio_fault, first, _THREADS, "check audio", len(first))
     return [
-        Fault(str(table.path), entry.where, what, "audio", entry.utterance)
-        for entry, what in zip(first.values(), found, strict=True)
-        if what
+        Fault(str(table.path), entry.where, reason, "audio", entry.utterance)
+        for entry, reason in zip(first.values(), found, strict=True)
+        if reason
     ]
 
 

@@ -72,8 +72,8 @@ def _read(path: Path, name: str, faults: RowFaults) -> DataDir:
         article, place = (article + 1, 0) if _TITLE.fullmatch(text) else (article, place + 1)
         sentence = f"{name}-{article:05d}-{place:04d}"
         text = lower_case(text, "en") if faults.selection.case == "lower" else text
-        if what := text_fault(text):
-            faults.add(data, sentence, Fault(str(path), number, what))
+        if reason := text_fault(text):
+            faults.add(data, sentence, Fault(str(path), number, reason))
         else:
             data.text[sentence] = text
     faults.add_lines(data, name, of_lines)

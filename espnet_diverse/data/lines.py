@@ -81,8 +81,8 @@ def _decoded(
         offset += len(whole)
         if len(line) > LONGEST_LINE:
             offset += _skipped(file, whole)
-            what = f"has more than the {LONGEST_LINE} bytes that are allowed: are line ends missing?"
-            faults.append(Fault(str(path), number, what))
+            reason = f"has more than the {LONGEST_LINE} bytes that are allowed: are line ends missing?"
+            faults.append(Fault(str(path), number, reason))
             first = line[:LONGEST_ID].decode("utf-8", "ignore").split(None, 1)[:1]
             yield number, f"{''.join(first)} \ufffd", -1, 0  # with the id, so that it is not also reported as missing
             continue
@@ -103,8 +103,8 @@ def _decoded(
             repairs["carriage return within a line"] += 1
         yield number, text, start if as_written else -1, len(line)
     if undecodable > _FEW:
-        what = f"{undecodable - _FEW} more lines are not utf-8; convert the file with iconv"
-        faults.append(Fault(str(path), None, what))
+        reason = f"{undecodable - _FEW} more lines are not utf-8; convert the file with iconv"
+        faults.append(Fault(str(path), None, reason))
 
 
 def _skipped(file: BinaryIO, whole: bytes) -> int:

@@ -76,8 +76,8 @@ def lower_case(text: str, language: str = "") -> str:
 
 @cache
 def _tell_of_dotless_i() -> None:
-    what = "texts have İ or ı and no language, so that I becomes i, which is wrong in Turkish and Azerbaijani"
-    log.warning("notice: %s; give the language, by a column language or a table utt2lang", what)
+    reason = "texts have İ or ı and no language, so that I becomes i, which is wrong in Turkish and Azerbaijani"
+    log.warning("notice: %s; give the language, by a column language or a table utt2lang", reason)
 
 
 def subtitle(text: str) -> str:

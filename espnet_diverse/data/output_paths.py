@@ -33,7 +33,7 @@ def check_target(sets: Mapping[str, DataTables], output_dir: Path) -> None:
     Raises:
         DataError: `output_dir` or one of its directories cannot be written to.
     """
-    refuse([Fault("output directory", None, what) for what in entry_faults("wav.scp", "", str(output_dir))])
+    refuse([Fault("output directory", None, reason) for reason in entry_faults("wav.scp", "", str(output_dir))])
     resolved = lru_cache(maxsize=1024)(Path.resolve)  # most recordings are in few folders
 
     def is_inside(file: Path, folder: Path) -> bool:
@@ -67,8 +67,8 @@ def check_unread(target: Path, sources: Iterable[Path]) -> None:
     for source in sources:
         if source.exists() and (real := source.resolve()).is_relative_to(final):
             kind = "directory" if source.is_dir() else "file"
-            what = f"is the {kind} to read, {source}" if real == final else f"contains {source}, which is read"
-            raise DataError(f"{target}: {what}; choose another path")
+            reason = f"is the {kind} to read, {source}" if real == final else f"contains {source}, which is read"
+            raise DataError(f"{target}: {reason}; choose another path")
 
 
 def check_outputs(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
@@ -112,8 +112,8 @@ def check_no_data(output_dir: Path) -> None:
     """
     there = [name for name in (*OF_DATA, "text") if (output_dir / name).is_file()]
     if there and (there[0] != "text" or not any((output_dir / name).is_file() for name in OF_HYPOTHESES)):
-        what = f"has {there[0]}, so it is a data directory, whose text would be lost"
-        raise DataError(f"{output_dir}: {what}; choose another path")
+        reason = f"has {there[0]}, so it is a data directory, whose text would be lost"
+        raise DataError(f"{output_dir}: {reason}; choose another path")
 
 
 def check_prepared(target: Path, command: str | None = None) -> None:
@@ -137,8 +137,8 @@ def check_prepared(target: Path, command: str | None = None) -> None:
         )
     foreign = [name for name in there if name not in (written or []) and not name.startswith(".")]
     if foreign:
-        what = f"has {foreign[0]}, which {_writer(command)} has not written"
-        raise DataError(f"{target}: {what}; move it away or choose another path")
+        reason = f"has {foreign[0]}, which {_writer(command)} has not written"
+        raise DataError(f"{target}: {reason}; move it away or choose another path")
 
 
 def mark_prepared(path: Path, command: str | None = None, later: Iterable[str] = ()) -> None:

@@ -111,8 +111,8 @@ def pack_texts(path: Path, kind: str = "text") -> PackedTable:
     named = path.name in COLUMNS and path.name not in _TEXTS
     if named or table and all(map(_OF_AUDIO.fullmatch, islice(table.values(), _SEEN))):
         key, value = table.pair(0)
-        what = f"{COLUMNS[path.name]} a line" if named else "a recording a line"
-        raise DataError(f"{path}: has {what}, such as '{key} {value:.100}', and no texts; give a file named text")
+        content = f"{COLUMNS[path.name]} a line" if named else "a recording a line"
+        raise DataError(f"{path}: has {content}, such as '{key} {value:.100}', and no texts; give a file named text")
     return table
 
 
@@ -152,20 +152,20 @@ def _scan(path: Path, kind: str) -> tuple[PackedTable, list[Fault]]:
         key, value = _repair(line, fields, kind, repairs) if fields else ("", "")
         if not key:
             if value:
-                what = f"has no id before {value!r}; begin the line with an id"
-                faults.append(Fault(str(path), number, what, entry=f"{path.name}-line{number}"))
+                reason = f"has no id before {value!r}; begin the line with an id"
+                faults.append(Fault(str(path), number, reason, entry=f"{path.name}-line{number}"))
             else:
                 repairs["blank line"] += 1
             continue
         if faults and faults[-1].where == number:  # of the bytes of this line
             faults[-1] = replace(faults[-1], entry=key)
         rows.add(number, key, f"{key} {value}" if value else key, line, start, size)
-        if whats := entry_faults(kind, key, value):
-            of_rows += [(len(rows) - 1, Fault(str(path), number, what, entry=key)) for what in whats]
+        if reasons := entry_faults(kind, key, value):
+            of_rows += [(len(rows) - 1, Fault(str(path), number, reason, entry=key)) for reason in reasons]
     table, twice, sorted_before = rows.packed(not repairs)
     for number, key, first in twice.values():
-        what = f"duplicate id {key!r}, first on line {first}; ids must be unique"
-        faults.append(Fault(str(path), number, what, entry=f"{key}-line{number}"))  # the first row stays
+        reason = f"duplicate id {key!r}, first on line {first}; ids must be unique"
+        faults.append(Fault(str(path), number, reason, entry=f"{key}-line{number}"))  # the first row stays
     faults += [fault for row, fault in of_rows if row not in twice]
     faults.sort(key=lambda fault: inf if fault.where is None else fault.where)  # of the whole file last
     if not sorted_before and not is_trn:
@@ -183,11 +183,11 @@ def _trn_lines(path: Path, faults: list[Fault], repairs: Counter[str]) -> Iterat
             continue
         found = _TRN.fullmatch(line)
         if line.strip() and not found:
-            what = "does not end in an id; a line of a .trn is 'text (id)', the id without spaces and brackets"
-            faults.append(Fault(str(path), number, what))
+            reason = "does not end in an id; a line of a .trn is 'text (id)', the id without spaces and brackets"
+            faults.append(Fault(str(path), number, reason))
         elif found and (either := _ALTERNATIVES.search(found[1])):
-            what = f"has the alternatives {either[0]!r}; only sclite scores these: write one of them"
-            faults.append(Fault(str(path), number, what))
+            reason = f"has the alternatives {either[0]!r}; only sclite scores these: write one of them"
+            faults.append(Fault(str(path), number, reason))
         else:
             yield number, f"{found[2]} {found[1]}" if found else "", -1, 0
 
@@ -211,8 +211,8 @@ def scan_lines(path: Path, form: Callable[[str], str] = str) -> tuple[list[str],
     for number, line in numbered_lines(path, faults, repairs):
         text, found = clean_text(form(line))
         repairs.update(found)
-        what = text_fault(text)
-        faults += [Fault(str(path), number, what)] if what else []
+        reason = text_fault(text)
+        faults += [Fault(str(path), number, reason)] if reason else []
         texts.append(text)
     notice_repairs(path, repairs)
     return texts, faults
@@ -221,7 +221,7 @@ def scan_lines(path: Path, form: Callable[[str], str] = str) -> tuple[list[str],
 def notice_repairs(path: Path, repairs: Counter[str]) -> None:
     """Log the repairs of a file by kind, if there are any."""
     if repairs:
-        listed = ", ".join(f"{what} ({count})" for what, count in repairs.items())
+        listed = ", ".join(f"{reason} ({count})" for reason, count in repairs.items())
         _tell_once(f"notice: {path}: repaired while reading: {listed}", path.stat().st_mtime_ns)
 
 
@@ -248,15 +248,15 @@ def _repair(line: str, fields: list[str], kind: str, repairs: Counter[str]) -> t
 
 def entry_faults(kind: str, key: str, value: str) -> list[str]:
     """Return the faults of one entry of the table `kind`, whose text is already repaired."""
-    whats = [what for what in [id_fault(key)] if what]
+    reasons = [reason for reason in [id_fault(key)] if reason]
     if not value and kind in _TEXTS:
-        whats.append(EMPTY_TRANSCRIPT)
+        reasons.append(EMPTY_TRANSCRIPT)
     elif kind in COLUMNS and kind not in _TEXTS and not value:
-        whats.append(f"missing columns: the line is only {key!r}; the format is: {COLUMNS[kind]}")
+        reasons.append(f"missing columns: the line is only {key!r}; the format is: {COLUMNS[kind]}")
     elif kind in _VALUE_FAULTS:
-        what = _VALUE_FAULTS[kind](value)
-        whats += [what] if what else []
-    return whats
+        reason = _VALUE_FAULTS[kind](value)
+        reasons += [reason] if reason else []
+    return reasons
 
 
 def _path_fault(path: str) -> str | None:

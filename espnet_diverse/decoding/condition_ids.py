@@ -91,8 +91,8 @@ def condition_indices(
         if unknown := [utterance for utterance in utterances if named(utterance) not in numbers]:
             if default is None:
                 raise DataError(_refusal(condition, table, unknown[0], named(unknown[0]), names))
-            what = f"{CONDITIONS[condition].label} that the model knows; the default {default} is used"
-            logging.warning("%d of %d utterances have no %s", len(unknown), len(indices), what)
+            reason = f"{CONDITIONS[condition].label} that the model knows; the default {default} is used"
+            logging.warning("%d of %d utterances have no %s", len(unknown), len(indices), reason)
         indices.lookups[condition] = partial(_number, named, numbers, default)
     return indices
 
@@ -107,8 +107,8 @@ def _index(condition: str, source: str, name: str, names: Sequence[str]) -> int:
     """Index among `names` of the value `name` of a condition, which the option of the condition `source` gave."""
     known = known_value(condition, name, names)
     if known is None:
-        what = f"unknown {CONDITIONS[condition].label}; this model knows: {' '.join(names)}"
-        raise DataError(f"{CONDITIONS[source].option} {name}: {what}")
+        reason = f"unknown {CONDITIONS[condition].label}; this model knows: {' '.join(names)}"
+        raise DataError(f"{CONDITIONS[source].option} {name}: {reason}")
     return names.index(known)
 
 
@@ -144,8 +144,8 @@ def indices_of(known: KnownConditions, names: Mapping[str, str]) -> dict[str, in
     """
     for condition, values in known.names.items():
         if condition not in names:
-            what, option = CONDITIONS[condition].label, CONDITIONS[condition].option
-            raise DataError(f"the {what} is missing; give {option}; this model knows: {' '.join(values)}")
+            label, option = CONDITIONS[condition].label, CONDITIONS[condition].option
+            raise DataError(f"the {label} is missing; give {option}; this model knows: {' '.join(values)}")
     return {condition: values.index(names[condition]) for condition, values in known.names.items()}
 
 
@@ -185,8 +185,8 @@ def _warn(known: KnownConditions, given: Mapping[str, str], sources: set[str], t
     for condition, name in given.items():
         if condition not in used | told:
             told.add(condition)
-            what, option = CONDITIONS[condition].label, CONDITIONS[condition].option
-            logging.warning("%s %s has no effect: no part of this model depends on the %s", option, name, what)
+            label, option = CONDITIONS[condition].label, CONDITIONS[condition].option
+            logging.warning("%s %s has no effect: no part of this model depends on the %s", option, name, label)
 
 
 def _sources(condition: str, data_dir: Path) -> tuple[str, str]:
@@ -196,11 +196,11 @@ def _sources(condition: str, data_dir: Path) -> tuple[str, str]:
 
 def _refusal(condition: str, table: Path, utterance: str, name: str | None, names: Sequence[str]) -> str:
     """Message for an utterance of which a table has no known value of a condition."""
-    what, option = CONDITIONS[condition].label, CONDITIONS[condition].option
+    label, option = CONDITIONS[condition].label, CONDITIONS[condition].option
     known = f"this model knows: {' '.join(names)}"
     if name is not None:
-        return f"{table}: utterance {utterance!r} has the unknown {what} {name!r}; {known}"
+        return f"{table}: utterance {utterance!r} has the unknown {label} {name!r}; {known}"
     return (
-        f"utterance {utterance!r} has no {what}; add it to utt2{condition} of the data directory, "
+        f"utterance {utterance!r} has no {label}; add it to utt2{condition} of the data directory, "
         f"or give {option}; {known}"
     )

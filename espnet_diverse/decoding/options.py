@@ -168,8 +168,8 @@ class Options(option_checks.Options):
         if weight is None:
             weight = 0.0 if not has_ctc or self.search == "sampling" else usual_weight
         if not has_ctc and weight:
-            what = f"ctc_weight {weight} is not possible"
-            raise ConfigError(f"{what}: the model was trained without CTC; set ctc_weight=0")
+            reason = f"ctc_weight {weight} is not possible"
+            raise ConfigError(f"{reason}: the model was trained without CTC; set ctc_weight=0")
         if usual_weight == 1 > weight and self.search in ("batched", "espnet"):
             raise ConfigError(f"ctc_weight {weight} is not possible: the model has CTC alone; set ctc_weight=1")
         if not has_ctc and self.search == "greedy":
@@ -180,8 +180,8 @@ class Options(option_checks.Options):
     def _of_shortlist(self, there: bool) -> tuple[int | None, int | None]:
         """`shortlist_first` and `shortlist_best` as numbers where there is a shortlist."""
         if there and self.search != "batched":
-            what = f"search={self.search} is not possible with a shortlist"
-            raise ConfigError(f"{what}; set search=batched, or leave --shortlist out")
+            reason = f"search={self.search} is not possible with a shortlist"
+            raise ConfigError(f"{reason}; set search=batched, or leave --shortlist out")
         if given := [name for name in SHORTLIST if getattr(self, name) is not None and not there]:
             raise needs(self, given[0], "a shortlist; give --shortlist, or leave it out")
         usual = _SHORTLIST if there else None
@@ -250,8 +250,8 @@ def text_task(config: Mapping[str, Any], config_file: Path, known: Sequence[str]
     """
     task = config.get("task", "asr")
     if task not in known:
-        what = "is not possible here" if task in SEARCHED_TASKS else "writes no text"
-        raise ModelError(f"{config_file}: a model of task {task} {what}; known: {' '.join(known)}")
+        reason = "is not possible here" if task in SEARCHED_TASKS else "writes no text"
+        raise ModelError(f"{config_file}: a model of task {task} {reason}; known: {' '.join(known)}")
     return task
 
 
@@ -266,8 +266,8 @@ def check_search(config: Mapping[str, Any], options: Options) -> None:
         ConfigError: The model translates in one pass, and the search makes a text token by token.
     """
     if is_non_autoregressive(config) and options.search != "batched":
-        what = f"search={options.search} is not possible"
-        raise ConfigError(f"{what}: the model is non-autoregressive and translates in one pass; set search=batched")
+        reason = f"search={options.search} is not possible"
+        raise ConfigError(f"{reason}: the model is non-autoregressive and translates in one pass; set search=batched")
 
 
 def is_non_autoregressive(config: Mapping[str, Any]) -> bool:

@@ -21,9 +21,9 @@ def check_predicts_tokens(model: nn.Module) -> None:
         ModelError: The model has CTC alone, or is a transducer.
     """
     if not reads_tokens(model):
-        what = "CTC alone" if getattr(model, "decoder", None) is None else "a transducer"
+        kind = "CTC alone" if getattr(model, "decoder", None) is None else "a transducer"
         raise ModelError(
-            f"the model has {what}, and tokens are predicted by a decoder; give one with an attention decoder"
+            f"the model has {kind}, and tokens are predicted by a decoder; give one with an attention decoder"
         )
 
 

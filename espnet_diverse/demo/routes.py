@@ -80,8 +80,8 @@ class _Page:
         if self.service.live is not None:
             await self.service.live.serve(websocket, websocket.query_params)
             return
-        what = "this model does not transcribe while somebody speaks; send the whole recording"
-        await close_with(websocket, ConfigError(what))
+        reason = "this model does not transcribe while somebody speaks; send the whole recording"
+        await close_with(websocket, ConfigError(reason))
 
     async def serve(self, method: Callable, request: Request) -> Response:
         if request.headers.get("Content-Type") != BODY:

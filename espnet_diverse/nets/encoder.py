@@ -187,8 +187,8 @@ class DiverseBranchformerEncoder(_WithAttention, BranchformerEncoder):
         """
         short, least = check_short_utt(self.embed, xs_pad.size(1))
         if short:
-            said = f"{xs_pad.size(1)} frames are too short for subsampling, which needs {least}"
-            raise TooShortUttError(said, xs_pad.size(1), least)
+            message = f"{xs_pad.size(1)} frames are too short for subsampling, which needs {least}"
+            raise TooShortUttError(message, xs_pad.size(1), least)
         mask = lengths_to_mask(ilens, xs_pad.size(1)).unsqueeze(1).to(xs_pad.device)
         if isinstance(self.embed, torch.nn.Sequential | torch.nn.Linear):
             xs_pad = self.embed(xs_pad)

@@ -28,12 +28,12 @@ def check_recomputed(layers: Iterable[nn.Module], numbers: Collection[int], net:
     for number, layer in enumerate(layers, start=1):
         for name, module in layer.named_modules() if number in numbers else ():
             if isinstance(module, HeadSelection | ConditionRows):
-                what = "depends on the language or domain of a sample"
+                reason = "depends on the language or domain of a sample"
             elif isinstance(module, Monitored) and module.LOSSES:
-                what = "has auxiliary losses"
+                reason = "has auxiliary losses"
             else:
                 continue
             raise ConfigError(
                 f"{net}: layer {number} of gradient_checkpoint_layers cannot be computed again in the backward pass, "
-                f"because its {name} {what}; leave the layer out"
+                f"because its {name} {reason}; leave the layer out"
             )

@@ -48,8 +48,8 @@ def bounded_by(state: Mapping[str, Tensor], source: str | Path) -> Iterator[None
         built["values"] += value.numel()
         if built["tensors"] > most_tensors or built["values"] > most_values:
             has = f"{len(tensors)} tensors of {sum(each.numel() for each in tensors)} values"
-            what = f"the configuration asks for a far larger model than these weights, which have {has}"
-            raise ModelError(f"{source}: {what}; give the configuration that they were trained with")
+            reason = f"the configuration asks for a far larger model than these weights, which have {has}"
+            raise ModelError(f"{source}: {reason}; give the configuration that they were trained with")
 
     hooks = register_module_parameter_registration_hook(count), register_module_buffer_registration_hook(count)
     try:

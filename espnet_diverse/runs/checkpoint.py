@@ -268,9 +268,9 @@ def misfits(model: nn.Module, state: dict[str, Tensor]) -> str:
     missing = [name for name in expected if name not in state]
     extra = [name for name in state if name not in expected]
     common = {name: misfit(state[name], tensor) for name, tensor in expected.items() if name in state}
-    unfit = [f"{name} {said}" for name, said in common.items() if said]
+    unfit = [f"{name} {message}" for name, message in common.items() if message]
     faults = {"missing": missing, "extra": extra, "of another shape or type": unfit}
-    return "; ".join(f"{len(names)} {what}: {abridged(names)}" for what, names in faults.items() if names)
+    return "; ".join(f"{len(names)} {reason}: {abridged(names)}" for reason, names in faults.items() if names)
 
 
 def misfit(value: Tensor, expected: Tensor) -> str:

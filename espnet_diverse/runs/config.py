@@ -92,8 +92,8 @@ def merge(
         _apply(config, override)
     for key, section in config.items():
         if key.endswith("_conf") and not isinstance(section, dict | None):
-            what = f"{key} is {shortened(repr(section))}"
-            raise ConfigError(f"{config.origin(key)}: {what}; give a mapping of options")
+            reason = f"{key} is {shortened(repr(section))}"
+            raise ConfigError(f"{config.origin(key)}: {reason}; give a mapping of options")
     return config
 
 

@@ -89,8 +89,8 @@ def _check_choices(config: Config, parser: ArgumentParser) -> None:
         given, known = config[key], [str(word) for word in action.choices if word is not None]
         is_unset = given is None or None in action.choices and str(given).strip().lower() in NONE
         if not is_unset and str(given).lower() not in map(str.lower, known):
-            said = f"{key} must be one of {' '.join(known)}, but is {given!r:.100}"
-            raise ConfigError(f"{config.origin(key)}: {said}")
+            message = f"{key} must be one of {' '.join(known)}, but is {given!r:.100}"
+            raise ConfigError(f"{config.origin(key)}: {message}")
 
 
 def _check_owner(config: Config, name: str, chosen: type) -> None:
@@ -181,8 +181,8 @@ def _check_values(config: Config, section: str, cls: type) -> None:
             continue
         known = [*_compared(cls, option), *getattr(cls, "own_values", {}).get(option, ())]
         if known and given not in known:
-            said = f"unknown {section}.{option} {given!r} of {cls.__name__}; known: {' '.join(known)}"
-            raise ConfigError(f"{config.origin(section, option)}: {said}")
+            message = f"unknown {section}.{option} {given!r} of {cls.__name__}; known: {' '.join(known)}"
+            raise ConfigError(f"{config.origin(section, option)}: {message}")
 
 
 def _compared(cls: type, option: str) -> list[str]:

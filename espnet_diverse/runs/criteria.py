@@ -65,8 +65,8 @@ def _check_reported(config: Config, key: str, given: Sequence[Sequence[str]]) ->
     model = config.get("model_conf")
     left_out = [name for _, name, *_ in given if isinstance(model, Mapping) and model.get(f"report_{name}") is False]
     if left_out and len(left_out) == len(given):
-        what = f"{key} is by {left_out[0]}, and the model reports none with report_{left_out[0]}: false"
-        raise ConfigError(f"{config.origin(key)}: {what}; set it to true in model_conf, or give another criterion")
+        reason = f"{key} is by {left_out[0]}, and the model reports none with report_{left_out[0]}: false"
+        raise ConfigError(f"{config.origin(key)}: {reason}; set it to true in model_conf, or give another criterion")
 
 
 def _is_criterion(given: object) -> bool:

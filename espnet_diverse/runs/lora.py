@@ -32,14 +32,14 @@ def check_adapter(config: Config) -> None:
     with located(config, _SECTION):
         options = _options(config.get(_SECTION))
     if options.bias_type not in (None, "none"):
-        what = f"{_SECTION}.bias_type {options.bias_type!r} has no effect, in ESPnet neither"
-        raise ConfigError(f"{config.origin(_SECTION, 'bias_type')}: {what}; set unfreeze_param: ['*.bias']")
+        reason = f"{_SECTION}.bias_type {options.bias_type!r} has no effect, in ESPnet neither"
+        raise ConfigError(f"{config.origin(_SECTION, 'bias_type')}: {reason}; set unfreeze_param: ['*.bias']")
     if not config.get("freeze_param"):
-        what = "use_adapter trains an adapter and all other parameters, as nothing is frozen"
-        raise ConfigError(f"{config.origin('use_adapter')}: {what}; set freeze_param: ['*']")
+        reason = "use_adapter trains an adapter and all other parameters, as nothing is frozen"
+        raise ConfigError(f"{config.origin('use_adapter')}: {reason}; set freeze_param: ['*']")
     if (strategy := config.get("save_strategy", _WHOLE)) != _WHOLE:
-        what = f"save_strategy {strategy!r} leaves out weights without which the model cannot be loaded"
-        raise ConfigError(f"{config.origin('save_strategy')}: {what}; set save_strategy: {_WHOLE}")
+        reason = f"save_strategy {strategy!r} leaves out weights without which the model cannot be loaded"
+        raise ConfigError(f"{config.origin('save_strategy')}: {reason}; set save_strategy: {_WHOLE}")
 
 
 def add_adapter(model: nn.Module, config: Mapping[str, Any]) -> None:
@@ -79,8 +79,8 @@ def check_whole(config: Mapping[str, Any], state: Mapping[str, Tensor], model: n
     """
     strategy = config.get("save_strategy", _WHOLE)
     if config.get("use_adapter") and strategy != _WHOLE and not model.state_dict().keys() <= state.keys():
-        what = f"holds the weights of the adapter but not of the model (save_strategy: {strategy})"
-        raise ModelError(f"{source}: {what}; give weights of a run with save_strategy: {_WHOLE}")
+        reason = f"holds the weights of the adapter but not of the model (save_strategy: {strategy})"
+        raise ModelError(f"{source}: {reason}; give weights of a run with save_strategy: {_WHOLE}")
 
 
 @contextmanager

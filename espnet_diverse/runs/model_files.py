@@ -55,10 +55,10 @@ def check_exists(model: Path) -> None:
     if not model.is_dir() and not model.is_file():
         raise ModelError(f"{model}: is a pipe or a device; give the directory of a run, a packed model, or {OR_NAME}")
     if model.is_dir() and not (model / "config.yaml").is_file() and not is_whisper(model):
-        said = (
+        message = (
             "is not the directory of a run, because it has no config.yaml; give one, a packed model, or a Whisper model"
         )
-        raise ModelError(f"{model}: {said}")
+        raise ModelError(f"{model}: {message}")
 
 
 def find_weights(model_dir: Path, model_file: str | Path | None = None, config: Mapping | None = None) -> Path:

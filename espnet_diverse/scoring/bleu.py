@@ -104,8 +104,8 @@ class Sacrebleu(Metric):
         by_words = [each for each in set(languages) if self._choose(each) in _OF_WORDS]
         notes = unspaced_notes(f"{self.name} by words", by_words)
         if self._choose is tokenizer_of and "ko" in map(base_language, by_words):
-            what = "is by 13a, not by sacrebleu's default ko-mecab: run pip install 'sacrebleu[ko]', or score chrf"
-            notes.append(f"{self.name} of Korean {what}")
+            reason = "is by 13a, not by sacrebleu's default ko-mecab: run pip install 'sacrebleu[ko]', or score chrf"
+            notes.append(f"{self.name} of Korean {reason}")
         return notes
 
     def score(self, sums: np.ndarray) -> np.ndarray:

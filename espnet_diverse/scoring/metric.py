@@ -34,8 +34,8 @@ def better_side(metric: str) -> str:
 def unspaced_notes(name: str, languages: Iterable[str]) -> list[str]:
     """A note on the languages without spaces, if any, in which the metric `name` takes a whole phrase for a word."""
     there = sorted({base_language(language) for language in languages} & UNSPACED.keys())
-    what = "written without spaces between words, so that a phrase counts as one word: score cer, mer or chrf there"
-    return [f"{name} makes no sense in {', '.join(there)}, nor in averages with them: {what}"] if there else []
+    reason = "written without spaces between words, so that a phrase counts as one word: score cer, mer or chrf there"
+    return [f"{name} makes no sense in {', '.join(there)}, nor in averages with them: {reason}"] if there else []
 
 
 class Metric(ABC):

@@ -77,12 +77,12 @@ class Normalisation:
         notes = []
         marks = sorted(filter(_is_mark, references | hypotheses))
         if marks and self.name.startswith("whisper"):
-            what = f"the marks of words, such as U+{ord(marks[0]):04X}"
+            lost = f"the marks of words, such as U+{ord(marks[0]):04X}"
             notes.append(
-                f"--normalise whisper keeps {what}, which Whisper's own rules replace by spaces: scores by those are "
+                f"--normalise whisper keeps {lost}, which Whisper's own rules replace by spaces: scores by those are "
                 "not comparable"
                 if self.name == "whisper"
-                else f"--normalise whisper_en is for English and removes {what}; --normalise whisper keeps them"
+                else f"--normalise whisper_en is for English and removes {lost}; --normalise whisper keeps them"
             )
         signs = [bool(VOCALISATION.search("".join(side))) for side in (references, hypotheses)]
         if self.name != "unvocalised" and signs[0] != signs[1]:

@@ -141,8 +141,8 @@ def read_files(paths: Sequence[Path], plain: bool = False) -> dict[Path, Mapping
             longer = path if len(texts) > expected else first
             is_blank = not files[longer][max(files[longer])]
             todo = f"the last line of {longer} is blank: delete it" if is_blank else "find the line that one lacks"
-            what = f"has {len(texts)} lines, and {first} has {expected}; with --plain line N is compared with line N"
-            raise DataError(f"{path}: {what}; {todo}")
+            reason = f"has {len(texts)} lines, and {first} has {expected}; with --plain line N is compared with line N"
+            raise DataError(f"{path}: {reason}; {todo}")
     return files
 
 
@@ -160,8 +160,8 @@ def further_references(first: Path, path: Path, files: Mapping[Path, Mapping[str
         [each for each in files[one] if each not in files[other]] for one, other in ((first, path), (path, first))
     )
     if lacking or odd:
-        what = f"lacks {abridged(lacking, separator=' ')}" if lacking else f"has {abridged(odd, separator=' ')} more"
-        raise DataError(f"{path}: {what}; files of references need the same utterances, and {first} is the first")
+        reason = f"lacks {abridged(lacking, separator=' ')}" if lacking else f"has {abridged(odd, separator=' ')} more"
+        raise DataError(f"{path}: {reason}; files of references need the same utterances, and {first} is the first")
     return list(files[path].values())
 
 
@@ -170,8 +170,8 @@ def _read_texts(path: Path) -> Mapping[str, str]:
     if suffix in _TABLES:
         return _of_table(path)
     if form := suffix if suffix in _NIST else _nist_format(path):
-        what = "a line of a table is 'utterance text', of a .trn 'text (utterance)'"
-        raise DataError(f"{path}: is in sclite's format {form}, which is aligned by times and not read; {what}")
+        reason = "a line of a table is 'utterance text', of a .trn 'text (utterance)'"
+        raise DataError(f"{path}: is in sclite's format {form}, which is aligned by times and not read; {reason}")
     return pack_texts(path, "reference")
 
 
@@ -196,8 +196,8 @@ def _of_table(path: Path) -> dict[str, str]:
     for row in table.rows:
         key, text = (_cell(row, name) for name in names)
         twice = f"duplicate id {key!r}; ids must be unique" if key in texts else None
-        whats = ["has no id" if not key else id_fault(key), twice, text_fault(text)]
-        table.faults += [Fault(str(path), row.where, what) for what in whats if what]
+        reasons = ["has no id" if not key else id_fault(key), twice, text_fault(text)]
+        table.faults += [Fault(str(path), row.where, reason) for reason in reasons if reason]
         texts[key] = text
     refuse(table.faults)
     return dict(sorted(texts.items()))

@@ -88,9 +88,9 @@ class Bodies:
             try:
                 parsed = await form.parse()
             except (MultiPartException, KeyError) as error:  # a form without a boundary
-                what = str(getattr(error, "message", error)).rstrip(".")
+                reason = str(getattr(error, "message", error)).rstrip(".")
                 raise RefusedError(
-                    HTTPStatus.BAD_REQUEST, f"the form cannot be read ({what}); send one file"
+                    HTTPStatus.BAD_REQUEST, f"the form cannot be read ({reason}); send one file"
                 ) from error
             fields, file = parsed.multi_items(), parsed.get("file")
             if not isinstance(file, UploadFile):

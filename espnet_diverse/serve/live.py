@@ -106,8 +106,8 @@ class LiveRecognition:
     def _indices(self, choices: Mapping[str, str]) -> dict[str, int]:
         names = completed(self.conditions, values_by_condition(choices), same_language=True)
         for condition in self.conditions.names.keys() - names.keys():
-            what = f"the {CONDITIONS[condition].label} cannot be identified while somebody speaks"
-            raise DataError(f"{what}; choose one before you record: {' '.join(self.conditions.names[condition])}")
+            reason = f"the {CONDITIONS[condition].label} cannot be identified while somebody speaks"
+            raise DataError(f"{reason}; choose one before you record: {' '.join(self.conditions.names[condition])}")
         return indices_of(self.conditions, names)
 
     def _run(self, stream: "_Stream", indices: Mapping[str, int]) -> None:

@@ -33,9 +33,9 @@ def description(form: type[Options]) -> dict[str, Any]:
     file = {"type": "string", "format": "binary", "description": "the recording, in any common format"}
     schema = {"type": "object", "required": ["file"], "properties": {"file": file, **dict(_properties(form))}}
     body = {"required": True, "content": {"multipart/form-data": {"schema": schema}}}
-    paths: dict[str, Any] = {path: {"get": _operation(what)} for path, what in _GET.items()}
+    paths: dict[str, Any] = {path: {"get": _operation(reason)} for path, reason in _GET.items()}
     paths["/v1/models/{model}"]["get"]["parameters"] = [_NAME]
-    paths |= {path: {"post": {**_operation(what), "requestBody": body}} for path, what in _POST.items()}
+    paths |= {path: {"post": {**_operation(reason), "requestBody": body}} for path, reason in _POST.items()}
     key = {"key": {"type": "http", "scheme": "bearer"}}
     info = {"title": "espnet-diverse serve", "version": __version__}
     return {"openapi": "3.1.0", "info": info, "paths": paths, "components": {"securitySchemes": key}}

@@ -141,9 +141,9 @@ def is_builtin_table(table: bytes) -> bool:
 def _check_normaliser(fields: Iterable[tuple[int, _Value]]) -> None:
     for number, value in fields:
         if number == 2 and not is_builtin_table(value):
-            what = f"the precompiled_charsmap of {len(value)} bytes of bpe.model is none of the library's own"
+            reason = f"the precompiled_charsmap of {len(value)} bytes of bpe.model is none of the library's own"
             todo = "train the model with nmt_nfkc, nfkc or identity, or check where the file is from"
-            raise DataError(f"{what}, and can crash it; {todo}")
+            raise DataError(f"{reason}, and can crash it; {todo}")
 
 
 def _check_text(text: _Value, name: str) -> None:

@@ -92,9 +92,9 @@ def _as_user_errors() -> Iterator[None]:
     except Exception as error:
         if torch.distributed.is_initialized():
             raise
-        said = f"{type(error).__name__}: {' '.join(str(error).split())[:_LONGEST]}"
+        message = f"{type(error).__name__}: {' '.join(str(error).split())[:_LONGEST]}"
         advice = "look for a value of the configuration that does not fit; --debug shows where it happened"
-        raise TrainingError(f"training failed with {said}; {advice}") from error
+        raise TrainingError(f"training failed with {message}; {advice}") from error
 
 
 @contextmanager
@@ -258,6 +258,6 @@ def arguments(task: type[AbsTask], config: Mapping) -> Namespace:
     try:
         return parser.parse_args([])
     except ArgumentError as error:
-        said = str(error).removeprefix("argument --")
-        where = f"{config.origin(said.partition(':')[0])}: " if isinstance(config, Config) else ""
-        raise ConfigError(f"{where}{said}") from error
+        message = str(error).removeprefix("argument --")
+        where = f"{config.origin(message.partition(':')[0])}: " if isinstance(config, Config) else ""
+        raise ConfigError(f"{where}{message}") from error

@@ -39,8 +39,8 @@ def freeze(model: nn.Module, names: str | Sequence[str], but: str | Sequence[str
         raise ConfigError(f"freeze_param {' '.join(names)} leaves no parameter to train; freeze less")
     trained = [name for name, module in adapted(model) if module.weight.requires_grad]
     if trained:
-        what = f"use_adapter: {trained[0]} has an adapter, and its weight is trained itself"
-        raise ConfigError(f"{what}; freeze it by freeze_param, or leave it out of adapter_conf.target_modules")
+        reason = f"use_adapter: {trained[0]} has an adapter, and its weight is trained itself"
+        raise ConfigError(f"{reason}; freeze it by freeze_param, or leave it out of adapter_conf.target_modules")
     if any(True for _ in adapted(model)):
         keep_statistics(model)
 

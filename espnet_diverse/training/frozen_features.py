@@ -45,8 +45,10 @@ def frozen_part(model: nn.Module, args: Namespace) -> str:
         if not trained:
             _check_unaugmented(model, args, part)
             return part
-    what = f"{trained[0]} is trained" if trained else "no frontend or encoder has parameters"
-    raise ConfigError(f"keep_features: {what}; freeze the encoder or a pretrained frontend, or leave keep_features out")
+    reason = f"{trained[0]} is trained" if trained else "no frontend or encoder has parameters"
+    raise ConfigError(
+        f"keep_features: {reason}; freeze the encoder or a pretrained frontend, or leave keep_features out"
+    )
 
 
 def _check_unaugmented(model: nn.Module, args: Namespace, part: str) -> None:
@@ -56,8 +58,8 @@ def _check_unaugmented(model: nn.Module, args: Namespace, part: str) -> None:
         given |= {"specaug": model.specaug, "interctc_weight": getattr(model, "interctc_weight", 0)}
         given["encoder_conf.ctc_trim"] = getattr(model.encoder, "ctc_trim", False)
     if used := [name for name, value in given.items() if value]:
-        what = f"{used[0]} acts within the {part} or before it, and differs in each epoch"
-        raise ConfigError(f"keep_features: {what}; set {used[0]}=null, or leave keep_features out")
+        reason = f"{used[0]} acts within the {part} or before it, and differs in each epoch"
+        raise ConfigError(f"keep_features: {reason}; set {used[0]}=null, or leave keep_features out")
 
 
 def part_digest(model: nn.Module, args: Namespace, part: str) -> str:

@@ -19,8 +19,8 @@ def known_weights(parameters: str) -> Path:
 def weights_file(parameters: str) -> Path:
     """The file that a value of init_param names: weights, a packed model, or the weights in the directory of a run."""
     if parameters.startswith("hf:"):
-        said = "a model of the Hub is not possible here; give a file of weights, or run espnet-diverse fine-tune"
-        raise ModelError(f"init_param {parameters}: {said}")
+        message = "a model of the Hub is not possible here; give a file of weights, or run espnet-diverse fine-tune"
+        raise ModelError(f"init_param {parameters}: {message}")
     path = Path(parameters.partition(":")[0])
     return find_weights(path) if path.is_dir() else path
 
@@ -43,8 +43,8 @@ def _initial_weights(config: Config) -> list[str]:
     given = config["init_param"] or []
     given = [given] if isinstance(given, str) else given
     if not isinstance(given, list) or not all(isinstance(each, str) for each in given):
-        said = f"init_param is {given!r:.100}; give a list of models, such as [exp/asr:encoder:encoder]"
-        raise ConfigError(f"{config.origin('init_param')}: {said}")
+        message = f"init_param is {given!r:.100}; give a list of models, such as [exp/asr:encoder:encoder]"
+        raise ConfigError(f"{config.origin('init_param')}: {message}")
     return list(map(_with_file, given))
 
 

@@ -91,11 +91,11 @@ class Repulsion:
             option = self.options
             remedy = f"num_data ({option.num_data})"
             remedy = remedy if option.method == "sgld" else f"beta ({option.beta:g}) or {remedy}"
-            said = (
+            message = (
                 "repulsion: the noise of %s is %.3g times as large as the gradients of the heads (root mean squares "
                 "%.2g and %.2g); raise %s"
             )
-            logging.warning(said, option.method, noise / size, noise, size, remedy)
+            logging.warning(message, option.method, noise / size, noise, size, remedy)
 
     def _noise_std(self) -> float:
         option = self.options

@@ -190,8 +190,8 @@ def train(
         with logged(output_dir / "train.log"):
             if changed:
                 logging.warning("%s: training continues with changed settings: %s", output_dir, "; ".join(changed))
-            for said in doubts(TASKS[data.task], filled):
-                logging.warning("%s", said)
+            for message in doubts(TASKS[data.task], filled):
+                logging.warning("%s", message)
             if not processes.ngpu:
                 run_kernels.keep(output_dir, resumed=newest is not None)
             _run(filled, data.task, stats_dir, processes)

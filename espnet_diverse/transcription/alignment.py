@@ -35,8 +35,8 @@ def check_aligns(search: Predictor) -> None:
         ConfigError: The model has neither.
     """
     if not search.aligns:
-        what = "times of words need CTC that was trained on the output text, which this model lacks"
-        raise ConfigError(f"{what}; turn word_timestamps off, or take another model")
+        reason = "times of words need CTC that was trained on the output text, which this model lacks"
+        raise ConfigError(f"{reason}; turn word_timestamps off, or take another model")
 
 
 def has_word_times(search: Predictor) -> bool:

@@ -151,8 +151,8 @@ def _audio_files(folder: Path) -> list[Path]:
                 passed.append(path)
     if passed:
         named = abridged([printable(str(path.relative_to(folder))) for path in sorted(passed)])
-        what = f"{len(passed)} files that may be recordings are passed over for their suffix"
-        log.warning("notice: %s: %s: %s; name them, or rename or convert them", printable(str(folder)), what, named)
+        reason = f"{len(passed)} files that may be recordings are passed over for their suffix"
+        log.warning("notice: %s: %s: %s; name them, or rename or convert them", printable(str(folder)), reason, named)
     return sorted(taken)
 
 
@@ -183,7 +183,7 @@ def _of_table(table: Path) -> list[Recording]:
     if rows and rows[0][1][0].strip().lower() in _HEADERS:
         number, header = rows.pop(0)
         columns = [name.strip().lower() for name in header]
-        refuse([Fault(str(table), number, what) for what in _header_faults(columns)])
+        refuse([Fault(str(table), number, reason) for reason in _header_faults(columns)])
         unread = [name for name in columns if name not in COLUMNS]
         if unread:
             log.warning("notice: %s: columns that are not read: %s", table, ", ".join(unread))
@@ -192,8 +192,10 @@ def _of_table(table: Path) -> list[Recording]:
         values = {COLUMNS[name]: value.strip() for name, value in zip(columns, fields, strict=False) if name in COLUMNS}
         path = folder / values.pop("path", "")
         if len(fields) > len(columns):
-            what = f"has {len(fields)} columns, and {len(columns)} are allowed, separated by tabs: {' '.join(columns)}"
-            faults.append(Fault(str(table), number, what))
+            reason = (
+                f"has {len(fields)} columns, and {len(columns)} are allowed, separated by tabs: {' '.join(columns)}"
+            )
+            faults.append(Fault(str(table), number, reason))
         elif path == folder:
             faults.append(Fault(str(table), number, "has no path; a line begins with one"))
         found.append(

@@ -388,8 +388,8 @@ class Transcription:
 def warn_of_channels(audio: Audio) -> None:
     """Log that the channels of a recording have little in common, of which the mean was read."""
     if audio.powers.differ:
-        what = "channels that differ, as in a call with a speaker a channel, and their mean is transcribed"
-        logging.warning("notice: %s: has %s; transcribe --channels each or speakers separates them", audio.name, what)
+        reason = "channels that differ, as in a call with a speaker a channel, and their mean is transcribed"
+        logging.warning("notice: %s: has %s; transcribe --channels each or speakers separates them", audio.name, reason)
 
 
 def _start(segment: Segment) -> float:

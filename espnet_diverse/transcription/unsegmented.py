@@ -67,8 +67,8 @@ def input_of_whole(
     if search.encoding.reads_windows:
         if not segmentation.whole and options.search != "greedy":
             todo = "--vad energy, or vad of SegmentationOptions, splits them for the search"
-            said = f"recordings longer than %g s are read in windows and decoded by greedy CTC alone; {todo}"
-            _warn(said, segmentation.max_seconds)
+            message = f"recordings longer than %g s are read in windows and decoded by greedy CTC alone; {todo}"
+            _warn(message, segmentation.max_seconds)
         return audio.samples()
     if audio.duration > _QUADRATIC_SECONDS and not search.encoding.is_linear:
         raise DataError(

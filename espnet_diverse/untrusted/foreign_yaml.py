@@ -55,8 +55,8 @@ class _Loader(_FAST):
             if not isinstance(key, yaml.ScalarNode):
                 continue  # a list or a mapping, which PyYAML refuses as a key
             if (name := (key.tag, key.value)) in seen:
-                said = f"key {shortened(key.value)} occurs twice"
-                raise yaml.constructor.ConstructorError(None, None, said, key.start_mark)
+                message = f"key {shortened(key.value)} occurs twice"
+                raise yaml.constructor.ConstructorError(None, None, message, key.start_mark)
             seen.add(name)
 
 
@@ -184,14 +184,14 @@ def parse_own(text: str, shown: str) -> tuple[object, dict[tuple[str, ...], int]
     except ConfigError:
         raise
     except yaml.reader.ReaderError as error:  # has a position in the text, but no mark
-        line, what = text.count("\n", 0, error.position) + 1, f"the character U+{ord(text[error.position]):04X}"
-        raise ConfigError(f"{shown}:{line}: not valid YAML: {what} is not allowed; remove it") from error
+        line, reason = text.count("\n", 0, error.position) + 1, f"the character U+{ord(text[error.position]):04X}"
+        raise ConfigError(f"{shown}:{line}: not valid YAML: {reason} is not allowed; remove it") from error
     except YAML_ERRORS as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{shown}:{mark.line + 1}" if mark else shown
-        said = problem(error)
-        todo = "; replace the tab by spaces" if r"'\t'" in said else ""
-        raise ConfigError(f"{where}: not valid YAML: {said}{todo}") from error
+        message = problem(error)
+        todo = "; replace the tab by spaces" if r"'\t'" in message else ""
+        raise ConfigError(f"{where}: not valid YAML: {message}{todo}") from error
 
 
 def _load(text: str | bytes, loader: type, check: Callable | None = None, most_values: int = MOST_VALUES) -> object:
@@ -207,8 +207,8 @@ def _load(text: str | bytes, loader: type, check: Callable | None = None, most_v
 def _reason(error: Exception) -> str:
     """`problem`, shortened, with the line in the text where the error has one."""
     mark = getattr(error, "problem_mark", None)
-    said = shortened(problem(error))
-    return f"{said} in line {mark.line + 1}" if mark else said
+    message = shortened(problem(error))
+    return f"{message} in line {mark.line + 1}" if mark else message
 
 
 def _check_shape(text: str | bytes, loader: type, most_values: int) -> None:

@@ -125,6 +125,6 @@ def _check_size(name: str, only: Sequence[str] | None) -> None:
     files = list(filter_repo_objects(listed, allow_patterns=only, ignore_patterns=_UNUSED, key=lambda f: f.rfilename))
     size = sum(file.size or 0 for file in files)
     if size > _MOST_BYTES or len(files) > _MOST_FILES:
-        what = f"{PREFIX}{name}: has {len(files)} files of {size / 1e9:.0f} GB"
+        reason = f"{PREFIX}{name}: has {len(files)} files of {size / 1e9:.0f} GB"
         most = f"at most {_MOST_FILES} files of {_MOST_BYTES / 1e9:.0f} GB are fetched"
-        raise ModelError(f"{what}, and {most}; download the model's files by `hf download` and give their directory")
+        raise ModelError(f"{reason}, and {most}; download the model's files by `hf download` and give their directory")

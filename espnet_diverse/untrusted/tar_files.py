@@ -78,5 +78,5 @@ def _check_member(archive: Path, member: tarfile.TarInfo) -> None:
     if not (member.isfile() or member.isdir()):
         raise DataError(f"{archive}: member {member.name!r} is a link or device; only files and folders are unpacked")
     if not 0 <= member.mtime < _LATEST or not 0 <= member.size < 1 << 63:  # arbitrary values in the POSIX format
-        what = f"has time {member.mtime} and size {member.size}"
-        raise DataError(f"{archive}: member {member.name!r} {what}; the archive is damaged or cannot be trusted")
+        reason = f"has time {member.mtime} and size {member.size}"
+        raise DataError(f"{archive}: member {member.name!r} {reason}; the archive is damaged or cannot be trusted")

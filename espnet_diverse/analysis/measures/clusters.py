@@ -77,11 +77,11 @@ class ClusterUse:
         names, usage = list(self.token_sums), self.usage()
         sums, counts = np.stack(list(self.token_sums.values())), np.array([self.token_counts[name] for name in names])
         shares = sums / counts.reshape(-1, 1, 1, 1)
-        said = sums * np.log(np.maximum(shares, 1e-300) / np.maximum(usage, 1e-300))  # (tokens, N, H, C)
-        best = np.argsort(-said, axis=0, kind="stable")[:most]
+        excess = sums * np.log(np.maximum(shares, 1e-300) / np.maximum(usage, 1e-300))  # (tokens, N, H, C)
+        best = np.argsort(-excess, axis=0, kind="stable")[:most]
 
         def of(*place: int) -> list[str]:
-            return [names[token] for token in best[:, *place] if said[token, *place] > 0]
+            return [names[token] for token in best[:, *place] if excess[token, *place] > 0]
 
         layers, heads, clusters = usage.shape
         return [[[of(n, h, c) for c in range(clusters)] for h in range(heads)] for n in range(layers)]

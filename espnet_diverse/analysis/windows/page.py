@@ -38,18 +38,18 @@ def write_windows(chosen: Windows, costs: Sequence[Cost], title: str, output_dir
 
 def saved(costs: Sequence[Cost]) -> list[str]:
     """Return a sentence for each length about what windows save, or why it is not known."""
-    said = []
+    message = []
     for cost in costs:
         times, memory = cost.time_ratio(), cost.memory_ratio()
         if times is not None and memory is not None:
-            said.append(
+            message.append(
                 f"At {_length(cost.seconds)} the encoder takes {times:.2f} of the time and {memory:.2f} of the memory."
             )
-        said += [
+        message += [
             f"At {_length(cost.seconds)} the encoder{f' with {name}' if name else ''} was not measured: {reason}."
             for name, reason in cost.left_out.items()
         ]
-    return said
+    return message
 
 
 def numbers(chosen: Windows, costs: Sequence[Cost]) -> dict:

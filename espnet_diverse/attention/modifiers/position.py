@@ -52,19 +52,19 @@ def check_position(
     Raises:
         OptionError: It cannot.
     """
-    said = None
+    message = None
     if position is not None and cross:
-        said = "does not fit cross-attention, whose keys have other positions"
+        message = "does not fit cross-attention, whose keys have other positions"
     elif position is not None and relative:
-        said = "replaces relative position; set pos_enc_layer_type: abs_pos and selfattention_layer_type: selfattn"
+        message = "replaces relative position; set pos_enc_layer_type: abs_pos and selfattention_layer_type: selfattn"
     elif position == "rotary" and width % 2:
-        said = f"needs heads of even width, but it is {width}"
+        message = f"needs heads of even width, but it is {width}"
     elif position in ("alibi", "transformer_xl") and core.position_in_parts:
-        said = f"does not fit attention {core.name!r}; choose rotary"
+        message = f"does not fit attention {core.name!r}; choose rotary"
     elif position == "transformer_xl" and selects:
-        said = "does not fit head selection; choose rotary or alibi"
-    if said is not None:
-        raise OptionError("position", f"position {position} {said}")
+        message = "does not fit head selection; choose rotary or alibi"
+    if message is not None:
+        raise OptionError("position", f"position {position} {message}")
 
 
 def with_position(heads: Heads, position: str, causal: bool) -> Heads:

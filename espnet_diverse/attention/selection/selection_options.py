@@ -154,8 +154,8 @@ def checked_values(by: object, conditions: object) -> dict[str, list[str]]:
             has = f"conditions has no names for {condition}"
             raise OptionError("conditions", f"{has}; training fills them in from utt2{condition}, or list them")
         if not isinstance(values, list | tuple) or not _texts(values) or len(set(values)) < len(values):
-            said = f"conditions of {condition} must be a list of different names ({_QUOTES}), but is {values!r:.100}"
-            raise OptionError("conditions", said)
+            message = f"conditions of {condition} must be a list of different names ({_QUOTES}), but is {values!r:.100}"
+            raise OptionError("conditions", message)
         found[condition] = list(values)
     return found
 

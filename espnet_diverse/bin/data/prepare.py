@@ -140,8 +140,8 @@ def run(options: CommandOptions) -> int:
         table = options.output_dir / name / "dropped.tsv"
         listed = f" (listed in {table}): {summary.share()}" if summary.dropped else ""
         print(f"{name}: {summary}, {summary.dropped} dropped{listed}")
-        for what, count in summary.converted.most_common():
-            print(f"{name}: {count} utterances of {what} converted to {formatting.rate / 1000:g} kHz mono")
+        for kind, count in summary.converted.most_common():
+            print(f"{name}: {count} utterances of {kind} converted to {formatting.rate / 1000:g} kHz mono")
     return 0
 
 

@@ -69,7 +69,7 @@ def run(options: CommandOptions) -> int:
         named = zip(options.runs, names, strict=True)
         systems = [read_system(run, options.decoded, metric, name) for run, name in named]
         check_signatures(systems)
-        differences, said = None, ""
+        differences, message = None, ""
         if len({system.name for system in systems}) < len(systems):
             raise ConfigError("two runs have the same name; tell them apart by --names")
         if options.reference:
@@ -77,12 +77,12 @@ def run(options: CommandOptions) -> int:
             files = dict(zip((system.name for system in systems), texts, strict=True))
             scores = [system.scores[OVERALL] for system in systems]
             differences = measure_differences(options.reference, files, metric, scores)
-            said = "".join(f"\n{verdict(each, systems[0].name, shown)}\n" for each in differences.found)
+            message = "".join(f"\n{verdict(each, systems[0].name, shown)}\n" for each in differences.found)
             draw_differences(differences, shown, pictures["differences"])
         else:
             pictures["differences"].unlink(missing_ok=True)  # of a former call
         draw_comparison(systems, shown, pictures["scores"])
-        markdown = table(systems, shown) + said
+        markdown = table(systems, shown) + message
         write_text(out / "compare.md", markdown)
         write_text(out / "compare.json", json.dumps(to_dict(systems, metric, differences), indent=1) + "\n")
         write_page(systems, shown, differences, pictures, out / "compare.html")

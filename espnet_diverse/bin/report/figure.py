@@ -49,8 +49,8 @@ def run(options: CommandOptions) -> int:
         raise ConfigError(f"{given[0]} is for --data_dir; give that too, or leave it out")
     classifier = options.data_dir is not None and load(options.model_dir / "config.yaml").get("task") == "cls"
     if options.out_of_domain_dir and not classifier:
-        what = "is for a classifier with --data_dir; for other models use analyse --calibration"
-        raise ConfigError(f"--out_of_domain_dir {options.out_of_domain_dir} {what}")
+        reason = "is for a classifier with --data_dir; for other models use analyse --calibration"
+        raise ConfigError(f"--out_of_domain_dir {options.out_of_domain_dir} {reason}")
     paths = _of_classes(options) if classifier else _of_utterance(options) if options.data_dir else []
     paths += _of_training(options, needed=options.data_dir is None)
     print(*paths, sep="\n")

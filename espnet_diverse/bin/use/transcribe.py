@@ -357,20 +357,20 @@ def _report_silence(shown: str, recording: "Recording", transcript: "Transcript"
     if transcript.segments:
         return
     if options.no_segmentation or options.segmentation.vad == "none":  # where silence is a segment without text
-        said = "too short for the model, no text"
+        message = "too short for the model, no text"
     elif recording.channels_cancel():
-        said = "no speech found; its channels cancel in their mean; give one of them"
+        message = "no speech found; its channels cancel in their mean; give one of them"
     else:
-        said = "no speech found; --vad none decodes all of it"
-    print(f"{shown}: {said}", file=sys.stderr, flush=True)
+        message = "no speech found; --vad none decodes all of it"
+    print(f"{shown}: {message}", file=sys.stderr, flush=True)
 
 
 def _report_invented(shown: str, transcript: "Transcript") -> None:
     found = [segment for segment in transcript.segments if segment.may_be_invented]
     if found:
         where = f"{found[0].start:.1f} to {found[0].end:.1f} s" + ", and others" * (len(found) > 1)
-        said = f"{len(found)} of {len(transcript.segments)} segments may be invented, {where}"
-        print(f"{shown}: {said}: CTC supports less than a quarter of the text", file=sys.stderr, flush=True)
+        message = f"{len(found)} of {len(transcript.segments)} segments may be invented, {where}"
+        print(f"{shown}: {message}: CTC supports less than a quarter of the text", file=sys.stderr, flush=True)
 
 
 def _output(recording: "Recording", transcript: "Transcript", options: CommandOptions, alone: bool) -> None:

@@ -96,9 +96,9 @@ class _Skipped(dict[str, str]):
     """Reasons for skipping files and lines, by file, or by file and line."""
 
     def add(self, name: str, number: int | None, error: Exception) -> None:
-        what = name if number is None else f"{name}:{number}"
-        self[what] = getattr(error, "strerror", None) or str(error)
-        print(f"espnet-diverse translate: {what} was skipped: {self[what]}", file=sys.stderr)
+        place = name if number is None else f"{name}:{number}"
+        self[place] = getattr(error, "strerror", None) or str(error)
+        print(f"espnet-diverse translate: {place} was skipped: {self[place]}", file=sys.stderr)
 
 
 def _outputs(options: CommandOptions, inputs: list[str]) -> list[Path | None]:

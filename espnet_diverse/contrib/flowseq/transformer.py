@@ -57,8 +57,8 @@ class ConditionedTransformer(TransformerDecoder):
         replace_attention(self.decoders, "self_attn", attention, net="FlowDecoder")
         replace_attention(self.decoders, "src_attn", cross_attention, net="FlowDecoder")
         if any(isinstance(layer.self_attn.core, ValueResidual) for layer in self.decoders):
-            said = "attention 'value_residual' takes values of the first layer, which only encoders hand on"
-            raise ConfigError(f"FlowDecoder: {said}; choose another attention")
+            message = "attention 'value_residual' takes values of the first layer, which only encoders hand on"
+            raise ConfigError(f"FlowDecoder: {message}; choose another attention")
         if any(layer.src_attn.core.state_rows for layer in self.decoders):
             raise ConfigError("FlowDecoder: its cross-attention takes no rows of the encoder; leave out handed_over")
 

@@ -73,8 +73,8 @@ class LatentDecoder(DiverseTransformerDecoder):
     def __init__(self, vocab_size: int, encoder_output_size: int, latent: dict | None = None, **options):
         super().__init__(vocab_size, encoder_output_size, **options)
         if self.source_memory is not None or self.state_rows:
-            said = "decoder vae reads the latent code alone"
-            raise ConfigError(f"{said}; leave out cross_memory and handed_over")
+            message = "decoder vae reads the latent code alone"
+            raise ConfigError(f"{message}; leave out cross_memory and handed_over")
         self.latent = read(LatentOptions, latent or {}, "latent")
         self.to_posterior = nn.Linear(encoder_output_size, 2 * self.latent.size)
         self.to_vectors = nn.Linear(self.latent.size, self.latent.vectors * encoder_output_size)

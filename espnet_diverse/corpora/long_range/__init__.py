@@ -72,11 +72,11 @@ def _read(path: Path, name: str, faults: RowFaults, convert: Convert, labels: Ca
             continue
         source, _, target = line.rpartition("\t")
         utterance = f"{name}-{number:07d}"
-        text, what = convert(source)
-        if not what and not (text and labels(target)):
-            what = f"is not a text, a tab and a class: {line[:40]!r}"
-        if what:
-            faults.add(data, utterance, Fault(str(path), number, what))
+        text, reason = convert(source)
+        if not reason and not (text and labels(target)):
+            reason = f"is not a text, a tab and a class: {line[:40]!r}"
+        if reason:
+            faults.add(data, utterance, Fault(str(path), number, reason))
         else:
             data.text[utterance], classes[utterance] = text, target
     data.conditions["utt2domain"] = classes

@@ -81,5 +81,5 @@ def judgement(chance: random.Random, praises: bool, things: Sequence[str] = THIN
     negated = chance.random() < _NEGATED
     word = chance.choice(PRAISE if praises != negated else FAULT)
     thing, verb, adverb = (chance.choice(words) for words in (things, VERBS, ADVERBS))
-    said = f"{thing} {verb} {'not ' * negated}{adverb}{word}."
-    return said[0].upper() + said[1:]
+    message = f"{thing} {verb} {'not ' * negated}{adverb}{word}."
+    return message[0].upper() + message[1:]

@@ -58,8 +58,8 @@ def checked(source: str) -> tuple[str, str]:
     """Return an image, and its fault if its pixels are no square of known levels, or ""."""
     if unknown := next((character for character in source if character not in LEVELS), None):
         return "", f"has the pixel {unknown!r}; known: {LEVELS}"
-    what = "" if isqrt(len(source)) ** 2 == len(source) else f"has {len(source)} pixels, which are no square"
-    return source, what
+    reason = "" if isqrt(len(source)) ** 2 == len(source) else f"has {len(source)} pixels, which are no square"
+    return source, reason
 
 
 def written(image: NDArray[np.integer]) -> str:

@@ -142,8 +142,8 @@ class Reader:
 
 def _fault(path: Path, sentence: Sentence, text: str) -> Fault | None:
     """The fault of a sentence, whose text is normalised."""
-    what = text_fault(text) if text else "is an empty line; write it, or remove it from all parallel files"
-    return sentence.fault or (Fault(str(path), sentence.line, what) if what else None)
+    reason = text_fault(text) if text else "is an empty line; write it, or remove it from all parallel files"
+    return sentence.fault or (Fault(str(path), sentence.line, reason) if reason else None)
 
 
 def in_order(
@@ -173,8 +173,8 @@ def in_order(
         of_side += [end] if talk else []
     for number, (one, other) in enumerate(zip_longest(*ends, fillvalue="no")):
         if one != other:
-            what = f"talk {number} ends after {other} sentences, and in {sides[0].path.name} after {one}"
-            return [], [Fault(str(sides[1].path), None, f"{what}; talks are equally long: get both files again")]
+            reason = f"talk {number} ends after {other} sentences, and in {sides[0].path.name} after {one}"
+            return [], [Fault(str(sides[1].path), None, f"{reason}; talks are equally long: get both files again")]
     texts = [
         Lines(side.path, [one.text for one in column], {n: one.fault for n, one in enumerate(column, 1) if one.fault})
         for side, column in zip(sides, columns, strict=True)

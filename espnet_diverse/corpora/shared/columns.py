@@ -56,13 +56,13 @@ def find_columns(table: Table, selection: Selection) -> tuple[dict[str, str], li
         if len(theirs) == 1:
             found[ours] = theirs[0]
         elif theirs:
-            what = f"{' and '.join(theirs)} could be {ours}; choose with --columns {ours}={theirs[0]}"
-            faults.append(Fault(str(table.path), None, what))
+            reason = f"{' and '.join(theirs)} could be {ours}; choose with --columns {ours}={theirs[0]}"
+            faults.append(Fault(str(table.path), None, reason))
         elif ours in named:
             faults.append(Fault(str(table.path), None, f"has no column {named[ours]!r}; {has}"))
         elif ours in required:
-            what = f"has no column {ours!r}; {has}; name one with --columns {ours}=NAME"
-            faults.append(Fault(str(table.path), None, what))
+            reason = f"has no column {ours!r}; {has}; name one with --columns {ours}=NAME"
+            faults.append(Fault(str(table.path), None, reason))
     if "end" in found or not ("start" in found or "duration" in named):
         found.pop("duration", None)  # without a start it is the duration of the file, as in many tables
     unread = [name for name in table.columns if name and name not in found.values()]

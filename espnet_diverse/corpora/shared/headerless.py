@@ -40,7 +40,7 @@ def with_names(table: Table, folder: Path, columns: Collection[str] = ()) -> Tab
     numbers, rows, first = table.columns, table.rows, [str(value).strip() for value in table.rows[0].values.values()]
     if {name.lower() for name in first} & _KNOWN or set(first) & set(columns):
         names, rows = first, rows[1:]
-        refuse([Fault(str(table.path), 1, what) for what in named_twice(names)])
+        refuse([Fault(str(table.path), 1, reason) for reason in named_twice(names)])
     elif (there := sibling(first[0], folder)) and len(first) in _OF_PATHS:
         is_path = Path(first[0]).suffix.lower() in SUFFIXES
         names = list((_OF_PATHS if is_path else _OF_IDS)[len(first)])
@@ -49,8 +49,8 @@ def with_names(table: Table, folder: Path, columns: Collection[str] = ()) -> Tab
             rows = [Row(where, values | {"1": str(beside / f"{values['1']}{suffix}")}) for where, values in rows]
         log.warning("notice: %s: has no line of names; it is read as %s", table.path, "|".join(names))
     else:
-        what = f"| separates its columns, and its first line, {'|'.join(first)[:80]}, has no name of a column"
+        reason = f"| separates its columns, and its first line, {'|'.join(first)[:80]}, has no name of a column"
         todo = f"or no file {first[0]} is there; put a line such as audio|text before it"
-        raise DataError(f"{table.path}:1: {what}, {todo}")
+        raise DataError(f"{table.path}:1: {reason}, {todo}")
     named = [Row(where, {name: values[n] for name, n in zip(names, numbers, strict=True)}) for where, values in rows]
     return replace(table, columns=names, rows=named)

@@ -35,8 +35,8 @@ def tab_rows(path: Path, faults: list[Fault]) -> Rows:
         if not columns:
             columns = values
         elif len(values) != len(columns):
-            what = f"has {len(values)} columns, and the first line has {len(columns)}; get the file again"
-            faults.append(Fault(str(path), number, what))
+            reason = f"has {len(values)} columns, and the first line has {len(columns)}; get the file again"
+            faults.append(Fault(str(path), number, reason))
         else:
             yield number, dict(zip(columns, values, strict=True))
 
@@ -73,11 +73,11 @@ class LabelledReader:
         """
         path, number = place
         cleaned = [self._cleaned(text) for text in texts]
-        what = next((fault for _, fault in cleaned if fault), "")
+        reason = next((fault for _, fault in cleaned if fault), "")
         if label not in self.labels:
-            what = f"class {label!r:.60} is none of {' '.join(self.labels)}; get the file again"
-        if what:
-            self.faults.add(data, utterance, Fault(str(path), number, what))
+            reason = f"class {label!r:.60} is none of {' '.join(self.labels)}; get the file again"
+        if reason:
+            self.faults.add(data, utterance, Fault(str(path), number, reason))
         else:
             *first, data.text[utterance] = (text for text, _ in cleaned)
             data.src_text.update((utterance, text) for text in first)

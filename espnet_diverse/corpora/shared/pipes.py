@@ -126,9 +126,9 @@ def run_pipe(value: str, target: Path) -> None:
             unread = process.returncode == -signal.SIGPIPE and process is not running[-1]
             if process.returncode and not unread:
                 log.seek(0)
-                said = " ".join(log.read().decode("utf-8", "replace").split())[-200:]
+                message = " ".join(log.read().decode("utf-8", "replace").split())[-200:]
                 program = Path(process.args[0]).name
-                raise DataError(f"{value!r}: {program} failed with exit code {process.returncode} ({said})")
+                raise DataError(f"{value!r}: {program} failed with exit code {process.returncode} ({message})")
 
 
 def _copied(source: BinaryIO, target: BinaryIO, most: int) -> bool:

@@ -113,8 +113,8 @@ def parallel(files: Sequence[Lines | None], whole: list[Fault]) -> list[Row]:
         if size < len(file.texts):
             notice_repairs(file.path, Counter({"blank line at the end": len(file.texts) - size}))
         if size != sizes[0]:
-            what = f"has {size} lines, and {there[0].path.name} has {sizes[0]}; parallel files are equally long"
-            whole.append(Fault(str(file.path), None, f"{what}: get both again"))
+            reason = f"has {size} lines, and {there[0].path.name} has {sizes[0]}; parallel files are equally long"
+            whole.append(Fault(str(file.path), None, f"{reason}: get both again"))
     if len({*sizes}) > 1:
         whole += [fault for file in there for fault in file.faults.values()]
         return []

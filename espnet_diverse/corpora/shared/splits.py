@@ -71,10 +71,10 @@ def draw_sets(
     sizes = Counter(groups)
     if len(sizes) < len(wanted):
         kinds = {"speaker": ("speaker", "speakers or groups of them"), "audio": ("recording", "recordings")}
-        what = f"{len(sizes)} {kinds[selection.split_by][len(sizes) > 1]}"
+        reason = f"{len(sizes)} {kinds[selection.split_by][len(sizes) > 1]}"
         by_file = ", add recordings, or draw by file with --split_by audio"
         others = by_file if selection.split_by == "speaker" else " or add recordings"
-        raise DataError(f"{what} cannot be divided into {', '.join(wanted)}; {advice}{others}")
+        raise DataError(f"{reason} cannot be divided into {', '.join(wanted)}; {advice}{others}")
     dev, test = selection.split_shares
     shares = {"train": 1 - dev - test, "dev": dev, "test": test}
     whole = len(groups) / sum(shares[name] for name in wanted)

@@ -89,8 +89,8 @@ def _read_separated(usual: str, separators: str, table: Table, lines: list[tuple
     _add_records(table, records)
     quoted = [row.where for row in table.rows if any(map(_is_quoted, row.values.values()))]
     if table.separator not in ",;" and quoted:
-        what = f"a text in quotation marks, as pandas writes it, in {len(quoted)} rows; the marks are read as text"
-        log.warning("notice: %s:%s: %s: write it as csv, or with quoting=csv.QUOTE_NONE", table.path, quoted[0], what)
+        reason = f"a text in quotation marks, as pandas writes it, in {len(quoted)} rows; the marks are read as text"
+        log.warning("notice: %s:%s: %s: write it as csv, or with quoting=csv.QUOTE_NONE", table.path, quoted[0], reason)
 
 
 def _is_quoted(value: object) -> bool:
@@ -108,8 +108,8 @@ def _csv_records(table: Table, lines: Iterable[str], delimiter: str) -> Iterator
         except StopIteration:
             return
         except csv.Error as error:
-            what = f"is no csv ({error}); write a quotation mark in a quoted field twice, and close what is opened"
-            table.faults.append(Fault(str(table.path), line, what))
+            reason = f"is no csv ({error}); write a quotation mark in a quoted field twice, and close what is opened"
+            table.faults.append(Fault(str(table.path), line, reason))
             read = f"was read as a part of line {line}, which is no csv"
             table.faults += [Fault(str(table.path), other, read) for other in range(line + 1, reader.line_num + 1)]
             if not table.columns:  # it is the header
@@ -125,12 +125,12 @@ def _add_records(table: Table, records: Iterable[tuple[int, list[str]]]) -> None
             continue
         if not table.columns:
             table.columns = [name.strip() for name in fields]
-            refuse([Fault(str(table.path), number, what) for what in named_twice(table.columns)])
+            refuse([Fault(str(table.path), number, reason) for reason in named_twice(table.columns)])
         elif len(fields) != len(table.columns):
             named = f"the header has {len(table.columns)}, {' '.join(table.columns)}"
             todo = _TODO.get(table.separator, "quote a field with a separator")
-            what = f"has {len(fields)} fields, and {named}; {todo}"
-            table.faults.append(Fault(str(table.path), number, what))
+            reason = f"has {len(fields)} fields, and {named}; {todo}"
+            table.faults.append(Fault(str(table.path), number, reason))
         else:
             table.rows.append(Row(number, dict(zip(table.columns, fields, strict=True))))
 
@@ -186,8 +186,8 @@ def json_objects(
         if isinstance(values, dict):
             yield number, values
         else:
-            what = f'is {line[:40]}; a line is an object, such as {{"text": "good morning"}}'
-            faults.append(Fault(str(path), number, what))
+            reason = f'is {line[:40]}; a line is an object, such as {{"text": "good morning"}}'
+            faults.append(Fault(str(path), number, reason))
 
 
 _QUOTED = re.compile(r'"(?:|[^"]*(?:""[^"]*)+)"')

@@ -84,11 +84,11 @@ class RowReader:
             first = entries.get(entry.utterance, entry)
             if first is not entry:
                 other = f"line {first.where}" if isinstance(first.where, int) else first.where
-                what = f"utterance {entry.utterance} is also in {other}; remove one, or add a column id"
-                self.faults.append(Fault(str(self.table.path), row.where, what))
+                reason = f"utterance {entry.utterance} is also in {other}; remove one, or add a column id"
+                self.faults.append(Fault(str(self.table.path), row.where, reason))
             elif audio_of.setdefault(entry.recording, entry.audio) != entry.audio:
-                what = f"would have the id {entry.recording} of {audio_of[entry.recording]} as well; rename a file"
-                self._fault(row, "audio", what)
+                reason = f"would have the id {entry.recording} of {audio_of[entry.recording]} as well; rename a file"
+                self._fault(row, "audio", reason)
             else:
                 entries[entry.utterance] = entry
         return list(entries.values())
@@ -153,9 +153,9 @@ class RowReader:
         return cells
 
     def _text(self, row: Row, cells: dict[str, str], column: str) -> str:
-        what = text_fault(cells[column])
-        if what:
-            self._fault(row, column, what)
+        reason = text_fault(cells[column])
+        if reason:
+            self._fault(row, column, reason)
         return cells[column]
 
     def _set(self, row: Row, cells: dict[str, str]) -> str | None:
@@ -177,9 +177,9 @@ class RowReader:
             there = sibling(cells["audio"], self._folder())
             lacking = {"audio": f"{audio} does not exist" + (f", but {there} is there" if there else "")} | lacking
         if self.selection.on_bad == "error":
-            for column, what in lacking.items():
-                self._fault(row, column, f"{what}; add it")
-        return "; ".join(f"{self.columns[column]} {what}" for column, what in lacking.items())
+            for column, reason in lacking.items():
+                self._fault(row, column, f"{reason}; add it")
+        return "; ".join(f"{self.columns[column]} {reason}" for column, reason in lacking.items())
 
     def _times(self, row: Row, cells: dict[str, str]) -> tuple[float | None, float | None]:
         start, end, duration = (
@@ -211,9 +211,9 @@ class RowReader:
         for column, table in _TABLES.items():
             if column in cells and (column != "target_language" or self.selection.task == "st"):
                 values[table] = cells[column]
-                what = id_fault(values[table]) if values[table] else "is empty; write it in every row, or in none"
-                if what:
-                    self._fault(row, column, what)
+                reason = id_fault(values[table]) if values[table] else "is empty; write it in every row, or in none"
+                if reason:
+                    self._fault(row, column, reason)
         return values
 
     def _audio(self, given: str) -> Path:
@@ -244,7 +244,7 @@ class RowReader:
         part = [] if start is None and end == math.inf else [milliseconds(start or 0.0), milliseconds(end)]
         made = "-".join(filter(None, [recording or f"row{row.where}", *part, target]))
         given = cells.get("id", "")
-        what = id_fault(given or made)
-        if what:
-            self._fault(row, "id" if given else "audio", what)
+        reason = id_fault(given or made)
+        if reason:
+            self._fault(row, "id" if given else "audio", reason)
         return given or made

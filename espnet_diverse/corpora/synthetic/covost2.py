@@ -59,7 +59,10 @@ def _write(root: Path, corpus: Mapping[tuple[str, str], Sequence[Utterance]], nj
 
 
 def _write_common_voice(folder: Path, split: str, placed: Mapping[str, Utterance]) -> None:
-    rows = [f"{said.speaker}\t{clip}\t{said.sentence.texts[0]}\t2\t0\t\t\t\n" for clip, said in placed.items()]
+    rows = [
+        f"{utterance.speaker}\t{clip}\t{utterance.sentence.texts[0]}\t2\t0\t\t\t\n"
+        for clip, utterance in placed.items()
+    ]
     _append(folder / "validated.tsv", HEADER, rows)
     _append(folder / f"{split}.tsv", HEADER, rows[_extra(split, len(rows)) :])
 
@@ -68,8 +71,8 @@ def _write_covost(folder: Path, direction: str, split: str, placed: Mapping[str,
     """Append the rows of one split; the translation is the text of number `place` of each sentence."""
     extra = _extra(split, len(placed))
     rows = [
-        f"{clip}\t{said.sentence.texts[place]}\t{split}{'_covost' if number < extra else ''}\n"
-        for number, (clip, said) in enumerate(placed.items())
+        f"{clip}\t{utterance.sentence.texts[place]}\t{split}{'_covost' if number < extra else ''}\n"
+        for number, (clip, utterance) in enumerate(placed.items())
     ]
     _append(folder / f"covost_v2.{direction}.tsv", "path\ttranslation\tsplit\n", rows)
 

@@ -53,7 +53,7 @@ def _levels(split: str, total: int, seed: int) -> Iterator[Level]:
 
 
 def _write(root: Path, levels: Sequence[Level], nj: int) -> None:
-    recordings = synthesize([said.line for _, lines in levels for line in lines for said in line], nj)
+    recordings = synthesize([utterance.line for _, lines in levels for line in lines for utterance in line], nj)
     for level, lines in levels:
         named = {f"{level}-{number}": line for number, line in enumerate(lines)}
         _write_dialogs(root / "fillets-ng-data" / GAME / "script" / level, named)
@@ -69,9 +69,9 @@ def _write_dialogs(folder: Path, lines: Mapping[str, Sequence[Utterance]]) -> No
     order = _texts(SPOKEN[0])
     for language in WRITTEN:
         calls = []
-        for name, (said, *_) in lines.items():
-            text, english = (_quoted(said.sentence.texts[order.index(each)]) for each in (language, "en"))
-            calls.append(f'dialogId("{name}", "font_{said.speaker}", {english})')
+        for name, (utterance, *_) in lines.items():
+            text, english = (_quoted(utterance.sentence.texts[order.index(each)]) for each in (language, "en"))
+            calls.append(f'dialogId("{name}", "font_{utterance.speaker}", {english})')
             calls += [f"dialogStr({text})"] * (language != "en")
         write_lines(folder / f"dialogs_{language}.lua", calls)
 

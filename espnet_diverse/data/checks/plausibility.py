@@ -92,8 +92,8 @@ def text_findings(text: str, seconds: float | None, limits: Limits) -> Iterator[
         yield Finding("entity", f"the transcript has the HTML entity {entity[0]}; write the character itself")
     if found := _compatibility_character(text):
         plain = unicodedata.normalize("NFKC", found)
-        what = f"the transcript has the compatibility character {found!r} (U+{ord(found):04X}), {plain!r} in NFKC"
-        yield Finding("compatibility", f"{what}; it is a token of its own: write plain letters, fractions in words")
+        reason = f"the transcript has the compatibility character {found!r} (U+{ord(found):04X}), {plain!r} in NFKC"
+        yield Finding("compatibility", f"{reason}; it is a token of its own: write plain letters, fractions in words")
     if seconds is None:
         return
     if not _WORD.search(text):
@@ -101,8 +101,8 @@ def text_findings(text: str, seconds: float | None, limits: Limits) -> Iterator[
         return
     characters = sum(map(len, text.split()))
     if characters > CHARACTERS_A_SECOND * seconds + 1:
-        what = f"the transcript has {characters} characters for {seconds:.2f} s of audio"
-        yield Finding("crowded", f"{what}; at most {CHARACTERS_A_SECOND} a second are expected")
+        reason = f"the transcript has {characters} characters for {seconds:.2f} s of audio"
+        yield Finding("crowded", f"{reason}; at most {CHARACTERS_A_SECOND} a second are expected")
     elif limits.tokens is not None:
         tokens = limits.tokens(text)
         needed = len(tokens) + sum(first == second for first, second in zip(tokens, tokens[1:], strict=False))

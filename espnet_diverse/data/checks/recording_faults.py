@@ -32,8 +32,8 @@ class SameAudio:
         wanted = {row for pair in pairs for row in pair}
         names = {row: name for row, name in enumerate(recordings) if row in wanted} if wanted else {}
         for row, first in pairs:
-            what = f"has the same audio as {names[first]}; remove one of them"
-            yield Fault(table, names[row], what, "same_audio")
+            reason = f"has the same audio as {names[first]}; remove one of them"
+            yield Fault(table, names[row], reason, "same_audio")
 
 
 class Formats:
@@ -53,8 +53,8 @@ class Formats:
         usual = max(self._found, key=lambda each: self._found[each][0], default=None)
         for (rate, channels, kind), (count, first) in self._found.items():
             if (rate, channels, kind) != usual or channels > 1 or kind:
-                what = f"{count} recording{'s have' if count > 1 else ' has'} {rate} Hz and {channels} channel"
-                what += "s" if channels > 1 else ""
-                what += f" as {kind}" if kind else ""
+                reason = f"{count} recording{'s have' if count > 1 else ' has'} {rate} Hz and {channels} channel"
+                reason += "s" if channels > 1 else ""
+                reason += f" as {kind}" if kind else ""
                 todo = "training reads one rate and mono: convert them with espnet-diverse prepare kaldi"
-                yield Fault(table, first, f"{what}; the first is this one; {todo}", "format")
+                yield Fault(table, first, f"{reason}; the first is this one; {todo}", "format")

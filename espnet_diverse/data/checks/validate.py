@@ -102,7 +102,9 @@ def _table_faults(data: DataTables) -> list[Fault]:
     for name, table in data.tables().items():
         if name in data.required() and not table:
             faults.append(Fault(name, None, "is empty"))
-        faults += [Fault(name, key, what) for key, value in table.items() for what in entry_faults(name, key, value)]
+        faults += [
+            Fault(name, key, reason) for key, value in table.items() for reason in entry_faults(name, key, value)
+        ]
     return faults
 
 
@@ -159,7 +161,7 @@ def _hear(item: tuple[str, str], rate: int | None, decode: bool) -> _Heard:
                 return _Heard(recording, file.info, findings, named)
             powers = Powers()
             found = measure(file.blocks(powers=powers))
-            findings += [(kind, f"{path}: {what}") for kind, what in sound_faults(found, powers)]
+            findings += [(kind, f"{path}: {reason}") for kind, reason in sound_faults(found, powers)]
             return _Heard(recording, file.info, findings, found.digest, found)
     except DataError as error:
         return _unheard(item, error)
@@ -179,7 +181,7 @@ def _audio_faults(
     faults: list[Fault] = []
     formats, same, lengths, channels = Formats(), SameAudio(), array("d"), array("d")
     for one in map_in_parallel(hear, items_in_order(data.wav_scp), nj, "check audio", _unheard):
-        faults += [Fault(table, one.recording, what, kind) for kind, what in one.findings]
+        faults += [Fault(table, one.recording, reason, kind) for kind, reason in one.findings]
         lengths.append(nan if one.info is None else one.info.seconds)
         if data.segments:  # a channel that a segment names must be in the file itself
             channels.append(nan if one.info is None else 0 if one.info.is_converted else one.info.channels)
@@ -217,17 +219,17 @@ def _utterance_faults(data: DataTables, folder: str, seconds: Mapping[str, float
     faults: list[Fault] = []
     table = f"{folder}{'text' if data.is_text else 'segments' if data.segments else 'wav.scp'}"
     for utterance, length in seconds.items():
-        faults += [Fault(table, utterance, what, kind) for kind, what in length_findings(length, limits)]
+        faults += [Fault(table, utterance, reason, kind) for kind, reason in length_findings(length, limits)]
     for utterance, text in data.text.items():
         found = text_findings(text, seconds.get(utterance), limits) if text else ()
-        faults += [Fault(f"{folder}text", utterance, what, kind) for kind, what in found]
+        faults += [Fault(f"{folder}text", utterance, reason, kind) for kind, reason in found]
     text, count = most_of(data.text.values())
     if count >= _OFTEN and count > len(data.text) / 2:
-        what = f"{count} of {len(data.text)} utterances have the text {text[:40]!r}; check the transcripts"
-        faults.append(Fault(f"{folder}text", None, what, "same_text"))
+        reason = f"{count} of {len(data.text)} utterances have the text {text[:40]!r}; check the transcripts"
+        faults.append(Fault(f"{folder}text", None, reason, "same_text"))
     for utterance, first in alike(in_order(data.by_utterance()), str.casefold):
-        what = f"differs from {first} in case alone; rename it for disks that ignore case"
-        faults.append(Fault(table, utterance, what, "case"))
+        reason = f"differs from {first} in case alone; rename it for disks that ignore case"
+        faults.append(Fault(table, utterance, reason, "case"))
     return faults
 
 
@@ -235,15 +237,15 @@ def _feature_faults(data: DataTables, folder: str, nj: int | Workers, size: int,
     """Faults of the entries of feats.scp, which are in `wav_scp`."""
     faults = []
     check = partial(_feature_size, decode=decode)
-    for utterance, found, what in map_in_parallel(
+    for utterance, found, reason in map_in_parallel(
         check, items_in_order(data.wav_scp), nj, "check features", _unread_features
     ):
         if found is None:  # listed already
             continue
         size = size or found
-        if not what and found != size:
-            what = f"has features of size {found}, and {size} is expected; compute them alike"
-        faults += [Fault(f"{folder}feats.scp", utterance, what, "audio")] if what else []
+        if not reason and found != size:
+            reason = f"has features of size {found}, and {size} is expected; compute them alike"
+        faults += [Fault(f"{folder}feats.scp", utterance, reason, "audio")] if reason else []
     return faults
 
 

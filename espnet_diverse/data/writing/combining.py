@@ -124,8 +124,8 @@ def _clashes(sets: Mapping[Path, DataTables]) -> list[Fault]:
         _merged([data.by_utterance() for data in sets.values()])
     ):
         if utterance == before:
-            what = f"is also in {paths[first]}; an id may be in one directory only: prepare one of them again"
-            faults.append((number, Fault(str(paths[number]), utterance, what)))
+            reason = f"is also in {paths[first]}; an id may be in one directory only: prepare one of them again"
+            faults.append((number, Fault(str(paths[number]), utterance, reason)))
     shared = {"wav.scp"} if any(data.segments for data in sets.values()) else set()
     for name in sorted(shared.union(*(data.extra for data in sets.values()))):
         tables = [data.tables().get(name, {}) for data in sets.values()]

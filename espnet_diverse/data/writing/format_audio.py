@@ -110,8 +110,8 @@ class AudioFormat:
             speeds = [speed for speed in self.speeds if self._fits(speed, seconds / speed, outcome)]
             in_place = info.is_ready(self.options.rate) and segment is None and ark is None
             samples = file.read(segment, powers := Powers()) if speeds else np.zeros(0, np.float32)
-            if speeds and (what := _implausible(utterance, samples, powers, seconds)):
-                outcome.dropped.update({prefix(speed) + utterance.name: what for speed in speeds})
+            if speeds and (reason := _implausible(utterance, samples, powers, seconds)):
+                outcome.dropped.update({prefix(speed) + utterance.name: reason for speed in speeds})
                 return outcome
             if in_place and 1.0 in speeds:
                 self._keep(utterance, 1.0, seconds, file.path.absolute(), outcome)
@@ -159,7 +159,7 @@ def prefix(speed: float) -> str:
 def _implausible(utterance: Spoken, samples: np.ndarray, powers: Powers, seconds: float) -> str:
     """The reason why nothing can be learned from an utterance, such as silence; "" if there is none."""
     found = [*sound_faults(measure([samples]), powers), *text_findings(utterance.text, seconds, Limits())]
-    return next((what for kind, what in found if ACTIONS[kind] == "drop"), "")
+    return next((reason for kind, reason in found if ACTIONS[kind] == "drop"), "")
 
 
 def _conversion(info: AudioInfo, rate: int) -> str:

@@ -156,9 +156,9 @@ def refuse_many_bad(
     count, total = len(data.bad) + len(more), len(data.by_utterance()) + len(data.dropped)
     if count > max(FEW, max_bad * total):
         first = min([*data.bad, *more])
-        what = f"at least {count} of {total} utterances ({count / total:.2%}) have faults, such as {first}"
+        reason = f"at least {count} of {total} utterances ({count / total:.2%}) have faults, such as {first}"
         todo = f"at most {max_bad:.2%} are left out: get the corpus again, or allow more with --max_bad"
-        raise DataError(f"{name}: {what}: {(dropped or data.dropped)[first]}; {todo}")
+        raise DataError(f"{name}: {reason}: {(dropped or data.dropped)[first]}; {todo}")
 
 
 def _write(data: DataTables, staging: Path) -> None:
@@ -211,8 +211,8 @@ def _format_set(
     scratch = audio_format.staging / ".rows"
     packed, twice = spool(scratch, rows())
     faults.sort(key=lambda fault: str(fault.where))
-    what = "another utterance has this id; rename it, or leave speed-perturbed copies out of the corpus"
-    faults += [Fault(name, utterance, what) for utterance in twice]
+    reason = "another utterance has this id; rename it, or leave speed-perturbed copies out of the corpus"
+    faults += [Fault(name, utterance, reason) for utterance in twice]
     prepared = _prepared(data, Mapped(packed, _Kept.parse), dropped, scratch)
     summary.utterances, summary.speakers = len(packed), len(prepared.spk2utt())
     summary.dropped, summary.bad = len(dropped), len(data.bad) + len(bad)

@@ -214,8 +214,8 @@ def _measures(
             "oe": overconfidence_error(confidence, correct),
         }
         numbers |= {name: 100 * share.item() for name, share in shares.items()}
-        true, said = [references[name] for name in found], [each.label for each in found.values()]
-        scores = class_scores(true, said, np.array([each.probabilities for each in found.values()]), labels)
+        true, predicted = [references[name] for name in found], [each.label for each in found.values()]
+        scores = class_scores(true, predicted, np.array([each.probabilities for each in found.values()]), labels)
         by_class = scores.pop("f1_by_class")
         numbers |= {name: value if name in _PLAIN else 100 * value for name, value in scores.items()}
         numbers["f1_by_class"] = {name: rounded_score(100 * value) for name, value in by_class.items()}

@@ -224,8 +224,8 @@ def _entries(path: Path) -> tuple[PackedTable, dict[str, str]]:
     if not faults:
         return table, {}
     found = {key: entry_faults(path.name, key, value) for key, value in table.items()}
-    wrong = {key: "; ".join(whats) for key, whats in found.items() if whats}
-    reasons = {what for whats in found.values() for what in whats}  # of utterances, reported as failures
+    wrong = {key: "; ".join(reasons) for key, reasons in found.items() if reasons}
+    reasons = {reason for several in found.values() for reason in several}  # of utterances, reported as failures
     for one in alike_once(str(fault) for fault in faults if fault.what not in reasons):
         logging.warning("%s", one)
     return table, wrong

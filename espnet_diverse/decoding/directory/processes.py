@@ -37,14 +37,14 @@ def decode_in_processes(search: Search, batches: Iterator[list[Read]], nj: int) 
                     yield results
             return
         except BrokenProcessPool as error:
-            what = f"a process of --nj {nj} was killed, perhaps because memory ran out"
+            reason = f"a process of --nj {nj} was killed, perhaps because memory ran out"
             if broken_at == done:
                 raise UserError(
-                    f"{what}, and another one when {pending[0][0].job.utterance} and those after it were tried again; "
+                    f"{reason}, and another one when {pending[0][0].job.utterance} and later ones were tried again; "
                     "run the same command again with a smaller --nj or --batch_size, which decodes what is left"
                 ) from error
             broken_at = done
-            logging.warning("%s; %d batches are tried again", what, len(pending))
+            logging.warning("%s; %d batches are tried again", reason, len(pending))
 
 
 def _in_order(

@@ -126,8 +126,8 @@ def _without_tables(known: KnownConditions, given: Mapping[str, str]) -> dict[st
     warn_of_unused(known, given, same_language=True)
     names = completed(known, given, same_language=True)
     for condition in known.names.keys() - names.keys():
-        what, option = CONDITIONS[condition].label, CONDITIONS[condition].option
-        raise ConfigError(f"the language model needs the {what} of each utterance; give --data_dir, or {option}")
+        label, option = CONDITIONS[condition].label, CONDITIONS[condition].option
+        raise ConfigError(f"the language model needs the {label} of each utterance; give --data_dir, or {option}")
     return indices_of(known, names)
 
 
@@ -149,10 +149,10 @@ def read_nbest(path: Path) -> dict[str, list[tuple[str, float]]]:
             hypotheses = [(str(each["text"]), float(each["score"])) for each in entry["hypotheses"]]
         except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
             raise DataError(f"{path}:{number}: is not a line of n-best hypotheses; decode again") from error
-        what = f"utterance {utterance!r} is there twice" if utterance in found else id_fault(utterance)
-        what = what or next(filter(None, (_hypothesis_fault(*each) for each in hypotheses)), None)
-        if what:
-            raise DataError(f"{path}:{number}: {what}; decode again")
+        reason = f"utterance {utterance!r} is there twice" if utterance in found else id_fault(utterance)
+        reason = reason or next(filter(None, (_hypothesis_fault(*each) for each in hypotheses)), None)
+        if reason:
+            raise DataError(f"{path}:{number}: {reason}; decode again")
         found[utterance] = hypotheses
     if not found:
         raise DataError(f"{path}: is empty; decode again")

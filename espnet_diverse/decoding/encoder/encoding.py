@@ -189,8 +189,8 @@ def check_finite(output: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
     """
     finite = output.isfinite().all(-1) | ~lengths_to_mask(lengths, output.size(1))
     if not bool(finite.all()):  # or the texts would be empty, as for silence
-        what = "the weights are damaged, or training diverged"
-        raise ModelError(f"the encoder's output is not finite: {what}; use another checkpoint")
+        reason = "the weights are damaged, or training diverged"
+        raise ModelError(f"the encoder's output is not finite: {reason}; use another checkpoint")
     return output, lengths
 
 

@@ -69,8 +69,8 @@ class ESPnetBeamSearch:
             raise ConfigError("search=espnet cannot read CTC over bytes; set ctc_weight=0, or leave search out")
         for name in self.lacks:
             if getattr(options, name):
-                what = f"{name} {getattr(options, name)} is not possible with {self.named}"
-                raise ConfigError(f"{what}, which ESPnet's search decodes; leave it out")
+                reason = f"{name} {getattr(options, name)} is not possible with {self.named}"
+                raise ConfigError(f"{reason}, which ESPnet's search decodes; leave it out")
 
     @torch.inference_mode()
     def __call__(self, source: Tensor, lengths: Tensor, options: Options) -> list[list[Hypothesis]]:

@@ -78,8 +78,8 @@ class PromptedModel(ESPnetS2TCTCModel):
         vars(self).update(vars(model))
         self.prompt, self.conditions = prompt, prompt.conditions
         if not isinstance(self.encoder, EBranchformerCTCEncoder):
-            what = f"encoder {type(self.encoder).__name__} of a model of task s2t_ctc reads no prompt"
-            raise ModelError(f"{what}; use a model with e_branchformer_ctc")
+            reason = f"encoder {type(self.encoder).__name__} of a model of task s2t_ctc reads no prompt"
+            raise ModelError(f"{reason}; use a model with e_branchformer_ctc")
 
     def encode(self, speech: Tensor, speech_lengths: Tensor) -> tuple[Tensor, Tensor]:
         """Encode samples (B, L) of one length, padded to the length of the training data: see `encode_features`.
@@ -151,9 +151,9 @@ class PromptedEncoding(Encoding):
         frame = round(frame_times(self.model, prompt.rate, todo).step * prompt.rate)
         context, frames = round(_CONTEXT_SECONDS * prompt.rate / frame), prompt.samples // frame
         if prompt.samples % frame or frames <= 2 * context:
-            what = f"{prompt.seconds:g} s (speech_length of preprocessor_conf) are no window of whole frames"
+            reason = f"{prompt.seconds:g} s (speech_length of preprocessor_conf) are no window of whole frames"
             room = f"of {frame / prompt.rate:g} s with {_CONTEXT_SECONDS} s of context at both ends"
-            raise ModelError(f"{what} {room}; {todo}")
+            raise ModelError(f"{reason} {room}; {todo}")
         return frame, context, frames - 2 * context
 
 

@@ -78,8 +78,10 @@ def used_language_model(folder: Path | None, fusion: Fusion, weight: float | Non
     if folder is None or not weight:
         return {}
     if fusion.language_model is None:
-        said = "the language model %s, which is part of the model, counts with lm_weight %g; set lm_weight 0 without it"
-        logging.warning(said, folder, weight)
+        message = (
+            "the language model %s, which is part of the model, counts with lm_weight %g; set lm_weight 0 without it"
+        )
+        logging.warning(message, folder, weight)
     return {"language_model": str(folder), "lm_weight": weight}
 
 

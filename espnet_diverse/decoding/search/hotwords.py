@@ -126,9 +126,12 @@ class HotwordScorer:
         """Warn that phrases repeat at a weight, and that texts are searched again with less."""
         if not self._is_told:
             self._is_told = True
-            what = "makes hotwords repeat: a text has more of their tokens than its recording"
+            reason = "makes hotwords repeat: a text has more of their tokens than its recording"
             log.warning(
-                "hotword_weight %g %s; it is searched again with %g or less; lower --hotword_weight", weight, what, less
+                "hotword_weight %g %s; it is searched again with %g or less; lower --hotword_weight",
+                weight,
+                reason,
+                less,
             )
 
     def _moves(self, states: Tensor) -> Tensor:
@@ -312,8 +315,8 @@ def read_hotwords(
     found, notices = [known(phrase) for phrase, _ in read], []
     for number, ((phrase, notice), tokens) in enumerate(zip(read, found, strict=True), start=1):
         lacks = f"{phrase!r} is left out: the vocabulary lacks a character of it"
-        what = notice if tokens or not phrase else lacks
-        notices += [Fault(path, number, what)] if what else []
+        reason = notice if tokens or not phrase else lacks
+        notices += [Fault(path, number, reason)] if reason else []
     return list(filter(None, found)), notices
 
 

@@ -99,8 +99,8 @@ class Shortlist:
             ConfigError: `options.shortlist_first` is not 0, and the table has no tokens of NULL.
         """
         if options.shortlist_first and not len(self.table.of_null):
-            what = f"{self.path}: has no lines of the source NULL, from which shortlist_first takes its tokens"
-            raise ConfigError(f"{what}; set shortlist_first=0, or make it with espnet-diverse shortlist")
+            reason = f"{self.path}: has no lines of the source NULL, from which shortlist_first takes its tokens"
+            raise ConfigError(f"{reason}; set shortlist_first=0, or make it with espnet-diverse shortlist")
 
 
 def load_shortlist(path: Path, args: Namespace, task: str) -> Shortlist:

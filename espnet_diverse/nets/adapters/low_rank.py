@@ -314,8 +314,8 @@ def _fault(model: nn.Module, parent: nn.Module, name: str, options: LowRankOptio
         return f"a {type(module).__name__}, and adapters are for Linear and Embedding"
     if isinstance(parent, MultiHeadAttention) and (parent.selection is not None or parent.core.tied):
         tied = f"{parent.core.name!r} with tied {parent.core.tied}"
-        what = "with head selection" if parent.selection is not None else tied
-        return f"of an attention {what}, whose projections take no adapter"
+        reason = "with head selection" if parent.selection is not None else tied
+        return f"of an attention {reason}, whose projections take no adapter"
     if isinstance(parent, MultiHeadAttention) and own != "linear_out" and _compares_parameters(parent):
         return "of an attention whose disagreement compares the weights of its projections"
     if isinstance(parent, SelfAttentivePooling) or type(parent).__name__ == "WavLMAttention":

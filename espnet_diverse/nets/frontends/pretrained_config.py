@@ -96,8 +96,8 @@ def checked_options(config: Mapping[str, Any], source: object, allowed: Allowed)
             named = f"allowed are {_shown(allowed.options[name])}"
             raise ConfigError(f"{source}: {name} {shortened(repr(value))} is not allowed; {named}")
         if name not in allowed.options and name not in allowed.without_effect:
-            what = f"option {shortened(repr(name))}, {shortened(repr(value))}, is not allowed"
-            raise ConfigError(f"{source}: {what}; allowed are {' '.join(allowed.options)}")
+            reason = f"option {shortened(repr(name))}, {shortened(repr(value))}, is not allowed"
+            raise ConfigError(f"{source}: {reason}; allowed are {' '.join(allowed.options)}")
     return {name: value for name, value in config.items() if name in allowed.options}
 
 

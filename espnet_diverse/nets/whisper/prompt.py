@@ -89,8 +89,8 @@ class Prompt(nn.Module):
         spoken, written = (self._listed(condition, batch) for condition in ("lang", "tgtlang"))
         for source, target in dict.fromkeys(zip(spoken, written, strict=True)):
             if target not in (source, _ENGLISH):
-                what = f"the model does not translate {source} into {target}, only into {_ENGLISH}"
-                raise DataError(f"{what}; leave out {CONDITIONS['tgtlang'].option}, or give {_ENGLISH}")
+                reason = f"the model does not translate {source} into {target}, only into {_ENGLISH}"
+                raise DataError(f"{reason}; leave out {CONDITIONS['tgtlang'].option}, or give {_ENGLISH}")
         tasks = [
             self.options.transcribe if source == target else self.options.translate
             for source, target in zip(spoken, written, strict=True)

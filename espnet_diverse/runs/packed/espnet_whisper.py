@@ -61,11 +61,11 @@ def read_whisper(config_file: Path) -> dict[str, Any] | None:
     others = (key for key in config if key not in ("encoder", "decoder", "token_type", "bpemodel"))
     check_config({key: config[key] for key in others}, config_file, packed=False)
     if nets != [NAME, NAME]:
-        what = f"encoder {nets[0]} with decoder {nets[1]} cannot be adopted"
-        raise ConfigError(f"{what}: Whisper's encoder and decoder can, together; give a run that has both")
+        reason = f"encoder {nets[0]} with decoder {nets[1]} cannot be adopted"
+        raise ConfigError(f"{reason}: Whisper's encoder and decoder can, together; give a run that has both")
     if config.get("token_type") not in ("whisper_multilingual", "whisper_en") or _END not in config["token_list"]:
-        what = f"token_type {config.get('token_type')} with decoder {NAME} cannot be adopted"
-        raise ConfigError(f"{what}: only whisper_multilingual and whisper_en can; give a run with Whisper's tokens")
+        reason = f"token_type {config.get('token_type')} with decoder {NAME} cannot be adopted"
+        raise ConfigError(f"{reason}: only whisper_multilingual and whisper_en can; give a run with Whisper's tokens")
     return config
 
 

@@ -94,8 +94,8 @@ def write_run(folder: Path, output_dir: Path) -> None:
     except (DataError, OSError) as error:
         raise ModelError(f"{folder / TOKENIZER}: {getattr(error, 'strerror', None) or error}") from error
     except (AttributeError, KeyError, TypeError) as error:  # an entry of another form
-        what = f"cannot be read as a Whisper's ({type(error).__name__}: {error})"
-        raise ModelError(f"{folder / TOKENIZER}: {what}; {_AGAIN}") from error
+        reason = f"cannot be read as a Whisper's ({type(error).__name__}: {error})"
+        raise ModelError(f"{folder / TOKENIZER}: {reason}; {_AGAIN}") from error
     named = (each for key in ("suppress", "suppress_first") for each in run["decoder_conf"][key])
     if strange := [each for each in named if not 0 <= each < len(vocabulary)]:
         raise ModelError(f"{folder}: suppresses token {strange[0] - SHIFT}, which does not exist; restore the files")

@@ -41,8 +41,8 @@ def check_archive(path: Path) -> None:
     """
     names = _names(path) if is_archive(path) else _names_of_former(path)
     if foreign := next((name for name in names if not _ALLOWED.fullmatch(name)), None):
-        said = ascii(foreign.replace(" ", ".", 1))[1:-1][:100]
-        raise ModelError(f"{path}: is not a checkpoint or holds objects that are not allowed in one: {said}")
+        message = ascii(foreign.replace(" ", ".", 1))[1:-1][:100]
+        raise ModelError(f"{path}: is not a checkpoint or holds objects that are not allowed in one: {message}")
 
 
 def _names(path: Path) -> Iterator[str]:
@@ -105,5 +105,5 @@ def _names_in(file: BinaryIO) -> Iterator[str]:
 
 
 def _refuse(path: Path, what: str) -> None:
-    said = f"its records are {what}, and training stores them as they are"
-    raise ModelError(f"{path}: {said}; use another checkpoint")
+    message = f"its records are {what}, and training stores them as they are"
+    raise ModelError(f"{path}: {message}; use another checkpoint")

@@ -248,8 +248,8 @@ class _Layouts:
         except Exception as error:  # of any class, as options have no checks of their own
             if not self.kind.__module__.startswith("torch.optim."):
                 return None  # it may need a GPU
-            said = f"a group with which {self.kind.__name__} makes no step ({' '.join(str(error).split()):.200})"
-            raise MisfitError(f"{self.place}[{group}]", said, "its options") from error
+            message = f"a group with which {self.kind.__name__} makes no step ({' '.join(str(error).split()):.200})"
+            raise MisfitError(f"{self.place}[{group}]", message, "its options") from error
         return dict(optimizer.state[parameter])
 
 

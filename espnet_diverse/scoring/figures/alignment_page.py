@@ -97,8 +97,8 @@ def _item(each: Alignment, unit: str, link: str | None) -> str:
     reference, hypothesis = (space.join(filter(None, side)) for side in zip(*each.pairs, strict=True))
     data = "".join(f' data-{mark.lower()}="{counts[mark]}"' for mark in KINDS)
     length = counts[" "] + counts["S"] + counts["D"]
-    said = ", ".join(f"{counts[mark]} {one}" for mark, (one, _) in KINDS.items() if counts[mark])
-    of = f"{said} of {length} {'character' if unit == 'char' else 'word'}{'s' * (length != 1)}"
+    message = ", ".join(f"{counts[mark]} {one}" for mark, (one, _) in KINDS.items() if counts[mark])
+    of = f"{message} of {length} {'character' if unit == 'char' else 'word'}{'s' * (length != 1)}"
     name = escaped(each.utterance)
     play = f'<button type="button" data-audio="{escaped(link)}" aria-label="Play {name}">Play</button>' if link else ""
     found = escaped(f"{each.utterance}\n{reference}\n{hypothesis}")
@@ -113,10 +113,10 @@ def _runs(each: Alignment, space: str) -> Iterator[str]:
     for mark, run in groupby(pairs, key=lambda marked: marked[0]):
         sides = zip(*(pair for _, pair in run), strict=True)
         units = ([unit if unit != " " or mark == " " else "␣" for unit in side if unit] for side in sides)
-        said, heard = (escaped(space.join(side)) for side in units)
+        reference, heard = (escaped(space.join(side)) for side in units)
         yield {
-            " ": said,
-            "S": f'<span class="s"><del>{said}</del><ins>{heard}</ins></span>',
-            "D": f'<del class="d">{said}</del>',
+            " ": reference,
+            "S": f'<span class="s"><del>{reference}</del><ins>{heard}</ins></span>',
+            "D": f'<del class="d">{reference}</del>',
             "I": f'<ins class="i">{heard}</ins>',
         }[mark]

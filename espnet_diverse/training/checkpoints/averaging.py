@@ -58,8 +58,8 @@ def average(model_dir: str | Path, metric: str | None = None, number: int = 5) -
         raise ConfigError(f"{file}: no epoch has a finite {asked}; --metric may be: {' '.join(measured) or 'none'}")
     path, ranked = model_dir / f"{metric}.ave.pth", best[metric]
     if len(ranked) < number:
-        said = "%s: %d of the %d epochs that are asked for: the run has no more with a finite %s; averaging these"
-        logging.warning(said, path, len(ranked), number, metric)
+        message = "%s: %d of the %d epochs that are asked for: the run has no more with a finite %s; averaging these"
+        logging.warning(message, path, len(ranked), number, metric)
     _write_average(model_dir, ranked[:number], path)
     return path
 
@@ -68,8 +68,8 @@ def _criteria(config: Mapping, file: Path) -> list[list[str]]:
     """Return the criteria of a run: phase, name and mode of each."""
     criteria = config.get("best_model_criterion")
     if not are_criteria(criteria):
-        said = f"best_model_criterion is {criteria!r:.100}, not a list of [PHASE, NAME, MODE]"
-        raise ModelError(f"{file}: {said}; give the directory of a run that this package or ESPnet has trained")
+        message = f"best_model_criterion is {criteria!r:.100}, not a list of [PHASE, NAME, MODE]"
+        raise ModelError(f"{file}: {message}; give the directory of a run that this package or ESPnet has trained")
     return criteria
 
 

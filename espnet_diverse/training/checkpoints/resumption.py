@@ -164,10 +164,10 @@ def check_unchanged(
         "statistics": [str(statistics)] if copy and copy.is_file() and differ(statistics, copy) else [],
         "kernels": others_asked(output_dir),
     }
-    for what, which in differing.items():
-        if which and what not in allowed:
-            here = f"{output_dir}: was trained with {_OTHER[what]} than {' '.join(which)}"
-            raise DataError(f"{here}; {_advice([what] if what in ALLOWED else [])}")
+    for reason, which in differing.items():
+        if which and reason not in allowed:
+            here = f"{output_dir}: was trained with {_OTHER[reason]} than {' '.join(which)}"
+            raise DataError(f"{here}; {_advice([reason] if reason in ALLOWED else [])}")
 
 
 def check_state(

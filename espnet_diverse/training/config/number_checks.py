@@ -92,8 +92,8 @@ def _check_heads(config: Config) -> None:
     for key, of_width in _HEADS.items():
         heads, width = (_value(config, each) for each in (key, of_width))
         if isinstance(heads, int) and isinstance(width, int) and width % heads:
-            said = f"{key} must divide {of_width}, {width}, but is {heads}"
-            raise ConfigError(f"{config.origin(*key.split('.'))}: {said}")
+            message = f"{key} must divide {of_width}, {width}, but is {heads}"
+            raise ConfigError(f"{config.origin(*key.split('.'))}: {message}")
 
 
 def _value(config: Config, key: str) -> object:

@@ -28,18 +28,18 @@ def check_settings(config: Config) -> None:
     filled_in = [key for key in FILLED_IN if key in config]
     if filled_in:
         named = " ".join(filled_in)
-        what = f"key {named!r} is" if len(filled_in) == 1 else f"keys {named} are"
+        reason = f"key {named!r} is" if len(filled_in) == 1 else f"keys {named} are"
         them = "it" if len(filled_in) == 1 else "them"
-        raise ConfigError(f"{config.origin(filled_in[0])}: {what} filled in by the command line; remove {them}")
+        raise ConfigError(f"{config.origin(filled_in[0])}: {reason} filled in by the command line; remove {them}")
     for key, advice in NOT_HERE.items():
         if config.get(key) not in _OFF:
             raise ConfigError(f"{config.origin(key)}: key {key!r} is not supported; {advice}")
     if not config.get("resume", True):
-        said = "key 'resume' can only be true; give --restart, which deletes what the run has saved"
-        raise ConfigError(f"{config.origin('resume')}: {said}")
+        message = "key 'resume' can only be true; give --restart, which deletes what the run has saved"
+        raise ConfigError(f"{config.origin('resume')}: {message}")
     if config.get("train_dtype") == "float16":
-        said = "train_dtype float16 is not supported, as small updates of its parameters are lost; set use_amp: true"
-        raise ConfigError(f"{config.origin('train_dtype')}: {said}")
+        message = "train_dtype float16 is not supported, as small updates of its parameters are lost; set use_amp: true"
+        raise ConfigError(f"{config.origin('train_dtype')}: {message}")
     for key in ("iterator_type", "valid_iterator_type"):
         if config.get(key) in ("none", "task"):
             raise ConfigError(f"{config.origin(key)}: {key} {config[key]} is not supported; give sequence or chunk")

@@ -46,8 +46,8 @@ def check_target(output_dir: Path) -> None:
         written = set()
     foreign = (path for path in output_dir.rglob("*") if path not in written and (path.is_symlink() or path.is_file()))
     if path := next(foreign, None):
-        what = f"has {path.relative_to(output_dir)}, which `stats` has not written"
-        raise DataError(f"{output_dir}: {what}; move it away or choose another path")
+        reason = f"has {path.relative_to(output_dir)}, which `stats` has not written"
+        raise DataError(f"{output_dir}: {reason}; move it away or choose another path")
 
 
 def check_source(shapes: Path, table: Path) -> None:

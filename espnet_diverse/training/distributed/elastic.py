@@ -55,8 +55,8 @@ def launch(task: str, config: Config, processes: Processes) -> None:
         except RendezvousError as error:
             raise _said(errors_dir) or _not_met(processes, folder, error) from error
         except SignalException as error:
-            said = "ended without a save within the epoch; the same command continues from the last save"
-            raise _said(errors_dir) or InterruptedRunError(f"{error.sigval.name}: {said}") from error
+            message = "ended without a save within the epoch; the same command continues from the last save"
+            raise _said(errors_dir) or InterruptedRunError(f"{error.sigval.name}: {message}") from error
         finally:
             if processes.node_rank == 0:
                 (output_dir / KEY).unlink(missing_ok=True)
@@ -124,22 +124,22 @@ def _launch(processes: Processes, folder: Path, output_dir: Path) -> LaunchConfi
 def _said(folder: Path) -> UserError | None:
     """Return the error of the user that a process has written; of several, the first by name."""
     for file in sorted(folder.iterdir(), key=lambda file: int(file.name)):
-        said = read_json(file)
-        return getattr(errors, said["type"])(said["message"])
+        message = read_json(file)
+        return getattr(errors, message["type"])(message["message"])
     return None
 
 
 def _not_met(processes: Processes, folder: Path, error: RendezvousError) -> TrainingError:
     """The error of launches or machines that did not find each other, or that a stranger wrote to."""
     cause = error.__cause__ or error
-    said = (str(cause) or type(cause).__name__).splitlines()[0][:_LONGEST]
+    message = (str(cause) or type(cause).__name__).splitlines()[0][:_LONGEST]
     if processes.num_nodes == 1:
-        return TrainingError(f"{folder}: the processes cannot meet there ({said}); give another folder as TMPDIR")
+        return TrainingError(f"{folder}: the processes cannot meet there ({message}); give another folder as TMPDIR")
     where = f"--rdzv_endpoint {processes.rdzv_endpoint}"
     if isinstance(error, RendezvousStateError):
-        return TrainingError(f"{where}: {said}")
+        return TrainingError(f"{where}: {message}")
     advice = "give HOST:PORT of machine 0, with a port that is free there and open to the other machines"
-    return TrainingError(f"{where}: the processes cannot meet there ({said}); {advice}, and start all in 10 minutes")
+    return TrainingError(f"{where}: the processes cannot meet there ({message}); {advice}, and start all in 10 minutes")
 
 
 def _lost(error: ChildFailedError) -> TrainingError:

@@ -47,8 +47,8 @@ def work(task: str, config: Mapping, errors: str, place: Path | str) -> None:
         try:
             espnet_command.run(TASKS[task], config, group_at(place))
         except UserError as error:
-            said = {"type": _general_type(error), "message": str(error)}
-            (Path(errors) / str(rank)).write_text(json.dumps(said), encoding="utf-8")
+            message = {"type": _general_type(error), "message": str(error)}
+            (Path(errors) / str(rank)).write_text(json.dumps(message), encoding="utf-8")
             sys.exit(1)  # also where it was asked to end: the launch would wait for the result of a success
         except Exception:  # such as a lost connection, where the cause is another process
             logging.info("process %d failed", rank, exc_info=True)

@@ -122,8 +122,8 @@ class EpochBatches:
             logging.warning("%s: its batches have changed; all of the epoch is trained again", self.name)
             return None
         if (before := position.processes) != self.ranks.count:
-            said = "%s: %d processes resume a run of %d: they share the rest of the batches, and draw other noise"
-            logging.warning(said, self.name, self.ranks.count, before)
+            message = "%s: %d processes resume a run of %d: they share the rest of the batches, and draw other noise"
+            logging.warning(message, self.name, self.ranks.count, before)
         return position
 
 

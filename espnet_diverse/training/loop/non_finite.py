@@ -65,8 +65,8 @@ class NonFiniteBatches:
             faults = [("the gradient", group)]  # of one of them, which is not known
         if not faults:
             self.in_a_row, self.finite = 0, self.finite + len(group)
-        for what, batches in faults:
-            self._count(what, batches, total)
+        for reason, batches in faults:
+            self._count(reason, batches, total)
 
     def _count(self, what: str, batches: Sequence[Batch], total: int | None) -> None:
         """Count and list batches that are not finite: a batch, or the batches of an update as one."""

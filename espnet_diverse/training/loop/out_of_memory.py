@@ -67,8 +67,8 @@ class SecondTries:
                 return results
             except torch.OutOfMemoryError as error:
                 elsewhere = isinstance(error, OutOfMemoryElsewhereError)
-                said = f"{out_of_memory(error)} with {batch.described()}"
-            self._prepare("" if elsewhere else said, batch, number in halved)  # now that the error holds no frames
+                message = f"{out_of_memory(error)} with {batch.described()}"
+            self._prepare("" if elsewhere else message, batch, number in halved)  # now that the error holds no frames
             halved.add(number)
 
     def end_forward(self, loss: Tensor) -> None:

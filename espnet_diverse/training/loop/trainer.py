@@ -173,8 +173,8 @@ class Loop:
         """
         options, reporter = self.options, self.reporter
         position = self.state.restore(f"cuda:{torch.cuda.current_device()}" if options.ngpu else "cpu")
-        if said := ended(options, reporter):
-            print(said, flush=True)
+        if message := ended(options, reporter):
+            print(message, flush=True)
         elif self.ranks.own == 0:
             print(trained_share(self.model), flush=True)
         if options.use_tensorboard and self.ranks.own == 0:
@@ -361,16 +361,16 @@ def ended(options: Options, reporter: Reporter) -> str:
     """The reason why no epoch is left to train, with advice; "" if one is."""
     done, criterion = reporter.get_epoch(), options.early_stopping_criterion
     if done >= options.max_epoch:
-        key, said = "max_epoch", f"{done} are trained, and max_epoch is {options.max_epoch}"
+        key, message = "max_epoch", f"{done} are trained, and max_epoch is {options.max_epoch}"
     elif (
         options.patience is not None
         and reporter.has(*criterion[:2])
         and reporter.check_early_stopping(options.patience, *criterion)
     ):
-        key, said = "patience", f"training ended early after epoch {done}, and patience is {options.patience}"
+        key, message = "patience", f"training ended early after epoch {done}, and patience is {options.patience}"
     else:
         return ""
-    return f"no epoch is left: {said}; for more, give a greater {key} and --allow_changed {key}"
+    return f"no epoch is left: {message}; for more, give a greater {key} and --allow_changed {key}"
 
 
 def _why_idle(batches: EpochBatches, bad: NonFiniteBatches, accum_grad: int) -> str:

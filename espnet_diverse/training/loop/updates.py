@@ -147,8 +147,8 @@ class Updates:
             seconds = time.perf_counter() - start
             self.made += 1
         else:
-            said = f"a loss is {infinite[0]}" if infinite else f"the norm of the gradients is {norm}"
-            logging.warning("%s; no update is made", said)
+            message = f"a loss is {infinite[0]}" if infinite else f"the norm of the gradients is {norm}"
+            logging.warning("%s; no update is made", message)
         self.clear()
         return Update(norm, seconds)
 
@@ -159,8 +159,8 @@ class Updates:
                 if isinstance(scheduler, AbsBatchStepScheduler):
                     scheduler.step()
         except torch.OutOfMemoryError as error:
-            said = f"{out_of_memory(error)} while parameters were updated; take a smaller model or batch_bins"
-            raise TrainingError(said) from error
+            message = f"{out_of_memory(error)} while parameters were updated; take a smaller model or batch_bins"
+            raise TrainingError(message) from error
 
     def clear(self) -> None:
         """Clear the gradients."""

@@ -81,7 +81,7 @@ def test_processes_that_are_killed_again_and_again_are_an_error(tmp_path):
     folder.mkdir()
     for name in range(20):
         (folder / str(name)).touch()
-    said = "a process of --nj 2 was killed, .* and another one when u006 and those after it were tried again; "
+    said = "a process of --nj 2 was killed, .* and another one when u006 and later ones were tried again; "
     said += "run the same command again with a smaller --nj or --batch_size"
     with pytest.raises(UserError, match=said):
         decode(Killed(folder), numbered(tmp_path / "data", [1, 2, 3, 4, 5, 6, 7]), tmp_path / "out", nj=2)
