@@ -113,12 +113,13 @@ def test_commands(give, command, home, capfd):
 
 @pytest.mark.trust
 @pytest.mark.timeout(14400)
+@pytest.mark.parametrize("processes", [2, 4])
 @pytest.mark.parametrize("give", COMMANDS, indirect=True)
-def test_two_processes(give, command, home, capfd):
+def test_two_processes_or_four(give, command, processes, home, capfd):
     number = -(-KILLS // 20)
-    kills_beside_another(give, home, number, learned)
+    kills_beside_another(give, home, number, learned, processes)
     with capfd.disabled():
-        print(f"\n{command}: {number} times one of two processes in a folder killed: the same files, no others")
+        print(f"\n{command}: {number} times one of {processes} processes in a folder killed: the same files, no others")
 
 
 @pytest.mark.slow
