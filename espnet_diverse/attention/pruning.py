@@ -19,7 +19,7 @@ def prune_heads(attention: MultiHeadAttention) -> None:
     """
     if isinstance(core := attention.core, PatternGates):
         attention.patterns = core.chosen()
-        attention.core = Softmax(core.size, core.heads, cross=core.cross, causal=core.causal)
+        attention.core = Softmax(core.size, core.heads)
         attention.core.name = "softmax"
     if attention.selection is None:
         return

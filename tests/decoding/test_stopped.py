@@ -221,7 +221,7 @@ def test_a_stop_while_results_take_their_place_is_made_good(data_dir, whole, tmp
 def test_processes_that_are_killed_again_and_again_lose_nothing_that_was_done(data_dir, whole, tmp_path):
     out, log = tmp_path / "out", tmp_path / "log"
     for _ in range(2):
-        with pytest.raises(UserError, match="u0.. and those after it .*run the same command again .*--batch_size"):
+        with pytest.raises(UserError, match="u0.. and later ones .*run the same command again .*--batch_size"):
             decode(Counting(log, stop_at=7), data_dir, out, nj=2, made_by="a")
     done = set(kept(out))
     assert 10 < len(done) < 150

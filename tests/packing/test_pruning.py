@@ -156,7 +156,6 @@ def test_learned_patterns_are_pruned_by_layer(tmp_path):
 
 def test_each_head_keeps_the_pattern_of_its_largest_gate(tmp_path):
     given = ["encoder_conf.attention.patterns=[previous,{window: 1},global]", "encoder_conf.num_blocks=2"]
-    given += ["decoder_conf.attention.core=pattern_gates", "decoder_conf.attention.patterns=[global,previous]"]
     model_dir = write_model(tmp_path / "exp", ["attention/pattern_gates"], given)
     weights = checkpoint.load(model_dir / "valid.acc.ave.pth")
     for name, each in weights.items():
@@ -168,7 +167,6 @@ def test_each_head_keeps_the_pattern_of_its_largest_gate(tmp_path):
     config = yaml.safe_load((tmp_path / "pruned" / "config.yaml").read_text())
     first, second = ["previous", {"window": 1}], [{"window": 1}, "previous"]
     assert config["encoder_conf"]["attention"] == {"head_patterns": [first, second]}
-    assert config["decoder_conf"]["attention"] == {"head_patterns": ["global", "previous"]}
     kept = checkpoint.load(tmp_path / "pruned" / "valid.acc.ave.pth")
     assert not any("gates" in name for name in kept)
     whole, alone = (logits(load_model(folder)[0], {}) for folder in (model_dir, tmp_path / "pruned"))

@@ -1,4 +1,4 @@
-"""Softmax attention whose heads learn which pattern of keys they need.
+"""Softmax attention of encoders whose heads learn which pattern of keys they need.
 
 Each head h mixes P patterns of `functional/head_patterns.py`, which names their papers, by gates; M_p(i, j) is 1 if
 pattern p lets query i attend to key j, else 0. The equations are ours.
@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from espnet_diverse.attention.core import Core, Heads
 from espnet_diverse.attention.cores.softmax import softmax_attention
 from espnet_diverse.attention.head_patterns import HeadPatterns, build_head_patterns, head_patterns
-from espnet_diverse.attention.supports import EVERYTHING
+from espnet_diverse.attention.supports import Supports
 from espnet_diverse.attention.update_counter import UpdateCounter
 from espnet_diverse.functional.head_patterns import gated_bias
 from espnet_diverse.functional.precision import in_full_precision
@@ -46,7 +46,7 @@ class PatternGatesOptions(Core.Options):
         tau_steps: Number of updates in which the temperature falls from 1, or a share of the run.
     """
 
-    patterns: Sequence[Any] = field(default=("global", "previous", {"window": 1}, {"window": 2}), hash=False)
+    patterns: Sequence[Any] = field(default=("global", "previous", "next", {"window": 1}, {"window": 2}), hash=False)
     tau_final: float = number(0.1, above=0, most=1)
     tau_steps: float = number(4000.0, above=0)
 
@@ -60,12 +60,12 @@ class PatternGates(Core):
 
     Options = PatternGatesOptions
     options: PatternGatesOptions
-    supports = replace(EVERYTHING, head_selection=False, head_patterns=False, weighted_values=False)
+    supports = Supports(relative_position=True, explicit_weights=True, dot_products=True, half_precision=True)
     SOFTMAX_EQUIVALENT = {"patterns": ["global"]}
 
     def build(self) -> None:
         patterns = head_patterns(self.options.patterns)
-        self.patterns = build_head_patterns(patterns, len(patterns), self.cross, self.causal)
+        self.patterns = build_head_patterns(patterns, len(patterns))
         self.gates = nn.Parameter(torch.empty(self.heads, len(patterns)))
         self.updates = UpdateCounter(self.options.tau_steps)
 

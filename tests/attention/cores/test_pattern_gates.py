@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from references.core_inputs import CAUSAL, PADDED, SIZE, D, H, attention_gradcheck, heads, sequences, whole_position
+from references.core_inputs import PADDED, SIZE, D, H, attention_gradcheck, heads, sequences, whole_position
 
 from espnet_diverse.attention import build_attention, build_core, set_updates_of_run
 from espnet_diverse.option_checks import OptionError
@@ -13,8 +13,8 @@ from espnet_diverse.scope import scope
 PATTERNS = ["global", "previous", {"window": 1}]
 
 
-def build(causal=False, **options):
-    core = build_core("pattern_gates", SIZE, H, {"patterns": PATTERNS, "tau_steps": 100} | options, causal=causal)
+def build(**options):
+    core = build_core("pattern_gates", SIZE, H, {"patterns": PATTERNS, "tau_steps": 100} | options)
     torch.manual_seed(0)
     torch.nn.init.normal_(core.gates)
     return core.double().eval()
@@ -25,14 +25,12 @@ def allowed(pattern, i, j):
     return {"global": True, "previous": j == max(i - 1, 0), "next": None}.get(pattern, abs(i - j) <= 1)
 
 
-@pytest.mark.parametrize(
-    ("mask", "causal"), [(PADDED, False), (CAUSAL, True), (None, False)], ids=["padding", "causal", "none"]
-)
+@pytest.mark.parametrize("mask", [PADDED, None], ids=["padding", "none"])
 @pytest.mark.parametrize("patterns", [PATTERNS, ["previous", {"window": 1}]], ids=str)
 @pytest.mark.parametrize("relative", [False, True], ids=["absolute", "relative"])
 @pytest.mark.parametrize("need_weights", [True, False], ids=["weights", "context"])
-def test_equals_loops(mask, causal, patterns, relative, need_weights):
-    core = build(causal, patterns=patterns)
+def test_equals_loops(mask, patterns, relative, need_weights):
+    core = build(patterns=patterns)
     given = whole_position(heads(mask, relative=relative, need_weights=need_weights))
     context, weights = core(given)
     for b, q, k, v, seen, term in sequences(given):
@@ -87,7 +85,6 @@ def test_the_temperature_falls_so_that_small_differences_decide():
         ({"patterns": []}, "must be a list of patterns"),
         ({"patterns": ["previos"]}, "unknown pattern of a head 'previos'; did you mean 'previous'?"),
         ({"tau_final": 2.0}, "tau_final must be above 0 and at most 1, but is 2.0"),
-        ({"patterns": ["next"], "causal": True}, "pattern next does not fit causal attention"),
     ],
 )
 def test_invalid_options_are_refused(options, text):

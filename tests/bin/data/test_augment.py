@@ -77,12 +77,14 @@ def test_sampling_is_seeded_and_is_not_beam_search(tiny_translation, tmp_path, c
 
 
 @pytest.mark.usefixtures("unchecked_paths")
-@pytest.mark.parametrize("ratio", ["0.5", "-1", "nan"])
-def test_a_ratio_that_no_pair_has_is_refused_before_anything_is_written(ratio, tmp_path, capsys):
+@pytest.mark.parametrize(
+    ("ratio", "message"),
+    [("0.5", "be at least 1, but is 0.5"), ("-1", "be at least 1, but is -1.0"), ("nan", "be a number, but is nan")],
+)
+def test_a_ratio_that_no_pair_has_is_refused_before_anything_is_written(ratio, message, tmp_path, capsys):
     paths = ["--data_dir", str(tmp_path), "--output_dir", str(tmp_path / "bt")]
     assert main(["augment", "back", str(tmp_path), *paths, "--max_ratio", ratio]) == 1
-    said = f"espnet-diverse augment: error: --max_ratio {ratio} would leave no pair; give a number of at least 1\n"
-    assert capsys.readouterr().err == said
+    assert capsys.readouterr().err == f"espnet-diverse augment: error: --max_ratio must {message}\n"
     assert list(tmp_path.iterdir()) == []
 
 

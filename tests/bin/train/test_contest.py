@@ -148,7 +148,7 @@ def test_there_is_no_report_of_nothing(here, capsys):
         ("--jobs 0", "jobs must be at least 1, but is 0"),
         ("--nj 0", "--nj must be at least 1, but is 0"),
         ("--minutes 0", "minutes must be above 0, but is 0.0"),
-        ("--epochs 0", "--epochs must be at least 1, but is 0"),
+        ("--epochs 0", "epochs must be at least 1, but is 0"),
         ("--task cls --metric cer", "--metric cer: is not measured for task cls; leave it out for accuracy"),
         ("--metric accuracy", "--metric accuracy: is not measured for task asr; leave it out for cer"),
         ("--metric blue", "unknown metric 'blue'; choose from cer, wer"),

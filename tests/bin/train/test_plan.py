@@ -298,7 +298,7 @@ def test_weights_that_an_earlier_stage_will_write_are_not_asked_for(fake, weight
         ([TOKENS + " --type bpe"], "vocab_size is None; type bpe needs a number of tokens, for example 500"),
         ([DECODE + " --set beam_sise=3"], "unknown option 'beam_sise'; did you mean 'beam_size'?"),
         ([AUGMENT + " --set beam_sise=3"], "unknown option 'beam_sise'; did you mean 'beam_size'?"),
-        ([AUGMENT + " --max_ratio 0"], "--max_ratio 0 would leave no pair; give a number of at least 1"),
+        ([AUGMENT + " --max_ratio 0"], "--max_ratio must be at least 1, but is 0.0"),
         ([RESCORE + " --weight nan"], "--weight must be a number, but is nan"),
         ([RESCORE + " --weight inf"], "--weight must be a finite number, but is inf"),
     ],
