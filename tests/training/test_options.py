@@ -13,7 +13,7 @@ from espnet_diverse.training.options import several
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"task": "art"}, "task must be one of asr st mt lm cls, but is 'art'"),
+        ({"task": "art"}, "task must be one of asr st mt lm cls electra, but is 'art'"),
         ({"number": 0}, "number must be at least 1, but is 0"),
         ({"nproc": 0}, "nproc must be at least 1, but is 0"),
         ({"ngpu": 1.5}, "ngpu must be a whole number, but is 1.5"),
