@@ -28,6 +28,7 @@ FORMATS = {"txt": "txt", "tsv": "tsv", "json": "jsonl"}  # suffix of the output 
 OPENS_PACKED_MODELS = True
 _DEFAULTS = {"batch_size": 32}  # lines are shorter than utterances
 _STDIN = "-"
+_LONGEST_LINE = 1 << 26  # bytes; from there on it is no text, as of /dev/zero
 _WINDOW = 16  # batches, so that lines of similar length can be translated together
 
 
@@ -81,7 +82,7 @@ def run(options: CommandOptions) -> int:
     for name, output in zip(inputs, outputs, strict=True):
         try:
             _translate(translator, _given(options.text) or _lines(name), output, options, partial(skipped.add, name))
-        except (OSError, UnicodeError) as error:
+        except (OSError, UnicodeError, DataError) as error:
             if isinstance(error, BrokenPipeError):
                 raise
             skipped.add(name, None, error)
@@ -138,7 +139,9 @@ def _lines(name: str) -> Iterable[str]:
 def _decoded(stream: BinaryIO) -> Iterator[str]:
     from espnet_diverse.data.characters import clean_text
 
-    for number, line in enumerate(stream, start=1):
+    for number, line in enumerate(iter(lambda: stream.readline(_LONGEST_LINE + 1), b""), start=1):
+        if len(line) > _LONGEST_LINE:
+            raise DataError(f"line {number} has more than {_LONGEST_LINE} bytes; give a file of text")
         try:
             text = line.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as error:

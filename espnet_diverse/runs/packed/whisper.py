@@ -31,6 +31,7 @@ from espnet_diverse.text.vocabulary import Vocabulary
 from espnet_diverse.untrusted.whole_files import read_bytes
 
 _GENERATION = "generation_config.json"
+_MOST_HEADS = 1 << 16
 _AGAIN = "download the model again"
 FILES = (FOREIGN_CONFIG, _GENERATION, TOKENIZER, "model*.safetensors", "README.md")
 """Patterns of the files of a repository that are needed."""
@@ -99,10 +100,13 @@ def write_run(folder: Path, output_dir: Path) -> None:
     named = (each for key in ("suppress", "suppress_first") for each in run["decoder_conf"][key])
     if strange := [each for each in named if not 0 <= each < len(vocabulary)]:
         raise ModelError(f"{folder}: suppresses token {strange[0] - SHIFT}, which does not exist; restore the files")
+    layers, heads = config["decoder_layers"], config["decoder_attention_heads"]
     try:
-        heads_that_align(
-            run["decoder_conf"]["alignment_heads"], config["decoder_layers"], config["decoder_attention_heads"]
-        )
+        if layers * heads > _MOST_HEADS:
+            raise ConfigError(
+                f"decoder_layers and decoder_attention_heads of config.json give over {_MOST_HEADS} heads"
+            )
+        heads_that_align(run["decoder_conf"]["alignment_heads"], layers, heads)
     except (ConfigError, TypeError) as error:
         raise ModelError(f"{folder / _GENERATION}: {error}; {_AGAIN}") from error
     save_run(run, vocabulary, dict(renamed(_weights(folder), config)), output_dir)

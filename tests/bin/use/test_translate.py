@@ -112,10 +112,19 @@ def test_json_has_no_infinity_where_no_translation_was_found(translate, monkeypa
     assert json.loads(capsys.readouterr().out) == {"source": "ab", "text": "", "score": None, "alternatives": []}
 
 
-def test_a_bad_file_costs_no_good_one(translate, decoded, tmp_path, capsys):
-    for name, content in (("a", b"abc\ncd\n"), ("latin", b"ab\n\xe9t\xe9\n"), ("b", b"dcba\n")):
+def test_a_bad_file_costs_no_good_one(translate, decoded, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("espnet_diverse.bin.use.translate._LONGEST_LINE", 50)
+    for name, content in (
+        ("a", b"abc\ncd\n"),
+        ("latin", b"ab\n\xe9t\xe9\n"),
+        ("b", b"dcba\n"),
+        ("long", b"\0" * 60),
+    ):
         (tmp_path / f"{name}.txt").write_bytes(content)
-    good, bad = [tmp_path / "a.txt", tmp_path / "b.txt"], [tmp_path / "latin.txt", tmp_path / "gone.txt"]
+    good, bad = (
+        [tmp_path / "a.txt", tmp_path / "b.txt"],
+        [tmp_path / f"{name}.txt" for name in ("latin", "gone", "long")],
+    )
     assert translate(*good, "--output_dir", tmp_path / "clean") == 0
     assert not (tmp_path / "clean" / "failures.json").exists()
     assert translate(good[0], *bad, good[1], "--output_dir", tmp_path / "out") == 2
@@ -126,6 +135,7 @@ def test_a_bad_file_costs_no_good_one(translate, decoded, tmp_path, capsys):
     assert failures == {
         str(bad[0]): "line 2 is not UTF-8; convert the file with iconv",
         str(bad[1]): "No such file or directory",
+        str(bad[2]): "line 1 has more than 50 bytes; give a file of text",
     }
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["a.txt", "b.txt", "failures.json"]
     assert f"translate: {bad[1]} was skipped: No such file or directory" in capsys.readouterr().err

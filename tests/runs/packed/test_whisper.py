@@ -162,6 +162,7 @@ def test_a_folder_is_converted_once_and_again_when_it_changes(folder):
     [
         ("config.json", {"d_model": None}, "d_model"),
         ("config.json", {"activation_function": "relu"}, "activation_function"),
+        *(("config.json", {"decoder_layers": number}, "decoder_layers") for number in (10**9, 10**400)),
         ("tokenizer.json", {"model": None}, "tokenizer.json"),
         ("tokenizer.json", {"added_tokens": [{"id": 3}]}, "tokenizer.json"),
         ("tokenizer.json", {"pre_tokenizer": None}, "tokenizer.json"),
