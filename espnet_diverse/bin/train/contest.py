@@ -136,6 +136,9 @@ def _contest(options: CommandOptions) -> "Contest":
                 f"--recipe {options.recipe}: its task {task!r} has no contest; known: {' '.join(METRICS)}"
             )
         words = _of_recipe(options, words)
+    elif words:
+        raise ConfigError(f"--recipe_options {options.recipe_options}: is for --recipe; leave it out")
+    _check_programs(options)
     metric = options.metric or METRICS[task]
     if MEASURED_BY_DECODING.get(metric) != MEASURED_BY_DECODING.get(METRICS[task]):
         raise ConfigError(f"--metric {metric}: is not measured for task {task}; leave it out for {METRICS[task]}")
@@ -170,6 +173,19 @@ def _of_recipe(options: CommandOptions, words: list[str]) -> list[str]:
     if own := [word for word in words if word in _SET_HERE]:
         raise ConfigError(f"--recipe_options: {own[0]} is set by contest itself; give the options of contest")
     return [*words, *(["--average_number", str(options.average_number)] if options.average_number is not None else [])]
+
+
+def _check_programs(options: CommandOptions) -> None:
+    """Check what only programs read that start later."""
+    from espnet_diverse.cluster.configuration import read_cluster
+    from espnet_diverse.runs.config import merge
+    from espnet_diverse.text.vocabulary import check_type
+
+    check_type(options.token_type)
+    if options.decode_config:
+        merge(options.decode_config.split(","))
+    if options.cluster:
+        read_cluster(options.cluster)
 
 
 def _shared(options: CommandOptions, task: str) -> dict:
