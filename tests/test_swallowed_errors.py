@@ -23,7 +23,12 @@ KNOWN = {
         *("grouping.each_result: Exception", "inputs.files_of: ValueError", "inputs.by_channel: DataError"),
         *("measurements.survey: DataError", "variants._difference: ConfigError"),
         *("recordings._Recording.keeping_faults: Exception", "recordings.Transcription._read: Exception"),
-        *("samples.read_samples: DataError", "translate._translated.each: DataError", "utterances.readable: Exception"),
+        *(
+            "samples.read_samples: DataError",
+            "translate._translated.each: DataError",
+            "translate.run: DataError",
+            "utterances.readable: Exception",
+        ),
         *("validate._feature_size: DataError", "validate._hear: DataError", "run_queue.Walk._make: ValueError"),
         *("lengths.measure_lengths: UserError", "utterances.read_utterances: DataError"),
     ],
