@@ -60,7 +60,7 @@ espnet-diverse classify {file} --data_dir DATA_DIR --output_dir OUTPUT_DIR
 """
 _PRETRAINED = """\
 ```sh
-espnet-diverse train --task cls --init_param {file}:classifier.encoder:classifier.encoder --config CONFIG \\
+espnet-diverse train --task cls --init_param FILE:classifier.encoder:classifier.encoder --config CONFIG \\
   --train_dir TRAIN_DIR --valid_dir VALID_DIR --tokens_dir TOKENS_DIR --output_dir OUTPUT_DIR
 ```
 """

@@ -13,7 +13,7 @@ The mean of (2) and (4) is over all positions of the batch, as in the released c
 right counts as original. No gradient flows through (3). G and D share the embeddings of the tokens, as in the paper.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import torch
 import torch.nn.functional as F
@@ -28,6 +28,7 @@ from espnet_diverse.option_checks import Rule
 
 MASK = 0
 """Index of <blank>, which no text has."""
+_OF_CLASSIFIER = ("by", "conditions", "pooling_width", "heads")
 
 
 class ReplacementDetector(nn.Module):
@@ -38,21 +39,13 @@ class ReplacementDetector(nn.Module):
 
     Args:
         vocab_size: Number of tokens.
-        by, conditions, pooling_width, heads: Options of the classifier, which are not used here.
-        options: Options of `DiverseTransformerEncoder`.
+        options: Options of `DiverseTransformerEncoder`, and those of the classifier alone, which are not used here.
     """
 
-    def __init__(
-        self,
-        vocab_size: int,
-        by: str | Sequence[str] | None = None,
-        conditions: Mapping[str, Sequence[str]] | None = None,
-        pooling_width: int = 64,
-        heads: int = 1,
-        **options,
-    ):
+    def __init__(self, vocab_size: int, **options):
         super().__init__()
-        self.encoder = DiverseTransformerEncoder(vocab_size, input_layer="embed", **options)
+        of_encoder = {name: value for name, value in options.items() if name not in _OF_CLASSIFIER}
+        self.encoder = DiverseTransformerEncoder(vocab_size, input_layer="embed", **of_encoder)
         self.score = nn.Linear(self.encoder.output_size(), 1)
 
     @property
