@@ -11,7 +11,6 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
-from math import inf
 from pathlib import Path
 
 import yaml
@@ -46,6 +45,7 @@ CONF_DIR = _conf_dir()
 modifiers, number_of_heads, repulsion, sampling, tag, update."""
 
 _ESPNET3 = "espnet3.systems.esp2_asr.task.ASRTask"  # `task` in a run of ESPnet3; a copy of ESPnet2's task
+_ONE_LINE = 1 << 30  # characters a line; libyaml takes no infinity
 
 
 class Config(dict):
@@ -239,7 +239,7 @@ def as_lists(value: object) -> object:
 
 def in_one_line(value: object) -> str:
     """A value as one line of YAML, which --set reads back."""
-    text = yaml.dump(as_lists(value), Dumper=OwnDumper, default_flow_style=True, allow_unicode=True, width=inf)
+    text = yaml.dump(as_lists(value), Dumper=OwnDumper, default_flow_style=True, allow_unicode=True, width=_ONE_LINE)
     return text.strip().removesuffix("...").strip()
 
 

@@ -80,7 +80,7 @@ class _OwnLoader(yaml.SafeLoader):
             raise LookupError(digits) from error  # see `problem`
 
 
-class OwnDumper(yaml.SafeDumper):
+class OwnDumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):
     """Writes YAML in which text stays text, both for PyYAML and for `parse_own`: "1e3" and "12:30" get quotes."""
 
 
