@@ -384,7 +384,7 @@ def load_predictor(
     folder = language_model_of(Path(model_dir), fusion := fusion or Fusion(), options.search, config.get("decoder"))
     has = has_ctc(config, task), folder is not None, usual_ctc_weight(config, task), fusion.shortlist is not None
     options = options.resolved(*has)  # before loading, which takes seconds
-    model, args = TASKS[task].build_model_from_file(config_file, weights, device)
+    model, args = TASKS[task].build_model_from_file(config_file, weights, device, config)
     lm: nn.Module | NgramScorer | None = None
     if folder is not None:
         lm = load_language_model(folder, fusion.weights, args.token_list, known_conditions(model), device)

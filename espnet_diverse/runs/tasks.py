@@ -116,7 +116,7 @@ class _TaskMixin:
         return model
 
     @classmethod
-    def build_model_from_file(cls, config_file=None, model_file=None, device: str = "cpu"):
+    def build_model_from_file(cls, config_file=None, model_file=None, device: str = "cpu", config: dict | None = None):
         """Load a trained model strictly and safely.
 
         ESPnet's own loader accepts files with missing parameters, and runs code that a file may contain.
@@ -125,6 +125,7 @@ class _TaskMixin:
             config_file: The config.yaml of a run; by default the one in the directory of `model_file`.
             model_file: Weights; None returns the model as it was initialised.
             device: "cpu" or "cuda".
+            config: The configuration, where `read_config` has returned it before.
 
         Returns:
             The model and the arguments that it was trained with.
@@ -135,7 +136,7 @@ class _TaskMixin:
         """
         config_file = Path(config_file or Path(model_file).parent / "config.yaml")
         logging.info("loading %s, %s", config_file, model_file)
-        args = Namespace(**read_config(config_file))
+        args = Namespace(**(config or read_config(config_file)))
         if model_file is None:
             with prefixed(config_file):
                 return cls.build_whole_model(args).to(device), args
@@ -313,7 +314,9 @@ def load_model(model_dir: str | Path, model_file: str | Path | None = None, devi
         ModelError: A file is missing or damaged, or the weights do not fit the configuration.
     """
     folder = Path(model_dir)
-    return TASKS[task].build_model_from_file(folder / "config.yaml", find_weights(folder, model_file), device)
+    config = read_config(config_file := folder / "config.yaml")
+    weights = find_weights(folder, model_file, config)
+    return TASKS[task].build_model_from_file(config_file, weights, device, config)
 
 
 def _reads_tokenizer(args: Namespace, prefix: str) -> bool:

@@ -202,7 +202,7 @@ def load_block_search(
     check_stream_options(options, fusion)
     folder = language_model_of(Path(model_dir), fusion, options.search, streams=True)
     options = options.resolved(has_ctc(config, "asr"), folder is not None, usual_ctc_weight(config, "asr"))
-    model, args = TASKS["asr"].build_model_from_file(config_file, weights, device)
+    model, args = TASKS["asr"].build_model_from_file(config_file, weights, device, config)
     used_language_model(folder, fusion, options.lm_weight)
     lm = folder and load_language_model(folder, fusion.weights, args.token_list, known_conditions(model), device)
     return BlockSearch(model.eval(), args, options, device, lm, fusion.hotwords)
