@@ -53,8 +53,8 @@ class ClusterError(UserError):
 def abridged(items: Iterable[str], most: int = 5, separator: str = ", ") -> str:
     """The first items of a list for a message, and the number of the others."""
     items = list(items)
-    more = f" and {len(items) - most} more" if len(items) > most else ""
-    return separator.join(items[:most]) + more
+    suffix = f" and {len(items) - most} more" if len(items) > most else ""
+    return separator.join(items[:most]) + suffix
 
 
 @contextmanager

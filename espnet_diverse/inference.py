@@ -224,10 +224,10 @@ class Recognizer(_Pretrained[Predictor]):
             DataError: `requests` is a single recording, or nothing that can be iterated over.
         """
         if is_recording(requests) or not isinstance(requests, Iterable):
-            given = requests if isinstance(requests, str | Path) else f"a {type(requests).__name__}"
-            raise DataError(f"{given}: transcribe_all takes several recordings; give a list, or use transcribe")
+            description = requests if isinstance(requests, str | Path) else f"a {type(requests).__name__}"
+            raise DataError(f"{description}: transcribe_all takes several recordings; give a list, or use transcribe")
         transcription = self._transcription(word_timestamps, options, hotwords)
-        return transcription(each if isinstance(each, Request) else Request(each) for each in requests)
+        return transcription(request if isinstance(request, Request) else Request(request) for request in requests)
 
     def _transcription(self, word_timestamps: bool, options: SearchOptions, hotwords: Hotwords | None) -> Transcription:
         chosen = options_of(options, self.search.options)
@@ -270,13 +270,13 @@ class StreamRecognizer(_Pretrained["BlockSearch"]):
         from espnet_diverse.decoding.streaming.block_search import load_block_search  # imports what streaming needs
 
         self.model, self.segmentation = str(model), segmentation_of(segmentation)
-        for name, is_given in (("whole", self.segmentation.whole), ("vad whisper", self.segmentation.vad == "whisper")):
-            if is_given:
+        for name, enabled in (("whole", self.segmentation.whole), ("vad whisper", self.segmentation.vad == "whisper")):
+            if enabled:
                 raise ConfigError(f"{name} is not possible while streaming; leave it out")
         self.search = load_block_search(unpacked(Path(model)), model_file, options_of(options), device, fusion)
-        known, given = self.search.conditions, conditions or {}
-        warn_of_unused(known, given, same_language=True)
-        self.search.indices = indices_of(known, completed(known, given, same_language=True))
+        known, values = self.search.conditions, conditions or {}
+        warn_of_unused(known, values, same_language=True)
+        self.search.indices = indices_of(known, completed(known, values, same_language=True))
 
     def listen(self, source: str, pcm_rate: int | None = None, real_time: bool = False) -> Iterator[StreamResult]:
         """Transcribe a file, a FIFO or standard input as it comes; see `open_live` for arguments and errors."""
@@ -377,22 +377,22 @@ class Translator(_Pretrained[Predictor]):
         texts = list(text) if isinstance(text, Iterable) and not isinstance(text, str | bytes) else [text]
         if strange := [type(one).__name__ for one in texts if not isinstance(one, str)]:
             raise DataError(f"a text is a {strange[0]}; give a text as str, or a list of them")
-        found = self._translate(texts, names, with_keywords(options, search, _TRANSLATING))
-        return found[0] if isinstance(text, str) else found
+        translations = self._translate(texts, names, with_keywords(options, search, _TRANSLATING))
+        return translations[0] if isinstance(text, str) else translations
 
     __call__ = translate
 
-    def _translate(self, texts: Sequence[str], given: dict[str, str], options: SearchOptions) -> list[Translation]:
+    def _translate(self, texts: Sequence[str], values: dict[str, str], options: SearchOptions) -> list[Translation]:
         search, options = self.search, self.search.resolve(options_of(options, self.search.options))
-        warn_of_unused(search.conditions, given, same_language=False, told=search.warned)
-        indices = indices_of(search.conditions, completed(search.conditions, given, same_language=False))
+        warn_of_unused(search.conditions, values, same_language=False, told=search.warned)
+        indices = indices_of(search.conditions, completed(search.conditions, values, same_language=False))
         cleaned = [clean_text(text)[0] for text in texts]  # as the tables of training data are
-        found = [Translation("", float("-inf") if text else 0.0) for text in cleaned]
+        translations = [Translation("", float("-inf") if text else 0.0) for text in cleaned]
         read = [(place, search.read(text)[0]) for place, text in enumerate(cleaned) if text]
         for batch in grouped(read, lambda one: len(one[1]), options.batch_size, search.batch_frames):
             results = search.batch([source for _, source in batch], [indices] * len(batch), options)
             for (place, _), best in zip(batch, results, strict=True):
                 if best:
-                    others = tuple(Alternative(each.text, each.score) for each in best)
-                    found[place] = Translation(best[0].text, best[0].score, others, tuple(best[0].tokens))
-        return found
+                    alternatives = tuple(Alternative(hypothesis.text, hypothesis.score) for hypothesis in best)
+                    translations[place] = Translation(best[0].text, best[0].score, alternatives, tuple(best[0].tokens))
+        return translations

@@ -140,19 +140,19 @@ class Rule:
             self._check_number(name, value)
 
     def _check_number(self, name: str, value: Any) -> None:
-        others = "".join(f" or {word}" for word in (*self.words, *["a list"] * bool(self.of)))
+        suffix = "".join(f" or {word}" for word in (*self.words, *["a list"] * bool(self.of)))
         kinds = (int,) if self.kind is int else (int, float)
         if not isinstance(value, kinds) or isinstance(value, bool) or value != value:  # NaN is no number
-            error = must_be(name, f"a {'whole ' if self.kind is int else ''}number{others}", value)
+            error = must_be(name, f"a {'whole ' if self.kind is int else ''}number{suffix}", value)
             if self.kind is float and isinstance(value, str) and re.fullmatch(r"[-+]?[\d.]+[eE][-+]?\d+", value):
                 raise OptionError(name, f"{error}; YAML reads 5e-4 as text, write 5.0e-4")
             raise error
         if value in (inf, -inf) and self.most != inf:
-            raise must_be(name, f"a finite number{others}", value)
+            raise must_be(name, f"a finite number{suffix}", value)
         bounds = {"at least": self.least, "above": self.above, "at most": self.most, "below": self.below}
-        given = {words: bound for words, bound in bounds.items() if bound not in (None, inf)}
-        if not all(_INSIDE[words](value, bound) for words, bound in given.items()):
-            raise must_be(name, " and ".join(f"{words} {bound}" for words, bound in given.items()) + others, value)
+        limits = {words: bound for words, bound in bounds.items() if bound not in (None, inf)}
+        if not all(_INSIDE[words](value, bound) for words, bound in limits.items()):
+            raise must_be(name, " and ".join(f"{words} {bound}" for words, bound in limits.items()) + suffix, value)
 
     def _check_list(self, name: str, value: Any) -> None:
         if not isinstance(value, list | tuple) or len(value) < (self.least or 0):
@@ -290,9 +290,9 @@ def similar_path(path: Path) -> Path | None:
     """The existing path that is most similar to a path that does not exist, or None: one name in it may differ."""
     for missing in (path, *path.parents):
         if missing.parent.is_dir() and not missing.exists():
-            near = nearest(missing.name, [each.name for each in missing.parent.iterdir()], similarity=0.7)
-            found = missing.parent / (near or "") / path.relative_to(missing)
-            return found if near and found.exists() else None
+            near = nearest(missing.name, [sibling.name for sibling in missing.parent.iterdir()], similarity=0.7)
+            candidate = missing.parent / (near or "") / path.relative_to(missing)
+            return candidate if near and candidate.exists() else None
     return None
 
 

@@ -23,17 +23,17 @@ def families(characters: Iterable[str]) -> tuple[list[str], set[str]]:
     # The "Last Resort" font has every character, all as boxes.
     plain = (f for f in fontManager.ttflist if (f.style, f.weight, f.stretch) == ("normal", 400, "normal"))
     fonts = {font.name: font.fname for font in plain if "Last Resort" not in font.name}
-    found = []
+    selected = []
     for name in sorted(fonts, key=lambda name: (name != "DejaVu Sans", name)):
-        there = {character for character in lacking if _has(fonts[name], character)}
-        if there or not found:
-            found.append(name)
-        lacking -= there
+        covered = {character for character in lacking if _has(fonts[name], character)}
+        if covered or not selected:
+            selected.append(name)
+        lacking -= covered
         if not lacking:
             break
     if lacking:
         _warn(min(lacking))
-    return found, lacking
+    return selected, lacking
 
 
 @cache
@@ -63,7 +63,7 @@ def save_figure(figure: Any, path: Path, dpi: int = 110) -> None:
     from matplotlib.text import Text
     from matplotlib.ticker import LogFormatter
 
-    axes = (axis for each in figure.axes for axis in (each.xaxis, each.yaxis))
+    axes = (axis for panel in figure.axes for axis in (panel.xaxis, panel.yaxis))
     scales = [axis for axis in axes if isinstance(axis.get_major_formatter(), LogFormatter)]
     powers = {label for axis in scales for label in axis.get_ticklabels(which="both")}
     texts = figure.findobj(Text)

@@ -43,6 +43,6 @@ CACHE = "ESPNET_DIVERSE_CACHE"
 
 def cache_folder() -> Path:
     """Folder of the cache, which may not exist: $ESPNET_DIVERSE_CACHE, by default ~/.cache/espnet_diverse."""
-    if given := os.environ.get(CACHE):
-        return Path(given)
+    if folder := os.environ.get(CACHE):
+        return Path(folder)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "espnet_diverse")

@@ -20,9 +20,9 @@ def environment(**variables: str | None) -> Iterator[None]:
     Args:
         **variables: Values by name; None leaves a variable as it is.
     """
-    given = {name: value for name, value in variables.items() if value is not None}
-    before = {name: os.environ.get(name) for name in given}
-    os.environ.update(given)
+    changes = {name: value for name, value in variables.items() if value is not None}
+    before = {name: os.environ.get(name) for name in changes}
+    os.environ.update(changes)
     try:
         yield
     finally:

@@ -69,16 +69,16 @@ def _plain[Item](
 def _line(name: str, done: int, total: int | None, unit: str, seconds: float, before: int) -> None:
     of = f"/{total}" if total is not None else ""
     rate = (done - before) / seconds if seconds > 0 else 0.0
-    left = f", {timespan((total - done) / rate)} left" if total is not None and done < total and rate else ""
+    remaining = f", {timespan((total - done) / rate)} left" if total is not None and done < total and rate else ""
     units = f"{unit}es" if unit.endswith("ch") else f"{unit}s"
-    line = f"{name}: {done}{of} {units}, {rate:.1f} {units}/s, {timespan(seconds)}{left}"
+    line = f"{name}: {done}{of} {units}, {rate:.1f} {units}/s, {timespan(seconds)}{remaining}"
     print(line, file=sys.stderr, flush=True)
 
 
 def timespan(seconds: float) -> str:
     """Return a number of seconds as text, such as 42 s, 12 min 05 s or 3 h 07 min."""
-    minutes, rest = divmod(round(seconds), 60)
+    minutes, remainder = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     if hours:
         return f"{hours} h {minutes:02} min"
-    return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
+    return f"{minutes} min {remainder:02} s" if minutes else f"{remainder} s"

@@ -96,8 +96,8 @@ class Scope:
             ValueError: The condition was not given, or it was given for another number of samples.
         """
         if name not in self.conditions:
-            given = " ".join(self.conditions) or "none"
-            raise ValueError(f"the {name} of each sample is needed and was not given (given: {given})")
+            names = " ".join(self.conditions) or "none"
+            raise ValueError(f"the {name} of each sample is needed and was not given (given: {names})")
         ids = self.conditions[name]
         if len(ids) not in (1, batch):
             raise ValueError(f"the {name} of {len(ids)} samples was given for a batch of {batch}")
@@ -106,9 +106,9 @@ class Scope:
     def listed(self, name: str, batch: int) -> list[int]:
         """Return `condition` as a list: the one of `host`, or read from the device once for all modules."""
         ids = self.condition(name, batch)
-        given = self.conditions[name]
-        if len(self.host.get(name, ())) != len(given):
-            self.host[name] = given.tolist()
+        values = self.conditions[name]
+        if len(self.host.get(name, ())) != len(values):
+            self.host[name] = values.tolist()
         listed = self.host[name]
         return listed if len(listed) == len(ids) else listed * batch
 

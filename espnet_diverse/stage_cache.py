@@ -55,15 +55,15 @@ class StageRecord:
     def finished(self) -> bool:
         """Return whether the stage has finished with these arguments and inputs, whatever else it has read."""
         stored = self._stored() or {"arguments": None, "inputs": {}}
-        same = all(stored["inputs"].get(path) == given for path, given in self._inputs.items())
+        same = all(stored["inputs"].get(path) == checksum for path, checksum in self._inputs.items())
         return stored["arguments"] == self._arguments and same and self.missing() is None
 
     def rewritten_input(self, made: Iterable[str]) -> str | None:
         """The first input that equals, contains or lies in one of the paths `made`; None if no input does."""
         paths = [Path(path).absolute() for path in made]
         for name in sorted(self._inputs):
-            own = Path(name).absolute()
-            if any(own == path or own in path.parents or path in own.parents for path in paths):
+            source = Path(name).absolute()
+            if any(source == path or source in path.parents or path in source.parents for path in paths):
                 return name
         return None
 

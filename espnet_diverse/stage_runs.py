@@ -28,8 +28,8 @@ def recorded(values: Mapping[str, Any], defaults: Mapping[str, Any]) -> list[str
         values: Values by name of the option.
         defaults: Defaults by name.
     """
-    given = {name: (_plain(value), _plain(defaults.get(name))) for name, value in sorted(values.items())}
-    return [f"--{name} {value}" for name, (value, usual) in given.items() if name not in _RESOURCES and value != usual]
+    pairs = {name: (_plain(value), _plain(defaults.get(name))) for name, value in sorted(values.items())}
+    return [f"--{name} {value}" for name, (value, usual) in pairs.items() if name not in _RESOURCES and value != usual]
 
 
 def _plain(value: Any) -> Any:

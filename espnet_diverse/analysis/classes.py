@@ -91,23 +91,25 @@ def draw_classes(
         DataError: A table is missing or malformed, or there is no such text.
     """
     encoded = classifier.read(data_dir)
-    found = classifier.predict(encoded)
+    predictions = classifier.predict(encoded)
     if utterance is not None and utterance not in encoded:
         raise DataError(f"{data_dir / 'text'}: has no utterance {utterance!r}; it has {min(encoded)} and others")
     references = true_classes(classifier, data_dir) or {}
     names = [utterance] if utterance is not None else sorted(encoded)[:DRAWN]
     paths = {name: output_dir / f"{name}.png" for name in ("pooling", "entropy", "reliability")}
     drawn = [
-        each for name in names for each in _pooled(classifier, encoded[name], _title(name, found[name], references))
+        text
+        for name in names
+        for text in _pooled(classifier, encoded[name], _title(name, predictions[name], references))
     ]
     draw_pooling(drawn, paths["pooling"])
     domain = data_dir.resolve().name
-    domains = {domain: found}
+    domains = {domain: predictions}
     if out_of_domain is not None:
         domains[f"{out_of_domain.resolve().name} (out of domain)"] = classifier.predict(classifier.read(out_of_domain))
-    entropies = {name: torch.tensor([each.entropy() for each in texts.values()]) for name, texts in domains.items()}
+    entropies = {name: torch.tensor([p.entropy() for p in texts.values()]) for name, texts in domains.items()}
     draw_entropy_cdf(entropies, paths["entropy"], "text")
-    known = [(each.confidence, each.label == references[name]) for name, each in found.items() if name in references]
+    known = [(p.confidence, p.label == references[name]) for name, p in predictions.items() if name in references]
     if not known:
         return [paths["pooling"], paths["entropy"]]
     confidence, correct = zip(*known, strict=True)
@@ -116,9 +118,9 @@ def draw_classes(
     return list(paths.values())
 
 
-def _title(name: str, found: ClassPrediction, references: Mapping[str, str]) -> str:
+def _title(name: str, prediction: ClassPrediction, references: Mapping[str, str]) -> str:
     true = f", truly {references[name]}" if name in references else ""
-    return f"{name}: {found.label} ({found.confidence:.2f}){true}"
+    return f"{name}: {prediction.label} ({prediction.confidence:.2f}){true}"
 
 
 def _pooled(classifier: Classifier, texts: Encoded, title: str) -> list[PooledText]:

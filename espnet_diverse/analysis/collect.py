@@ -68,7 +68,7 @@ class Observation:
 
 def attentions(model: nn.Module) -> dict[str, list[nn.Module]]:
     """Return the attention modules of encoder and decoder by kind (a key of `KINDS`), in the order of their layers."""
-    found = defaultdict(list)
+    modules = defaultdict(list)
     for name, module in model.named_modules():
         net, attribute = name.split(".")[0], ATTRIBUTES.get(name.split(".")[-1])
         if (
@@ -76,8 +76,8 @@ def attentions(model: nn.Module) -> dict[str, list[nn.Module]]:
             and net in ("encoder", "decoder")
             and attribute
         ):
-            found["cross" if attribute == "cross" else net].append(module)
-    return found
+            modules["cross" if attribute == "cross" else net].append(module)
+    return modules
 
 
 def observe(
@@ -97,25 +97,25 @@ def observe(
     ):
         run_teacher_forced(model, source, text, conditions)
     read = "source tokens" if np.issubdtype(source.dtype, np.integer) else "frames"
-    found = {}
+    observations = {}
     for kind in KINDS:
         if layers[kind] and all(module.attn is not None and len(module.attn) == 1 for module in layers[kind]):
             of_vectors = kind == "cross" and getattr(model.decoder, "reads_vectors", False)
             inputs = {key: name or (VECTORS if of_vectors else read) for key, name in _INPUTS[kind].items()}
-            found[kind] = replace(_observation(layers[kind], queries, outputs, inputs), of_vectors=of_vectors)
-    return found
+            observations[kind] = replace(_observation(layers[kind], queries, outputs, inputs), of_vectors=of_vectors)
+    return observations
 
 
 @contextmanager
 def _recorded(modules: list[nn.Module], inputs: bool = False) -> Iterator[dict[nn.Module, list]]:
     """Record what each of `modules` returns, or its first argument, call by call."""
-    seen = defaultdict(list)
+    records = defaultdict(list)
     hooks = [
-        module.register_forward_hook(lambda m, given, output: seen[m].append(given[0] if inputs else output))
+        module.register_forward_hook(lambda m, args, output: records[m].append(args[0] if inputs else output))
         for module in modules
     ]
     try:
-        yield seen
+        yield records
     finally:
         for hook in hooks:
             hook.remove()
@@ -131,7 +131,7 @@ def _observation(
 
     `q_norm` returns the queries, and `linear_out` takes the outputs of the heads, in ESPnet's attention too.
     """
-    reports = [each.core.inspect() if hasattr(each, "core") else Inspection() for each in modules]  # ESPnet's has none
+    reports = [layer.core.inspect() if hasattr(layer, "core") else Inspection() for layer in modules]  # not in ESPnet's
     maps = {
         name: replace(shown, values=torch.stack([report.maps[name].values[0] for report in reports]).cpu())
         for name, shown in reports[0].maps.items()

@@ -83,9 +83,9 @@ def read_system(run: Path, decoded: str, metric: str, name: str | None = None) -
     metrics = read_metrics(file)
     if metric not in metrics:
         raise ConfigError(f"{file}: has no {metric}; known: {' '.join(metrics)}")
-    rows = {row or OVERALL: each for row, each in rows_of(metrics[metric]).items()}
-    scores = {row: each["score"] for row, each in rows.items()}
-    intervals = {row: tuple(each["interval"]) for row, each in rows.items() if each.get("interval")}
+    rows = {row or OVERALL: entry for row, entry in rows_of(metrics[metric]).items()}
+    scores = {row: entry["score"] for row, entry in rows.items()}
+    intervals = {row: tuple(entry["interval"]) for row, entry in rows.items() if entry.get("interval")}
     measured = {"tokens_per_second": _tokens_per_second(run / decoded / "decode.json"), "scores": scores}
     signature = rows[OVERALL].get("signature", "")
     return System(name or run.resolve().name, **_size(run), **measured, intervals=intervals, signature=signature)
@@ -99,9 +99,9 @@ def check_signatures(systems: Sequence[System]) -> None:
     """
     known = [system for system in systems if system.signature]
     for other in known[1:]:
-        ours, theirs = (_RESAMPLES.sub("", each.signature) for each in (known[0], other))
-        if ours != theirs:
-            message = f"{known[0].name} ({ours}) and {other.name} ({theirs})"
+        first, second = (_RESAMPLES.sub("", system.signature) for system in (known[0], other))
+        if first != second:
+            message = f"{known[0].name} ({first}) and {other.name} ({second})"
             raise ConfigError(f"scores of {message} are not comparable; score both with the same options and versions")
 
 
@@ -117,10 +117,10 @@ def _tokens_per_second(path: Path) -> float | None:
 def _size(run: Path) -> dict[str, str | int]:
     """Return the fields of `System` that depend on the configuration alone; the weights are not read."""
     model, config = _built(run)
-    found = attentions(model)["encoder"]
-    if not found:
+    layers = attentions(model)["encoder"]
+    if not layers:
         raise ModelError(f"{run}: its encoder has no attention heads to compare; leave the run out")
-    attention = found[0]
+    attention = layers[0]
     selection = getattr(attention, "selection", None)
     adapter = ["adapter"] if any(name.endswith(".adapter") for name, _ in model.named_modules()) else []
     chosen = [selection.options.strategy] if selection else []
@@ -172,7 +172,7 @@ def _built(run: Path) -> tuple[nn.Module, dict]:
 def _sized(model: nn.Module, config: dict) -> Size:
     counts, parameters = forward_counts(model, config), list(model.parameters())
     memory = resident(parameters, list(model.buffers())) + counts.peak
-    return Size(sum(each.numel() for each in parameters), counts.flops, memory)
+    return Size(sum(parameter.numel() for parameter in parameters), counts.flops, memory)
 
 
 def columns(systems: Sequence[System]) -> list[str]:
@@ -182,14 +182,14 @@ def columns(systems: Sequence[System]) -> list[str]:
 
 def rows(systems: Sequence[System], names: Sequence[str]) -> list[list[str]]:
     """Cells of a row for each system, under `HEADER` and the scores of `names`, with their intervals if known."""
-    found = []
+    cells = []
     for system in systems:
         speed = "–" if system.tokens_per_second is None else f"{system.tokens_per_second:.0f}"
         size = f"{system.parameters / 1e6:.2f} M"
         kind = [system.name, system.attention, str(system.heads), system.strategy, str(system.pool), size]
         kind += [*Size(system.parameters, system.flops, system.memory).cells(), speed]
-        found.append([*kind, *(_score(system, name) for name in names)])
-    return found
+        cells.append([*kind, *(_score(system, name) for name in names)])
+    return cells
 
 
 def _score(system: System, name: str) -> str:
@@ -210,5 +210,5 @@ def to_dict(systems: Sequence[System], metric: str, differences: Differences | N
     """Return the same numbers for JSON, and the numbers of the differences."""
     numbers = {"metric": metric, "systems": [asdict(system) for system in systems]}
     if differences is not None:
-        numbers["differences"] = [differences.summary(each) for each in differences.found]
+        numbers["differences"] = [differences.summary(difference) for difference in differences.found]
     return numbers

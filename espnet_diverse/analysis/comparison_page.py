@@ -34,8 +34,8 @@ def write_page(
     page = Page(f"{metric}: {', '.join(system.name for system in systems)}")
     if differences is not None:
         page.heading("Differences")
-        for each in differences.found:
-            page.paragraph(verdict(each, systems[0].name, metric))
+        for difference in differences.found:
+            page.paragraph(verdict(difference, systems[0].name, metric))
         page.picture(
             pictures["differences"],
             f"Above: {metric} of each system minus the score of {systems[0].name}, with 95 % intervals of the "
@@ -54,8 +54,8 @@ def write_page(
     names = columns(systems)
     page.table([*HEADER, *(f"{metric} {name}" for name in names)], rows(systems, names))
     if differences is not None:
-        for each in differences.found:
-            _utterances(page, differences, each, metric)
+        for difference in differences.found:
+            _utterances(page, differences, difference, metric)
     page.write(path)
 
 
@@ -72,14 +72,14 @@ def verdict(found: Difference, first: str, metric: str) -> str:
     )
 
 
-def _utterances(page: Page, differences: Differences, found: Difference, metric: str) -> None:
-    largest = differences.largest(found, _LISTED)
+def _utterances(page: Page, differences: Differences, difference: Difference, metric: str) -> None:
+    largest = differences.largest(difference, _LISTED)
     first = next(iter(differences.texts))
     if not largest:
-        page.paragraph(f"No utterance has a different {metric} with {found.name} than with {first}.")
+        page.paragraph(f"No utterance has a different {metric} with {difference.name} than with {first}.")
         return
-    page.heading(f"Utterances that differ most: {found.name} and {first}")
-    header = ("utterance", metric, "reference", first, found.name)
+    page.heading(f"Utterances that differ most: {difference.name} and {first}")
+    header = ("utterance", metric, "reference", first, difference.name)
     page.table(header, [(name, f"{size:+.1f}", *texts) for name, size, *texts in largest])
 
 
@@ -107,13 +107,13 @@ def draw_differences(found: Differences, metric: str, path: Path) -> None:
     figure = Figure(figsize=(6.4, 3.6 + _ROW * len(found.found)), layout="constrained")
     above, below = figure.subplots(2, 1, height_ratios=(0.6 + _ROW * len(found.found), 3))
     series = [
-        Series(each.name, {each.name: [each.difference]}, {each.name: each.interval}, f"C{number}")
-        for number, each in enumerate(found.found, 1)
+        Series(system.name, {system.name: [system.difference]}, {system.name: system.interval}, f"C{number}")
+        for number, system in enumerate(found.found, 1)
     ]
-    draw_forest(above, [each.name for each in found.found], series)
-    for number, each in enumerate(found.found):
-        sizes = np.sort(each.by_utterance[np.isfinite(each.by_utterance)])
-        below.step(np.arange(1, len(sizes) + 1), sizes, where="mid", color=f"C{number + 1}", label=each.name)
+    draw_forest(above, [system.name for system in found.found], series)
+    for number, system in enumerate(found.found):
+        sizes = np.sort(system.by_utterance[np.isfinite(system.by_utterance)])
+        below.step(np.arange(1, len(sizes) + 1), sizes, where="mid", color=f"C{number + 1}", label=system.name)
     above.set_xlabel(f"{metric}, difference from {next(iter(found.texts))}")
     above.axvline(0, color="grey", linestyle="--", linewidth=1)
     below.axhline(0, color="grey", linestyle="--", linewidth=1)
@@ -129,7 +129,7 @@ def _forest(axes: Axes, systems: Sequence[System], metric: str) -> None:
         for number, system in enumerate(systems)
     ]
     draw_forest(axes, columns(systems), series)
-    handles = [Line2D([], [], color=each.colour, marker=each.marker, label=each.label) for each in series]
+    handles = [Line2D([], [], color=entry.colour, marker=entry.marker, label=entry.label) for entry in series]
     axes.set_xlabel(metric)
     axes.legend(
         handles=handles, fontsize="small", loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, frameon=False

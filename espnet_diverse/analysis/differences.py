@@ -51,7 +51,7 @@ class Differences:
 
     def summary(self, found: Difference) -> dict:
         """Return the numbers of a comparison, for JSON; None replaces not a number."""
-        sizes = [None if np.isnan(each) else float(each) for each in found.by_utterance]
+        sizes = [None if np.isnan(size) else float(size) for size in found.by_utterance]
         return {
             "system": found.name,
             "difference": found.difference,
@@ -98,15 +98,15 @@ def measure_differences(
         spoken = Corpus(references, system, languages=languages).language_list()
         counts.append(scorer.statistics(references.values(), system.texts, spoken))
         texts[name] = list(system.texts)
-        found = float(scorer.score(counts[-1].sum(0)))
-        if abs(found - expected) > _SAME:
+        actual = float(scorer.score(counts[-1].sum(0)))
+        if abs(actual - expected) > _SAME:
             raise ConfigError(
-                f"--reference {reference}: {name} has {metric} {found:.2f} by it and {expected:.2f} in its score.json; "
-                "score with this reference and without other options, or leave it out"
+                f"--reference {reference}: {name} has {metric} {actual:.2f} by it and {expected:.2f} in its score.json"
+                "; score with this reference and without other options, or leave it out"
             )
     with np.errstate(divide="ignore", invalid="ignore"):
-        by_utterance = [np.where(scorer.reference_units(each) > 0, scorer.score(each), np.nan) for each in counts]
-    resampled = [bootstrap.scores(each, scorer.score) for each in counts]
+        by_utterance = [np.where(scorer.reference_units(stats) > 0, scorer.score(stats), np.nan) for stats in counts]
+    resampled = [bootstrap.scores(stats, scorer.score) for stats in counts]
     compared = [
         Difference(
             name,

@@ -99,12 +99,12 @@ def observe_utterance(
     """
     source = read_source(data, utterance, rate, source_vocabulary)
     try:
-        seen = observe(model, source, vocabulary.encode(data.text[utterance]), conditions)
+        observations = observe(model, source, vocabulary.encode(data.text[utterance]), conditions)
     except TooShortUttError as error:
         raise DataError(f"utterance {utterance!r}: {error}") from error
-    if not seen:
+    if not observations:
         raise ModelError("neither encoder nor decoder has an attention that keeps one matrix of weights for each head")
-    return seen
+    return observations
 
 
 def survey(
@@ -131,7 +131,9 @@ def survey(
     result = Survey()
     for utterance in progress(conditions, "analyse", unit="utterance"):
         try:
-            seen = observe_utterance(model, vocabulary, data, utterance, conditions[utterance], source_vocabulary, rate)
+            observations = observe_utterance(
+                model, vocabulary, data, utterance, conditions[utterance], source_vocabulary, rate
+            )
         except DataError as error:
             result.skipped[utterance] = str(error)
             logging.warning("%s was left out: %s", utterance, error)
@@ -140,7 +142,7 @@ def survey(
         read = {"tokens": ["<sos>", *vocabulary.tokenise(data.text[utterance])]}
         if source_vocabulary is not None:
             read["source tokens"] = ["<sos>", *source_vocabulary.tokenise(source_text(data, utterance))]
-        for kind, observation in seen.items():
+        for kind, observation in observations.items():
             result.redundancy[kind].add(observation.weights, observation.outputs)
             if kind in SELF_ATTENTION:
                 result.distances[kind, "attention"].add(observation.weights)
@@ -150,7 +152,7 @@ def survey(
                 tokens = read.get(clustered, ())
                 result.clusters[kind, clustered].add(posteriors, tokens if len(tokens) == posteriors.size(-2) else ())
             result.queries.setdefault(kind, QuerySample(len(conditions))).add(observation.queries)
-    for kind in [kind for kind, each in result.redundancy.items() if len(each.heads) < len(result.utterances)]:
+    for kind in [kind for kind, stats in result.redundancy.items() if len(stats.heads) < len(result.utterances)]:
         logging.warning("%s attention is left out: some utterances have no weights for it", kind)
         result.leave_out(kind)
     if not result.utterances:

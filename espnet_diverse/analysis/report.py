@@ -68,7 +68,7 @@ def write_report(
 ) -> None:
     """Write analysis.html, analysis.json, analysis.npz and pictures/ into `output_dir`, the page last."""
     queries = {kind: sample.queries() for kind, sample in survey.queries.items()}
-    separated = {kind: separation(each) for kind, each in queries.items()}
+    separated = {kind: separation(values) for kind, values in queries.items()}
     points = {kind: embed(queries[kind]) for kind in progress(list(queries), "t-SNE of queries", unit="picture")}
     output_dir.mkdir(parents=True, exist_ok=True)
     (output_dir / "analysis.html").unlink(missing_ok=True)  # the page of an earlier model
@@ -94,7 +94,7 @@ def write_report(
         "skipped": survey.skipped,
         "redundancy": redundancy.summary(survey.redundancy),
         "attention_distance": attention_distance.summary(survey.distances),
-        "query_separation": {kind: None if math.isnan(each) else each for kind, each in separated.items()},
+        "query_separation": {kind: None if math.isnan(value) else value for kind, value in separated.items()},
         "clusters": clusters.summary(survey.clusters),
         "heads": head_sharing.summary(owned),
         **{section.key: section.summary() for section in sections},
@@ -106,15 +106,15 @@ def write_report(
 def _overview_section(page: Page, survey: Survey, example: Example, folder: Path) -> None:
     count, skipped = len(survey.utterances), len(survey.skipped)
     left_out = f"; {skipped} could not be measured and are listed in analysis.json" if skipped else ""
-    several = {kind: each for kind, each in survey.redundancy.items() if each.shape[1] > 1}
+    several = {kind: stats for kind, stats in survey.redundancy.items() if stats.shape[1] > 1}
     page.heading("At a glance")
     page.paragraph(
         f"Measured on {count} utterances with their reference transcripts (teacher forcing), one at a time, so that "
         f"batches add no padding{left_out}. Intervals are of 95 %, over utterances. All arrays are in analysis.npz, "
         "all numbers in analysis.json."
     )
-    for kind, each in several.items():
-        page.paragraph(_verdict(kind, each))
+    for kind, stats in several.items():
+        page.paragraph(_verdict(kind, stats))
     if several:
         draw_layers(several, folder / "layers.png")
         page.picture(
@@ -124,8 +124,8 @@ def _overview_section(page: Page, survey: Survey, example: Example, folder: Path
             "differ for certain.",
         )
     paths = [folder / f"{kind}.heads.png" for kind in example.seen]
-    for path, (kind, seen) in zip(paths, example.seen.items(), strict=True):
-        draw_all_heads(KINDS[kind], seen.weights, path)
+    for path, (kind, observation) in zip(paths, example.seen.items(), strict=True):
+        draw_all_heads(KINDS[kind], observation.weights, path)
     page.pictures(
         paths,
         f"All heads, for utterance {example.utterance}: in each square a row is a query and a column a key; bright is "
@@ -135,12 +135,12 @@ def _overview_section(page: Page, survey: Survey, example: Example, folder: Path
     )
 
 
-def _verdict(kind: str, found: Redundancy) -> str:
-    layers, pairs = found.lr_by_layer() / np.log2(found.shape[1]), np.triu(found.matrix(), 1)
-    names = head_names(found.shape)
+def _verdict(kind: str, stats: Redundancy) -> str:
+    layers, pairs = stats.lr_by_layer() / np.log2(stats.shape[1]), np.triu(stats.matrix(), 1)
+    names = head_names(stats.shape)
     one, other = np.unravel_index(pairs.argmax(), pairs.shape)
     text = (
-        f"{KINDS[kind].capitalize()}: heads of a layer are alike by {certain(found.by_utterance()[1])} (0: each looks "
+        f"{KINDS[kind].capitalize()}: heads of a layer are alike by {certain(stats.by_utterance()[1])} (0: each looks "
         "elsewhere, 1: all at the same)"
     )
     if len(layers) > 1:
@@ -156,8 +156,8 @@ def _redundancy_section(page: Page, survey: Survey, folder: Path) -> None:
     if missing := [name for kind, name in KINDS.items() if kind not in survey.redundancy]:
         page.paragraph(f"Left out, because none keeps a matrix of weights for each head: {', '.join(missing)}.")
     paths = [folder / f"{kind}.redundancy.png" for kind in survey.redundancy]
-    for path, (kind, each) in zip(paths, survey.redundancy.items(), strict=True):
-        draw_pairs(KINDS[kind], each.matrix(), each.shape, path)
+    for path, (kind, stats) in zip(paths, survey.redundancy.items(), strict=True):
+        draw_pairs(KINDS[kind], stats.matrix(), stats.shape, path)
     page.pictures(
         paths,
         "Redundancy of every two heads, mean over utterances. Row and column 2.3 are head 3 of layer 2; white lines "
@@ -221,21 +221,22 @@ def _sharing_section(page: Page, owned: Sequence[Ownership], folder: Path) -> No
         "following ones show what each condition would select alone. "
         "Heads are counted from 1 here and from 0 in analysis.json and analysis.npz."
     )
-    for each in owned:
-        page.table(["layer", *each.values], each.rows())
-        path = folder / f"{each.kind}.{each.by}.picks.png"
-        draw_picks(each, path)
-        unused = (each.owners() == 0).sum()
+    for ownership in owned:
+        page.table(["layer", *ownership.values], ownership.rows())
+        path = folder / f"{ownership.kind}.{ownership.by}.picks.png"
+        draw_picks(ownership, path)
+        unused = (ownership.owners() == 0).sum()
         page.picture(
             path,
-            f"Heads of each language or domain, {each.name}: blue heads are its own. {unused} heads have no owner.",
+            f"Heads of each language or domain, {ownership.name}: blue heads are its own. {unused} heads have no "
+            "owner.",
         )
-        path = folder / f"{each.kind}.{each.by}.sharing.png"
-        draw_sharing(each, path)
+        path = folder / f"{ownership.kind}.{ownership.by}.sharing.png"
+        draw_sharing(ownership, path)
         page.picture(
             path,
-            f"Heads that two of them share, {each.name}: the number of heads that both have selected, over all layers. "
-            "The diagonal counts all heads of each.",
+            f"Heads that two of them share, {ownership.name}: the number of heads that both have selected, over all "
+            "layers. The diagonal counts all heads of each.",
             "dark cells next to the diagonal: two that use the same heads.",
         )
 
@@ -251,12 +252,12 @@ def _example_section(page: Page, example: Example, folder: Path) -> None:
         )
     predicted, read = [*example.tokens, "<eos>"], ["<sos>", *example.tokens]
     source = None if example.source is None else ["<sos>", *example.source]
-    for kind, seen in example.seen.items():
-        layer = f"{KINDS[kind]}, layer {len(seen.weights)}"
+    for kind, observation in example.seen.items():
+        layer = f"{KINDS[kind]}, layer {len(observation.weights)}"
         queries, keys = source if kind == "encoder" else predicted, read if kind == "decoder" else source
-        if seen.posteriors:
+        if observation.posteriors:
             path = folder / f"{kind}.posteriors.png"
-            posteriors = {clustered: p[-1].numpy() for clustered, p in seen.posteriors.items()}
+            posteriors = {clustered: p[-1].numpy() for clustered, p in observation.posteriors.items()}
             labelled = {"tokens": predicted, "source tokens": source, "queries": queries}
             labelled = {clustered: labels for clustered, labels in labelled.items() if labels}
             draw_posteriors(f"{example.utterance}: {layer}", posteriors, labelled, path, example.times)
@@ -267,27 +268,27 @@ def _example_section(page: Page, example: Example, folder: Path) -> None:
                 "runs of one bright cluster, stretches that the head treats as one kind.",
             )
         path = folder / f"{kind}.attention.png"
-        maps = HeadMaps.of(layer, seen)
+        maps = HeadMaps.of(layer, observation)
         draw(maps, example.utterance, path, queries, keys, example.times)
         page.picture(
             path,
             f"The {layer}: {' and '.join(maps.kinds())}, a row of pictures for each head. In each, a row is a query "
             "and its colours, which sum to 1, say how much of each key it takes; bright is much."
-            + "".join(f" {shown.meaning}" for shown in seen.maps.values()),
+            + "".join(f" {shown.meaning}" for shown in observation.maps.values()),
         )
 
 
 def _query_section(page: Page, points: dict[str, np.ndarray], separated: dict[str, float], folder: Path) -> None:
     page.heading("Queries of the last layers")
-    cells = [(KINDS[kind], "–" if math.isnan(each) else f"{each:.2f}") for kind, each in separated.items()]
+    cells = [(KINDS[kind], "–" if math.isnan(value) else f"{value:.2f}") for kind, value in separated.items()]
     page.table(["attention", "separation"], cells)
     page.paragraph(
         "Separation of heads: the mean silhouette of the queries, each head being a cluster. 1: the queries of a head "
         "are alike and unlike those of others; 0: heads overlap."
     )
     path = folder / "queries.png"
-    draw_queries({KINDS[kind]: each for kind, each in points.items()}, path)
-    numbers = ", ".join(f"{each.shape[0] * each.shape[1]} of the {KINDS[kind]}" for kind, each in points.items())
+    draw_queries({KINDS[kind]: values for kind, values in points.items()}, path)
+    numbers = ", ".join(f"{values.shape[0] * values.shape[1]} of the {KINDS[kind]}" for kind, values in points.items())
     page.picture(
         path,
         f"Queries of the last layer by t-SNE, coloured by head ({numbers}). Neighbours on the plane are neighbours in "
@@ -298,20 +299,20 @@ def _query_section(page: Page, points: dict[str, np.ndarray], separated: dict[st
 
 def _arrays(survey: Survey, example: Example, queries: dict[str, dict]) -> dict[str, np.ndarray]:
     arrays = {"utterances": np.array(survey.utterances), "example": np.array(example.utterance)}
-    for kind, each in survey.redundancy.items():
-        arrays[f"{kind}_lr_bits"] = np.stack(each.layers)  # (utterances, N)
-        arrays[f"{kind}_hr"] = np.array(each.heads)
-        arrays[f"{kind}_pairs"] = each.matrix()
+    for kind, stats in survey.redundancy.items():
+        arrays[f"{kind}_lr_bits"] = np.stack(stats.layers)  # (utterances, N)
+        arrays[f"{kind}_hr"] = np.array(stats.heads)
+        arrays[f"{kind}_pairs"] = stats.matrix()
     for (kind, name), apart in survey.distances.items():
         arrays[f"{kind}_{name}_distance"] = np.stack(apart.utterances)  # (utterances, N, H)
     for (kind, clustered), use in survey.clusters.items():
         arrays[f"{kind}_{clustered}_usage"] = use.usage()
         arrays[f"{kind}_{clustered}_own_perplexity"] = use.own_perplexity()
-    for kind, seen in example.seen.items():
-        arrays[f"{kind}_example_attention"] = seen.weights.numpy()
-        for name, shown in seen.maps.items():
+    for kind, observation in example.seen.items():
+        arrays[f"{kind}_example_attention"] = observation.weights.numpy()
+        for name, shown in observation.maps.items():
             arrays[f"{kind}_example_{name}"] = shown.values.numpy()
-        for clustered, posteriors in seen.posteriors.items():
+        for clustered, posteriors in observation.posteriors.items():
             arrays[f"{kind}_example_{clustered}_posterior"] = posteriors.numpy()
     for name, kinds in queries.items():
         arrays |= {f"{kind}_{name}": values for kind, values in kinds.items()}

@@ -85,39 +85,39 @@ class AblationSection:
 
     def show(self, page: Page, folder: Path) -> None:
         """See `Section`."""
-        found, digits = self.ablation, 3 if self.ablation.metric == "loss" else 1
-        low, high = found.interval
-        signs = found.certain()
-        every = np.concatenate([each.ravel() for each in signs.values()])
+        ablation, digits = self.ablation, 3 if self.ablation.metric == "loss" else 1
+        low, high = ablation.interval
+        signs = ablation.certain()
+        every = np.concatenate([matrix.ravel() for matrix in signs.values()])
         needed, harmful, heads = (every > 0).sum(), (every < 0).sum(), len(every)
         page.heading("Head ablation")
         page.paragraph(
-            f"The score of {found.utterances} utterances with each head masked in turn: its context is 0 before the "
-            f"output projection. The whole model has {found.metric} {found.score:.{digits}f} (95 % interval "
-            f"{low:.{digits}f} to {high:.{digits}f}). The table has the drop of each head: {axis_label(found.metric)}. "
-            "Near 0: the model does without the head; below 0: it is better without. A star marks a drop whose 95 % "
-            f"interval, of the bootstrap over utterances, does not hold 0: {needed} of {heads} heads are needed, "
-            f"{harmful} do harm; these utterances do not decide about the others."
+            f"The score of {ablation.utterances} utterances with each head masked in turn: its context is 0 before the "
+            f"output projection. The whole model has {ablation.metric} {ablation.score:.{digits}f} (95 % interval "
+            f"{low:.{digits}f} to {high:.{digits}f}). The table has the drop of each head: "
+            f"{axis_label(ablation.metric)}. Near 0: the model does without the head; below 0: it is better without. "
+            "A star marks a drop whose 95 % interval, of the bootstrap over utterances, does not hold 0: "
+            f"{needed} of {heads} heads are needed, {harmful} do harm; these utterances do not decide about the others."
         )
-        drops = found.drops()
-        columns = max(each.shape[1] for each in drops.values())
+        drops = ablation.drops()
+        columns = max(matrix.shape[1] for matrix in drops.values())
         rows = [
             [
                 *(KINDS[kind], str(layer + 1)),
                 *(f"{drop:.{digits}f}{'*' * abs(signs[kind][layer, head])}" for head, drop in enumerate(row)),
                 *[""] * (columns - len(row)),
             ]
-            for kind, each in drops.items()
-            for layer, row in enumerate(each)
+            for kind, matrix in drops.items()
+            for layer, row in enumerate(matrix)
         ]
         page.table(["attention", "layer", *(f"head {head}" for head in range(1, columns + 1))], rows)
-        draw_drop_histogram(found, folder / "ablation.histogram.png")
+        draw_drop_histogram(ablation, folder / "ablation.histogram.png")
         page.picture(
             folder / "ablation.histogram.png",
             "Heads by performance drop.",
             "many heads near 0: most of them are redundant; left of the line: without the head the model is better.",
         )
-        draw_drops(found, folder / "ablation.heads.png")
+        draw_drops(ablation, folder / "ablation.heads.png")
         page.picture(
             folder / "ablation.heads.png",
             "Performance drop of each head.",
@@ -147,14 +147,14 @@ class CalibrationSection:
         page.paragraph("Predictions of every token of the reference texts, given the earlier ones (teacher forcing).")
         page.table(calibration.HEADER, calibration.rows(self.measured))
         page.terms(CALIBRATION_TERMS)
-        sure = {name: (each.predictions.confidence, each.predictions.correct) for name, each in self.measured.items()}
+        sure = {name: (data.predictions.confidence, data.predictions.correct) for name, data in self.measured.items()}
         draw_reliability(sure, folder / "calibration.reliability.png")
         page.picture(
             folder / "calibration.reliability.png",
             "Accuracy against confidence, a point for each bin; below, the share of tokens in each.",
             "points below the dashed line, where the model is surer than right; on it, it is calibrated.",
         )
-        entropies = {name: each.predictions.entropy for name, each in self.measured.items()}
+        entropies = {name: data.predictions.entropy for name, data in self.measured.items()}
         draw_entropy_cdf(entropies, folder / "calibration.entropy.png")
         page.picture(
             folder / "calibration.entropy.png",
@@ -164,7 +164,7 @@ class CalibrationSection:
 
     def summary(self) -> dict:
         """See `Section`."""
-        return {name: each.summary() for name, each in self.measured.items()}
+        return {name: data.summary() for name, data in self.measured.items()}
 
     def arrays(self) -> Mapping[str, NDArray]:
         """See `Section`."""
@@ -186,9 +186,9 @@ def draw_reliability(predictions: Mapping[str, tuple[Tensor, Tensor]], path: Pat
     axes.plot([0, 1], [0, 1], color="grey", linestyle="--", linewidth=1, label="confidence = accuracy")
     for number, (name, sure) in enumerate(predictions.items()):
         accuracy, confidence, size = (values.numpy() for values in reliability_bins(*sure, BINS))
-        there = size > 0
+        filled = size > 0
         label = f"{name}: ECE {expected_calibration_error(*sure, BINS):.3f}, OE {overconfidence_error(*sure, BINS):.3f}"
-        axes.plot(confidence[there], accuracy[there], marker="o", markersize=4, color=f"C{number}", label=label)
+        axes.plot(confidence[filled], accuracy[filled], marker="o", markersize=4, color=f"C{number}", label=label)
         edges = np.linspace(0, 1, len(size) + 1)
         shares.stairs(size / size.sum(), edges, color=f"C{number}", fill=number == 0, alpha=0.6)
     axes.set(xlim=(0, 1), ylim=(0, 1), ylabel="accuracy", title=f"Reliability of {of} predictions")
@@ -207,8 +207,8 @@ def draw_entropy_cdf(entropies: Mapping[str, Tensor], path: Path, of: str = "tok
     """
     figure = Figure(figsize=(5.4, 4.2), layout="constrained")
     axes = figure.subplots()
-    at = torch.linspace(0, max(each.max().item() for each in entropies.values()), _POINTS, dtype=torch.double)
-    lines = [axes.plot(at, entropy_cdf(each, at), label=name)[0] for name, each in entropies.items()]
+    at = torch.linspace(0, max(values.max().item() for values in entropies.values()), _POINTS, dtype=torch.double)
+    lines = [axes.plot(at, entropy_cdf(values, at), label=name)[0] for name, values in entropies.items()]
     axes.set(xlim=(0, None), ylim=(0, 1.02), xlabel="entropy of the predictive distribution (nats)")
     axes.set(ylabel=f"share of {of}s up to this entropy", title="Cumulative distribution of entropy")
     axes.legend(handles=lines, fontsize="small", loc="lower right")  # named one by one: names may begin with "_"
@@ -222,7 +222,7 @@ def axis_label(metric: str) -> str:
 
 def draw_drop_histogram(ablation: HeadAblation, path: Path) -> None:
     """Plot the number of heads by drop, stacked by kind of attention, as in Fig. 2 of the repulsive-attention paper."""
-    drops = {kind: each.ravel() for kind, each in ablation.drops().items()}
+    drops = {kind: matrix.ravel() for kind, matrix in ablation.drops().items()}
     figure = Figure(figsize=(7, 4.2), layout="constrained")
     axes = figure.subplots()
     edges = np.histogram_bin_edges(np.concatenate(list(drops.values())), _BINS)
@@ -239,8 +239,8 @@ def draw_drop_histogram(ablation: HeadAblation, path: Path) -> None:
 def draw_drops(ablation: HeadAblation, path: Path) -> None:
     """Plot the drop of each head: a panel for each kind, a row for each layer, a column for each head; 0 is white."""
     drops = ablation.drops()
-    most = max(abs(each).max() for each in drops.values()) or 1.0
-    layers, widths = max(map(len, drops.values())), [each.shape[1] for each in drops.values()]
+    most = max(abs(matrix).max() for matrix in drops.values()) or 1.0
+    layers, widths = max(map(len, drops.values())), [matrix.shape[1] for matrix in drops.values()]
     figure = Figure(
         figsize=(2 + 0.5 * sum(widths) + 0.9 * len(drops), 1.6 + 0.3 * max(3, layers)), layout="constrained"
     )

@@ -30,13 +30,13 @@ class TokenPredictions(NamedTuple):
 
 def encode(predictor: Predictor, batch: Sequence[Sample]) -> Encoded:
     """Run the encoder over a batch; the result of an utterance does not depend on the others."""
-    return predictor.encode([each.source for each in batch], [each.conditions for each in batch])
+    return predictor.encode([sample.source for sample in batch], [sample.conditions for sample in batch])
 
 
 @torch.inference_mode()
 def predict_tokens(predictor: Predictor, batch: Sequence[Sample], encoded: Encoded) -> TokenPredictions:
     """Run the decoder over the reference texts of a batch that `encode` has encoded."""
-    log_probs, targets = token_log_probs(predictor.encoding.model, encoded, [each.tokens for each in batch])
+    log_probs, targets = token_log_probs(predictor.encoding.model, encoded, [sample.tokens for sample in batch])
     best, predicted = log_probs.max(-1)
     loss = -log_probs.gather(1, targets.unsqueeze(1)).squeeze(1)
     entropy = torch.special.entr(log_probs.exp()).sum(-1)

@@ -85,9 +85,9 @@ def core_options(core: str, given: Mapping[str, Any]) -> Core.Options:
         ValueError: As for `build_core`.
     """
     kind = core_class(core).Options
-    own = [field.name for field in dataclasses.fields(kind)] + ["preset"] * bool(kind.PRESETS)
-    if unknown := [name for name in given if name not in own]:
-        raise UnknownOptionError(f"attention {core!r}", unknown[0], [*own, *PARTS])
+    known = [field.name for field in dataclasses.fields(kind)] + ["preset"] * bool(kind.PRESETS)
+    if unknown := [name for name in given if name not in known]:
+        raise UnknownOptionError(f"attention {core!r}", unknown[0], [*known, *PARTS])
     preset, explicit = given.get("preset"), {name: value for name, value in given.items() if name != "preset"}
     if preset is None:
         return kind(**explicit)
@@ -154,14 +154,14 @@ def attention_parts(
     """
     options = {option: value for option, value in given.items() if option not in PARTS}
     name = options.pop("core", "softmax")
-    part = {each: None if given.get(each) is None else reader(given[each]) for each, reader in PARTS.items()}
+    part = {option: None if given.get(option) is None else reader(given[option]) for option, reader in PARTS.items()}
     selection = build_selection(part["selection"], heads)
     pool = selection.pool if selection else heads
     core = build_core(name, size, heads, options, cross, causal)
-    own = {"causal": causal, "cross_attention": cross, "head_selection": selection is not None}
-    needed_by = {use: each for each, needs in _NEEDS.items() if part[each] is not None for use in needs}
+    flags = {"causal": causal, "cross_attention": cross, "head_selection": selection is not None}
+    needed_by = {use: option for option, needs in _NEEDS.items() if part[option] is not None for use in needs}
     needed_by |= {"cross_attention": "a memory"} if memory else {}
-    check_uses(name, core.supports, [*(use for use, needed in own.items() if needed), *uses, *needed_by], needed_by)
+    check_uses(name, core.supports, [*(use for use, needed in flags.items() if needed), *uses, *needed_by], needed_by)
     relative = "relative_position" in uses
     check_position(part["position"], core, size // heads, cross and not memory, relative, selection is not None)
     changes: dict[str, Callable[..., nn.Module]] = {  # in this order: of the weights, then of whole heads

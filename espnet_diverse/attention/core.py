@@ -48,8 +48,8 @@ class KVCache(NamedTuple):
 
     def keep(self, rows: Tensor) -> "KVCache":
         """Keep the sequences `rows` of the batch."""
-        kept = self.of_keys(lambda x: x[rows])
-        return kept if self.sums is None else kept._replace(sums=self.sums.keep(rows))
+        cache = self.of_keys(lambda x: x[rows])
+        return cache if self.sums is None else cache._replace(sums=self.sums.keep(rows))
 
 
 @dataclass

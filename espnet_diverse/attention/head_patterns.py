@@ -92,20 +92,21 @@ class HeadPatterns:
         if query.dim() < 4:
             query, key = (x.expand(1, 1, -1, -1) if x.dim() == 2 else x.view(1, 1, 1, -1) for x in (query, key))
         different = {
-            each: allowed_pairs(each.name, query, key, length, each.width, each.last) for each in self.groups()
+            pattern: allowed_pairs(pattern.name, query, key, length, pattern.width, pattern.last)
+            for pattern in self.groups()
         }
-        pairs = torch.cat(torch.broadcast_tensors(*(different[each] for each in self.patterns)), dim=1)
+        pairs = torch.cat(torch.broadcast_tensors(*(different[pattern] for pattern in self.patterns)), dim=1)
         return pairs if mask is None else pairs & mask
 
     @property
     def one_key(self) -> bool:
         """Whether each query of each head attends to one key, whatever the logits are."""
-        return all(each.name in ONE_KEY for each in self.patterns)
+        return all(pattern.name in ONE_KEY for pattern in self.patterns)
 
     @property
     def linear(self) -> bool:
         """Whether each query of each head attends to a limited number of keys that are computed alone."""
-        return all(each.name in ("window", "block", *ONE_KEY) for each in self.patterns)
+        return all(pattern.name in ("window", "block", *ONE_KEY) for pattern in self.patterns)
 
     def shared(self, mask: Tensor) -> Tensor:
         """Return `self(mask)`, while losses are collected the same object for all layers."""
@@ -117,7 +118,7 @@ class HeadPatterns:
 
     def groups(self) -> dict[HeadPattern, list[int]]:
         """Return the heads of each pattern."""
-        return {each: [h for h, other in enumerate(self.patterns) if other == each] for each in self.patterns}
+        return {pattern: [h for h, other in enumerate(self.patterns) if other == pattern] for pattern in self.patterns}
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,7 +179,7 @@ def build_head_patterns(
     Raises:
         OptionError: A pattern does not fit the attention, or their number does not divide H.
     """
-    later = next((each.name for each in patterns if each.name not in _CAUSAL), None) if causal else None
+    later = next((pattern.name for pattern in patterns if pattern.name not in _CAUSAL), None) if causal else None
     message = None
     if heads % len(patterns):
         message = f"{len(patterns)} patterns do not fit {heads} heads; give a number that divides it"
@@ -197,16 +198,16 @@ def head_patterns(given: Sequence[Any]) -> list[HeadPattern]:
     """
     if not isinstance(given, list | tuple) or not given:
         raise must_be("head_patterns", "a list of patterns, such as [global, window: 2, forward, backward]", given)
-    return [_pattern(each) for each in given]
+    return [_pattern(entry) for entry in given]
 
 
 def are_by_layer(given: Any) -> bool:
     """Return whether patterns of a configuration are a list for each layer: `[[global], [window: 8, global]]`."""
-    return isinstance(given, list | tuple) and bool(given) and all(isinstance(each, list | tuple) for each in given)
+    return isinstance(given, list | tuple) and bool(given) and all(isinstance(entry, list | tuple) for entry in given)
 
 
-def _pattern(given: Any) -> HeadPattern:
-    name, width = next(iter(given.items())) if isinstance(given, Mapping) and len(given) == 1 else (given, None)
+def _pattern(entry: Any) -> HeadPattern:
+    name, width = next(iter(entry.items())) if isinstance(entry, Mapping) and len(entry) == 1 else (entry, None)
     if not isinstance(name, str) or name not in NAMES:
         raise OptionError(
             "head_patterns", f"unknown pattern of a head {name!r}; {hint(str(name), NAMES, 'head_patterns')}"

@@ -123,7 +123,7 @@ class HeadProjections(Uncompiled):
         selected: AllHeads,
         inputs: Inputs,
         pos_emb: Tensor | Stream | None,
-        given: Mapping[str, Any],
+        fields: Mapping[str, Any],
         values: bool = True,
         same: bool = False,
     ) -> Heads:
@@ -133,7 +133,7 @@ class HeadProjections(Uncompiled):
             selected: The heads that each sample attends with.
             inputs: What is projected.
             pos_emb: Relative position embeddings if the module has relative position.
-            given: The other fields of the heads.
+            fields: The other fields of the heads.
             values: Whether the values have the weights of the selected heads.
             same: Whether keys and values are the same in every sample.
         """
@@ -154,10 +154,10 @@ class HeadProjections(Uncompiled):
             p = selected.project_positions(self.linear_pos, pos_emb)  # (1 or B, H, 2T-1 or T, D)
             term = PositionTerm(raw_q + selected.rows(self.pos_bias_v).unsqueeze(-2), p)
             in_parts = self.core.position_in_parts or (patterns is not None and self.core.by_pattern)
-            own = {"position_term": term} if in_parts else {"position": term.matrix()}
-            given = {**given, **own}
+            position = {"position_term": term} if in_parts else {"position": term.matrix()}
+            fields = {**fields, **position}
         k, v = (x.expand(batch, -1, -1, -1) for x in (k, v))
-        return Heads(q, k, v, raw_q=raw_q, patterns=patterns, **given)
+        return Heads(q, k, v, raw_q=raw_q, patterns=patterns, **fields)
 
     def _projections(self) -> Sequence[nn.Linear]:
         """The projections of queries, keys and values, each once."""
@@ -166,6 +166,6 @@ class HeadProjections(Uncompiled):
     def _merge(self, context: Tensor, selected: AllHeads | None = None) -> Tensor:
         if self.head_mask is not None:
             mask = self.head_mask.to(context.device)
-            kept = (selected or self._select(len(context))).rows(mask)  # (1 or B, H)
-            context = context.masked_fill(~kept[..., None, None], 0.0)
+            retained = (selected or self._select(len(context))).rows(mask)  # (1 or B, H)
+            context = context.masked_fill(~retained[..., None, None], 0.0)
         return self.linear_out(context.transpose(1, 2).reshape(context.size(0), -1, self.h * self.d_k))

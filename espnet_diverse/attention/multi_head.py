@@ -49,19 +49,19 @@ class MultiHeadAttention(CachedAttention):
         if (out := self._in_parts(query, key, value, pos_emb, allowed, stream)) is not None:
             return out
         inputs = self.core.compress(self.core.perturb(query, key, value), allowed)
-        selected, kept = self._select(len(query)), self._keeps_weights()
+        selected, keep = self._select(len(query)), self._keeps_weights()
         loss = self.disagreement if current().collect else None
-        given: dict[str, Any] = {"query": query, "key": key, "perturbed": inputs, "mask": allowed, "stream": stream}
-        unselected = [self._unselected(other, inputs, pos_emb, given) for other in selected.rest]
-        given["dropout"] = self.dropout_rate if self.training else 0.0
-        given["need_weights"] = kept or (loss is not None and loss.of_weights)
-        heads = self._project(selected, inputs, pos_emb, given, same=expand_kv)
+        fields: dict[str, Any] = {"query": query, "key": key, "perturbed": inputs, "mask": allowed, "stream": stream}
+        unselected = [self._unselected(other, inputs, pos_emb, fields) for other in selected.rest]
+        fields["dropout"] = self.dropout_rate if self.training else 0.0
+        fields["need_weights"] = keep or (loss is not None and loss.of_weights)
+        heads = self._project(selected, inputs, pos_emb, fields, same=expand_kv)
         context, weights = self._attend(heads)
         for other, of_other in zip(selected.rest, unselected, strict=True):
             context = credit(context, other.samples().expand(len(query), -1), of_other)
         if loss is not None:
             loss.add_loss(heads, context, weights, self._projections())
-        self.attn = weights.detach() if kept and weights is not None else None  # so that the module can be copied
+        self.attn = weights.detach() if keep and weights is not None else None  # so that the module can be copied
         return self._merge(self._change(heads, context), selected)
 
     def _read(self, rest: Sequence[Tensor | Stream | None]) -> tuple[Tensor | Stream | None, Stream, Tensor | None]:
@@ -103,10 +103,10 @@ class MultiHeadAttention(CachedAttention):
             return None if mask is None else mask[..., part]
 
         def attend(near: slice) -> Tensor:
-            some, allowed = x[:, near], masked(near)
-            length = some.size(1)
-            rest = [pos_emb[:, time - length : time + length - 1]] if isinstance(pos_emb, Tensor) else []
-            return self(some, some, some, *rest, None if allowed is None else allowed.squeeze(1))
+            chunk, allowed = x[:, near], masked(near)
+            length = chunk.size(1)
+            position = [pos_emb[:, time - length : time + length - 1]] if isinstance(pos_emb, Tensor) else []
+            return self(chunk, chunk, chunk, *position, None if allowed is None else allowed.squeeze(1))
 
         if reach is not None:
             return by_parts(attend, time, reach)
@@ -115,11 +115,11 @@ class MultiHeadAttention(CachedAttention):
 
     @torch.no_grad()
     def _unselected(
-        self, selected: SelectedHeads, inputs: Inputs, pos_emb: Tensor | Stream | None, given: dict[str, Any]
+        self, selected: SelectedHeads, inputs: Inputs, pos_emb: Tensor | Stream | None, fields: dict[str, Any]
     ) -> Tensor:
         """Compute the context of heads that were not selected, as in evaluation, for the gradients of their samples."""
-        stream = copy.copy(given["stream"])  # the layers hand on the state of the selected heads
-        heads = self._project(selected, inputs, pos_emb, given | {"stream": stream}, values=False)
+        stream = copy.copy(fields["stream"])  # the layers hand on the state of the selected heads
+        heads = self._project(selected, inputs, pos_emb, fields | {"stream": stream}, values=False)
         mode = self.core.training
         self.core.eval()
         try:

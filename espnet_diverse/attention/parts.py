@@ -40,9 +40,9 @@ def by_parts(function: Callable[[slice], Tensor], time: int, reach: int = 0, mul
     out: Tensor | None = None
     for part in slices(time, multiple_of):
         near = slice(max(0, part.start - reach), min(time, part.stop + reach))
-        some = function(near)[:, part.start - near.start : part.stop - near.start]
+        chunk = function(near)[:, part.start - near.start : part.stop - near.start]
         if out is None:
-            out = some.new_empty(len(some), time, some.size(-1))
-        out[:, part] = some
+            out = chunk.new_empty(len(chunk), time, chunk.size(-1))
+        out[:, part] = chunk
     assert out is not None  # time is at least 1
     return out

@@ -30,9 +30,9 @@ def prune_heads(attention: MultiHeadAttention) -> None:
         attention.selection.train(mode)  # the original of a copy may still be in use
     names = ("linear_q", "linear_k", "linear_v", "linear_pos")[: 4 if attention.relative else 3]
     linears = {name: getattr(attention, name) for name in names}
-    kept = {linear: selected.pruned(linear) for linear in linears.values()}  # tied ones stay one map
+    replacements = {linear: selected.pruned(linear) for linear in linears.values()}  # tied ones stay one map
     for name, linear in linears.items():
-        setattr(attention, name, kept[linear])
+        setattr(attention, name, replacements[linear])
     for name in ("pos_bias_u", "pos_bias_v")[: 2 if attention.relative else 0]:
         setattr(attention, name, nn.Parameter(selected.rows(getattr(attention, name))[0].detach()))
     if attention.head_mask is not None:

@@ -145,8 +145,8 @@ def check_uses(
     missing = supports.missing(uses)
     if missing is None:
         return
-    others = {known: core for known, core in known_cores().items() if known != name}  # options may limit a core
-    able = [known for known, core in others.items() if core.supports.missing(uses) is None]
+    candidates = {known: core for known, core in known_cores().items() if known != name}  # options may limit a core
+    able = [known for known, core in candidates.items() if core.supports.missing(uses) is None]
     use = USES[missing] + (f", which {needed_by[missing]} needs" if missing in needed_by else "")
     raise ValueError(f"attention {name!r} does not support {use}; choose one that does: {' '.join(able)}")
 

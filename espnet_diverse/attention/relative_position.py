@@ -43,17 +43,17 @@ class PositionTerm(NamedTuple):
             (B, H, N, S, R * L); without meaning for positions outside the sequence.
         """
         batch, heads, time, _ = self.q.shape
-        inside = queries.clamp(max=time - 1)
+        clamped = queries.clamp(max=time - 1)
         if not self.by_distance():
             at = keys.flatten(2).clamp(0, time - 1).unsqueeze(2)
             samples = torch.arange(batch, device=at.device).view(-1, 1, 1, 1)
-            return self.matrix().transpose(1, 2)[samples, inside.unsqueeze(-1), :, at].permute(0, 4, 1, 2, 3)
+            return self.matrix().transpose(1, 2)[samples, clamped.unsqueeze(-1), :, at].permute(0, 4, 1, 2, 3)
         size, length = queries.size(1), keys.size(-1)
         shifts = torch.arange(1 - size, length, device=keys.device) * stride  # of the key, relative to the query
         rows = (keys[..., :1] - queries[:, :1, None] + shifts + time - 1).clamp(0, 2 * time - 2)  # (B or 1, N, R, U)
         samples = torch.arange(max(len(rows), len(self.p)), device=rows.device).view(-1, 1, 1, 1)
         p = self.p.transpose(1, 2)[samples % len(self.p), rows]  # (B or 1, N, R, U, H, D)
-        by_shift = torch.einsum("bhnsd,bnruhd->bhnsru", self.q[:, :, inside], p.expand(batch, *p.shape[1:]))
+        by_shift = torch.einsum("bhnsd,bnruhd->bhnsru", self.q[:, :, clamped], p.expand(batch, *p.shape[1:]))
         index = torch.arange(length, device=rows.device) - torch.arange(size, device=rows.device).unsqueeze(-1)
         index = (index + size - 1).unsqueeze(1).expand(*by_shift.shape[:-1], -1)
         return by_shift.gather(-1, index).flatten(-2)

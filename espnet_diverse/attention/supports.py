@@ -78,5 +78,5 @@ class Supports:
             )
 
 
-EVERYTHING = Supports(**{each.name: True for each in fields(Supports) if each.name != "max_length"})
+EVERYTHING = Supports(**{field.name: True for field in fields(Supports) if field.name != "max_length"})
 """Everything, at any length."""

@@ -36,8 +36,8 @@ class ArkEntry(NamedTuple):
 
 def ark_entry(path: str | Path) -> ArkEntry | None:
     """The entry of an ark that a path such as wav.1.ark:1234 names; None for other paths, and for an existing file."""
-    found = _ENTRY.fullmatch(str(path))
-    return ArkEntry(Path(found[1]), int(found[2])) if found and not is_file(Path(path)) else None
+    match = _ENTRY.fullmatch(str(path))
+    return ArkEntry(Path(match[1]), int(match[2])) if match and not is_file(Path(path)) else None
 
 
 def without_frames(path: str) -> str:
@@ -91,7 +91,7 @@ class ArkPart(io.RawIOBase):
 
     def _span(self, offset: int, name: str | Path) -> tuple[str, int, int]:
         """Kind of an entry, its first byte and its length."""
-        whole = self._file.seek(0, io.SEEK_END)
+        total = self._file.seek(0, io.SEEK_END)
         self._file.seek(offset)
         head = self._file.read(6 + _LONGEST_LENGTH)
         if head.startswith(b"AUDIO") and len(head) > 6 and head[5] <= _LONGEST_LENGTH:
@@ -102,10 +102,10 @@ class ArkPart(io.RawIOBase):
             kind, start, size = WAV, offset, 8 + int.from_bytes(head[4:8], "little")
         if not head.startswith(_SOUND if kind == CODED else b"RIFF"):
             other = next((content for mark, content in _OTHERS.items() if head.startswith(mark)), "something else")
-            content = "nothing" if offset >= whole else other
+            content = "nothing" if offset >= total else other
             raise DataError(f"{name}: there is {content} at byte {offset}, no audio; correct the entry or get the ark")
-        if start + size > whole:
-            raise DataError(f"{name}: holds {whole - start} of {size} bytes; the ark is truncated, get it again")
+        if start + size > total:
+            raise DataError(f"{name}: holds {total - start} of {size} bytes; the ark is truncated, get it again")
         return kind, start, size
 
     def readable(self) -> bool:

@@ -53,21 +53,21 @@ def _opened(entry: str) -> tuple[BinaryIO, slice]:
     """The ark, opened at the byte of an entry, and the range of frames of the entry."""
     frames = FRAMES.search(entry)
     rows = slice(int(frames[1]), int(frames[2]) + 1) if frames else slice(None)
-    found = ark_entry(entry[: frames.start()] if frames else entry)
-    if found is None:
+    ark = ark_entry(entry[: frames.start()] if frames else entry)
+    if ark is None:
         raise DataError(f"{entry}: is no entry of an ark; the format is file.ark:BYTE or file.ark:BYTE[FIRST:LAST]")
     try:
-        check_file(found.path, entry, "ark")
-        file = found.path.open("rb")
+        check_file(ark.path, entry, "ark")
+        file = ark.path.open("rb")
     except OSError as error:
         raise DataError(f"{entry}: cannot be read ({error.strerror}); correct the path or the file") from error
-    file.seek(found.offset)
+    file.seek(ark.offset)
     return file, rows
 
 
-def _shape(whole: tuple[int, int], rows: slice, entry: str) -> tuple[int, int]:
-    """Shape of the frames `rows` of a matrix of the shape `whole`."""
-    count, size = whole
+def _shape(shape: tuple[int, int], rows: slice, entry: str) -> tuple[int, int]:
+    """Shape of the frames `rows` of a matrix of shape `shape`."""
+    count, size = shape
     frames = len(range(count)[rows])
     if rows != slice(None) and frames != rows.stop - rows.start or not frames:
         raise DataError(f"{entry}: the matrix has {count} frames; correct the range")
@@ -89,7 +89,7 @@ def _header(file: BinaryIO, entry: str) -> tuple[int, int]:
         raise DataError(f"{entry}: there is no binary matrix at byte {start}; correct the entry or get the ark")
     rows, columns = layout.unpack_from(head, first)
     needed = rows * columns * values + (8 * columns if kind == b"CM " else 0)
-    there = file.seek(0, 2) - start - first - layout.size
-    if min(rows, columns) < 1 or needed > there:
+    available = file.seek(0, 2) - start - first - layout.size
+    if min(rows, columns) < 1 or needed > available:
         raise DataError(f"{entry}: the matrix of {rows} x {columns} needs more than the ark has; get the ark again")
     return rows, columns

@@ -156,8 +156,8 @@ def open_sound(path: Path, name: str | Path) -> Sound:
 def _packed_sph(path: Path) -> str:
     """The coding of a sph file whose samples are compressed, such as "pcm,embedded-shorten-v2.00"; otherwise ""."""
     with path.open("rb") as file:
-        found = _SPH_PACKED.search(file.read(_SPH_HEAD))
-    return found[1].decode("ascii") if found else ""
+        match = _SPH_PACKED.search(file.read(_SPH_HEAD))
+    return match[1].decode("ascii") if match else ""
 
 
 def sound_info(
@@ -183,8 +183,8 @@ def sound_info(
 
 def _sph_length(audio: soundfile.SoundFile) -> int:
     with Path(os.fsdecode(audio.name)).open("rb") as file:
-        found = _SPH_LENGTH.search(file.read(_SPH_HEAD))
-    return int(found[1]) if found else 0
+        match = _SPH_LENGTH.search(file.read(_SPH_HEAD))
+    return int(match[1]) if match else 0
 
 
 class Powers:

@@ -148,18 +148,18 @@ def _fault(log: str, code: int, wav: Path, rate: int, at_most: float | None) -> 
     # it helps only for files without video. Streams (ac3, mpg, ts) have none: any part of one is whole.
     duration = _DURATION.search(log)
     if duration and _TIMED.search(log) and "Video:" not in log:
-        hours, minutes, rest = map(float, duration.groups())
-        whole, seconds = 3600 * hours + 60 * minutes + rest, wav.stat().st_size / 2 / rate
-        whole = whole if at_most is None else min(whole, at_most)
-        return f"it ends at {seconds:.1f} of {whole:.1f} s" if seconds < 0.9 * whole else None
+        hours, minutes, remainder = map(float, duration.groups())
+        expected, seconds = 3600 * hours + 60 * minutes + remainder, wav.stat().st_size / 2 / rate
+        expected = expected if at_most is None else min(expected, at_most)
+        return f"it ends at {seconds:.1f} of {expected:.1f} s" if seconds < 0.9 * expected else None
     return None
 
 
 def _program() -> str | None:
     """ffmpeg of the system, or of the extra `media`."""
-    found = shutil.which("ffmpeg")
-    if found is not None:
-        return found
+    program = shutil.which("ffmpeg")
+    if program is not None:
+        return program
     try:
         import imageio_ffmpeg
 

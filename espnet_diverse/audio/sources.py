@@ -130,9 +130,9 @@ def open_audio(
             raise DataError(f"{name}: cannot be read ({reason}); correct the path or the file") from error
         if channel is not None and (fault := file.fault_of(Segment(name, 0.0, inf, channel))):
             raise DataError(f"{name}: {fault}")
-        own_rate, powers = file.info.rate, Powers()
+        file_rate, powers = file.info.rate, Powers()
         decode = partial(file.blocks, channel=channel, powers=powers)
-        yield Audio(name, _duration(frames, own_rate, target_rate), own_rate, decode, target_rate, powers)
+        yield Audio(name, _duration(frames, file_rate, target_rate), file_rate, decode, target_rate, powers)
 
 
 def is_recording(given: object) -> bool:
@@ -148,8 +148,8 @@ def _with_rate(source: Source, rate: int | None) -> tuple[Source, int | None]:
     if isinstance(source, Mapping):
         if "array" in source and "sampling_rate" in source:
             return np.asarray(source["array"]), source["sampling_rate"]
-        if found := source.get("bytes") or source.get("path"):
-            return found, rate
+        if recording := source.get("bytes") or source.get("path"):
+            return recording, rate
     if isinstance(source, tuple) and len(source) == 2 and hasattr(source[0], "__array__"):
         return source
     if isinstance(source, Decoder):

@@ -130,10 +130,10 @@ def phonemes(text: str, language: str) -> str:
     espeak = _espeak()
     _set_voice(espeak, VOICES[language][0])
     espeak.espeak_TextToPhonemes.restype = ctypes.c_char_p
-    rest = ctypes.c_char_p(text.encode())
+    remaining = ctypes.c_char_p(text.encode())
     clauses = []
-    while rest.value:
-        clauses.append(espeak.espeak_TextToPhonemes(ctypes.byref(rest), _UTF8, 0).decode())
+    while remaining.value:
+        clauses.append(espeak.espeak_TextToPhonemes(ctypes.byref(remaining), _UTF8, 0).decode())
     return " ".join(clauses)
 
 

@@ -60,8 +60,8 @@ def unread_format(path: Path, name: str | Path) -> MediaFormat | None:
     Raises:
         DataError: An mp3 is damaged, or one of several recordings in it is truncated.
     """
-    found = path.stat()
-    return _unread_format(path, name, found.st_size, found.st_mtime_ns)
+    status = path.stat()
+    return _unread_format(path, name, status.st_size, status.st_mtime_ns)
 
 
 @lru_cache(8)  # a long recording is opened for each of its segments
@@ -99,11 +99,11 @@ def _mp3_format(sound: Sound, file: io.RawIOBase, data: mmap, name: str | Path) 
     with suppress(RuntimeError):  # no seek, after which the decoder prints complaints about sound files
         while count := len(sound.read(BLOCK_SAMPLES, dtype="float32")):
             read += count
-    left = len(data) - file.tell()
-    if left <= _TAG + _PADDING * (file.tell() - opened) / samples:
+    remaining = len(data) - file.tell()
+    if remaining <= _TAG + _PADDING * (file.tell() - opened) / samples:
         return None
     if read < samples:
-        lost = f"libsndfile does not decode {left} bytes in it"
+        lost = f"libsndfile does not decode {remaining} bytes in it"
         todo = "get it again, or convert it: ffmpeg -i X Y.wav"
         raise DataError(f"{name}: {lost}; it is damaged, or a part has another rate: {todo}")
     _check_sizes(data, name)
@@ -129,8 +129,8 @@ def unread_bytes(path: Path, name: str | Path) -> int:
         with Sound(file if entry else file.fileno(), closefd=False) as sound:
             last = _read_last(sound, file)
         size = file.seek(0, io.SEEK_END)
-        left = size - _end_of_chunks(file, last.position, size, mark)
-    return left if last.is_there and left >= _LEAST else 0
+        remaining = size - _end_of_chunks(file, last.position, size, mark)
+    return remaining if last.is_there and remaining >= _LEAST else 0
 
 
 def _read_last(sound: Sound, file: io.RawIOBase) -> _Last:
@@ -143,12 +143,12 @@ def _read_last(sound: Sound, file: io.RawIOBase) -> _Last:
 
 def _check_sizes(data: mmap, name: str | Path) -> None:
     """Compare the sizes in the headers of mp3 recordings with the beginnings of the next recordings."""
-    found = list(_SIZE.finditer(data))
-    limits = [*(one.start() for one in found[1:]), len(data)]
-    for number, (one, limit) in enumerate(zip(found, limits, strict=True), start=1):
-        size, there = int.from_bytes(one[1], "big"), limit - one.start()
-        if size > there + _MOST_SIDE_INFO:
-            reason = f"recording {number} of {len(found)} has about {there} of {size} bytes"
+    matches = list(_SIZE.finditer(data))
+    limits = [*(one.start() for one in matches[1:]), len(data)]
+    for number, (one, limit) in enumerate(zip(matches, limits, strict=True), start=1):
+        size, available = int.from_bytes(one[1], "big"), limit - one.start()
+        if size > available + _MOST_SIDE_INFO:
+            reason = f"recording {number} of {len(matches)} has about {available} of {size} bytes"
             raise DataError(f"{name}: {reason}; the file is truncated, get it again")
 
 

@@ -120,19 +120,19 @@ class _Reading:
 
 def run_command(name: str, arguments: list[str]) -> int:
     """Parse `arguments` for the subcommand `name` and run it; return its exit code."""
-    args, given, parser = argparse.Namespace(debug="--debug" in arguments), None, None
+    args, model, parser = argparse.Namespace(debug="--debug" in arguments), None, None
     try:
         logging.basicConfig(format=f"espnet-diverse {name}: %(message)s")  # where the calling program has no handler
         module, parser = command_parser(name)
         args = parser.parse_intermixed_args(arguments)
-        given = getattr(args, "model_dir", None)
+        model = getattr(args, "model_dir", None)
         check_paths(parser._actions, args)
         if not getattr(module, "OPENS_PACKED_MODELS", False):
             _unpack_model(args)
         if name not in _CHECKING and hasattr(module, "inputs") and hasattr(module, "outputs"):
             from espnet_diverse.data.output_paths import check_outputs
 
-            packed = [given] if given is not None and args.model_dir != given else []
+            packed = [model] if model is not None and args.model_dir != model else []
             check_outputs(module.outputs(args), [*module.inputs(args), *packed])
         with environment(**{KERNELS_VARIABLE: getattr(args, "kernels", None)}):
             code = module.run(args)
@@ -144,8 +144,8 @@ def run_command(name: str, arguments: list[str]) -> int:
         if args.debug:
             raise
         message, code = _explain(name, error)
-        if given is not None and args.model_dir != given:  # the user knows the packed model, not where it is unpacked
-            message = message.replace(str(args.model_dir), str(given))
+        if model is not None and args.model_dir != model:  # the user knows the packed model, not where it is unpacked
+            message = message.replace(str(args.model_dir), str(model))
         several = parser and isinstance(error, UserError) and parser.several(message)
         print(f"espnet-diverse {name}: {message}{several and f'; {several}' or ''}", file=sys.stderr)
         return code

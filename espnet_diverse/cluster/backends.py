@@ -57,8 +57,8 @@ def started(options: ClusterOptions) -> Iterator["Client"]:
     }
     with _quiet() as logger, dask.config.set(settings), separated_connections(), ExitStack() as stack:
         try:
-            given = stack.enter_context(_STARTS[options.kind](options))
-            client = given if isinstance(given, Client) else stack.enter_context(Client(given))
+            cluster = stack.enter_context(_STARTS[options.kind](options))
+            client = cluster if isinstance(cluster, Client) else stack.enter_context(Client(cluster))
         except UserError:
             raise
         except ImportError as error:
@@ -183,8 +183,8 @@ def _dask(options: DaskOptions) -> Iterator[AbstractContextManager]:
 def _scheduler(options: SchedulerOptions) -> AbstractContextManager:
     from distributed import Client, Security
 
-    given = {"ca_file": options.ca_file, "client_cert": options.cert_file, "client_key": options.key_file}
-    tls = {f"tls_{name}": path for name, path in given.items() if path is not None}
+    files = {"ca_file": options.ca_file, "client_cert": options.cert_file, "client_key": options.key_file}
+    tls = {f"tls_{name}": path for name, path in files.items() if path is not None}
     return Client(options.address, security=Security(**tls, require_encryption=True) if tls else None)
 
 

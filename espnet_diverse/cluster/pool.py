@@ -71,8 +71,8 @@ class Pool:
         """
         count = len(items) if isinstance(items, Sized) else 0
         size = min(max(1, count // (_PIECES * self._options.workers)), _MOST_ITEMS)
-        left = iter(items)
-        for results in self.map_pieces(partial(_each, function), iter(lambda: list(islice(left, size)), [])):
+        remaining = iter(items)
+        for results in self.map_pieces(partial(_each, function), iter(lambda: list(islice(remaining, size)), [])):
             yield from results
 
     def map_pieces(
@@ -94,14 +94,14 @@ class Pool:
             ClusterError: A worker cannot load or import what it needs, there was no worker for `wait` seconds, or the
                 scheduler is lost.
         """
-        waiting, left = deque(), iter(pieces)
-        more = True
+        waiting, remaining = deque(), iter(pieces)
+        has_more = True
         try:
-            while more or waiting:
-                while more and self._takes_more(waiting):
-                    piece = next(left, None)
-                    more = piece is not None
-                    if more:
+            while has_more or waiting:
+                while has_more and self._takes_more(waiting):
+                    piece = next(remaining, None)
+                    has_more = piece is not None
+                    if has_more:
                         waiting.append(_Task(piece, self._submit(function, piece, urgent)))
                 if waiting:
                     if waiting[0].future.done():
@@ -143,14 +143,14 @@ class Pool:
         """
         from distributed import wait
 
-        seen = time.monotonic()
+        last_seen = time.monotonic()
         while True:
             with suppress(CancelledError):  # `_results` explains it
                 try:
                     wait(futures, timeout=min(_LOOK_SECONDS, self._options.wait), return_when="FIRST_COMPLETED")
                 except TimeoutError:
-                    seen = time.monotonic() if self._client.nthreads() else seen
-                    self._check_wait(time.monotonic() - seen)
+                    last_seen = time.monotonic() if self._client.nthreads() else last_seen
+                    self._check_wait(time.monotonic() - last_seen)
                     continue
             return
 

@@ -64,10 +64,12 @@ class Setup:
         for path, expected in self.digests.items():
             if digest(Path(path)) != expected:
                 raise ClusterError(f"sees other content in {path} than the client; put it where all machines share it")
-        for name, here in versions().items():
-            if here != self.versions[name]:
+        for name, installed in versions().items():
+            if installed != self.versions[name]:
                 needed = self.versions[name]
-                raise ClusterError(f"has {name} {here} and the client {needed}; give all machines the same environment")
+                raise ClusterError(
+                    f"has {name} {installed} and the client {needed}; give all machines the same environment"
+                )
 
 
 @dataclass(frozen=True)

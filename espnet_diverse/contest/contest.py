@@ -121,10 +121,10 @@ def behind(
         }
         for method in (baseline, name)
     }
-    seeds = [each for each in scored[name] if each < seed and each in scored[baseline]]
+    seeds = [other_seed for other_seed in scored[name] if other_seed < seed and other_seed in scored[baseline]]
     if points is None or name == baseline or not seeds:
         return None
-    lost = statistics.mean(scored[baseline][each] - scored[name][each] for each in seeds)
+    lost = statistics.mean(scored[baseline][other_seed] - scored[name][other_seed] for other_seed in seeds)
     lost = -lost if lower_is_better(first.metric) else lost
     if math.isnan(lost) or lost <= points:
         return None

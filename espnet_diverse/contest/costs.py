@@ -93,7 +93,7 @@ def measure(runs: Sequence[Run], programs: Programs, path: Path, batches: int) -
             costs[name] = _read(folder, ended.seconds, ended.memory)
             shutil.rmtree(folder)
         if trials:
-            methods = {name: asdict(each) for name, each in costs.items()}
+            methods = {name: asdict(cost) for name, cost in costs.items()}
             write_text(path, json.dumps({"settings": settings, "methods": methods}, indent=1) + "\n")
     return costs
 
@@ -119,7 +119,7 @@ def _kept(path: Path) -> tuple[dict, dict[str, Cost]]:
         return {}, {}
     try:
         content = read_json(path)
-        return dict(content["settings"]), {name: Cost(**each) for name, each in content["methods"].items()}
+        return dict(content["settings"]), {name: Cost(**entry) for name, entry in content["methods"].items()}
     except (ValueError, TypeError, AttributeError, LookupError) as error:
         raise ModelError(f"{path}: is damaged ({error}); delete it, and the methods are timed again") from error
 
@@ -161,10 +161,10 @@ def _read(folder: Path, seconds: float, memory: int) -> Cost:
 
     statistics: Mapping[int, Mapping] = load_run(folder)[0]["reporter"]["stats"]
     second = statistics[2]
-    spent = sum(_seconds(each) for epoch in statistics.values() for each in epoch.values())
+    spent = sum(_seconds(phase) for epoch in statistics.values() for phase in epoch.values())
     on_gpu = second["train"].get(_GPU_MEMORY)
-    found = _BATCHES.search(read_text(folder / "train.log"))
-    if found is None:
+    match = _BATCHES.search(read_text(folder / "train.log"))
+    if match is None:
         raise TrainingError(f"{folder}/train.log does not state the number of batches; give --timing 0")
     size = read_size(folder)
     batches = second["train"]["total_count"] - statistics[1]["train"]["total_count"]
@@ -172,7 +172,7 @@ def _read(folder: Path, seconds: float, memory: int) -> Cost:
         step=_seconds(second["train"]) / batches,
         memory=(float(on_gpu) * _GIB if on_gpu else memory) / 1e9,
         parameters=size.parameters,
-        batches=int(found[1]),
+        batches=int(match[1]),
         validation=_seconds(second["valid"]),
         start=max(0.0, seconds - spent),
         flops=size.flops,

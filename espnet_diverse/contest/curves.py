@@ -39,14 +39,14 @@ def read_curves(runs: Sequence[Run]) -> list[Curves]:
     }
     drawn = [name for name in STATISTICS if validated and all(_has(epochs, name) for epochs in validated.values())]
     losses = [name for name in drawn if name.startswith("loss")]
-    found = []
-    for name in [each for each in drawn if each not in losses[1:]]:
+    curves = []
+    for name in [statistic for statistic in drawn if statistic not in losses[1:]]:
         methods: dict[str, dict[int, dict[int, float]]] = {}
         for (method, seed), epochs in validated.items():
-            methods.setdefault(method, {})[seed] = {epoch: float(each[name]) for epoch, each in epochs.items()}
-        found.append(Curves(STATISTICS[name], methods))
-    return found
+            methods.setdefault(method, {})[seed] = {epoch: float(values[name]) for epoch, values in epochs.items()}
+        curves.append(Curves(STATISTICS[name], methods))
+    return curves
 
 
 def _has(epochs: Mapping[int, Mapping], name: str) -> bool:
-    return bool(epochs) and all(name in each for each in epochs.values())
+    return bool(epochs) and all(name in values for values in epochs.values())

@@ -78,14 +78,14 @@ class DataRun(Run):
         both = self.shared["task"] == "mt" or self.shared.get("pairs")
         names = ("text", "src_text") if both else ("text",)
         texts = [str(self.data(self.shared["train"]) / name) for name in names]
-        others = [str(self.data(name) / "text") for name in self.sets]
+        test_texts = [str(self.data(name) / "text") for name in self.sets]
         size = self.shared["vocab_size"]
         yield (
             "tokens",
             [
                 *("tokens", "--text", *texts, "--output_dir", str(self._tokens_dir)),
                 *("--type", self.shared["token_type"], *(["--vocab_size", str(size)] if size else [])),
-                *("--coverage", *others),
+                *("--coverage", *test_texts),
             ],
         )
 

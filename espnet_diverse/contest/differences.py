@@ -97,7 +97,7 @@ def _difference(
     by_seed = {seed: score - scored[baseline][seed] for seed, score in scores.items() if seed in scored[baseline]}
     if not by_seed or resampled is None:
         return Difference(name, scores, by_seed, seed_interval(list(by_seed.values())))
-    means = [np.mean([resampled(each, seed) for seed in by_seed], axis=0) for each in (name, baseline)]
+    means = [np.mean([resampled(method, seed) for seed in by_seed], axis=0) for method in (name, baseline)]
     p = p_value(means[0], means[1], statistics.mean(by_seed.values()))
     over_sentences = interval(means[0] - means[1])
     return Difference(name, scores, by_seed, seed_interval(list(by_seed.values())), over_sentences, p)
@@ -140,7 +140,7 @@ def seed_interval(differences: Sequence[float]) -> tuple[float, float] | None:
 def conclusion(differences: Sequence[Difference], metric: str, data_set: str) -> str:
     """A sentence on what the scores on a set show about the methods and what not, and one more if none has learned."""
     baseline, *others = differences
-    counts = sorted({len(each.by_seed) for each in others})
+    counts = sorted({len(result.by_seed) for result in others})
     seeds = counts[-1]
     shown_seeds = " to ".join(map(str, dict.fromkeys((counts[0], seeds))))
     count = f"{len(differences)} methods, {shown_seeds} seed{'' if seeds == 1 else 's'}"
@@ -149,13 +149,13 @@ def conclusion(differences: Sequence[Difference], metric: str, data_set: str) ->
         return f"{begin}no method has a seed together with {baseline.method}, so nothing can be compared yet."
     if seeds == 1:
         return f"{begin}nothing can be said of differences, as other seeds may give others; give two seeds or more."
-    if not any(difference for each in others for difference in each.by_seed.values()):
+    if not any(difference for result in others for difference in result.by_seed.values()):
         return f"{begin}all scores equal those of {baseline.method}, as scores of models that have learned nothing do."
-    shown = [each for each in others if each.is_shown()]
-    parts = [_shown_part(each, baseline.method, metric) for each in shown]
-    if left := [each for each in others if each.over_seeds is not None and not each.is_shown()]:
-        parts.append(_open_part(left, baseline.method, len(left) == len(others), metric))
-    if few := [each.method for each in others if each.over_seeds is None]:
+    shown = [result for result in others if result.is_shown()]
+    parts = [_shown_part(result, baseline.method, metric) for result in shown]
+    if undecided := [result for result in others if result.over_seeds is not None and not result.is_shown()]:
+        parts.append(_open_part(undecided, baseline.method, len(undecided) == len(others), metric))
+    if few := [result.method for result in others if result.over_seeds is None]:
         parts.append(f"nothing can be said of {_joined(few)}, with fewer than two seeds")
     return f"{begin}{'; '.join(parts)}.{_caution(differences, metric)}"
 
@@ -168,28 +168,28 @@ def shown_difference(number: float, signed: bool = False) -> str:
 
 def _caution(differences: Sequence[Difference], metric: str) -> str:
     """A sentence for scores of models that have learned next to nothing."""
-    scores = [score for each in differences for score in each.scores.values()]
+    scores = [score for result in differences for score in result.scores.values()]
     best = (min if lower_is_better(metric) else max)(scores)
     if metric not in _UNLEARNED or (best < _UNLEARNED[metric]) == lower_is_better(metric):
         return ""
     return f" The best score is {best:.1f}: no model has learned the task, and a larger budget may change the order."
 
 
-def _shown_part(each: Difference, baseline: str, metric: str) -> str:
-    bounds = [abs(bound) for bound in (*(each.over_seeds or ()), *(each.over_sentences or ()))]
-    word = "better" if (each.mean < 0) == lower_is_better(metric) else "worse"
+def _shown_part(result: Difference, baseline: str, metric: str) -> str:
+    bounds = [abs(bound) for bound in (*(result.over_seeds or ()), *(result.over_sentences or ()))]
+    word = "better" if (result.mean < 0) == lower_is_better(metric) else "worse"
     least, most = shown_difference(min(bounds)), shown_difference(max(bounds))
-    return f"{each.method} is {word} than {baseline}, by {least} to {most}"
+    return f"{result.method} is {word} than {baseline}, by {least} to {most}"
 
 
-def _open_part(left: Sequence[Difference], baseline: str, is_all: bool, metric: str) -> str:
-    bounds = [bound for each in left for bound in (*(each.over_seeds or ()), *(each.over_sentences or ()))]
+def _open_part(undecided: Sequence[Difference], baseline: str, is_all: bool, metric: str) -> str:
+    bounds = [bound for result in undecided for bound in (*(result.over_seeds or ()), *(result.over_sentences or ()))]
     gains = [-bound if lower_is_better(metric) else bound for bound in bounds]
     up, down = max(0.0, *gains), max(0.0, *(-gain for gain in gains))
     named = (
         "no method is"
         if is_all
-        else f"{_joined([each.method for each in left])} {'is' if len(left) == 1 else 'are'} not"
+        else f"{_joined([result.method for result in undecided])} {'is' if len(undecided) == 1 else 'are'} not"
     )
     between = f"between {shown_difference(up)} better and {shown_difference(down)} worse"
     return f"{named} shown to differ from {baseline}: the true difference may lie {between}"

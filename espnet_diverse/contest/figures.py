@@ -25,18 +25,18 @@ _REACH = 3.0  # an interval that is longer than this many times the spread of al
 def draw_differences(differences: Sequence[Difference], metric: str, data_set: str, path: Path) -> None:
     """Draw the differences of the methods from the baseline, the first one, with their two intervals."""
     baseline, *others = differences
-    names = [each.method for each in others]
+    names = [result.method for result in others]
     figure = Figure(figsize=(WIDTH, 1.9 + 0.62 * len(others)), layout="constrained")
     axes = figure.subplots()
     axes.axvline(0, color="#444444", linewidth=1)
     reach = _reach(others)
     draw_forest(axes, names, _series(others), (-reach, reach))
-    for row, each in enumerate(others):
-        if each.by_seed:
-            shown = shown_difference(each.mean, signed=True).replace("-", "−")
+    for row, result in enumerate(others):
+        if result.by_seed:
+            shown = shown_difference(result.mean, signed=True).replace("-", "−")
             box = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
             place = {"textcoords": "offset points", "ha": "center", "fontsize": SMALL, "bbox": box}
-            axes.annotate(shown, (each.mean, row), (0, 20), **place)
+            axes.annotate(shown, (result.mean, row), (0, 20), **place)
     axes.set_ylim(len(names) - 0.4, -0.75)
     axes.set_xlim(-reach * 1.08, reach * 1.08)
     axes.set_xlabel(f"{shown_name(metric)}, difference from {baseline.method}\n({better_side(metric)})", wrap=True)
@@ -45,12 +45,12 @@ def draw_differences(differences: Sequence[Difference], metric: str, data_set: s
     save_figure(figure, path, DPI)
 
 
-def _series(others: Sequence[Difference]) -> list[Series]:
+def _series(compared: Sequence[Difference]) -> list[Series]:
     """Intervals over sentences; means; and intervals over seeds, with a mark for each seed."""
-    sentences = {each.method: each.over_sentences for each in others if each.over_sentences}
-    means = {each.method: [each.mean] for each in others if each.by_seed}
-    seeds = {each.method: list(each.by_seed.values()) for each in others}
-    over_seeds = {each.method: each.over_seeds for each in others if each.over_seeds}
+    sentences = {result.method: result.over_sentences for result in compared if result.over_sentences}
+    means = {result.method: [result.mean] for result in compared if result.by_seed}
+    seeds = {result.method: list(result.by_seed.values()) for result in compared}
+    over_seeds = {result.method: result.over_seeds for result in compared if result.over_seeds}
     return [
         Series("sentences", {}, sentences, _SENTENCES),
         Series("means", means, {}, "black", "D"),
@@ -58,24 +58,24 @@ def _series(others: Sequence[Difference]) -> list[Series]:
     ]
 
 
-def _forest_legend(others: Sequence[Difference]) -> list[Line2D]:
+def _forest_legend(compared: Sequence[Difference]) -> list[Line2D]:
     """The marks that the picture has."""
     marks = [
-        (any(each.over_seeds for each in others), {"color": _SEEDS, "linewidth": 4, "label": "95 % over seeds"}),
+        (any(result.over_seeds for result in compared), {"color": _SEEDS, "linewidth": 4, "label": "95 % over seeds"}),
         (
-            any(each.over_sentences for each in others),
+            any(result.over_sentences for result in compared),
             {"color": _SENTENCES, "linewidth": 2, "label": "95 % over sentences"},
         ),
         (True, {"color": "black", "marker": "D", "linestyle": "", "markersize": 6, "label": "mean over seeds"}),
         (True, {"color": "black", "marker": "|", "linestyle": "", "markersize": 6, "label": "one seed"}),
     ]
-    return [Line2D([], [], **style) for is_there, style in marks if is_there]
+    return [Line2D([], [], **style) for is_drawn, style in marks if is_drawn]
 
 
-def _reach(others: Sequence[Difference]) -> float:
+def _reach(compared: Sequence[Difference]) -> float:
     """Half the width of a forest plot: enough for all seeds, and for intervals that are not much longer."""
-    points = [abs(value) for each in others for value in (*each.by_seed.values(), *(each.over_sentences or ()))]
-    bounds = [abs(value) for each in others for value in each.over_seeds or ()]
+    points = [abs(value) for result in compared for value in (*result.by_seed.values(), *(result.over_sentences or ()))]
+    bounds = [abs(value) for result in compared for value in result.over_seeds or ()]
     spread = max(points, default=0.0)
     return max(spread, min(max(bounds, default=0.0), _REACH * spread)) or 1.0
 
@@ -84,9 +84,9 @@ def draw_costs(
     differences: Sequence[Difference], costs: Mapping[str, Cost], metric: str, data_set: str, path: Path
 ) -> None:
     """Draw the mean score of each method against the time of a batch, the memory and the number of parameters."""
-    shown = [(number, each) for number, each in enumerate(differences) if each.method in costs and each.scores]
+    shown = [(number, result) for number, result in enumerate(differences) if result.method in costs and result.scores]
     unit, title = (
-        (1e6, "millions") if all(costs[each.method].parameters >= 1e6 for _, each in shown) else (1e3, "thousands")
+        (1e6, "millions") if all(costs[result.method].parameters >= 1e6 for _, result in shown) else (1e3, "thousands")
     )
     panels = (
         ("time of a batch in training (ms)", lambda cost: 1e3 * cost.step),
@@ -96,11 +96,11 @@ def draw_costs(
     figure = Figure(figsize=(WIDTH, 7.6 + 0.28 * math.ceil(len(shown) / 2)), layout="constrained")
     figure.suptitle(f"{shown_name(metric)} on {data_set} against costs", fontsize=11, wrap=True)
     for axes, (label, value) in zip(figure.subplots(len(panels), 1), panels, strict=True):
-        for number, each in shown:
-            x, scores = value(costs[each.method]), list(each.scores.values())
+        for number, result in shown:
+            x, scores = value(costs[result.method]), list(result.scores.values())
             axes.plot([x] * len(scores), scores, "_", color=_colour(number), markersize=9)
             mean = statistics.mean(scores)
-            axes.plot([x], [mean], _marker(number), color=_colour(number), markersize=8, label=each.method)
+            axes.plot([x], [mean], _marker(number), color=_colour(number), markersize=8, label=result.method)
         axes.set_xlabel(label)
         side = "low" if lower_is_better(metric) else "high"
         axes.set_ylabel(f"{shown_name(metric)} ({side} is good)", fontsize=SMALL, wrap=True)
@@ -114,10 +114,10 @@ def draw_costs(
 
 def draw_curves(curves: Sequence[Curves], methods: Sequence[str], path: Path) -> None:
     """Draw the learning curves over each other: mean and range of the seeds; `methods` are all of the contest."""
-    count = max(len(each.methods) for each in curves)
+    count = max(len(curve.methods) for curve in curves)
     figure = Figure(figsize=(WIDTH, 3.2 * len(curves) + 0.28 * math.ceil(count / 2)), layout="constrained")
-    for axes, each in zip(figure.subplots(len(curves), 1, squeeze=False)[:, 0], curves, strict=True):
-        for method, seeds in each.methods.items():
+    for axes, curve in zip(figure.subplots(len(curves), 1, squeeze=False)[:, 0], curves, strict=True):
+        for method, seeds in curve.methods.items():
             number = methods.index(method)
             epochs = sorted(set.intersection(*(set(values) for values in seeds.values())))
             columns = [[values[epoch] for values in seeds.values()] for epoch in epochs]
@@ -128,7 +128,7 @@ def draw_curves(curves: Sequence[Curves], methods: Sequence[str], path: Path) ->
             line = _LINES[number % len(_LINES)]  # where two curves are one, both can be seen
             axes.plot(epochs, means, line, color=colour, marker=marker, markersize=5, label=method)
         axes.set_xlabel("epoch")
-        axes.set_ylabel(f"{each.title}, validation", wrap=True)
+        axes.set_ylabel(f"{curve.title}, validation", wrap=True)
         axes.xaxis.get_major_locator().set_params(integer=True)
         axes.grid(alpha=0.3)
     _method_legend(figure, axes)

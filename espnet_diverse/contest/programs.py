@@ -119,7 +119,7 @@ class Programs:
         former = {}
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             if signal.getsignal(number) != signal.SIG_IGN:  # as a shell sets it for programs in its background
-                former[number] = signal.signal(number, lambda given, _: self.stop(given))
+                former[number] = signal.signal(number, lambda signum, _: self.stop(signum))
         timer = threading.Timer(0 if minutes is None else 60 * minutes, self.stop)
         timer.daemon = True
         if minutes is not None:

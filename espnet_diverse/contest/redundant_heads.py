@@ -43,5 +43,5 @@ def read_redundancy(run: Run) -> dict[str, dict[str, float | None]]:
     path: Path = run.folder / FOLDER / "analysis.json"
     if not path.is_file():
         return {}
-    found = read_json(path)["redundancy"]
-    return {kind: found[kind] for kind in KINDS if kind in found}
+    measures = read_json(path)["redundancy"]
+    return {kind: measures[kind] for kind in KINDS if kind in measures}

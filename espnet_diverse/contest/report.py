@@ -119,7 +119,7 @@ def write_report(
     compared = {name: compare(runs, results, name, metric) for name in runs[0].sets}
     costs = read_costs(contest.output_dir / "costs.json")
     document = Document(f"Contest {contest.name}: which attention?", PICTURES)
-    conclusions = [conclusion(each, runs[0].metric, name) for name, each in compared.items()]
+    conclusions = [conclusion(differences, runs[0].metric, name) for name, differences in compared.items()]
     for message in conclusions:
         document.paragraph(message)
     if waiting:
@@ -158,23 +158,23 @@ def _difference_section(
         header = (name, "difference", "95 % over seeds", "95 % over sentences", "p", shown_name(metric), "seeds")
         document.table(*_without_empty_columns(header, list(map(_difference_row, differences))))
     is_empty = {
-        "interval over seeds": not any(each.over_seeds for some in compared.values() for each in some),
-        "interval over sentences": not any(each.over_sentences for some in compared.values() for each in some),
+        "interval over seeds": not any(result.over_seeds for group in compared.values() for result in group),
+        "interval over sentences": not any(result.over_sentences for group in compared.values() for result in group),
     }
     document.terms([(term, meaning) for term, meaning in _TERMS if not is_empty.get(term)])
 
 
 def _without_empty_columns(header: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[list[str], list[list[str]]]:
-    kept = [column for column in range(len(header)) if any(row[column] for row in rows)]
-    return [header[column] for column in kept], [[row[column] for column in kept] for row in rows]
+    columns = [column for column in range(len(header)) if any(row[column] for row in rows)]
+    return [header[column] for column in columns], [[row[column] for column in columns] for row in rows]
 
 
-def _difference_row(each: Difference) -> list[str]:
-    p = "" if each.p_value is None else f"{each.p_value:.3f}"
-    difference = f"{each.mean:+.2f}" if each.by_seed else ""
-    score = mean_cell(list(each.scores.values())).replace(" ", _FIRM)
-    count = str(len(each.scores))
-    return [each.method, difference, _bounds(each.over_seeds), _bounds(each.over_sentences), p, score, count]
+def _difference_row(result: Difference) -> list[str]:
+    p = "" if result.p_value is None else f"{result.p_value:.3f}"
+    difference = f"{result.mean:+.2f}" if result.by_seed else ""
+    score = mean_cell(list(result.scores.values())).replace(" ", _FIRM)
+    count = str(len(result.scores))
+    return [result.method, difference, _bounds(result.over_seeds), _bounds(result.over_sentences), p, score, count]
 
 
 def _bounds(interval: tuple[float, float] | None) -> str:
@@ -201,11 +201,11 @@ def _cost_section(
     )
     baseline = costs.get(differences[0].method)
     rows = []
-    for each in differences:
-        if cost := costs.get(each.method):
+    for result in differences:
+        if cost := costs.get(result.method):
             ratio = f"{cost.step / baseline.step:.2f}" if baseline else ""
             times = [f"{1e3 * cost.step:.1f}", ratio]
-            rows.append([each.method, *times, f"{cost.memory:.2f}", f"{cost.parameters:,}"])
+            rows.append([result.method, *times, f"{cost.memory:.2f}", f"{cost.parameters:,}"])
             rows[-1] += Size(cost.parameters, cost.flops, cost.example).cells()
     document.table(("method", "ms a batch", "ratio", "memory (GB)", "parameters", *COUNTED), rows)
     document.paragraph(
@@ -224,7 +224,7 @@ def _curve_section(document: Document, done: Sequence[Run], methods: Sequence[st
 
 
 def _redundancy_section(document: Document, done: Sequence[Run], folder: Path) -> None:
-    measured = {run.name: found for run in done if (found := read_redundancy(run))}
+    measured = {run.name: redundancy for run in done if (redundancy := read_redundancy(run))}
     if not measured:
         return
     document.heading("Redundancy of heads")
@@ -257,9 +257,9 @@ def _settings_section(
         f"{contest.recipe or contest.data_dir}. All settings are in contest.yaml, all scores in contest.tsv."
     )
     rows = []
-    for name, each in contest.methods.items():
+    for name, settings in contest.methods.items():
         mine = [run.seed for run in runs if run.name == name]
-        rows.append([name, each["fragments"], " ".join(each["set"]), " ".join(map(str, mine))])
+        rows.append([name, settings["fragments"], " ".join(settings["set"]), " ".join(map(str, mine))])
     document.table(("method", "fragments", "changes", "seeds"), rows)
     commits = ", ".join(dict.fromkeys(row["commit"] for row in results)) or "none"
     processors = ", ".join(dict.fromkeys(row["processor"] for row in results)) or cpu_model()

@@ -51,13 +51,13 @@ class Walk:
         rounds = [list(group) for _, group in groupby(self.runs, lambda run: run.seed)]
         codes: Counter[int] = Counter()
         with ThreadPoolExecutor(self.jobs) as pool:
-            for each in rounds if self.leave_out else [self.runs]:
-                codes.update(pool.map(self._make, each))
-        left = len(self.runs) - codes[0] - codes[LEFT_OUT]
+            for runs in rounds if self.leave_out else [self.runs]:
+                codes.update(pool.map(self._make, runs))
+        remaining = len(self.runs) - codes[0] - codes[LEFT_OUT]
         left_out = f"{codes[LEFT_OUT]} left out, " if codes[LEFT_OUT] else ""
         again = "; the same command continues from there" if codes[STOPPED] else ""
-        print(f"{codes[0]} runs done, {left_out}{left} left{again}", flush=True)
-        return self.programs.exit_code if codes[STOPPED] else min(left, 1)
+        print(f"{codes[0]} runs done, {left_out}{remaining} left{again}", flush=True)
+        return self.programs.exit_code if codes[STOPPED] else min(remaining, 1)
 
     def _make(self, run: Run) -> int:
         """Make a run, unless another call has made it meanwhile.

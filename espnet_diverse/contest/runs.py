@@ -29,7 +29,7 @@ RUN_KEYS = {"fragments", "expected", "set", "seeds", "init_param"}
 
 def stems(fragments: str) -> str:
     """Name of fragments joined by commas, as the function `stems` of egs/common/recipe.sh gives it."""
-    return "_".join(Path(each).name.removesuffix(".yaml") for each in fragments.split(","))  # Path.stem cuts decode_0.5
+    return "_".join(Path(path).name.removesuffix(".yaml") for path in fragments.split(","))  # Path.stem cuts decode_0.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,9 +156,9 @@ class RecipeRun(Run):
     def data(self, data_set: str) -> Path:
         """Folder of a set in the folder of the option --data_dir."""
         words = [*self.source, *self.shared.get("options", ()), *self.options]
-        given = dict(zip(words, words[1:], strict=False))
-        default = f"data/{SYNTHETIC}" if given.get("--corpus") == SYNTHETIC else "data"
-        return self.recipe / given.get("--data_dir", default) / data_set
+        options = dict(zip(words, words[1:], strict=False))
+        default = f"data/{SYNTHETIC}" if options.get("--corpus") == SYNTHETIC else "data"
+        return self.recipe / options.get("--data_dir", default) / data_set
 
     def preparation(self) -> list[str]:
         """Stages data and tokens of the recipe."""
@@ -176,16 +176,16 @@ class RecipeRun(Run):
 
     def comparisons(self) -> list[list[str]]:
         """The stage score of each set, with the option --baseline."""
-        found = []
+        commands = []
         for data_set in self.sets if self.metric not in MEASURED_BY_DECODING else ():
             baseline = self.decoded(self.shared["baseline"], data_set) / "text"
             if self.name != self.shared["baseline"] and baseline.is_file():
                 options = f"{self.shared.get('score_options', '')} --baseline {baseline.relative_to(self.recipe)}"
                 words = ("--stage", "score", "--test_sets", data_set, "--score_options", options)
-                found.append(self._recipe(self.tag(self.name), [], *words))
-        return found
+                commands.append(self._recipe(self.tag(self.name), [], *words))
+        return commands
 
-    def _recipe(self, tag: str, changes: Sequence[str], *more: str) -> list[str]:
+    def _recipe(self, tag: str, changes: Sequence[str], *arguments: str) -> list[str]:
         """Call run.sh, to be started in its folder."""
         shared = self.shared
         return [
@@ -197,7 +197,7 @@ class RecipeRun(Run):
             *(["--score_options", shared["score_options"]] if "score_options" in shared else []),
             *(word for name in RESOURCES if shared.get(name, "") != "" for word in (f"--{name}", str(shared[name]))),
             *self.options,
-            *more,
+            *arguments,
         ]
 
 
@@ -242,10 +242,10 @@ def _source(experiment: str, shared: Mapping[str, Any], corpora: Mapping[str, st
     return ["--corpus_dir", folder, "--data_dir", f"data/{experiment}"]
 
 
-def _mapping(given: object, where: str) -> Mapping[str, Any]:
-    if not isinstance(given, Mapping):
-        raise ConfigError(f"{where} is {kind(given)}; give a mapping")
-    return given
+def _mapping(value: object, where: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{where} is {kind(value)}; give a mapping")
+    return value
 
 
 def check_keys(given: Mapping[str, Any], known: set[str], where: str, needed: Sequence[str] = ()) -> None:

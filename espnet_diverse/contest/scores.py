@@ -28,12 +28,12 @@ def read_results(path: Path) -> list[dict[str, str]]:
     if not path.is_file():
         return []
     rows = csv.DictReader(read_text(path).splitlines(), delimiter="\t", quoting=csv.QUOTE_NONE)
-    found = []
+    results = []
     for row in rows:
         if not _is_row(row):
             raise DataError(f"{path}:{rows.line_num}: not a row of {' '.join(COLUMNS)}; mend or delete the line")
-        found.append(row)
-    return found
+        results.append(row)
+    return results
 
 
 def _is_row(row: Mapping[str, str]) -> bool:
@@ -47,15 +47,15 @@ def _is_row(row: Mapping[str, str]) -> bool:
 def keep_results(path: Path, rows: Iterable[Mapping[str, object]]) -> None:
     """Add rows to the file of results, replacing rows of the same run and set; all or none are written."""
     with file_lock(path):
-        kept = {tuple(str(row[name]) for name in COLUMNS[:4]): row for row in (*read_results(path), *rows)}
-        lines = ["\t".join(str(row[name]) for name in COLUMNS) for row in kept.values()]
+        merged = {tuple(str(row[name]) for name in COLUMNS[:4]): row for row in (*read_results(path), *rows)}
+        lines = ["\t".join(str(row[name]) for name in COLUMNS) for row in merged.values()]
         write_text(path, "".join(f"{line}\n" for line in ("\t".join(COLUMNS), *lines)))
 
 
 def missing(runs: Sequence[Run], results: Sequence[Mapping[str, str]]) -> list[Run]:
     """The runs that lack a score of one of their sets in the results."""
     done = {(row["experiment"], row["run"], int(row["seed"]), row["set"]) for row in results}
-    return [run for run in runs if not {(run.experiment, run.name, run.seed, each) for each in run.sets} <= done]
+    return [run for run in runs if not {(run.experiment, run.name, run.seed, name) for name in run.sets} <= done]
 
 
 def unknown(runs: Sequence[Run], results: Sequence[Mapping[str, str]]) -> list[str]:
@@ -70,17 +70,17 @@ def commit_of_code(results: Path) -> str:
 
     It is the version of the package if the package is not in a repository.
     """
-    here = Path(__file__).resolve().parents[2]
+    root = Path(__file__).resolve().parents[2]
 
     def git(*words: str) -> str:
         try:
-            return subprocess.run(["git", "-C", here, *words], capture_output=True, text=True).stdout.rstrip()
+            return subprocess.run(["git", "-C", root, *words], capture_output=True, text=True).stdout.rstrip()
         except FileNotFoundError:  # without git
             return ""
 
-    if not (here / "setup.py").is_file() or not (commit := git("describe", "--always")):
+    if not (root / "setup.py").is_file() or not (commit := git("describe", "--always")):
         return version("espnet_diverse")
-    changed = [here / line[3:] for line in git("status", "--porcelain", "--untracked-files=no").splitlines()]
+    changed = [root / line[3:] for line in git("status", "--porcelain", "--untracked-files=no").splitlines()]
     return commit + "-dirty" * any(path.resolve() != results.resolve() for path in changed)
 
 
@@ -105,8 +105,8 @@ def _score_of(run: Run, data_set: str) -> tuple[float, str]:
     folder, metric = run.decoded(run.name, data_set), run.metric
     if file := MEASURED_BY_DECODING.get(metric):
         return read_json(folder / file)[metric], ""
-    found = read_json(folder / "score.json")["metrics"][metric]
-    part = found["averages"][run.shared["row"]] if "row" in run.shared else found["overall"]
+    result = read_json(folder / "score.json")["metrics"][metric]
+    part = result["averages"][run.shared["row"]] if "row" in run.shared else result["overall"]
     return part["score"], f"{part['baseline']['p_value']:.3f}" if "baseline" in part else ""
 
 

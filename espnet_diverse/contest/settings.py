@@ -50,29 +50,29 @@ def methods(given: Sequence[str], file: Path | None, common: Sequence[str]) -> d
         ConfigError: A method has no fragments or an unknown key, a name is given twice or is no name of a file, or
             there are fewer than two methods.
     """
-    found: dict[str, dict[str, Any]] = {}
-    for each in given:
-        name, equals, fragments = each.partition("=")
+    by_name: dict[str, dict[str, Any]] = {}
+    for argument in given:
+        name, equals, fragments = argument.partition("=")
         if not equals:
-            name, fragments = stems(each), each
-        _add(found, name, {"fragments": fragments}, each)
+            name, fragments = stems(argument), argument
+        _add(by_name, name, {"fragments": fragments}, argument)
     if file is not None:
         for name, settings in merge([file]).items():
             if not isinstance(settings, Mapping) or not isinstance(settings.get("fragments"), str):
                 raise ConfigError(f"{file}: {name} has no fragments; write {{fragments: attention/sdma}}")
             check_keys(settings, RUN_KEYS, f"{file}: {name}")
             _check_settings(settings, f"{file}: {name}")
-            _add(found, str(name), dict(settings), f"{file}: {name}")
-    if len(found) < 2:
-        raise ConfigError(f"a contest needs two methods or more, the first as the baseline; given: {len(found)}")
-    return {name: {**each, "set": [*common, *each.get("set", ())]} for name, each in found.items()}
+            _add(by_name, str(name), dict(settings), f"{file}: {name}")
+    if len(by_name) < 2:
+        raise ConfigError(f"a contest needs two methods or more, the first as the baseline; given: {len(by_name)}")
+    return {name: {**method, "set": [*common, *method.get("set", ())]} for name, method in by_name.items()}
 
 
 def _check_settings(settings: Mapping[str, Any], where: str) -> None:
     """Check the values of a method in a YAML file."""
     changes = settings.get("set", [])
     _check_seeds(f"{where}: seeds", settings.get("seeds", [0]))
-    if not isinstance(changes, list) or not all(isinstance(each, str) for each in changes):
+    if not isinstance(changes, list) or not all(isinstance(change, str) for change in changes):
         raise ConfigError(f"{where}: set must be a list of changes such as [max_epoch=3], but is {changes!r}")
     if not isinstance(settings.get("init_param", ""), str):
         raise ConfigError(f"{where}: init_param must be a path, but is {settings['init_param']!r}")
@@ -89,12 +89,12 @@ def _check_seeds(name: str, seeds: Any) -> None:
         raise ConfigError(f"{name} {' '.join(map(str, seeds))}: a seed is given twice; give each once")
 
 
-def _add(found: dict[str, dict[str, Any]], name: str, settings: dict[str, Any], where: str) -> None:
+def _add(by_name: dict[str, dict[str, Any]], name: str, settings: dict[str, Any], where: str) -> None:
     if not _NAME.fullmatch(name):
         raise ConfigError(f"{where}: {name!r} is no name of a method; give up to 100 letters, digits, and _ . + -")
-    if name in found:
+    if name in by_name:
         raise ConfigError(f"{where}: there is a method {name!r} already; give NAME=FRAGMENTS with another name")
-    found[name] = settings
+    by_name[name] = settings
 
 
 @dataclass(frozen=True)
@@ -143,19 +143,20 @@ class Contest:
         """
         config = self._config()
         search = [self.recipe or Path(), CONF_DIR]
-        found = {}
-        for name, each in self.methods.items():
+        configs = {}
+        for name, settings in self.methods.items():
             with prefixed(f"method {name}"):
-                found[name] = merge(config.replace("{}", each["fragments"]).split(","), each["set"], search)
-        first, baseline = next(iter(found.items()))
-        for name, each in found.items():
+                configs[name] = merge(config.replace("{}", settings["fragments"]).split(","), settings["set"], search)
+        first, baseline = next(iter(configs.items()))
+        for name, settings in configs.items():
             for key in _BUDGET:
-                if each.get(key) != baseline.get(key):
+                if settings.get(key) != baseline.get(key):
                     message = (
-                        f"{each.origin(key)}: method {name} has {key} {each.get(key)}, and {first} {baseline.get(key)}"
+                        f"{settings.origin(key)}: method {name} has {key} {settings.get(key)}, "
+                        f"and {first} {baseline.get(key)}"
                     )
                     raise ConfigError(f"{message}; all methods need one budget: set it in the base configuration")
-        return found
+        return configs
 
     def runs(self) -> list[Run]:
         """The runs: all of the first seed, in the order of the methods, then all of the second, and so on.
@@ -171,9 +172,9 @@ class Contest:
             shared["average"] = (criterion, shared["average_number"])
             shared["pairs"] = configs[first].get("classifier") == "self_attentive_pair"
         runs = []
-        for name, each in self.methods.items():
-            settings = {**each, "set": [*each["set"], *self.budget.changes(configs[name])]}
-            runs += [self._run(shared, name, seed, settings) for seed in each.get("seeds", self.seeds)]
+        for name, method in self.methods.items():
+            settings = {**method, "set": [*method["set"], *self.budget.changes(configs[name])]}
+            runs += [self._run(shared, name, seed, settings) for seed in method.get("seeds", self.seeds)]
         return sorted(runs, key=lambda run: run.seed)
 
     def check_data(self) -> None:
@@ -208,24 +209,24 @@ class Contest:
             "recipe_options": list(self.recipe_options),
             "shared": {key: _plain(value) for key, value in self.shared.items() if key not in (*RESOURCES, "sets")},
         }
-        configs = {name: _plain(dict(each)) for name, each in self.merged().items()}
-        for name, each in self.methods.items():
-            if each.get("init_param"):
-                configs[name]["init_param"] = each["init_param"]
+        configs = {name: _plain(dict(config)) for name, config in self.merged().items()}
+        for name, method in self.methods.items():
+            if method.get("init_param"):
+                configs[name]["init_param"] = method["init_param"]
         if former := _former(path):
-            kept = former.get("methods") or {}
+            recorded = former.get("methods") or {}
             changed = differences(former.get("settings") or {}, settings) | {
                 f"{name}.{key}": change
-                for name in configs.keys() & kept.keys()
-                for key, change in differences(kept[name], configs[name]).items()
+                for name in configs.keys() & recorded.keys()
+                for key, change in differences(recorded[name], configs[name]).items()
             }
-            if next(iter(kept), None) not in (None, next(iter(configs))):
-                changed["baseline"] = f"{next(iter(kept))} -> {next(iter(configs))}"
+            if next(iter(recorded), None) not in (None, next(iter(configs))):
+                changed["baseline"] = f"{next(iter(recorded))} -> {next(iter(configs))}"
             if changed:
                 key, change = next(iter(changed.items()))
                 message = f"{self.output_dir}: this contest was begun with another {key}: {change}"
                 raise ConfigError(f"{message}; give the former value, or another --output_dir")
-            configs = {**kept, **configs}
+            configs = {**recorded, **configs}
         self.output_dir.mkdir(parents=True, exist_ok=True)
         record = {"name": self.name, "settings": settings, "methods": configs}
         write_text(path, yaml.safe_dump(record, sort_keys=False, allow_unicode=True))
@@ -238,14 +239,14 @@ def _former(path: Path) -> dict[str, Any]:
         ConfigError: A value is not as `Contest.keep` writes it.
         ModelError: The file cannot be read.
     """
-    anew = "delete it to begin the contest again"
-    found = read_yaml(path, str(path), anew) if path.is_file() else {}
-    nested = {f"methods.{name}": each for name, each in _mapping(found, "methods", path, anew).items()}
+    todo = "delete it to begin the contest again"
+    record = read_yaml(path, str(path), todo) if path.is_file() else {}
+    nested = {f"methods.{name}": settings for name, settings in _mapping(record, "methods", path, todo).items()}
     for key in ("settings", *nested):
-        _mapping(found | nested, key, path, anew)
-    if not isinstance(found.get("name"), str | None):
-        raise ConfigError(f"{path}: name is {shortened(found['name'])}, and must be a text; {anew}")
-    return found
+        _mapping(record | nested, key, path, todo)
+    if not isinstance(record.get("name"), str | None):
+        raise ConfigError(f"{path}: name is {shortened(record['name'])}, and must be a text; {todo}")
+    return record
 
 
 def _mapping(record: Mapping[str, Any], key: str, path: Path, todo: str) -> Mapping[str, Any]:
@@ -262,9 +263,9 @@ def _plain(value: Any) -> Any:
 
 def _in_yaml(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {key: _in_yaml(each) for key, each in value.items()}
+        return {key: _in_yaml(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_in_yaml(each) for each in value]
+        return [_in_yaml(item) for item in value]
     return str(value) if isinstance(value, Path) else value
 
 
@@ -278,8 +279,8 @@ def recipe_config(recipe: Path, synthetic: bool) -> str:
     Raises:
         ConfigError: The folder has no run.sh, or the configuration does not name one attention.
     """
-    told = recipe_default(recipe, "config", synthetic).split(",")
-    fragments = [name for name in told if not name.startswith("losses/")]  # losses belong to an attention
+    names = recipe_default(recipe, "config", synthetic).split(",")
+    fragments = [name for name in names if not name.startswith("losses/")]  # losses belong to an attention
     places = [number for number, name in enumerate(fragments) if name.startswith("attention/")]
     if len(places) != 1:
         raise ConfigError(f"--recipe {recipe}: its configuration names no attention to replace; give --config")

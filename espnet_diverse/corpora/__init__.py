@@ -146,21 +146,21 @@ class Selection(Options):
             if not _LANGUAGE.fullmatch(language):
                 raise ConfigError(f"language {language!r}: must be a code such as de, que or zh-CN")
         object.__setattr__(self, "sets", tuple(map(_set_name, self.sets)))
-        object.__setattr__(self, "set_names", tuple((_set_name(name), theirs) for name, theirs in self.set_names))
+        object.__setattr__(self, "set_names", tuple((_set_name(name), split) for name, split in self.set_names))
         for name in ("pairs", "zero_shot"):
             object.__setattr__(self, name, tuple("-".join(split_pair(pair)) for pair in getattr(self, name)))
         both = [pair for pair in self.pairs if pair in self.zero_shot]
         if both:
             raise ConfigError(f"direction {both[0]} is in pairs and in zero_shot; a zero-shot direction is not trained")
         if len(dict(self.set_names)) < len(self.set_names):
-            given = " ".join("=".join(pair) for pair in self.set_names)
-            raise ConfigError(f"set names {given}: a set has one name; dev and valid are the same set")
-        for name, theirs in self.set_names:
-            if not _SET_NAME.fullmatch(theirs):
-                raise ConfigError(f"set name {name}={theirs}: must be letters, digits and . _ - alone")
+            value = " ".join("=".join(pair) for pair in self.set_names)
+            raise ConfigError(f"set names {value}: a set has one name; dev and valid are the same set")
+        for name, split in self.set_names:
+            if not _SET_NAME.fullmatch(split):
+                raise ConfigError(f"set name {name}={split}: must be letters, digits and . _ - alone")
         if not (min(self.split_shares) > 0 and sum(self.split_shares) < 1):
-            given = " ".join(f"{share:g}" for share in self.split_shares)
-            raise ConfigError(f"split_shares {given}: must be above 0 and together below 1, such as 0.1 0.1")
+            value = " ".join(f"{share:g}" for share in self.split_shares)
+            raise ConfigError(f"split_shares {value}: must be above 0 and together below 1, such as 0.1 0.1")
 
     def wanted(self, sets: Iterable[str]) -> tuple[str, ...]:
         """The sets among `sets` to prepare, in their order.
@@ -188,10 +188,10 @@ def split_pair(pair: str) -> tuple[str, str]:
     Raises:
         ConfigError: `pair` is not two language codes joined by - or _.
     """
-    found = re.fullmatch(f"(?P<source>{_LANGUAGE.pattern})[-_](?P<target>{_LANGUAGE.pattern})", pair)
-    if not found:
+    match = re.fullmatch(f"(?P<source>{_LANGUAGE.pattern})[-_](?P<target>{_LANGUAGE.pattern})", pair)
+    if not match:
         raise ConfigError(f"direction {pair!r}: must be two language codes joined by -, such as es-en")
-    return found["source"], found["target"]
+    return match["source"], match["target"]
 
 
 def load_corpus(name: str) -> ModuleType:
@@ -231,11 +231,11 @@ def check_options(corpus: ModuleType, selection: Selection) -> None:
             set that is named.
     """
     name = corpus.__name__.rpartition(".")[2]
-    known = dict.fromkeys([*corpus.SETS, *(each.partition("_")[0] for each in corpus.SETS)])
+    known = dict.fromkeys([*corpus.SETS, *(set_name.partition("_")[0] for set_name in corpus.SETS)])
     known |= dict.fromkeys(getattr(corpus, "MORE_SETS", ()))
-    for given in (*selection.sets, *dict(selection.set_names)):
-        if given not in known:
-            raise ConfigError(f"corpus {name} has no set {given!r}; it has {' '.join(known)}")
+    for set_name in (*selection.sets, *dict(selection.set_names)):
+        if set_name not in known:
+            raise ConfigError(f"corpus {name} has no set {set_name!r}; it has {' '.join(known)}")
     for field in fields(Selection):
         changed = getattr(selection, field.name) != field.default
         if changed and field.name not in (*COMMON, *corpus.OPTIONS):

@@ -120,7 +120,7 @@ def _documents(truth: Path, author: str, line: int, faults: list[Fault]) -> list
     if len(faults) > before:
         return []
     try:
-        return [each.text or "" for each in ElementTree.fromstring(content).iter("document")]
+        return [document.text or "" for document in ElementTree.fromstring(content).iter("document")]
     except (ElementTree.ParseError, ValueError) as error:
         faults.append(Fault(str(path), getattr(error, "position", (None,))[0], f"is no XML ({error}); get it again"))
         return []

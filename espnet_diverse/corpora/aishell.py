@@ -56,19 +56,19 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
     sets, faults = {name: DataDir() for name in folders}, RowFaults(selection)
     wavs = {name: _recordings(root / "wav" / folder, sets[name], faults) for name, folder in folders.items()}
     _refuse_twice(wavs)
-    transcripts, found = scan_table(root / TRANSCRIPT, "text")
+    transcripts, table_faults = scan_table(root / TRANSCRIPT, "text")
     spoken = {utterance: wav for paths in wavs.values() for utterance, wav in paths.items()}
     first = next(iter(sets.values()))
-    is_whole = len(folders) == len(SETS)  # one table has the transcripts of all sets
+    has_all_sets = len(folders) == len(SETS)  # one table has the transcripts of all sets
     faulty: dict[str, Fault] = {}
-    for fault in found:
+    for fault in table_faults:
         if fault.entry in spoken:
             faulty.setdefault(fault.entry, fault)
         elif not fault.entry or selection.on_bad == "error":
             faults.refused.append(fault)
-        elif is_whole:
+        elif has_all_sets:
             faults.add(first, fault.entry, fault)
-    if is_whole:
+    if has_all_sets:
         for utterance in sorted(transcripts.keys() - spoken.keys()):
             reason = "transcript without audio in wav/; add it or remove the line"
             faults.add(first, utterance, Fault(str(root / TRANSCRIPT), utterance, reason))
@@ -110,9 +110,9 @@ def _root(corpus_dir: Path, sets: Iterable[str]) -> Path:
         if not needed.exists():
             packed = any((root / "wav").glob("*.tar.gz"))
             todo = "unpack the archives in wav/" if packed else "give the folder that holds data_aishell"
-            there = [name for name in SETS if (root / "wav" / name).is_dir()]
-            if needed.parent.name == "wav" and there and not packed:
-                todo = f"unpack that set, or prepare what is there: --sets {' '.join(there)}"
+            present = [name for name in SETS if (root / "wav" / name).is_dir()]
+            if needed.parent.name == "wav" and present and not packed:
+                todo = f"unpack that set, or prepare what is there: --sets {' '.join(present)}"
             raise DataError(f"no AISHELL-1 corpus in {corpus_dir}: there is no {needed}; {todo}")
     return root
 

@@ -56,8 +56,8 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
     refuse_names(selection, SETS, "the sets are drawn from all messages")
     texts = _texts(root)
     into_english = [f"{language}-en" for language in texts]
-    there = [*into_english, *(f"en-{language}" for language in texts)]
-    wanted = translated_directions(selection, there, root, into_english)
+    available = [*into_english, *(f"en-{language}" for language in texts)]
+    wanted = translated_directions(selection, available, root, into_english)
     places = {english: place for place, english in enumerate(sorted(set().union(*texts.values())), 1)}
     reader, sets = Reader(selection, "catalogues"), {name: DataDir() for name in SETS}
     for direction, trained in wanted.items():
@@ -75,21 +75,21 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
 
 def _texts(root: Path) -> dict[str, dict[str, str]]:
     """Translations by language and English message, as they are in the first catalogue by name that has them."""
-    found: dict[str, dict[str, str]] = {}
+    translations: dict[str, dict[str, str]] = {}
     for path in sorted(root.rglob("LC_MESSAGES/*.mo")):
         language = path.parent.parent.name
         if _LANGUAGE.fullmatch(language) and language.partition("_")[0] != "en":
-            texts = found.setdefault(language.replace("_", "-"), {})
+            texts = translations.setdefault(language.replace("_", "-"), {})
             for english, text in _sentences(path):
                 texts.setdefault(english, text)
-    if not any(found.values()):
+    if not any(translations.values()):
         raise DataError(f"{root}: has no translated messages; give a folder with de/LC_MESSAGES/PROGRAM.mo and so on")
-    return {language: texts for language, texts in found.items() if texts}
+    return {language: texts for language, texts in translations.items() if texts}
 
 
 def _sentences(path: Path) -> Iterator[tuple[str, str]]:
     for message, translation in _messages(path):
-        english, text = (_plain(each.split("\0")[0]) for each in (message.rpartition("\4")[2], translation))
+        english, text = (_plain(forms.split("\0")[0]) for forms in (message.rpartition("\4")[2], translation))
         long = len(re.findall(r"\w+", english)) >= _WORDS
         if long and text and text != english and not (text_fault(english) or text_fault(text)):
             yield english, text
@@ -110,7 +110,7 @@ def _messages(path: Path) -> Iterator[tuple[str, str]]:
         for row in range(count):
             places = (struct.unpack_from(f"{order}2I", content, table + 8 * row) for table in tables)
             both = [content[start : start + length] for length, start in places if start + length <= len(content)]
-            message, translation = (each.decode() for each in both)
+            message, translation = (raw.decode() for raw in both)
             if message:
                 yield message, translation
     except (struct.error, ValueError) as error:  # of which UnicodeDecodeError is one

@@ -116,12 +116,12 @@ def _wanted(selection: Selection, folders: "dict[str, _Folder]", root: Path) -> 
     """Pairs of source and target language to prepare ("" as target for ASR), and whether each is trained."""
     if selection.task == "asr":
         return {(language, ""): True for language in spoken_languages(selection, list(folders), root)}
-    there = []
+    available = []
     for pair in PAIRS:
         source, _ = split_pair(pair)
         if source in folders and folders[source].tables(pair):
-            there.append(pair)
-    return {split_pair(pair): trained for pair, trained in translated_directions(selection, there, root).items()}
+            available.append(pair)
+    return {split_pair(pair): trained for pair, trained in translated_directions(selection, available, root).items()}
 
 
 def _short(language: str) -> str:
@@ -187,8 +187,8 @@ class _Folder:
 
     def _entries(self, data: DataDir, name: str, target: str) -> Iterator[Entry]:
         """The clips of the split `name`, from the tables of CoVoST if there are any, otherwise of Common Voice."""
-        others = [target] if target else FROM_ENGLISH if self.language == "en" else ["en"]
-        tables = next(filter(None, (self.tables(f"{self.language}-{other}") for other in others)), {})
+        targets = [target] if target else FROM_ENGLISH if self.language == "en" else ["en"]
+        tables = next(filter(None, (self.tables(f"{self.language}-{other}") for other in targets)), {})
         if "" in tables:
             renamed = dict(self.selection.set_names).get(name)
             yield from self._joined(data, tables[""], (renamed,) if renamed else SPLITS[name])

@@ -61,17 +61,17 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
     """
     root = corpus_dir.absolute()
     root = root if root.name == "v1.1" or not (root / "v1.1").is_dir() else root / "v1.1"
-    there = [f"{s}-{t}" for s in LANGUAGES for t in LANGUAGES if (root / s / t).is_dir()]
-    if not there:
+    pairs = [f"{s}-{t}" for s in LANGUAGES for t in LANGUAGES if (root / s / t).is_dir()]
+    if not pairs:
         raise DataError(f"no Europarl-ST in {root}: there is no folder such as en/de; unpack v1.1.tar.gz there")
     sets, faults = {name: DataDir() for name in selection.wanted(SETS)}, RowFaults(selection)
     if selection.task == "asr":
-        wanted = spoken_languages(selection, list(dict.fromkeys(split_pair(pair)[0] for pair in there)), root)
+        wanted = spoken_languages(selection, list(dict.fromkeys(split_pair(pair)[0] for pair in pairs)), root)
         for language in wanted:
-            _add_language(sets, root, language, there, faults)
+            _add_language(sets, root, language, pairs, faults)
         trained = wanted
     else:
-        directions = translated_directions(selection, there, root)
+        directions = translated_directions(selection, pairs, root)
         for pair, train in directions.items():
             for name in sets if train else sets.keys() & {"test"}:
                 _Direction(root, pair, faults).add_to(sets[name], name, f"{pair}-")
@@ -92,11 +92,11 @@ def download(target_dir: Path, selection: Selection = EVERYTHING, url: str = URL
     return corpus_dir
 
 
-def _add_language(sets: dict[str, DataDir], root: Path, language: str, there: list[str], faults: RowFaults) -> None:
+def _add_language(sets: dict[str, DataDir], root: Path, language: str, pairs: list[str], faults: RowFaults) -> None:
     """Add the speeches in one language, each with the segments of one direction."""
     taken: set[str] = set()
     for name in ("test", "dev", "train"):
-        for pair in there:
+        for pair in pairs:
             if split_pair(pair)[0] == language:
                 direction = _Direction(root, pair, faults, frozenset(taken))
                 if name in sets:

@@ -111,8 +111,8 @@ class _Game:
         }
         recordings = sorted(path for folder in folders for path in folder.glob("sound/*/*/*.ogg"))
         self.recordings = [path for path in recordings if path.parent.name != "en"]
-        for package, there in (("fillets-ng-data", self.dialogs), ("fillets-ng-data-cs or -nl", self.recordings)):
-            if not there:
+        for package, files in (("fillets-ng-data", self.dialogs), ("fillets-ng-data-cs or -nl", self.recordings)):
+            if not files:
                 todo = f"unpack the package with dpkg-deb -x FILE {root / package.split()[0]}"
                 raise DataError(f"{root}: has nothing of {package} (folder {GAME}); {todo}")
         self.written = sorted({language for _, language in self.dialogs})
@@ -132,8 +132,8 @@ class _Game:
         key = level, language
         if key not in self._lines:
             path = self.dialogs.get(key)
-            self._lines[key], found = read_dialogs(path, language == "en") if path else ({}, [])
-            faults.add_lines(data, f"{language}-{level}", found)
+            self._lines[key], line_faults = read_dialogs(path, language == "en") if path else ({}, [])
+            faults.add_lines(data, f"{language}-{level}", line_faults)
         return self._lines[key]
 
 
@@ -184,7 +184,7 @@ class _Spoken:
             languages = filter(None, (self.source, self.target))
             texts = [self.game.lines(level, language, self.faults, sets[name]) for language in languages]
             for path in recordings:
-                self._add(sets[name], f"{self.name}-{level}-{path.stem}", path, [each.get(path.stem) for each in texts])
+                self._add(sets[name], f"{self.name}-{level}-{path.stem}", path, [text.get(path.stem) for text in texts])
 
     def _add(self, data: DataDir, utterance: str, path: Path, lines: list[Line | None]) -> None:
         """Add one recording, or list it as dropped if it lacks a text."""
@@ -215,4 +215,4 @@ def _code(name: str) -> str:
 
 def _plain(text: str) -> str:
     """The text of a string of Lua: escapes resolved, and white space reduced to single spaces."""
-    return clean_text(" ".join(_ESCAPE.sub(lambda found: " " if found[1] in "ntr\n" else found[1], text).split()))[0]
+    return clean_text(" ".join(_ESCAPE.sub(lambda match: " " if match[1] in "ntr\n" else match[1], text).split()))[0]

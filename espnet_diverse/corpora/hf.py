@@ -57,11 +57,11 @@ def convert(source: Path, target_dir: Path, selection: Selection = EVERYTHING) -
     wanted = selection.wanted(SETS)
     several = len(splits) > 1
     if several and selection.sets:
-        there = " ".join(splits)
+        names = " ".join(splits)
         splits = {split: dataset for split, dataset in splits.items() if set_of(split, selection) in wanted}
         if not splits:
             todo = f"name a split with --set_names {wanted[0]}=NAME"
-            raise DataError(f"{source}: none of its splits, {there}, is {' or '.join(wanted)}; {todo}")
+            raise DataError(f"{source}: none of its splits, {names}, is {' or '.join(wanted)}; {todo}")
     folder = converted_folder("hf", source, target_dir)
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
@@ -106,10 +106,10 @@ def table_rows(
 
 def _audio(value: Mapping[str, Any], place: Path, folder: Path, column: str) -> str:
     """Path of a recording: its own, or `place` with its suffix if it is written to `folder`."""
-    own = value["path"] or ""
+    path = value["path"] or ""
     if value["bytes"] is None:
-        return str(Path(own).absolute()) if own else ""
-    file = place.with_suffix(Path(own).suffix or ".wav")  # audio is recognised by its content, not by its suffix
+        return str(Path(path).absolute()) if path else ""
+    file = place.with_suffix(Path(path).suffix or ".wav")  # audio is recognised by its content, not by its suffix
     if (folder / file.name).exists():
         file = file.with_stem(f"{file.stem}-{safe_name(column)}")
     (folder / file.name).write_bytes(value["bytes"])

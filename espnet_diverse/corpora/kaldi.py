@@ -125,12 +125,12 @@ def _folders(source: Path, selection: Selection) -> dict[str, Path]:
     folders = {}
     for name in wanted:
         names = [selection.name_of(name)] if name in dict(selection.set_names) else SPLITS[name]
-        found = [source / each for each in names if (source / each).is_dir()]
-        if not found:
-            there = " ".join(sorted(path.name for path in source.iterdir() if path.is_dir())) or "no folders"
+        paths = [source / split for split in names if (source / split).is_dir()]
+        if not paths:
+            available = " ".join(sorted(path.name for path in source.iterdir() if path.is_dir())) or "no folders"
             todo = f"name it with --set_names {name}=NAME, or leave it out with --sets"
-            raise DataError(f"{source}: has no data directory {names[0]}, but {there}; {todo}")
-        folders[name] = found[0]
+            raise DataError(f"{source}: has no data directory {names[0]}, but {available}; {todo}")
+        folders[name] = paths[0]
     return folders
 
 
@@ -138,8 +138,8 @@ def _entries(table: Path, faults: list[Fault]) -> dict[str, str]:
     """The entries of wav.scp, including commands."""
     if not table.is_file():
         return {}
-    entries, found = scan_table(table, "commands.scp")  # as wav.scp, in which commands are faults
-    faults += found
+    entries, table_faults = scan_table(table, "commands.scp")  # as wav.scp, in which commands are faults
+    faults += table_faults
     return entries
 
 
@@ -179,12 +179,12 @@ def _read(folder: Path, selection: Selection, faults: list[Fault]) -> DataTables
         )
         faults.append(Fault(str(folder), None, reason))
         return DataTables()
-    data, found = scan_tables(folder)
+    data, table_faults = scan_tables(folder)
     drop = selection.on_bad == "drop"
-    faults += [fault for fault in found if not (drop and fault.entry)]
+    faults += [fault for fault in table_faults if not (drop and fault.entry)]
     data.wav_scp = Mapped(data.wav_scp, lambda path: str(Path(path).absolute()))
     data.extra = scan_extra(folder, data)
-    return _complete(data, [fault for fault in found if fault.entry]) if drop else data
+    return _complete(data, [fault for fault in table_faults if fault.entry]) if drop else data
 
 
 def _complete(data: DataTables, faults: Sequence[Fault]) -> DataTables:
@@ -226,6 +226,6 @@ def _drawn(data: DataTables, selection: Selection) -> dict[str, DataTables]:
     drawn = draw_sets(groups, selection, "give a folder with a data directory for each set")
     sets: dict[str, DataTables] = {}
     for name in selection.wanted(SETS):
-        kept = {utterance for utterance, group in zip(utterances, groups, strict=True) if drawn[group] == name}
-        sets[name] = keep_utterances(data if not sets else replace(data, dropped={}, bad=set()), kept)
+        selected = {utterance for utterance, group in zip(utterances, groups, strict=True) if drawn[group] == name}
+        sets[name] = keep_utterances(data if not sets else replace(data, dropped={}, bad=set()), selected)
     return sets

@@ -48,16 +48,16 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
     """
     source = corpus_dir.absolute()
     files = sorted(source.iterdir()) if source.is_dir() else [source]
-    found = [(path, name) for path in files if (name := _NAME.fullmatch(path.name))]
-    if any(name["kind"] == "supervisions" for _, name in found):  # cuts next to them are made from them
-        found = [(path, name) for path, name in found if name["kind"] == "supervisions"]
-    if not found:
+    manifests = [(path, name) for path in files if (name := _NAME.fullmatch(path.name))]
+    if any(name["kind"] == "supervisions" for _, name in manifests):  # cuts next to them are made from them
+        manifests = [(path, name) for path, name in manifests if name["kind"] == "supervisions"]
+    if not manifests:
         wanted = "supervisions_train.jsonl.gz and recordings_train.jsonl.gz, or cuts_train.jsonl.gz"
         raise DataError(f"{source}: there are no manifests of lhotse; the names are such as {wanted}")
     library = optional_package("lhotse", "prepare lhotse", "lhotse")
     rows = Table(source)
-    for path, name in found:
-        split = {"split": name["split"]} if name["split"] and len(found) > 1 else {}
+    for path, name in manifests:
+        split = {"split": name["split"]} if name["split"] and len(manifests) > 1 else {}
         items = _load(library, path)
         if recordings := beside(path):
             add_supervisions(rows, items, _by_id(rows, *recordings, _load(library, *recordings)), split)
@@ -106,15 +106,15 @@ def add_supervisions(
 def _values(recording: Any, supervision: Any, offset: float) -> dict[str, object]:
     """The values of a supervision by column, for the columns that it has."""
     start, end = offset + supervision.start, offset + supervision.start + supervision.duration
-    whole = start < 0.001 and abs(end - recording.duration) < 0.001
+    full_recording = start < 0.001 and abs(end - recording.duration) < 0.001
     values = {
         "id": supervision.id,
         "audio": str(Path(recording.sources[0].source).absolute()),
         "text": supervision.text,
         "speaker": supervision.speaker,
         "language": supervision.language,
-        "start": None if whole else round(start, 6),
-        "end": None if whole else round(end, 6),
+        "start": None if full_recording else round(start, 6),
+        "end": None if full_recording else round(end, 6),
         **{name: (supervision.custom or {}).get(name) for name in CUSTOM},
     }
     return {name: value for name, value in values.items() if value is not None or name in ("audio", "text")}
@@ -133,16 +133,16 @@ def add_cuts(rows: Table, cuts: Iterable[Any], split: Mapping[str, str]) -> None
 
 def _by_id(rows: Table, path: Path, recordings: Iterable[Any]) -> dict[str, Any]:
     """Recordings by id; faults are added for impossible ids, and for ids of two different recordings."""
-    found: dict[str, Any] = {}
+    by_id: dict[str, Any] = {}
     for recording in recordings:
         if not isinstance(recording.id, str | int):
             reason = "is no id of a recording; write the manifest again"
-        elif found.setdefault(recording.id, recording) != recording:
+        elif by_id.setdefault(recording.id, recording) != recording:
             reason = "two recordings that differ have this id; write the manifest again"
         else:
             continue
         rows.faults.append(Fault(str(path), str(recording.id), reason))
-    return found
+    return by_id
 
 
 def _unreadable(recording: Any, supervision: Any) -> str:

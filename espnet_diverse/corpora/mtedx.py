@@ -102,8 +102,8 @@ def _of_all_sets(selection: Selection) -> dict[str, tuple[str, ...]]:
         zero_shot = zero_shot or tuple(pair for pair in ZERO_SHOT if _is_from(pair, languages))
         pairs = tuple(pair for pair in TRAINED if _is_from(pair, languages) and pair not in zero_shot)
     if not pairs:
-        there = f"it has training data for {' '.join(TRAINED)}"
-        raise ConfigError(f"languages {' '.join(languages)}: mTEDx translates none of them; {there}")
+        available = f"it has training data for {' '.join(TRAINED)}"
+        raise ConfigError(f"languages {' '.join(languages)}: mTEDx translates none of them; {available}")
     spoken = {split_pair(pair)[0] for pair in pairs}
     untranslated = {f"{source}-{source}" for source, _ in map(split_pair, zero_shot) if source not in spoken}
     return {"train": (*pairs, *sorted(untranslated)), "dev": pairs, "test": (*pairs, *zero_shot)}
@@ -142,9 +142,9 @@ def _check_folders(root: Path, folders: Mapping[str, Sequence[str]], splits: Map
     present = sorted(path.parent.name for path in root.glob("*-*/data"))
     missing = [pair for pair in _all(folders) if pair not in present]
     if missing:
-        there = f"there are {' '.join(present)}" if present else "there is no folder such as es-es/data"
+        available = f"there are {' '.join(present)}" if present else "there is no folder such as es-es/data"
         todo = "unpack its archive there, or select others with --languages or --pairs"
-        raise DataError(f"no mTEDx data for {' '.join(missing)} in {root}: {there}; {todo}")
+        raise DataError(f"no mTEDx data for {' '.join(missing)} in {root}: {available}; {todo}")
     for pair in folders.get("train", ()):
         folder = root / pair / "data" / splits["train"]
         if not folder.is_dir():
@@ -220,15 +220,15 @@ class _Split:
         return for_wer(without_notes(text), self.source) if self.selection.transcripts == "scored" else text
 
 
-def _yaml_lines(path: Path, whole: list[Fault]) -> Lines | None:
+def _yaml_lines(path: Path, faults: list[Fault]) -> Lines | None:
     """The lines of `segments` made from a yaml list; utterances are numbered within their talk, from 0000."""
     try:
         entries = read_list(path, "its content")
     except FileNotFoundError:
-        whole.append(Fault(str(path), None, "no such file, and no file segments in its folder; get the corpus again"))
+        faults.append(Fault(str(path), None, "no such file, and no file segments in its folder; get the corpus again"))
         return None
     except DataError as error:
-        whole.append(Fault(str(path), None, f"{error}; get it again"))
+        faults.append(Fault(str(path), None, f"{error}; get it again"))
         return None
     lines, count = Lines(path, [], {}), Counter[str]()
     for number, entry in enumerate(entries if isinstance(entries, list) else [entries], start=1):

@@ -63,5 +63,5 @@ def download(target_dir: Path, selection: Selection = EVERYTHING, url: str = URL
     """Fetch the files of task 1 (4 MB) into `target_dir`/multi30k; checksums are not published."""
     files = [f"{stem}.{language}.gz" for stem in SPLITS.values() for language in LANGUAGES]
     # The sets of 2017 have no Czech side.
-    there = [file for file in files if not ("2017" in file and ".cs." in file)]
-    return fetch_release({f"{url}/{file}": None for file in there}, target_dir / "multi30k")
+    published = [file for file in files if not ("2017" in file and ".cs." in file)]
+    return fetch_release({f"{url}/{file}": None for file in published}, target_dir / "multi30k")

@@ -82,15 +82,15 @@ class Layout:
 
     def directions(self) -> list[str]:
         """Directions for which there are files."""
-        stems = {stem for each in self.stems.values() for stem in each}
-        found: dict[str, None] = {}
+        stems = {stem for set_stems in self.stems.values() for stem in set_stems}
+        directions: dict[str, None] = {}
         for folder in self.folders:
             names = [_NAME.fullmatch(path.name) for path in sorted(folder.glob("*"))]
             names = [name for name in names if name and name["stem"] in stems]
             free = dict.fromkeys(name["language"] for name in names if not name["pair"])
             pairs = [*permutations(free, 2), *(split_pair(name["pair"]) for name in names if name["pair"])]
-            found |= {direction: None for a, b in pairs for direction in (f"{a}-{b}", f"{b}-{a}")}
-        return list(found)
+            directions |= {direction: None for a, b in pairs for direction in (f"{a}-{b}", f"{b}-{a}")}
+        return list(directions)
 
 
 def read_layout(layout: Layout, reader: Reader, default: Sequence[str] = ()) -> dict[str, DataDir]:
@@ -106,10 +106,10 @@ def read_layout(layout: Layout, reader: Reader, default: Sequence[str] = ()) -> 
         ConfigError: A direction is not available; the message lists the available ones.
         DataError: A file is missing or faulty; the message names file and line.
     """
-    where, there, selection = layout.folders[0], layout.directions(), reader.selection
-    if not there:
+    where, available, selection = layout.folders[0], layout.directions(), reader.selection
+    if not available:
         raise DataError(f"no parallel text in {where}: there is no pair of files such as train.de and train.en")
-    wanted = translated_directions(selection, there, where, default)
+    wanted = translated_directions(selection, available, where, default)
     sets = {name: DataDir() for name in layout.stems}
     for direction, trained in wanted.items():
         for name, data in sets.items():

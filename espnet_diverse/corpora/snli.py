@@ -55,11 +55,11 @@ def _read(path: Path, name: str, reader: LabelledReader) -> DataDir:
     data, faults = DataDir(), list[Fault]()
     for number, row in (json_rows if path.suffix == ".jsonl" else tab_rows)(path, faults):
         utterance = f"{name}-{number:07d}"
-        if lacking := [each for each in FIELDS if each not in row]:
+        if lacking := [field for field in FIELDS if field not in row]:
             reason = f"has no {lacking[0]}; get the file again"
             reader.faults.add(data, utterance, Fault(str(path), number, reason))
             continue
-        label, *texts = (row[each] for each in FIELDS)
+        label, *texts = (row[field] for field in FIELDS)
         if label == _UNDECIDED:
             data.dropped[utterance] = "label -: the annotators did not agree"
         else:

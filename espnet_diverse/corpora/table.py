@@ -92,8 +92,8 @@ def read_sets(table: Table, selection: Selection) -> dict[str, DataDir]:
     for name, data in sets.items():
         if not data.text:
             reason = f"has no {'usable ' if data.dropped else ''}rows for the set {name}"
-            others = " ".join(other for other in sets if sets[other].text)
-            todo = f", or prepare only the others with --sets {others}" if others else ""
+            usable = " ".join(other for other in sets if sets[other].text)
+            todo = f", or prepare only the others with --sets {usable}" if usable else ""
             raise DataError(f"{table.path}: {reason}; add some{todo}")
     return sets
 
@@ -134,10 +134,10 @@ def _audio_faults(table: Table, entries: Iterable[Entry]) -> list[Fault]:
     for entry in entries:
         if not entry.dropped:
             first.setdefault(entry.audio, entry)
-    found = iterate_in_threads(_audio_fault, first, _THREADS, "check audio", len(first))
+    reasons = iterate_in_threads(_audio_fault, first, _THREADS, "check audio", len(first))
     return [
         Fault(str(table.path), entry.where, reason, "audio", entry.utterance)
-        for entry, reason in zip(first.values(), found, strict=True)
+        for entry, reason in zip(first.values(), reasons, strict=True)
         if reason
     ]
 
@@ -156,10 +156,10 @@ def _data_dir(table: Table, entries: Sequence[Entry], selection: Selection) -> D
     """One set; if any entry is a part of a recording, entries of whole recordings have segments, too."""
     dropped = {entry.utterance: entry.dropped for entry in entries if entry.dropped}
     data = DataDir(dropped=dropped, bad={entry.utterance for entry in entries if entry.is_bad})
-    kept = [entry for entry in entries if not entry.dropped]
-    segmented = any(entry.start is not None or entry.end is not None for entry in kept)
+    remaining = [entry for entry in entries if not entry.dropped]
+    segmented = any(entry.start is not None or entry.end is not None for entry in remaining)
     faults, translates = [], selection.task == "st"
-    for entry in kept:
+    for entry in remaining:
         end, fault = _end(entry) if segmented else (0.0, "")
         if fault and selection.on_bad == "drop":
             data.dropped[entry.utterance] = fault

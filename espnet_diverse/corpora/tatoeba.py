@@ -84,16 +84,16 @@ def download(target_dir: Path, selection: Selection = EVERYTHING, url: str = URL
 
 def _published(root: Path) -> dict[str, Files]:
     """OPUS's files by direction."""
-    found = {}
+    files = {}
     for path in sorted([*root.glob("Tatoeba.*"), *root.glob("*/Tatoeba.*")]):
         name = _OPUS.fullmatch(path.name)
         if name:
             sides = [existing(path.parent / f"Tatoeba.{name[1]}-{name[2]}.{language}") for language in name.groups()]
             first, second = ("zh" if code == "cmn" else code for code in name.groups())
             if all(sides):
-                found[f"{first}-{second}"] = Files(*sides)
-                found[f"{second}-{first}"] = Files(*reversed(sides))
-    return found
+                files[f"{first}-{second}"] = Files(*sides)
+                files[f"{second}-{first}"] = Files(*reversed(sides))
+    return files
 
 
 def _set(pair: Pair, direction: str) -> str:

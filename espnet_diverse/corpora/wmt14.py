@@ -119,8 +119,8 @@ def _training(root: Path, direction: str) -> dict[str, Files]:
     stems = {part.removesuffix(f".{other}-en"): (part,) for part in TRAINING[other]}
     layout = Layout((root / "training", root, root / "un"), stems)
     parts = {part: layout.find(part, direction) for part in stems}
-    found = {part: files for part, files in parts.items() if files is not None}
-    if not found:
+    available = {part: files for part, files in parts.items() if files is not None}
+    if not available:
         where = f"{root}/training/europarl-v7.{other}-en.{other}"
         raise DataError(f"no WMT14 in {root}: there is neither {where} nor train.{other}")
-    return found
+    return available

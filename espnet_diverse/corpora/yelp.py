@@ -74,16 +74,16 @@ def _draw(path: Path) -> dict[int, str]:
             digest = hashlib.sha256(line.encode("utf-8", "surrogatepass")).digest()
             places.append(int.from_bytes(digest[:8], "big"))
     refuse([fault for fault in faults if fault.where is None])
-    left = np.frombuffer(numbers, np.uint64)[np.argsort(np.frombuffer(places, np.uint64), kind="stable")].tolist()
-    most, drawn = len(left) // _SHARE, {}
+    remaining = np.frombuffer(numbers, np.uint64)[np.argsort(np.frombuffer(places, np.uint64), kind="stable")].tolist()
+    most, drawn = len(remaining) // _SHARE, {}
     for name, size in SIZES.items():
         size = size if name == "train" else min(size, most)
-        drawn |= dict.fromkeys(left[:size], name)
-        left = left[size:]
+        drawn |= dict.fromkeys(remaining[:size], name)
+        remaining = remaining[size:]
     return drawn
 
 
 def _stars(value: object) -> object:
     """Stars as a class, "4" for 4 and 4.0; anything else stays what it is."""
-    whole = isinstance(value, int | float) and not isinstance(value, bool) and value in range(1, 6)
-    return str(int(value)) if whole else value
+    valid = isinstance(value, int | float) and not isinstance(value, bool) and value in range(1, 6)
+    return str(int(value)) if valid else value

@@ -96,8 +96,8 @@ def load_with[Loaded](choice: Mapping[str, str], load: Callable[[], Loaded]) -> 
 @lru_cache
 def chosen(file: Path) -> dict[str, str]:
     """The library by place and size, from `file`, or measured and written there; the first process that writes wins."""
-    if (found := read_choice(file)) is not None:
-        return found
+    if (saved := read_choice(file)) is not None:
+        return saved
     measured = {name: _fastest(*name.split()) for name in _PLACES}
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -107,8 +107,8 @@ def chosen(file: Path) -> dict[str, str]:
             try:
                 os.link(written.name, file)
             except FileExistsError:
-                if (found := read_choice(file)) is not None:
-                    return found
+                if (saved := read_choice(file)) is not None:
+                    return saved
                 file.unlink()  # damaged: the next process measures and writes it
     except OSError:  # no folder that can be written: the choice holds for this process
         pass
@@ -118,11 +118,11 @@ def chosen(file: Path) -> dict[str, str]:
 def read_choice(file: Path) -> dict[str, str] | None:
     """The choice in a file, the library by place and size; None if the file is missing or damaged."""
     try:
-        found = read_json(file)
+        libraries = read_json(file)
     except (OSError, ValueError):
         return None
-    sound = isinstance(found, dict) and all(found.get(name) in _LIBRARIES[name.split()[0]] for name in _PLACES)
-    return found if sound else None
+    sound = isinstance(libraries, dict) and all(libraries.get(name) in _LIBRARIES[name.split()[0]] for name in _PLACES)
+    return libraries if sound else None
 
 
 def _cache_file() -> Path:
@@ -162,7 +162,7 @@ def _fastest(place: str, size: str) -> str:
             start = time.perf_counter()
             call()
             times[name].append(time.perf_counter() - start)
-    shortest = {name: min(each) for name, each in times.items()}
+    shortest = {name: min(durations) for name, durations in times.items()}
     onednn = shortest.pop("onednn")
     best = min(shortest, key=shortest.__getitem__)
     return best if onednn > _CLEARLY * shortest[best] else "onednn"

@@ -62,13 +62,13 @@ def clean_text(text: str) -> tuple[str, list[str]]:
     if text.isascii() and text.isprintable() and "  " not in text:  # most texts, in a tenth of the time
         return text.strip(" "), []
     repairs = []
-    found = set(_REPAIRED.findall(text)) if _SUSPECT.search(text) else set()
-    if found:
-        if "\t" in found:
+    characters = set(_REPAIRED.findall(text)) if _SUSPECT.search(text) else set()
+    if characters:
+        if "\t" in characters:
             repairs.append("tab")
-        if found & set(_SPACES) - {"\t"}:
+        if characters & set(_SPACES) - {"\t"}:
             repairs.append("unusual space")
-        if found & set(_INVISIBLE):
+        if characters & set(_INVISIBLE):
             repairs.append("invisible character")
         text = _REPAIRED.sub(lambda match: " " if match[0] in _SPACES else "", text)
     if not unicodedata.is_normalized("NFC", text):

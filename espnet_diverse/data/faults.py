@@ -87,10 +87,10 @@ class FaultsError(DataError):
     def __init__(self, faults: Sequence[Fault], listed: str = ""):
         self.faults, self._listed = list(faults), listed
         named = "; ".join(_named(self.faults[:NAMED]))
-        more = len(self.faults) - NAMED
+        remaining = len(self.faults) - NAMED
         where = f" ({listed})" if listed else ""
-        rest = f"; and {more} more{where}" if more > 0 else ""
-        super().__init__(f"{len(self.faults)} faults: {named}{rest}" if len(self.faults) > 1 else named)
+        suffix = f"; and {remaining} more{where}" if remaining > 0 else ""
+        super().__init__(f"{len(self.faults)} faults: {named}{suffix}" if len(self.faults) > 1 else named)
 
     def __reduce__(self):
         return type(self), (self.faults, self._listed)
@@ -123,14 +123,14 @@ def alike_once(lines: Iterable[str], most: int = NAMED, listed: str = "") -> lis
     """
     lines = list(lines)
     kinds = [_VALUES.sub("", line) for line in lines]
-    total, seen, kept = Counter(kinds), Counter(), []
+    total, seen, selected = Counter(kinds), Counter(), []
     for line, kind in zip(lines, kinds, strict=True):
         seen[kind] += 1
         if seen[kind] <= most:
-            kept.append(line)
+            selected.append(line)
         if seen[kind] == most < total[kind]:
-            kept.append(f"and {total[kind] - most} more like the last{listed and f'; {listed}'}")
-    return kept
+            selected.append(f"and {total[kind] - most} more like the last{listed and f'; {listed}'}")
+    return selected
 
 
 def parse_actions(words: Iterable[str]) -> dict[str, str]:
@@ -151,14 +151,14 @@ def parse_actions(words: Iterable[str]) -> dict[str, str]:
 
 def decisive(faults: Iterable[Fault], actions: Mapping[str, str] = ACTIONS) -> list[Fault]:
     """The faults that are refused or dropped; the others are logged, with one line for each file and kind."""
-    left: list[Fault] = []
-    told: dict[tuple[str, str], list[Fault]] = {}
+    remaining: list[Fault] = []
+    warned: dict[tuple[str, str], list[Fault]] = {}
     for fault in faults:
         if actions[fault.kind] == "warn":
-            told.setdefault((fault.file, fault.kind), []).append(fault)
+            warned.setdefault((fault.file, fault.kind), []).append(fault)
         else:
-            left.append(fault)
-    for (_, kind), some in told.items():
-        more = f" (and {len(some) - 1} more of this kind, {kind})" if some[1:] else ""
-        log.warning("notice: %s%s", some[0], more)
-    return left
+            remaining.append(fault)
+    for (_, kind), group in warned.items():
+        suffix = f" (and {len(group) - 1} more of this kind, {kind})" if group[1:] else ""
+        log.warning("notice: %s%s", group[0], suffix)
+    return remaining

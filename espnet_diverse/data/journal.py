@@ -81,10 +81,10 @@ class Journal:
         return end
 
     def _append(self, content: bytes) -> None:
-        left = memoryview(content)
+        remaining = memoryview(content)
         with named_if_full(self._path):
-            while left:
-                left = left[self._file.write(left) :]
+            while remaining:
+                remaining = remaining[self._file.write(remaining) :]
         self._end += len(content)
 
     def _place(self, lines: Iterable[bytes], start: int, note: str) -> None:

@@ -179,26 +179,26 @@ def leave_out(data: DataTables, reasons: Mapping[str, str]) -> DataTables:
         reasons: Faults of utterances that are left out; the result lists them as dropped, too.
     """
     spoken = data.by_utterance()
-    left_out = set(reasons)
+    excluded = set(reasons)
     for table in (data.text, data.utt2spk, data.src_text, *data.conditions.values()):
-        left_out.update(lacking(table, spoken) if table else ())
+        excluded.update(lacking(table, spoken) if table else ())
 
-    def kept(table: Mapping[str, Any]) -> Mapping[str, Any]:
-        return Without(table, left_out.union(lacking(spoken, table)))
+    def included(table: Mapping[str, Any]) -> Mapping[str, Any]:
+        return Without(table, excluded.union(lacking(spoken, table)))
 
-    segments = kept(data.segments)
+    segments = included(data.segments)
     used = {segment.recording for segment in segments.values()}
-    unused = {recording for recording in data.wav_scp if recording not in used} if data.segments else left_out
+    unused = {recording for recording in data.wav_scp if recording not in used} if data.segments else excluded
     return DataTables(
         wav_scp=Without(data.wav_scp, unused),
-        text=kept(data.text),
-        utt2spk=kept(data.utt2spk),
+        text=included(data.text),
+        utt2spk=included(data.utt2spk),
         segments=segments,
-        src_text=kept(data.src_text),
-        conditions={name: kept(table) for name, table in data.conditions.items()},
+        src_text=included(data.src_text),
+        conditions={name: included(table) for name, table in data.conditions.items()},
         dropped={**reasons, **data.dropped},
         bad={*reasons, *data.bad},
-        extra={name: Without(table, left_out) for name, table in data.extra.items()},
+        extra={name: Without(table, excluded) for name, table in data.extra.items()},
     )
 
 
@@ -207,8 +207,8 @@ def evenly_spaced(data: DataTables, count: int) -> DataTables:
 
     Those that were dropped stay listed, but no longer as bad ones, because they are no part of this share of the set.
     """
-    there = data.utterances()
-    return data if count >= len(there) else replace(keep_utterances(data, set(spaced(there, count))), bad=set())
+    ids = data.utterances()
+    return data if count >= len(ids) else replace(keep_utterances(data, set(spaced(ids, count))), bad=set())
 
 
 def spaced[Item](items: Sequence[Item], count: int) -> list[Item]:
@@ -239,8 +239,8 @@ def scan_tables(path: Path, source: str = "wav.scp") -> tuple[DataTables, list[F
     unread = ("feats.scp",) if source == "wav.scp" else ("wav.scp", "segments")
     for name in [name for name in COLUMNS if name not in unread]:
         if name in required or (path / name).exists():
-            tables[name], found = scan_packed(path / name)
-            faults += found
+            tables[name], table_faults = scan_packed(path / name)
+            faults += table_faults
     wav_scp, text, utt2spk, src_text = (tables.get(name, {}) for name in (source, "text", "utt2spk", "src_text"))
     conditions = {name: tables[name] for name in TABLES if name in tables}
     return DataTables(
@@ -258,18 +258,18 @@ def scan_extra(path: Path, data: DataTables) -> dict[str, Mapping[str, str]]:
         path: The data directory.
         data: Its tables, from `scan_tables`.
     """
-    extra, left_out = {}, []
+    extra, skipped = {}, []
     ids = data.by_utterance, cache(data.spk2utt)
     for file in text_files(path):
         if file.name in (*COLUMNS, *_OF_AUDIO, *_DERIVED):
             continue
         table, faults = scan_packed(file)
-        if not faults and any(sum(1 for _ in lacking(some(), table)) < len(table) for some in ids):
+        if not faults and any(sum(1 for _ in lacking(keys(), table)) < len(table) for keys in ids):
             extra[file.name] = table
         else:
-            left_out.append(file.name)
-    if left_out:
-        log.warning("notice: %s: left out, as they are not tables of utterances: %s", path, " ".join(left_out))
+            skipped.append(file.name)
+    if skipped:
+        log.warning("notice: %s: left out, as they are not tables of utterances: %s", path, " ".join(skipped))
     return extra
 
 

@@ -76,11 +76,11 @@ def _decoded(
         repairs.update(["missing final newline"] if file.read() != b"\n" else [])
     file.seek(0)
     offset, undecodable, in_place = 0, 0, isinstance(file, io.BufferedReader)
-    for number, whole in enumerate(iter(lambda: file.readline(LONGEST_LINE + 2), b""), start=1):
-        line, start = whole.removesuffix(b"\n"), offset
-        offset += len(whole)
+    for number, raw in enumerate(iter(lambda: file.readline(LONGEST_LINE + 2), b""), start=1):
+        line, start = raw.removesuffix(b"\n"), offset
+        offset += len(raw)
         if len(line) > LONGEST_LINE:
-            offset += _skipped(file, whole)
+            offset += _skipped(file, raw)
             reason = f"has more than the {LONGEST_LINE} bytes that are allowed: are line ends missing?"
             faults.append(Fault(str(path), number, reason))
             first = line[:LONGEST_ID].decode("utf-8", "ignore").split(None, 1)[:1]
@@ -107,12 +107,12 @@ def _decoded(
         faults.append(Fault(str(path), None, reason))
 
 
-def _skipped(file: BinaryIO, whole: bytes) -> int:
+def _skipped(file: BinaryIO, chunk: bytes) -> int:
     """Skip the rest of a line that is too long, or of the file after `_LONGEST_SKIP` bytes; return the size read."""
     count = 0
-    while whole and not whole.endswith(b"\n") and count < _LONGEST_SKIP:
-        whole = file.readline(LONGEST_LINE)
-        count += len(whole)
+    while chunk and not chunk.endswith(b"\n") and count < _LONGEST_SKIP:
+        chunk = file.readline(LONGEST_LINE)
+        count += len(chunk)
     if count >= _LONGEST_SKIP:
         file.seek(0, io.SEEK_END)
     return count

@@ -53,10 +53,10 @@ def for_wer(text: str, language: str = "") -> str:
     """
     text, _ = clean_text(text)
     text = text.translate(_SPELLED)
-    kept = ""
+    cleaned = ""
     for place, mark in enumerate(text):
-        kept += mark if mark.isalnum() or _stays(text, place, kept) else " "
-    return unicodedata.normalize("NFC", lower_case(" ".join(kept.split()), language))
+        cleaned += mark if mark.isalnum() or _stays(text, place, cleaned) else " "
+    return unicodedata.normalize("NFC", lower_case(" ".join(cleaned.split()), language))
 
 
 def lower_case(text: str, language: str = "") -> str:

@@ -37,8 +37,8 @@ def check_target(sets: Mapping[str, DataTables], output_dir: Path) -> None:
     resolved = lru_cache(maxsize=1024)(Path.resolve)  # most recordings are in few folders
 
     def is_inside(file: Path, folder: Path) -> bool:
-        inside = resolved(file.parent).is_relative_to(folder)
-        return inside or is_file(file) and file.is_symlink() and file.resolve().is_relative_to(folder)
+        in_folder = resolved(file.parent).is_relative_to(folder)
+        return in_folder or is_file(file) and file.is_symlink() and file.resolve().is_relative_to(folder)
 
     for name, data in sets.items():
         target = output_dir / name
@@ -110,9 +110,9 @@ def check_no_data(output_dir: Path) -> None:
     Raises:
         DataError: `output_dir` has a table that hypotheses do not have, or a text without their scores.
     """
-    there = [name for name in (*OF_DATA, "text") if (output_dir / name).is_file()]
-    if there and (there[0] != "text" or not any((output_dir / name).is_file() for name in OF_HYPOTHESES)):
-        reason = f"has {there[0]}, so it is a data directory, whose text would be lost"
+    tables = [name for name in (*OF_DATA, "text") if (output_dir / name).is_file()]
+    if tables and (tables[0] != "text" or not any((output_dir / name).is_file() for name in OF_HYPOTHESES)):
+        reason = f"has {tables[0]}, so it is a data directory, whose text would be lost"
         raise DataError(f"{output_dir}: {reason}; choose another path")
 
 
@@ -128,14 +128,14 @@ def check_prepared(target: Path, command: str | None = None) -> None:
             name.
     """
     check_no_file(target)
-    there = sorted(_names(target)) if target.is_dir() else []
+    names = sorted(_names(target)) if target.is_dir() else []
     written = _written(target, command)
-    if there and written is None:
+    if names and written is None:
         raise DataError(
             f"{target}: exists, and nothing shows that {_writer(command)} has written it (an earlier version left no "
             f"{MARK}); move it away or choose another path"
         )
-    foreign = [name for name in there if name not in (written or []) and not name.startswith(".")]
+    foreign = [name for name in names if name not in (written or []) and not name.startswith(".")]
     if foreign:
         reason = f"has {foreign[0]}, which {_writer(command)} has not written"
         raise DataError(f"{target}: {reason}; move it away or choose another path")

@@ -91,8 +91,8 @@ class PackedTable(TableView[str]):
         for guess in (self._last + 1, self._last, None):
             row = bisect_left(range(len(self)), key, key=self.key) if guess is None else guess
             if 0 <= row < len(self):
-                found, value = self.pair(row)
-                if found == key:
+                candidate, value = self.pair(row)
+                if candidate == key:
                     self._last = row
                     return row, value
         if self._file >= 0 and self._state() != self._opened:
@@ -220,13 +220,13 @@ class Rows:
             return table, {}, True
         keys = list(table)
         order = sorted(range(len(keys)), key=keys.__getitem__)
-        twice, kept = {}, order[:1]
+        twice, unique = {}, order[:1]
         for row in order[1:]:
-            if keys[row] == keys[kept[-1]]:
-                twice[row] = (self._numbers[row], keys[row], self._numbers[kept[-1]])
+            if keys[row] == keys[unique[-1]]:
+                twice[row] = (self._numbers[row], keys[row], self._numbers[unique[-1]])
             else:
-                kept.append(row)
-        rows = np.array(kept, np.int64)
+                unique.append(row)
+        rows = np.array(unique, np.int64)
         in_order = bool((np.diff(rows) > 0).all())
         return PackedTable(self.path, starts[rows], sizes[rows], self._repaired, False), twice, in_order
 
@@ -281,14 +281,14 @@ def spool(path: Path, rows: Iterable[tuple[str, str]]) -> tuple[Mapping[str, str
     Returns:
         See `Spool.table`.
     """
-    found, start = Spool(path), 0
+    positions, start = Spool(path), 0
     try:
         with named_if_full(path), path.open("wb") as file:
             for key, value in rows:
                 row = f"{key} {value}"
                 size = file.write(row.encode("utf-8"))
-                found.add(key, row, start, size)
+                positions.add(key, row, start, size)
                 start += size
-        return found.table()
+        return positions.table()
     finally:
         path.unlink(missing_ok=True)

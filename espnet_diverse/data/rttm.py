@@ -51,7 +51,7 @@ def read_turns(path: Path) -> dict[str, list[Turn]]:
     if not turns and not faults:
         faults.append(Fault(str(path), None, "has no line of type SPEAKER"))
     refuse(faults)
-    return {recording: sorted(theirs, key=lambda turn: turn.start) for recording, theirs in turns.items()}
+    return {recording: sorted(speaker_turns, key=lambda turn: turn.start) for recording, speaker_turns in turns.items()}
 
 
 def speaker_of(turns: list[Turn], start: float, end: float) -> str:

@@ -32,11 +32,11 @@ _UNDIVIDED = re.compile(f"[{_BEFORE}].|.[{_AFTER}]|[\u0f00-\u0f0a\u0f15-\u0fff]{
 
 def join_texts(texts: Iterable[str]) -> str:
     """Join texts, with a space between them except between characters of scripts without spaces."""
-    whole = ""
+    joined = ""
     for text in filter(None, texts):
-        space = whole and not (_CHARACTER.match(whole[-1]) and _CHARACTER.match(text))
-        whole += " " * bool(space) + text
-    return whole
+        space = joined and not (_CHARACTER.match(joined[-1]) and _CHARACTER.match(text))
+        joined += " " * bool(space) + text
+    return joined
 
 
 def may_break(before: str, after: str) -> bool:

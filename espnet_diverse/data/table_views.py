@@ -184,10 +184,10 @@ def lacking(table: Mapping[str, object], keys: Mapping[str, object]) -> Iterator
     """The ids among `keys` that a table lacks, sorted."""
     if table is keys:
         return
-    others = iter(in_order(table))
-    other = next(others, None)
+    table_keys = iter(in_order(table))
+    other = next(table_keys, None)
     for key in in_order(keys):
         while other is not None and other < key:
-            other = next(others, None)
+            other = next(table_keys, None)
         if other != key:
             yield key

@@ -64,7 +64,7 @@ def data_dir_fault(path: Path) -> str | None:
     inner = [] if _has_table(path) else sorted(filter(_has_table, path.iterdir()))
     if not inner:
         return None
-    return f"has no tables, but has {abridged(each.name for each in inner)}; give one of them, such as {inner[-1]}"
+    return f"has no tables, but has {abridged(folder.name for folder in inner)}; give one of them, such as {inner[-1]}"
 
 
 def _has_table(path: Path) -> bool:
@@ -181,15 +181,15 @@ def _trn_lines(path: Path, faults: list[Fault], repairs: Counter[str]) -> Iterat
     for number, line, _, _ in placed_lines(path, faults, repairs):
         if line.startswith(";;"):
             continue
-        found = _TRN.fullmatch(line)
-        if line.strip() and not found:
+        match = _TRN.fullmatch(line)
+        if line.strip() and not match:
             reason = "does not end in an id; a line of a .trn is 'text (id)', the id without spaces and brackets"
             faults.append(Fault(str(path), number, reason))
-        elif found and (either := _ALTERNATIVES.search(found[1])):
+        elif match and (either := _ALTERNATIVES.search(match[1])):
             reason = f"has the alternatives {either[0]!r}; only sclite scores these: write one of them"
             faults.append(Fault(str(path), number, reason))
         else:
-            yield number, f"{found[2]} {found[1]}" if found else "", -1, 0
+            yield number, f"{match[2]} {match[1]}" if match else "", -1, 0
 
 
 def _plain_lines(path: Path, faults: list[Fault], repairs: Counter[str]) -> Iterator[tuple[int, str, int, int]]:
@@ -209,8 +209,8 @@ def scan_lines(path: Path, form: Callable[[str], str] = str) -> tuple[list[str],
     repairs: Counter[str] = Counter()
     texts = []
     for number, line in numbered_lines(path, faults, repairs):
-        text, found = clean_text(form(line))
-        repairs.update(found)
+        text, repair_names = clean_text(form(line))
+        repairs.update(repair_names)
         reason = text_fault(text)
         faults += [Fault(str(path), number, reason)] if reason else []
         texts.append(text)
@@ -234,15 +234,15 @@ def _tell_once(notice: str, changed: int) -> None:
 def _repair(line: str, fields: list[str], kind: str, repairs: Counter[str]) -> tuple[str, str]:
     """Repair id and value of one line; a path is not repaired, because it must equal the name on disk."""
     if kind.endswith(".scp"):
-        key, found = clean_text(fields[0])
+        key, repair_names = clean_text(fields[0])
         if "\t" in line[: len(line) - len(fields[-1])]:
-            found.append("tab")
+            repair_names.append("tab")
         value = fields[1].strip(" \t") if len(fields) > 1 else ""
     else:
-        cleaned, found = clean_text(line)
+        cleaned, repair_names = clean_text(line)
         key, _, value = cleaned.partition(" ")
-    if found:
-        repairs.update(found)
+    if repair_names:
+        repairs.update(repair_names)
     return key, value
 
 

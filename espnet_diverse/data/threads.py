@@ -50,8 +50,8 @@ def map_in_parallel[Item, Result](
     if isinstance(nj, int):
         yield from iterate_in_threads(function, items, nj, name, len(items), ahead)
         return
-    found = progress(nj.map(function, items), name, len(items), "file")
-    for item, one in zip(items, found, strict=True):
+    results = progress(nj.map(function, items), name, len(items), "file")
+    for item, one in zip(items, results, strict=True):
         yield lost(item, one) if isinstance(one, UserError) else one
 
 

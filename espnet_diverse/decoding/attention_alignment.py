@@ -50,13 +50,13 @@ def align(model: Any, encoded: Encoded, texts: Sequence[Sequence[int]]) -> list[
     probabilities = log_probs.gather(1, targets.unsqueeze(1)).squeeze(1).exp().split([len(text) + 1 for text in texts])
     weights = model.decoder.alignment_weights()
     prompt = weights.size(2) - max(map(len, texts)) - 1
-    found = []
+    spans = []
     for number, (text, frames) in enumerate(zip(texts, encoded.lengths.tolist(), strict=True)):
-        own = weights[number, :, : prompt + len(text) + 1, :frames]
-        first = warped(evidence(own)[prompt - 1 :])[1:]
+        text_weights = weights[number, :, : prompt + len(text) + 1, :frames]
+        first = warped(evidence(text_weights)[prompt - 1 :])[1:]
         rows = zip(text, first, first[1:], probabilities[number].tolist(), strict=False)
-        found.append([TokenSpan(token, start, max(end, start + 1), score) for token, start, end, score in rows])
-    return found
+        spans.append([TokenSpan(token, start, max(end, start + 1), score) for token, start, end, score in rows])
+    return spans
 
 
 def evidence(weights: Tensor) -> NDArray[np.float64]:

@@ -62,8 +62,8 @@ def build_search(
         return _of_espnet(MultitaskSearch(model, prompt, language_model), options, reason)
     if isinstance(model.decoder, FlowDecoder):
         if language_model is not None or hotwords is not None or shortlist is not None:
-            what = "neither language model nor hotwords nor shortlist"
-            raise ConfigError(f"a non-autoregressive model has {what}; leave them out")
+            unsupported = "neither language model nor hotwords nor shortlist"
+            raise ConfigError(f"a non-autoregressive model has {unsupported}; leave them out")
         return OnePassSearch(model.decoder, model.eos)
     if options.search == "greedy":
         return GreedySearch(ctc)
@@ -76,9 +76,9 @@ def build_search(
         reason = str(error).partition(";")[0]
     is_transducer = getattr(model, "use_transducer_decoder", False)
     if options.search != "batched" or shortlist is not None or (hotwords is not None and not is_transducer):
-        what = "hotwords are" if hotwords is not None else f"search={options.search} is"
-        what = "a shortlist is" if shortlist is not None else what
-        raise ConfigError(f"{what} not possible: {reason}; leave it out")
+        unsupported = "hotwords are" if hotwords is not None else f"search={options.search} is"
+        unsupported = "a shortlist is" if shortlist is not None else unsupported
+        raise ConfigError(f"{unsupported} not possible: {reason}; leave it out")
     if is_transducer:
         return _of_espnet(TransducerSearch(model, language_model, hotwords), options, reason)
     check_decoder(model.decoder)

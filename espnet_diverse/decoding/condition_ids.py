@@ -36,11 +36,13 @@ class KnownConditions:
 
 def known_conditions(model: nn.Module) -> KnownConditions:
     """The conditions that `model` depends on; none for ESPnet's own model classes."""
-    if isinstance(given := getattr(model, "conditions", {}), KnownConditions):  # of a prompt
-        return given
+    if isinstance(conditions := getattr(model, "conditions", {}), KnownConditions):  # of a prompt
+        return conditions
     selections = [module for module in model.modules() if isinstance(module, HeadSelection)]
-    defaults = {condition: name for each in selections for condition, name in each.options.default_condition.items()}
-    return KnownConditions(given, defaults)
+    defaults = {
+        condition: name for selection in selections for condition, name in selection.options.default_condition.items()
+    }
+    return KnownConditions(conditions, defaults)
 
 
 class _Indices(Mapping[str, dict[str, int]]):
@@ -175,16 +177,16 @@ def warn_of_unused(
     _warn(known, given, twins if same_language and twins & known.names.keys() else set(), told)
 
 
-def _warn(known: KnownConditions, given: Mapping[str, str], sources: set[str], told: set[str] | None = None) -> None:
+def _warn(known: KnownConditions, values: Mapping[str, str], sources: set[str], warned: set[str] | None = None) -> None:
     """Warn about values without effect; conditions in `sources` can supply values of the model's conditions."""
-    told = set() if told is None else told
-    check_conditions(given)
+    warned = set() if warned is None else warned
+    check_conditions(values)
     used = set(known.names)
-    if "lang" not in given or given.get("tgtlang", given["lang"]) == given["lang"]:
+    if "lang" not in values or values.get("tgtlang", values["lang"]) == values["lang"]:
         used |= sources
-    for condition, name in given.items():
-        if condition not in used | told:
-            told.add(condition)
+    for condition, name in values.items():
+        if condition not in used | warned:
+            warned.add(condition)
             label, option = CONDITIONS[condition].label, CONDITIONS[condition].option
             logging.warning("%s %s has no effect: no part of this model depends on the %s", option, name, label)
 

@@ -45,12 +45,12 @@ def _align_spelled(log_probs: Tensor, ids: Tensor, ctc: ByteCTC) -> list[TokenSp
     spans = align(log_probs, labels[labels > 0].tolist())
     if spans is None:
         return None
-    found, rest, end = [], iter(spans), 0
+    token_spans, remaining, end = [], iter(spans), 0
     for token, count in zip(ids.tolist(), counts.tolist(), strict=True):
-        own = list(islice(rest, count)) or [TokenSpan(0, end, end, 0.0)]  # a token without bytes
-        end = own[-1].end
-        found.append(TokenSpan(token, own[0].start, end, sum(span.score for span in own) / len(own)))
-    return found
+        group = list(islice(remaining, count)) or [TokenSpan(0, end, end, 0.0)]  # a token without bytes
+        end = group[-1].end
+        token_spans.append(TokenSpan(token, group[0].start, end, sum(span.score for span in group) / len(group)))
+    return token_spans
 
 
 def ctc_support(spans: Sequence[TokenSpan] | None) -> float:

@@ -42,4 +42,4 @@ def each_result[Item, Result](
             return [error]
         reason, trace = f"{type(error).__name__}: {error}", None if isinstance(error, UserError) else error
         logging.warning("a batch of %d failed and is done one by one: %s", len(batch), reason, exc_info=trace)
-        return [found for one in batch for found in each_result(function, [one])]
+        return [result for one in batch for result in each_result(function, [one])]

@@ -177,14 +177,14 @@ class Options(option_checks.Options):
         first, best = self._of_shortlist(has_shortlist)
         return replace(self, ctc_weight=weight, lm_weight=lm_weight, shortlist_first=first, shortlist_best=best)
 
-    def _of_shortlist(self, there: bool) -> tuple[int | None, int | None]:
+    def _of_shortlist(self, has_shortlist: bool) -> tuple[int | None, int | None]:
         """`shortlist_first` and `shortlist_best` as numbers where there is a shortlist."""
-        if there and self.search != "batched":
+        if has_shortlist and self.search != "batched":
             reason = f"search={self.search} is not possible with a shortlist"
             raise ConfigError(f"{reason}; set search=batched, or leave --shortlist out")
-        if given := [name for name in SHORTLIST if getattr(self, name) is not None and not there]:
-            raise needs(self, given[0], "a shortlist; give --shortlist, or leave it out")
-        usual = _SHORTLIST if there else None
+        if names := [name for name in SHORTLIST if getattr(self, name) is not None and not has_shortlist]:
+            raise needs(self, names[0], "a shortlist; give --shortlist, or leave it out")
+        usual = _SHORTLIST if has_shortlist else None
         first, best = self.shortlist_first, self.shortlist_best
         return usual if first is None else first, usual if best is None else best
 

@@ -243,7 +243,7 @@ class Predictor:
         """
         ids = self._ids(conditions)
         with self._lock:
-            features = sources if self.source_text is None else [self.encoding.features(each) for each in sources]
+            features = sources if self.source_text is None else [self.encoding.features(source) for source in sources]
             return Encoded(*check_finite(*self.encoding.encode(features, ids)), ids)
 
     def batch(
@@ -253,7 +253,7 @@ class Predictor:
         options: Options | None = None,
     ) -> list[list[Text]]:
         """The n-best texts of each utterance, best first; arguments and errors as in `find`."""
-        return [found.texts for found in self.find(sources, conditions, options)]
+        return [prediction.texts for prediction in self.find(sources, conditions, options)]
 
     def find(
         self,
@@ -284,17 +284,17 @@ class Predictor:
         with self._lock, torch.inference_mode():
             source, lengths, ids = self.encode(sources, conditions)
             log_probs = self.ctc.log_softmax(source) if posteriors else None
-            host = {name: [each[name] for each in conditions] for name in ids}
+            host = {name: [indices[name] for indices in conditions] for name in ids}
             with scope(ids, host=host, collect=False):
-                found = run_search(self.search, source, lengths, options, sources, hotwords, log_probs, timed)
-            frames = [None] * len(found) if log_probs is None else log_probs.cpu()
-            texts = [[self.tokens.decode(*hypothesis) for hypothesis in best] for best in found]
-            aligned: Sequence[Spans | None] = [None] * len(found)
+                results = run_search(self.search, source, lengths, options, sources, hotwords, log_probs, timed)
+            frames = [None] * len(results) if log_probs is None else log_probs.cpu()
+            texts = [[self.tokens.decode(*hypothesis) for hypothesis in best] for best in results]
+            aligned: Sequence[Spans | None] = [None] * len(results)
             if spans:
                 best_ids = [self.tokens.indices(best[0].tokens) if best else [] for best in texts]
                 aligned = attention_alignment.align(self.encoding.model, Encoded(source, lengths, ids), best_ids)
         first, rows = self.encoding.prompt_frames, zip(texts, frames, lengths.tolist(), aligned, strict=True)
-        return [Prediction(best, None if x is None else x[first:end], own) for best, x, end, own in rows]
+        return [Prediction(best, None if x is None else x[first:end], alignment) for best, x, end, alignment in rows]
 
     @torch.inference_mode()
     def spans(self, features: NDArray[np.float32], conditions: Mapping[str, int], text: Sequence[int]) -> Spans | None:
@@ -336,7 +336,7 @@ class Predictor:
     def _ids(self, conditions: Sequence[Mapping[str, int]]) -> dict[str, Tensor]:
         """Indices (B,) by condition of the model."""
         return {
-            condition: copied([each[condition] for each in conditions], self.device)
+            condition: copied([indices[condition] for indices in conditions], self.device)
             for condition in self.conditions.names
         }
 

@@ -28,17 +28,17 @@ class TokenText:
     """
 
     def __init__(self, args: Namespace, left_out: Collection[int] = (0,)):
-        given = {key: getattr(args, key, None) for key in ("token_type", "bpemodel")}
-        kind = given["token_type"]
+        settings = {key: getattr(args, key, None) for key in ("token_type", "bpemodel")}
+        kind = settings["token_type"]
         needed = ("token_type", "bpemodel") if kind in ("bpe", PRETRAINED) else ("token_type",)
-        if lacking := [key for key in needed if not given[key]]:
+        if lacking := [key for key in needed if not settings[key]]:
             raise ModelError(f"config.yaml has no {lacking[0]}; use the file that training wrote")
         self._left_out, self._has_words = left_out, kind == "word"
         self._converter = TokenIDConverter(token_list=args.token_list)
         if kind == PRETRAINED:
-            self._tokenizer = PretrainedTokenizer(read_bytes(given["bpemodel"]))
+            self._tokenizer = PretrainedTokenizer(read_bytes(settings["bpemodel"]))
         else:
-            self._tokenizer = build_tokenizer(**{key: given[key] for key in needed})
+            self._tokenizer = build_tokenizer(**{key: settings[key] for key in needed})
 
     def __len__(self) -> int:
         return self._converter.get_num_vocabulary_size()

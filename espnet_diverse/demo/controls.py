@@ -60,14 +60,14 @@ def condition_controls(known: KnownConditions, task: str, translates: bool = Fal
         if is_target and task == "asr" and not translates:
             continue  # the text is in the language that is spoken
         default = f"default ({known.defaults[condition]})" if condition in known.defaults else None
-        found = "identify it" if condition == "lang" and task != "mt" and len(names) > 1 else None
-        found = "as spoken" if is_target and translates else found
+        fallback = "identify it" if condition == "lang" and task != "mt" and len(names) > 1 else None
+        fallback = "as spoken" if is_target and translates else fallback
         controls.append(
             {
                 "argument": CONDITIONS[condition].argument,
                 "label": CONDITIONS[condition].label.capitalize(),
                 "names": list(names),
-                "free": default or found,
+                "free": default or fallback,
             }
         )
     return controls

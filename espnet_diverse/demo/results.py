@@ -86,22 +86,22 @@ class Results:
             ModelError: The model has no attention that can be plotted.
         """
         segment = self._segment(choices)
-        seen = self._look(segment)
-        kind = choices.get("attention") or next(reversed(seen))
-        layer = whole(choices, "layer") or (len(seen[kind].weights) if kind in seen else 1)
+        observations = self._look(segment)
+        kind = choices.get("attention") or next(reversed(observations))
+        layer = whole(choices, "layer") or (len(observations[kind].weights) if kind in observations else 1)
         head = None if choices.get("head") == "all" else whole(choices, "head")
         written = [*prompt_tokens(self._model, self._ids(segment)), *segment.tokens]
         sides = Sides(written, self._read(segment), self._frames(segment.start))
-        shapes = {each: one.weights.shape for each, one in seen.items()}
+        shapes = {key: one.weights.shape for key, one in observations.items()}
         return {
             "attentions": [
-                {"kind": each, "name": KINDS[each], "layers": shape[0], "heads": shape[1]}
-                for each, shape in shapes.items()
+                {"kind": key, "name": KINDS[key], "layers": shape[0], "heads": shape[1]}
+                for key, shape in shapes.items()
             ],
             "attention": kind,
             "layer": layer,
             "head": head or "all",
-            "plots": head_maps(seen, kind, layer, head, sides),
+            "plots": head_maps(observations, kind, layer, head, sides),
             "sound": self._sound(segment),
         }
 

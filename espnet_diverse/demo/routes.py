@@ -31,7 +31,7 @@ _KINDS = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
 def page(service: ModelService, examples: Sequence[Example] = ()) -> Starlette:
     """The application of the page, with examples."""
     endpoints = _Page(service, examples)
-    static = [_file(each) for each in files(__package__).joinpath("page").iterdir()]
+    static = [_file(path) for path in files(__package__).joinpath("page").iterdir()]
     return application(
         [
             *static,
@@ -66,7 +66,7 @@ class _Page:
         self._places = asyncio.Semaphore(service.limits.waiting)
 
     async def about(self, request: Request) -> Response:
-        examples = [{"name": each.name, "reference": each.reference} for each in self.examples]
+        examples = [{"name": example.name, "reference": example.reference} for example in self.examples]
         return JSONResponse({**self.service.about(), "examples": examples})
 
     async def example(self, request: Request) -> Response:

@@ -145,17 +145,17 @@ class SpeechService(ModelService):
     def _run(self, body: bytes, choices: Mapping[str, str], options: Options) -> dict:
         name = choices.get("name") or "the recording"
         samples = samples_of(body, name, self.limits.seconds, self.search.rate)
-        given = split_hotwords(choices.get("hotwords", ""))
-        hotwords = usable_hotwords(given, self.search.tokens) if self.search.has_hotwords else ()
+        phrases = split_hotwords(choices.get("hotwords", ""))
+        hotwords = usable_hotwords(phrases, self.search.tokens) if self.search.has_hotwords else ()
         words, conditions = self.has_words, as_arguments(values_by_condition(choices))
         transcript = self.recognizer.transcribe(
             samples, self.search.rate, word_timestamps=words, options=options, hotwords=hotwords or None, **conditions
         )
-        kept = [
+        segments = [
             _kept_segment(samples, self.search.rate, transcript, index) for index in range(len(transcript.segments))
         ]
-        left_out = [phrase for phrase in given if phrase not in hotwords]
-        return {"id": self.results.keep(kept), "left_out": left_out, **answer_of(transcript, name)}
+        left_out = [phrase for phrase in phrases if phrase not in hotwords]
+        return {"id": self.results.keep(segments), "left_out": left_out, **answer_of(transcript, name)}
 
 
 class TextService(ModelService):
@@ -167,18 +167,18 @@ class TextService(ModelService):
 
     def _run(self, body: bytes, choices: Mapping[str, str], options: Options) -> dict:
         lines = _lines(body, self.limits.characters)
-        found = self.translator.translate(lines, options=options, **as_arguments(values_by_condition(choices)))
+        translations = self.translator.translate(lines, options=options, **as_arguments(values_by_condition(choices)))
         names = completed(self.search.conditions, values_by_condition(choices), same_language=False)
-        kept = [
+        segments = [
             DecodedSegment(line, one.tokens, names, f"line {index}")
-            for index, (line, one) in enumerate(zip(lines, found, strict=True), 1)
+            for index, (line, one) in enumerate(zip(lines, translations, strict=True), 1)
         ]
-        text = "\n".join(one.text for one in found)
+        text = "\n".join(one.text for one in translations)
         return {
-            "id": self.results.keep(kept),
+            "id": self.results.keep(segments),
             "text": text,
             "files": {"txt": f"{text}\n"},
-            "segments": [_translated(line, one) for line, one in zip(lines, found, strict=True)],
+            "segments": [_translated(line, one) for line, one in zip(lines, translations, strict=True)],
         }
 
 
@@ -224,11 +224,11 @@ def load_service(
 
 def answer_of(transcript: Transcript, name: str) -> dict:
     """Answer to the page for the transcript of a recording called `name`, see `ModelService.run`."""
-    found = transcript.language_probabilities or {}
+    probabilities = transcript.language_probabilities or {}
     return {
         "text": transcript.text,
         "duration": transcript.duration,
-        "found": [{"name": name, "probability": probability} for name, probability in found.items()],
+        "found": [{"name": name, "probability": probability} for name, probability in probabilities.items()],
         "segments": [_segment(segment) for segment in transcript.segments],
         "files": {format: written(transcript, Path(name).stem, format) for format in _FILES},
     }
@@ -263,5 +263,5 @@ def _lines(body: bytes, max_characters: int) -> list[str]:
 
 
 def _translated(line: str, translation: Translation) -> dict:
-    others = [asdict(alternative) for alternative in translation.alternatives]
-    return {"source": line, "text": translation.text, "words": [], "alternatives": others}
+    alternatives = [asdict(alternative) for alternative in translation.alternatives]
+    return {"source": line, "text": translation.text, "words": [], "alternatives": alternatives}

@@ -93,8 +93,8 @@ def block_sparse_attention(
     step = count if _differentiated(q, k, v) else portion
     parts = []
     for n in range(0, count, step):
-        some = blocks._replace(queries=blocks.queries[n : n + step], keys=blocks.keys[:, n : n + step])
-        parts.append(_attend(q, k, v, some, mask, position, dropout))
+        chunk = blocks._replace(queries=blocks.queries[n : n + step], keys=blocks.keys[:, n : n + step])
+        parts.append(_attend(q, k, v, chunk, mask, position, dropout))
     context = torch.cat(parts, dim=1)[:, blocks.queries.flatten().argsort()[: q.size(2)]]
     if blocks.open_rows:
         runs = _positions(blocks.open_rows, q.device)
@@ -135,8 +135,8 @@ def _attend(
         listed_runs = [*(run.view(shape).expand(1, len(queries), -1, -1) for run in runs), blocks.keys]
         term = torch.cat([position(blocks.queries, run, blocks.stride) for run in listed_runs], dim=-1)
         bias = (term.transpose(1, 2).flatten(0, 1) / math.sqrt(width)).masked_fill(~bias, -torch.inf)
-    some = _gather(q, queries.unsqueeze(0)), _gather(k, keys), _gather(v, keys)  # (B * N, H, S or K, D)
-    context = fused_attention(*some, bias, dropout)
+    gathered = _gather(q, queries.unsqueeze(0)), _gather(k, keys), _gather(v, keys)  # (B * N, H, S or K, D)
+    context = fused_attention(*gathered, bias, dropout)
     return context.transpose(1, 2).reshape(batch, -1, heads, v.size(-1))
 
 

@@ -88,6 +88,6 @@ def _unnormalised(x: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
     return exponentials, (greatest, exponentials.sum(1, keepdim=True))
 
 
-def _parts(scores: Tensor, *others: Tensor) -> Iterator[tuple[Tensor, ...]]:
+def _parts(scores: Tensor, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
     """Yield rows of each tensor, as many at a time as fit the cache."""
-    return zip(*(tensor.split(rows_in_cache(scores)) for tensor in (scores, *others)), strict=True)
+    return zip(*(tensor.split(rows_in_cache(scores)) for tensor in (scores, *tensors)), strict=True)

@@ -28,8 +28,8 @@ class _Dropout(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x: Tensor, dropped: int) -> Tensor:
         draws = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)  # 64 bits for 4 elements
-        kept = draws.view(torch.int16)[: x.numel()].view(x.shape) >= dropped - LEVELS // 2
-        factors = kept.to(x.dtype).mul_(LEVELS / (LEVELS - dropped))
+        mask = draws.view(torch.int16)[: x.numel()].view(x.shape) >= dropped - LEVELS // 2
+        factors = mask.to(x.dtype).mul_(LEVELS / (LEVELS - dropped))
         ctx.save_for_backward(factors)
         return x * factors
 

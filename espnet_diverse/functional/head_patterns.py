@@ -162,8 +162,8 @@ def ends_attention(
     allowed[ends, -1] = False  # which are there already
     if mask is not None:
         mask = mask.expand(-1, -1, time, time)
-        own = mask.diagonal(dim1=-2, dim2=-1).unsqueeze(-1)
-        allowed = allowed & torch.cat([mask[..., ends], own], dim=-1)
+        diagonal = mask.diagonal(dim1=-2, dim2=-1).unsqueeze(-1)
+        allowed = allowed & torch.cat([mask[..., ends], diagonal], dim=-1)
     logits = logits.masked_fill(~allowed, torch.finfo(logits.dtype).min)
     weights = F.dropout(logits.softmax(-1), dropout)
     return weights[..., :-1] @ v[:, :, ends] + weights[..., -1:] * v

@@ -142,14 +142,14 @@ def head_mi_upper(
 
 def _leave_one_out(a: Tensor, b: Tensor, valid: Valid) -> Tensor:
     """Compute the terms of (14), summed over the pairs of heads: p(q|c) and p(c|q), (..., H, C, T) -> (..., 1, T)."""
-    others = valid.ones / (valid.count - 1).clamp(min=1)
-    others = others if others.dim() == 1 else others[..., :1, :]
+    weight = valid.ones / (valid.count - 1).clamp(min=1)
+    weight = weight if weight.dim() == 1 else weight[..., :1, :]
     total = a.new_zeros(())
     for first, second in permutations(range(a.size(-3)), 2):
         pairs = torch.einsum("...ci,...cj->...ij", a[..., first, :, :], b[..., second, :, :])  # (16)
         pairs = pairs.clamp(min=torch.finfo(pairs.dtype).tiny).log()
-        own = pairs.diagonal(dim1=-2, dim2=-1).unsqueeze(-2)
-        total = total + own * (1 + others) - (pairs * others).sum(-1).unsqueeze(-2)
+        diagonal = pairs.diagonal(dim1=-2, dim2=-1).unsqueeze(-2)
+        total = total + diagonal * (1 + weight) - (pairs * weight).sum(-1).unsqueeze(-2)
     return total
 
 
@@ -210,14 +210,14 @@ class _OwnAgainstAll(torch.autograd.Function):
     def forward(ctx, p, valid, weights):
         value, gradient = p.new_zeros(()), torch.empty_like(p, memory_format=torch.contiguous_format)
         count = max(1, block_size(p.device) // max(1, p.size(2) ** 2))
-        for own, ones, w, out in zip(*(x.split(count) for x in (p, valid, weights, gradient)), strict=True):
-            times_gram = _times_exp_gram(own)
-            sums = times_gram(torch.cat([own * ones, ones], 1))
+        for chunk, ones, w, out in zip(*(x.split(count) for x in (p, valid, weights, gradient)), strict=True):
+            times_gram = _times_exp_gram(chunk)
+            sums = times_gram(torch.cat([chunk * ones, ones], 1))
             total = torch.where(sums[:, -1:] > 0, sums[:, -1:], 1)
-            value += (w * (own.square().sum(1, keepdim=True) - total.log())).sum()
+            value += (w * (chunk.square().sum(1, keepdim=True) - total.log())).sum()
             if ctx.needs_input_grad[0]:
                 share = w / total
-                torch.sub(2 * w * own - share * sums[:, :-1], ones * times_gram(share * own), out=out)
+                torch.sub(2 * w * chunk - share * sums[:, :-1], ones * times_gram(share * chunk), out=out)
         ctx.save_for_backward(gradient)
         return value
 

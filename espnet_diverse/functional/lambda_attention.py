@@ -75,8 +75,8 @@ def masked_lambda_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None
     low, high = (k if before is None else torch.cat([k, before.top], 2)).detach().aminmax(dim=-2, keepdim=True)
     near = not k.is_cuda and bool((high - low).amax() <= _NEAR)  # a GPU would be waited for
     if near:
-        top, terms, seen = high, (k - high).exp(), mask.to(k.dtype)
-        z = seen @ terms
+        top, terms, visible = high, (k - high).exp(), mask.to(k.dtype)
+        z = visible @ terms
     else:
         k, mask = k.unsqueeze(-3), mask.unsqueeze(-1)
         top = k.detach().masked_fill(~mask, torch.finfo(k.dtype).min).amax(-2)  # (B, H, Tq, D)
@@ -87,7 +87,7 @@ def masked_lambda_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None
         fade = (before.chosen(before.top) - top).exp()
         z = z + fade * before.chosen(before.state[..., -1])
     q = q / _at_least_one(z)
-    context = (q @ terms.transpose(-2, -1) * seen if near else _weights(q, terms)) @ v
+    context = (q @ terms.transpose(-2, -1) * visible if near else _weights(q, terms)) @ v
     return context if before is None else context + before.read(q * fade)[..., :-1]
 
 
@@ -110,9 +110,9 @@ def causal_lambda_attention(q: Tensor, k: Tensor, v: Tensor, valid: Tensor | Non
     parts = []
     # `split`, because the gradient of each slice would be as long as the whole
     blocks = (*(x.split(_BLOCK, 2) for x in (q, k, v, tops)), valid.split(_BLOCK, -1))
-    for q_n, k_n, v_n, top, seen in zip(*blocks, strict=True):
+    for q_n, k_n, v_n, top, valid_n in zip(*blocks, strict=True):
         terms = _exponentials(
-            k_n.unsqueeze(-3), top, (causal(top.size(2), k.device) & seen.unsqueeze(-2)).unsqueeze(-1)
+            k_n.unsqueeze(-3), top, (causal(top.size(2), k.device) & valid_n.unsqueeze(-2)).unsqueeze(-1)
         )
         fade = (before - top).exp()
         q_n = q_n / _at_least_one(fade * z + terms.sum(-2))

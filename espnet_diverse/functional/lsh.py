@@ -99,7 +99,7 @@ def _rounds_of_pairs(positions: tuple[Tensor, Tensor], chunks: tuple[Tensor, Ten
     q, k = positions
     k = k.clamp(min=0)  # before the first chunk, where no key is open
     count: Tensor | int = 0
-    for of_query, of_key in zip(*(each.unbind(2) for each in chunks), strict=True):
+    for of_query, of_key in zip(*(x.unbind(2) for x in chunks), strict=True):
         ahead = _chunk_at(of_query, q).unsqueeze(-1) - _chunk_at(of_key, k).unsqueeze(-2)
         count = count + ((ahead == 0) | (ahead == 1)).int()
     assert isinstance(count, Tensor)

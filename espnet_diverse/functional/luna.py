@@ -71,8 +71,8 @@ def pack(p: Tensor, parts: Iterable[tuple[Tensor, Tensor, Tensor | None]]) -> tu
         Y_P (B, l, M), zero for a context of padding alone, and the number of positions that are not padding,
         broadcastable to (B, 1, 1, 1).
     """
-    found = [_pack_part(p, *part) for part in parts]
-    top, total, packed, count = (torch.stack(each) for each in zip(*found, strict=True))
+    results = [_pack_part(p, *part) for part in parts]
+    top, total, packed, count = (torch.stack(tensors) for tensors in zip(*results, strict=True))
     share = (top - top.amax(0)).exp()
     packed = (share * packed).sum(0) / (share * total).sum(0).clamp(min=1.0)
     return packed.transpose(1, 2).flatten(2), count.sum(0)
@@ -136,8 +136,8 @@ def causal_sum(x: Tensor, y: Tensor, z: Tensor, block: int = BLOCK) -> Tensor:
     """Compute sum_{j<=t} (x_t . y_j) z_j for all t: x, y (..., T, D1) and z (..., T, D2) -> (..., T, D2)."""
     sums, before = [], None
     for x_t, y_t, z_t in zip(*(part.split(block, dim=-2) for part in (x, y, z)), strict=True):
-        inside = (x_t @ y_t.transpose(-2, -1)).tril() @ z_t
-        sums.append(inside if before is None else inside + x_t @ before)
+        intra = (x_t @ y_t.transpose(-2, -1)).tril() @ z_t
+        sums.append(intra if before is None else intra + x_t @ before)
         outer = y_t.transpose(-2, -1) @ z_t
         before = outer if before is None else before + outer
     return torch.cat(sums, dim=-2)
@@ -150,10 +150,10 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, w: Tensor, total: Total, count: Ten
     return total(F.dropout(a, dropout), w, v) / t
 
 
-def _pack_part(p: Tensor, k: Tensor, v: Tensor, seen: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _pack_part(p: Tensor, k: Tensor, v: Tensor, valid: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return the greatest score, the sums of exponentials relative to it and of values, and the number of positions."""
     scores = p @ k.transpose(-2, -1) / math.sqrt(p.size(-1))
-    seen = torch.ones_like(scores[:1, :1, :1], dtype=torch.bool) if seen is None else seen
-    top = scores.masked_fill(~seen, torch.finfo(scores.dtype).min).amax(-1, keepdim=True)
-    terms = (scores - top).masked_fill(~seen, -torch.inf).exp()
-    return top, terms.sum(-1, keepdim=True), terms @ v, seen.sum(-1, keepdim=True)
+    valid = torch.ones_like(scores[:1, :1, :1], dtype=torch.bool) if valid is None else valid
+    top = scores.masked_fill(~valid, torch.finfo(scores.dtype).min).amax(-1, keepdim=True)
+    terms = (scores - top).masked_fill(~valid, -torch.inf).exp()
+    return top, terms.sum(-1, keepdim=True), terms @ v, valid.sum(-1, keepdim=True)

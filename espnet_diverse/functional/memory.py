@@ -75,8 +75,8 @@ def pairwise_divergence(mean: Tensor, log_var: Tensor) -> Tensor:
     mean = mean - mean.mean(-2, keepdim=True)  # smaller terms round less
     precision, total = torch.exp(-log_var), log_var.sum(-1)
     second = (log_var.exp() + mean.square()) @ precision.mT - 2 * mean @ (mean * precision).mT
-    own = (mean.square() * precision).sum(-1) + total - mean.size(-1)
-    return ((second + own.unsqueeze(-2) - total.unsqueeze(-1)) / 2).clamp(min=0).to(kind)
+    offset = (mean.square() * precision).sum(-1) + total - mean.size(-1)
+    return ((second + offset.unsqueeze(-2) - total.unsqueeze(-1)) / 2).clamp(min=0).to(kind)
 
 
 def compactness(mean: Tensor, log_var: Tensor, valid: Tensor) -> Tensor:

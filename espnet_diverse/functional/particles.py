@@ -73,8 +73,8 @@ def cosine_direction(
     unit = x * inverse
     cosine = unit @ unit.transpose(-2, -1)
     push = torch.diag_embed(inverse.squeeze(-1) * inverse.sum(-2)) - cosine * inverse.square().transpose(-2, -1)
-    own = torch.eye(x.size(-2), dtype=x.dtype, device=x.device) * x.size(-2)
-    return _direction(x, grad, cosine if smooth else own, push, alpha, alpha_mode)
+    identity = torch.eye(x.size(-2), dtype=x.dtype, device=x.device) * x.size(-2)
+    return _direction(x, grad, cosine if smooth else identity, push, alpha, alpha_mode)
 
 
 def _direction(x: Tensor, grad: Tensor, kernel: Tensor, push: Tensor, alpha: float, alpha_mode: str) -> Tensor:
@@ -147,8 +147,8 @@ def rbf_kernel(x: Tensor, bandwidth: str | float = "paper") -> tuple[Tensor, Ten
 
 def repulsion_matrix(kernel: Tensor, h: Tensor) -> Tensor:
     """Compute R (..., M, M), with which (R x)_i = sum_j 2/h k(x_j, x_i) (x_i - x_j): kernel (..., M, M), h (...)."""
-    others = kernel - torch.diag_embed(kernel.diagonal(dim1=-2, dim2=-1))  # added to 1, small ones are lost
-    return 2 / h[..., None, None] * (torch.diag_embed(others.sum(-1)) - others)
+    off_diagonal = kernel - torch.diag_embed(kernel.diagonal(dim1=-2, dim2=-1))  # added to 1, small ones are lost
+    return 2 / h[..., None, None] * (torch.diag_embed(off_diagonal.sum(-1)) - off_diagonal)
 
 
 def _distances(x: Tensor) -> Tensor:

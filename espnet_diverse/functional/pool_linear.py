@@ -86,7 +86,7 @@ class _PoolLinear(torch.autograd.Function):
     def backward(ctx, grad):
         x, weight = ctx.saved_tensors
         full = torch.promote_types(x.dtype, torch.float32)  # sums of many products would be coarse in half precision
-        dx, dweight = (torch.zeros_like(each, dtype=full) for each in (x, weight))
+        dx, dweight = (torch.zeros_like(tensor, dtype=full) for tensor in (x, weight))
         dbias = torch.zeros_like(dweight[..., 0])
         for head, samples, at in ctx.products:
             rows = _rows(grad, at)

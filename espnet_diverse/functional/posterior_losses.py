@@ -69,14 +69,14 @@ class PairwiseSquares(torch.autograd.Function):
     @staticmethod
     def forward(ctx, p, valid, diagonal, between):
         p = p * valid
-        own = p.square().sum(-2, keepdim=True)  # (..., 1, T)
-        missing = own - valid
+        squared_norm = p.square().sum(-2, keepdim=True)  # (..., 1, T)
+        missing = squared_norm - valid
         gram = torch.matmul(p, p.transpose(-2, -1))  # (..., C, C)
-        off = gram.square().sum((-2, -1), keepdim=True) - own.square().sum(-1, keepdim=True)
+        off = gram.square().sum((-2, -1), keepdim=True) - squared_norm.square().sum(-1, keepdim=True)
         value = (diagonal * missing.square().sum(-1, keepdim=True) + between * off).sum()
         if ctx.needs_input_grad[0]:
             gradient = torch.matmul(4 * between * gram, p)
-            ctx.save_for_backward(gradient.addcmul_(4 * (diagonal * missing - between * own), p))
+            ctx.save_for_backward(gradient.addcmul_(4 * (diagonal * missing - between * squared_norm), p))
         return value
 
     @staticmethod

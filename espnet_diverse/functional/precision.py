@@ -20,7 +20,7 @@ def linear_in_full_precision(linear: nn.Module, x: Tensor) -> Tensor:
     """
     if not isinstance(linear, nn.Linear):
         return linear(in_full_precision(x))
-    weight, bias = (None if each is None else in_full_precision(each) for each in (linear.weight, linear.bias))
+    weight, bias = (None if tensor is None else in_full_precision(tensor) for tensor in (linear.weight, linear.bias))
     return F.linear(in_full_precision(x), weight, bias)
 
 

@@ -47,8 +47,8 @@ def head_redundancy_matrix(weights: Tensor) -> Tensor:
     # One head against all at a time: this takes the memory of the weights, not its square.
     return torch.stack(
         [
-            1 - (_entropy((row + rows) / 2) - (own + entropy) / 2).mean(-1)
-            for row, own in zip(rows, entropy, strict=True)
+            1 - (_entropy((row + rows) / 2) - (row_entropy + entropy) / 2).mean(-1)
+            for row, row_entropy in zip(rows, entropy, strict=True)
         ]
     )
 

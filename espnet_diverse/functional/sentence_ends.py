@@ -20,9 +20,9 @@ def add_sos_eos(tokens: Tensor, sos: int, eos: int, ignored: int, repeat: int = 
     Returns:
         Input and target, (B, T + repeat) each.
     """
-    inside = tokens != ignored
-    read = functional.pad(tokens.masked_fill(~inside, eos), (repeat, 0), value=sos)
+    valid = tokens != ignored
+    read = functional.pad(tokens.masked_fill(~valid, eos), (repeat, 0), value=sos)
     written = functional.pad(tokens, (0, repeat), value=ignored)
     for step in range(repeat):
-        written = written.scatter(1, inside.sum(1, keepdim=True) + step, eos)
+        written = written.scatter(1, valid.sum(1, keepdim=True) + step, eos)
     return read, written

@@ -69,10 +69,10 @@ class Sliding:
     def allows(self, query: Tensor, key: Tensor, lengths: Tensor) -> Tensor:
         """See `Pattern.allows`."""
         distance = query - key
-        seen = (distance.abs() <= self.window * self.dilation) & (distance % self.dilation == 0)
+        allowed = (distance.abs() <= self.window * self.dilation) & (distance % self.dilation == 0)
         if self.global_runs:
-            seen = seen | among(key, self.global_runs)
-        return seen | among(query, rows) if (rows := self.open_rows()) else seen
+            allowed = allowed | among(key, self.global_runs)
+        return allowed | among(query, rows) if (rows := self.open_rows()) else allowed
 
     def blocks(self, time: int, lengths: Tensor) -> Blocks:
         """See `Pattern.blocks`. Positions equal modulo r form a sequence of their own, in blocks of w or more."""
@@ -143,20 +143,20 @@ class BigBirdBlocks:
     def allows(self, query: Tensor, key: Tensor, lengths: Tensor) -> Tensor:
         """See `Pattern.allows`."""
         of_query, of_key = query // self.size, key // self.size
-        seen = ((of_query - of_key).abs() <= self.window) | (of_key < self.first)
+        allowed = ((of_query - of_key).abs() <= self.window) | (of_key < self.first)
         for drawn in self.drawn(of_query, -(-lengths // self.size)).unbind(-1):
-            seen = seen | (of_key == drawn)
-        return seen if self.causal else seen | (of_query < self.first)
+            allowed = allowed | (of_key == drawn)
+        return allowed if self.causal else allowed | (of_query < self.first)
 
     def blocks(self, time: int, lengths: Tensor) -> Blocks:
         """See `Pattern.blocks`."""
         size = min(self.size, time)
         block = torch.arange(-(-time // size), device=lengths.device)
-        inside = torch.arange(size, device=lengths.device)
+        offsets = torch.arange(size, device=lengths.device)
         near = torch.arange(-self.window, 1 if self.causal else self.window + 1, device=lengths.device)
         drawn = self.drawn(block, -(-lengths // size).unsqueeze(-1))  # (B or 1, N, random)
-        seen = torch.cat([(block.unsqueeze(-1) + near).expand(len(drawn), -1, -1), drawn], dim=-1)
-        queries, keys = (x.unsqueeze(-1) * size + inside for x in (block, seen))
+        key_blocks = torch.cat([(block.unsqueeze(-1) + near).expand(len(drawn), -1, -1), drawn], dim=-1)
+        queries, keys = (x.unsqueeze(-1) * size + offsets for x in (block, key_blocks))
         first = before((range(self.first * size),), time)
         return Blocks(queries, keys, global_runs=first, open_rows=() if self.causal else first)
 

@@ -52,8 +52,8 @@ class WholeMatrixAttention(torch.autograd.Function):
         dp = ctx.gamma * (x - b * u) / norm
         z = t.addcmul_(weights, b.transpose(1, 2), value=-1)
         dr = torch.bmm(coefficients, z)
-        rest = (1 - ctx.gamma) * z.sum(-1, keepdim=True)
-        ds = z.mul_(w).addcmul_(weights, rest, value=-1)
+        row_sums = (1 - ctx.gamma) * z.sum(-1, keepdim=True)
+        ds = z.mul_(w).addcmul_(weights, row_sums, value=-1)
         dq = torch.baddbmm(_nothing(q), ds, k, beta=0, alpha=ctx.scale)
         dk = torch.baddbmm(_nothing(k), ds.transpose(1, 2), q, beta=0, alpha=ctx.scale)
         dq, dk, dv, dp, dr, dbias = (x.unflatten(0, ctx.heads) for x in (dq, dk, dv, dp, dr, ds))

@@ -66,9 +66,9 @@ class DiverseTransformerDecoder(TransformerDecoder):
             add_memory(self.decoders, attention, memory, causal=True, net=net)
         source_class = None if cross_memory is None else MemoryAttention
         replace_attention(self.decoders, "src_attn", cross_attention, net=net, with_memory=source_class)
-        own, self.source_memory = self.decoders[0].src_attn, None
+        src_attn, self.source_memory = self.decoders[0].src_attn, None
         if cross_memory is not None:
-            self.source_memory = build_source_memory(own.h * own.d_k, own.h, cross_memory, net)
+            self.source_memory = build_source_memory(src_attn.h * src_attn.d_k, src_attn.h, cross_memory, net)
         self.state_rows = connect_to_source(self.decoders)
         insert_adapters(self.decoders, adapter)
         insert_start_tag(self.embed, start_tag)
@@ -102,8 +102,8 @@ class DiverseTransformerDecoder(TransformerDecoder):
         """Shorten as `shorten` does, with a mask instead of lengths: (B, T, M), (B, 1, T) -> (B, K, M), (B, 1, K)."""
         if not self.reads_vectors:
             return source, mask
-        whole = torch.full((len(source),), source.size(1), device=source.device)
-        source, lengths = self.shorten(source, whole if mask is None else mask.sum(-1).squeeze(1))
+        full_lengths = torch.full((len(source),), source.size(1), device=source.device)
+        source, lengths = self.shorten(source, full_lengths if mask is None else mask.sum(-1).squeeze(1))
         return source, lengths_to_mask(lengths, source.size(1)).unsqueeze(1)
 
     def forward_one_step(

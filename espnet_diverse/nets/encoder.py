@@ -77,8 +77,8 @@ class _WithAttention:
         **options,
     ):
         gated = options.get("input_layer") == GATED
-        theirs = options | {"input_layer": "conv2d"} if gated else options
-        super().__init__(input_size, *args, **theirs)  # type: ignore[call-arg]  # of ESPnet's class in the bases
+        base_options = options | {"input_layer": "conv2d"} if gated else options
+        super().__init__(input_size, *args, **base_options)  # type: ignore[call-arg]  # of ESPnet's class in the bases
         if gated:
             self.embed = self._gated_subsampling(input_size, conv_channels)
         elif type(getattr(self, "embed", None)) is Conv2dSubsampling:

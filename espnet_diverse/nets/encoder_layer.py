@@ -26,10 +26,10 @@ class PartwiseFeedForward(PositionwiseFeedForward):
 
     def forward(self, x: Tensor) -> Tensor:
         """Compute x (B, T, M) -> (B, T, M)."""
-        whole = super().forward
+        forward = super().forward
         if torch.is_grad_enabled() or not is_long(x.size(1)):
-            return whole(x)
-        return by_parts(lambda part: whole(x[:, part]), x.size(1))
+            return forward(x)
+        return by_parts(lambda part: forward(x[:, part]), x.size(1))
 
 
 class PartwiseLayer(EncoderLayer):
@@ -83,7 +83,7 @@ def _replace_feed_forward(layer: nn.Module) -> None:
             setattr(layer, name, PartwiseFeedForward(module))
 
 
-def _take_over(module: nn.Module, whole: nn.Module) -> None:
+def _take_over(module: nn.Module, original: nn.Module) -> None:
     """Give a new module all attributes of another of its base class."""
     nn.Module.__init__(module)
-    vars(module).update(vars(whole))
+    vars(module).update(vars(original))

@@ -62,13 +62,13 @@ def gradient_ratios(model: nn.Module, task: Tensor, auxiliary: Mapping[str, Tens
     ratios = {}
     for name, loss in auxiliary.items():
         both = defaultdict(list)
-        for kind, own, of_same in zip(kinds, gradient_norms(loss, matrices), of_task, strict=True):
-            if own is not None and of_same is not None:
-                both[kind].append(torch.stack([own, of_same]))
+        for kind, norm, of_same in zip(kinds, gradient_norms(loss, matrices), of_task, strict=True):
+            if norm is not None and of_same is not None:
+                both[kind].append(torch.stack([norm, of_same]))
         norms = [torch.stack(pairs).norm(dim=0) for pairs in both.values()]
         # A kind in which the task's gradient is zero, as behind a matrix that begins as zeros, cannot be compared.
-        found = [torch.where(of_same == 0, 0, own / of_same) for own, of_same in norms]
-        ratios[name] = torch.stack(found).max() if found else loss.new_zeros(())
+        by_kind = [torch.where(of_same == 0, 0, norm / of_same) for norm, of_same in norms]
+        ratios[name] = torch.stack(by_kind).max() if by_kind else loss.new_zeros(())
     return ratios
 
 
@@ -78,15 +78,15 @@ def shared_matrices(model: nn.Module) -> tuple[list[str], list[Tensor]]:
     A kind is the last two parts of a parameter's name that are no numbers: "linear_q.weight" in any layer.
     """
     parts = [module for module in model.modules() if isinstance(module, Core | Memory)]
-    own = {parameter for part in parts for parameter in part.parameters()}
-    found = {name: p for name, p in model.named_parameters() if p.requires_grad and p.dim() > 1 and p not in own}
-    kinds = [".".join([part for part in name.split(".") if not part.isdigit()][-2:]) for name in found]
-    return kinds, list(found.values())
+    skipped = {parameter for part in parts for parameter in part.parameters()}
+    matrices = {name: p for name, p in model.named_parameters() if p.requires_grad and p.dim() > 1 and p not in skipped}
+    kinds = [".".join([part for part in name.split(".") if not part.isdigit()][-2:]) for name in matrices]
+    return kinds, list(matrices.values())
 
 
 def gradient_norms(loss: Tensor, parameters: Sequence[Tensor]) -> list[Tensor | None]:
     """Euclidean norm () of the gradient of `loss` for each parameter, None without one; the graph of `loss` is kept."""
     if not loss.requires_grad:
         return [None] * len(parameters)
-    found = torch.autograd.grad(loss.sum(), parameters, retain_graph=True, allow_unused=True)
-    return [None if gradient is None else gradient.float().norm() for gradient in found]
+    gradients = torch.autograd.grad(loss.sum(), parameters, retain_graph=True, allow_unused=True)
+    return [None if gradient is None else gradient.float().norm() for gradient in gradients]

@@ -159,8 +159,8 @@ class Diverse:
         """
         if not self.loss_per_token:
             return self.auxiliary_factor
-        given = signature(super().forward).bind(*args, **kwargs).arguments  # type: ignore[misc]
-        tokens, sentences = (given["text_lengths"] + self.end_tokens).sum(), len(given["text_lengths"])
+        arguments = signature(super().forward).bind(*args, **kwargs).arguments  # type: ignore[misc]
+        tokens, sentences = (arguments["text_lengths"] + self.end_tokens).sum(), len(arguments["text_lengths"])
         count = tokens if self.weighted_by_tokens else token_count(tokens, sentences)
         return self.auxiliary_factor * sentences / count
 
@@ -224,9 +224,9 @@ class DiverseSTModel(Diverse, ReadsKeptFeatures, ESPnetSTModel):
         """Return the losses of the translation and of the additional recognition of the source."""
         if self.st_use_transducer_decoder:
             return None
-        own, source = 1 - self.asr_weight - self.mt_weight, self.asr_weight
-        decoders = {"criterion_st": own * (1 - self.st_mtlalpha), "criterion_asr": source * (1 - self.mtlalpha)}
-        return Branches(decoders, {"st_ctc": own * self.st_mtlalpha, "ctc": source * self.mtlalpha})
+        st_weight, source = 1 - self.asr_weight - self.mt_weight, self.asr_weight
+        decoders = {"criterion_st": st_weight * (1 - self.st_mtlalpha), "criterion_asr": source * (1 - self.mtlalpha)}
+        return Branches(decoders, {"st_ctc": st_weight * self.st_mtlalpha, "ctc": source * self.mtlalpha})
 
 
 class DiverseMTModel(Diverse, ESPnetMTModel):

@@ -75,17 +75,17 @@ def replace_attention(
             layer has no counterpart here, or the net does not have these layers.
     """
     layers = list(layers)
-    own = _by_layer(*_in_layers(attention or _SOFTMAX, len(layers), net), net)
+    by_layer = _by_layer(*_in_layers(attention or _SOFTMAX, len(layers), net), net)
     for number, layer in enumerate(layers, start=1):
-        theirs = getattr(layer, attribute)
+        original = getattr(layer, attribute)
         where = f"{net}, {attribute} of layer {number}"
         if isinstance(layer, ContextualBlockEncoderLayer | ContextualBlockConformerLayer) and selects_heads(attention):
             raise ConfigError(
                 f"{where}: head selection does not fit the contextual block encoder; choose another encoder"
             )
         kind = {"cross": attribute == "src_attn" or with_memory is not None, "causal": causal}
-        options = own.get(number, _SOFTMAX)
-        ours = _counterpart(theirs, options, kind, attribute == "src_attn", where, length, with_memory)
+        options = by_layer.get(number, _SOFTMAX)
+        ours = _counterpart(original, options, kind, attribute == "src_attn", where, length, with_memory)
         for part in ours.modules():
             if isinstance(part, LambdaInit):
                 part.set_layer(number)
@@ -100,33 +100,33 @@ def _in_layers(attention: dict, count: int, net: str) -> tuple[dict, Sequence[in
     """
     if not isinstance(attention, dict):
         raise must_be(f"{net}: attention", "a mapping of options, such as {core: sdma}", attention)
-    given = dict(attention)
-    chosen = read_layers(given.pop("layers", None))
+    options = dict(attention)
+    chosen = read_layers(options.pop("layers", None))
     if chosen is None:
-        return given, range(1, count + 1)
+        return options, range(1, count + 1)
     if strange := [number for number in chosen if number > count]:
         raise ConfigError(f"{net}: layers {strange} do not exist; it has layers 1 to {count}")
-    core = given.get("core", "softmax")
-    if given.get("position") is not None:
+    core = options.get("core", "softmax")
+    if options.get("position") is not None:
         raise ConfigError(f"{net}: position applies to all layers; leave out layers")
     if core_class(core).connect is not Core.connect:
         raise ConfigError(f"{net}: attention {core!r} hands a state from layer to layer; leave out layers")
-    return given, chosen
+    return options, chosen
 
 
-def _by_layer(given: dict, chosen: Sequence[int], net: str) -> dict[int, dict]:
+def _by_layer(options: dict, chosen: Sequence[int], net: str) -> dict[int, dict]:
     """Return the options of each of the chosen layers by its number.
 
     Raises:
         ConfigError: `head_patterns` has lists for another number of layers.
     """
-    if not are_by_layer(given.get("head_patterns")):
-        return dict.fromkeys(chosen, given)
-    patterns = given["head_patterns"]
+    if not are_by_layer(options.get("head_patterns")):
+        return dict.fromkeys(chosen, options)
+    patterns = options["head_patterns"]
     if len(patterns) != len(chosen):
         has = f"head_patterns has lists for {len(patterns)} layers, but {len(chosen)} have this attention"
         raise ConfigError(f"{net}: {has}; give a list for each, or one list for all")
-    return {number: given | {"head_patterns": own} for number, own in zip(chosen, patterns, strict=True)}
+    return {number: options | {"head_patterns": of_layer} for number, of_layer in zip(chosen, patterns, strict=True)}
 
 
 def read_layers(chosen: object) -> list[int] | None:
@@ -148,7 +148,7 @@ def selects_heads(attention: dict | None) -> bool:
 
 
 def _counterpart(
-    theirs: nn.Module,
+    original: nn.Module,
     attention: dict,
     kind: dict[str, bool],
     of_source: bool,
@@ -156,24 +156,24 @@ def _counterpart(
     length: int | None,
     with_memory: type[WeightlessAttention] | None,
 ) -> WeightlessAttention:
-    if theirs is None:
+    if original is None:
         raise ConfigError(
             f"{where}: the layer has no attention to replace; set use_attn: true and cgmlp_weight below 1"
         )
-    if not isinstance(theirs, MultiHeadedAttention):
+    if not isinstance(original, MultiHeadedAttention):
         raise ConfigError(
-            f"{where}: attention of type {type(theirs).__name__} cannot be replaced; "
+            f"{where}: attention of type {type(original).__name__} cannot be replaced; "
             "choose selfattn, rel_selfattn or legacy_rel_selfattn"
         )
-    if getattr(theirs, "zero_triu", False):
+    if getattr(original, "zero_triu", False):
         raise ConfigError(f"{where}: zero_triu: true is not supported with a replaced attention; set it to false")
-    relative = isinstance(theirs, RELATIVE)
-    size = theirs.h * theirs.d_k
+    relative = isinstance(original, RELATIVE)
+    size = original.h * original.d_k
     try:
         memory = with_memory is not None and not of_source
         cached = kind["causal"] or of_source  # decoders decode with a cache
         uses = ["padding", *["relative_position"] * relative, *["cached_decoding"] * cached]
-        core, parts = attention_parts(attention, size, theirs.h, **kind, uses=uses, memory=memory)
+        core, parts = attention_parts(attention, size, original.h, **kind, uses=uses, memory=memory)
         core.supports.check_length(core.name, length or 0)
         if with_memory is not None and core.state_rows:
             raise ValueError(f"attention {core.name!r} with handed_over has no memory; leave out either")
@@ -182,16 +182,16 @@ def _counterpart(
     except (ValueError, TypeError) as error:
         raise ConfigError(f"{where}: {error}") from error
     attention_class = with_memory or (Attention if core.supports.explicit_weights else WeightlessAttention)
-    ours = attention_class(size, theirs.h, core, theirs.dropout_rate, **parts)
+    ours = attention_class(size, original.h, core, original.dropout_rate, **parts)
     by_head = _BY_HEAD + (_BY_HEAD_RELATIVE if relative else ())
     taken = _SHARED if parts["qk_norm"] is None else _SHARED[:1]
     for part in taken + (by_head if ours.selection is None else ()):  # a pool has its own initial weights
-        setattr(ours, part, getattr(theirs, part))
+        setattr(ours, part, getattr(original, part))
     if core.tied == "keys":
         ours.linear_k = ours.linear_q
     if core.tied == "values":
         ours.linear_v = ours.linear_k
-    return ours.train(theirs.training)
+    return ours.train(original.training)
 
 
 def signature_with(base: type, **added: object) -> inspect.Signature:
@@ -200,12 +200,12 @@ def signature_with(base: type, **added: object) -> inspect.Signature:
     An option that `base` has gets our default.
     """
     signature = inspect.signature(base)
-    theirs = {
+    overridden = {
         name: signature.parameters[name].replace(default=added[name]) for name in added & signature.parameters.keys()
     }
     ours = {
         name: inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default)
         for name, default in added.items()
-        if name not in theirs
+        if name not in overridden
     }
-    return signature.replace(parameters=list({**signature.parameters, **theirs, **ours}.values()))
+    return signature.replace(parameters=list({**signature.parameters, **overridden, **ours}.values()))

@@ -39,15 +39,15 @@ def bounded_by(state: Mapping[str, Tensor], source: str | Path) -> Iterator[None
     most_tensors = _TIMES * len(tensors) + _MORE_TENSORS
     most_values = _TIMES * sum(value.numel() for value in tensors) + _MORE_VALUES
     built = {"tensors": 0, "values": 0}
-    own = get_ident()
+    thread = get_ident()
 
     def count(module: nn.Module, name: str, value: Tensor | None) -> None:
-        if value is None or get_ident() != own:  # hooks act on the whole process, where others may build models, too
+        if value is None or get_ident() != thread:  # hooks act on the whole process, where others may build models, too
             return
         built["tensors"] += 1
         built["values"] += value.numel()
         if built["tensors"] > most_tensors or built["values"] > most_values:
-            has = f"{len(tensors)} tensors of {sum(each.numel() for each in tensors)} values"
+            has = f"{len(tensors)} tensors of {sum(tensor.numel() for tensor in tensors)} values"
             reason = f"the configuration asks for a far larger model than these weights, which have {has}"
             raise ModelError(f"{source}: {reason}; give the configuration that they were trained with")
 

@@ -42,7 +42,7 @@ def connect_layers(layers: MultiSequential, attribute: str, net: str = "net", tr
         "skips layers (layer_drop_rate)": layers.layer_drop_rate > 0,
         "drops frames between layers (ctc_trim)": trimmed,
     }
-    if (fault := next((words for words, found in refused.items() if found), None)) is not None:
+    if (fault := next((words for words, applies in refused.items() if applies), None)) is not None:
         raise ConfigError(
             f"{net}: the layers of attention {cores[0].name!r} hand on a state, and this encoder {fault}; "
             "leave that out, or choose another attention (luna with contextual: false hands on none)"

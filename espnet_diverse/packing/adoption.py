@@ -117,7 +117,7 @@ def adopted_config(before: dict, changes: Config, data_dir: Path | None = None) 
     for part, nets in NETS.items():
         if (name := config.get(part)) is not None and name not in nets:
             if f"diverse_{name}" not in nets:
-                known = " ".join(each.removeprefix("diverse_") for each in nets)
+                known = " ".join(net.removeprefix("diverse_") for net in nets)
                 raise ConfigError(f"{part} {name!r} cannot be adopted; those that can: {known}")
             config[part] = f"diverse_{name}"
     config.extend(changes)
@@ -157,9 +157,9 @@ def adopt_weights(model: nn.Module, trained: nn.Module) -> int:
     Raises:
         ConfigError: A parameter of `trained` is missing in `model`, or has another shape.
     """
-    given, state = trained.state_dict(), model.state_dict()
+    trained_state, state = trained.state_dict(), model.state_dict()
     pools = _pools(model)
-    for name, value in given.items():
+    for name, value in trained_state.items():
         if name not in state:
             raise ConfigError(f"the trained model has {name}, which the new configuration does not use")
         value = value if name not in pools else _copies(value, *pools[name])
@@ -170,19 +170,19 @@ def adopt_weights(model: nn.Module, trained: nn.Module) -> int:
     model.load_state_dict(state)
     for module in model.modules():
         _begin(module, model)
-    return sum(value.numel() for name, value in model.named_parameters() if name not in given)
+    return sum(value.numel() for name, value in model.named_parameters() if name not in trained_state)
 
 
 def _pools(model: nn.Module) -> dict[str, tuple[int, Tensor]]:
     """By parameter of a pool of heads: the number of heads H, and the place (P,) of each head of the pool."""
-    found = {}
+    pools = {}
     for name, module in model.named_modules():
         if isinstance(module, MultiHeadAttention) and module.selection is not None:
             parts = ["linear_q", "linear_k", "linear_v", *(["linear_pos"] if module.relative else [])]
             parameters = [f"{part}.{key}" for part in parts for key, _ in getattr(module, part).named_parameters()]
             parameters += ["pos_bias_u", "pos_bias_v"] if module.relative else []
-            found |= {f"{name}.{each}": (module.h, module.selection.places()) for each in parameters}
-    return found
+            pools |= {f"{name}.{parameter}": (module.h, module.selection.places()) for parameter in parameters}
+    return pools
 
 
 def _copies(value: Tensor, heads: int, places: Tensor) -> Tensor:
@@ -243,8 +243,8 @@ def _log_probabilities(model: nn.Module, task: str, features: int | None) -> dic
         return {"detector": F.logsigmoid(model.classifier(text, torch.tensor([text.size(1)])))}
     if task == "cls":
         texts = [_random_tokens(model.classifier.embed.num_embeddings - 1) for _ in range(1 + model.classifier.pairs)]
-        given = [each for text in texts for each in (text, torch.tensor([text.size(1)]))]
-        return {"classifier": model.classifier(*given).scores.log_softmax(-1)}
+        inputs = [tensor for text in texts for tensor in (text, torch.tensor([text.size(1)]))]
+        return {"classifier": model.classifier(*inputs).scores.log_softmax(-1)}
     tokens = torch.cat([torch.tensor([[model.sos]]), _random_tokens(model.sos)], 1)
     if task == "lm":
         return {"lm": model.lm(tokens, None)[0].log_softmax(-1)}
@@ -255,19 +255,19 @@ def _log_probabilities(model: nn.Module, task: str, features: int | None) -> dic
     prompt = _prompt(model) if task == "s2t_ctc" else {}
     frames, lengths = model.encode(source, torch.tensor([source.size(1)]), **prompt)[:2]
     frames = frames[0] if isinstance(frames, tuple) else frames  # with the frames of intermediate layers
-    found = {}
+    outputs = {}
     if getattr(model, "decoder", None) is not None:  # a model of CTC alone has none
         count = torch.tensor([tokens.size(1)])
-        found["decoder"] = model.decoder(frames, lengths, tokens, count)[0].log_softmax(-1)
+        outputs["decoder"] = model.decoder(frames, lengths, tokens, count)[0].log_softmax(-1)
     modules = {name: getattr(model, name, None) for name in ("ctc", "st_ctc")}  # over the source, and the translation
-    return found | {name: ctc.log_softmax(frames) for name, ctc in modules.items() if ctc is not None}
+    return outputs | {name: ctc.log_softmax(frames) for name, ctc in modules.items() if ctc is not None}
 
 
 def _prompt(model: nn.Module) -> dict[str, Tensor]:
     """A random prompt of a model that reads it in its encoder: two symbols, and previous text."""
     tokens = _random_tokens(model.sos)
-    given = {"text_prev": tokens, "prefix": tokens[:, :2]}
-    return given | {f"{name}_lengths": torch.tensor([each.size(1)]) for name, each in given.items()}
+    prompt = {"text_prev": tokens, "prefix": tokens[:, :2]}
+    return prompt | {f"{name}_lengths": torch.tensor([value.size(1)]) for name, value in prompt.items()}
 
 
 def _random_tokens(last: int) -> Tensor:

@@ -110,8 +110,8 @@ def _front_matter(config: Mapping, facts: Facts, scores: Mapping[str, Mapping]) 
         "pipeline_tag": WHAT[task][1],
         "tags": ["espnet", "espnet_diverse", *sorted(cores)],
     }
-    given = {key: value for key, value in matter.items() if value}
-    return f"---\n{yaml.safe_dump(given, sort_keys=False, allow_unicode=True)}---\n"
+    entries = {key: value for key, value in matter.items() if value}
+    return f"---\n{yaml.safe_dump(entries, sort_keys=False, allow_unicode=True)}---\n"
 
 
 def _languages(config: Mapping) -> list[str]:
@@ -123,7 +123,7 @@ def model_rows(config: Mapping, parameters: int) -> dict[str, str]:
     """Facts about a model by name, from its configuration and the number of its parameters."""
     rows = {"parameters": f"{parameters / 1e6:.2f} M"}
     if encoders := list(pretrained_encoders(config)):
-        rows["pretrained encoder"] = "; ".join(_pretrained(*each) for each in encoders)
+        rows["pretrained encoder"] = "; ".join(_pretrained(*encoder) for encoder in encoders)
     for net in ("encoder", "decoder", "lm", "classifier"):
         if config.get(net):
             rows[net] = ", ".join([str(config[net]), *_size(config.get(f"{net}_conf") or {})])
@@ -140,10 +140,10 @@ def model_rows(config: Mapping, parameters: int) -> dict[str, str]:
 
 def _pretrained(architecture: Mapping, frozen: bool) -> str:
     """Name, type and licence of a pretrained encoder whose weights are in the model."""
-    kept = "as it was published" if frozen else "trained further"
+    training = "as it was published" if frozen else "trained further"
     license = architecture.get("license")
     message = f"licence {license}" if license else "its licence is not known"
-    return f"{architecture.get('name')}, {architecture['encoder']['model_type']}, {kept}, {message}"
+    return f"{architecture.get('name')}, {architecture['encoder']['model_type']}, {training}, {message}"
 
 
 def _size(options: Mapping) -> Iterator[str]:
@@ -196,10 +196,10 @@ def _results(scores: Mapping[str, Mapping]) -> str:
     for folder, metrics in scores.items():
         title = folder if several else folder.partition("/")[2]
         for metric, groups in metrics.items():
-            for row, each in rows_of(groups).items():
+            for row, result in rows_of(groups).items():
                 name = f"{title} {row}".strip()
-                signature = each.get("signature") or ""
-                lines.append(f"| {name} | {metric} | {each['score']:.1f} | {signature.replace('|', ' ')} |\n")
+                signature = result.get("signature") or ""
+                lines.append(f"| {name} | {metric} | {result['score']:.1f} | {signature.replace('|', ' ')} |\n")
     head = "| set | metric | score | signature |\n|---|---|---|---|\n"
     return head + "".join(lines) if lines else ""
 
@@ -212,7 +212,7 @@ def _commands(model_dir: Path, scores: Mapping[str, Mapping]) -> str:
     shown = [
         command
         for stage, command in stages
-        if stage in ("stats", "train") or any(re.search(rf"/{re.escape(each)}(?![\w.-])", command) for each in scores)
+        if stage in ("stats", "train") or any(re.search(rf"/{re.escape(path)}(?![\w.-])", command) for path in scores)
     ]
     return "".join(["```sh\n", *(f"{command}\n" for command in shown), "```\n"]) if shown else ""
 

@@ -212,15 +212,15 @@ def _compare(net: EncoderCTC, ids: Mapping[str, Tensor], features: int, path: Pa
     session = import_onnxruntime().InferenceSession(path)
     generator = torch.Generator().manual_seed(0)
     for frames in _OTHERS:
-        given = torch.randn(len(frames), max(frames), features, generator=generator), torch.tensor(frames)
+        inputs = torch.randn(len(frames), max(frames), features, generator=generator), torch.tensor(frames)
         with scope(ids, collect=False):
-            expected, lengths, _ = net(*given)
+            expected, lengths, _ = net(*inputs)
         try:
-            found = session.run(["log_probs"], {name: x.numpy() for name, x in zip(_INPUTS, given, strict=True)})[0]
+            outputs = session.run(["log_probs"], {name: x.numpy() for name, x in zip(_INPUTS, inputs, strict=True)})[0]
         except Exception as error:  # ONNX Runtime has its own classes, which derive only from Exception
             raise ModelError(_WRONG) from error
-        pairs = zip(expected.numpy(), found, lengths, strict=True)
-        if not all(np.allclose(ours[:length], theirs[:length], atol=_SAME) for ours, theirs, length in pairs):
+        pairs = zip(expected.numpy(), outputs, lengths, strict=True)
+        if not all(np.allclose(reference[:length], output[:length], atol=_SAME) for reference, output, length in pairs):
             raise ModelError(_WRONG)
 
 

@@ -117,15 +117,15 @@ def pruned_config(config: Mapping, model: nn.Module) -> dict:
 def _kept_patterns(net: nn.Module, cross: bool) -> list:
     """The option `head_patterns` of the heads that a net has kept, in self- or in cross-attention."""
     modules = (module for module in net.modules() if isinstance(module, MultiHeadAttention))
-    kept = [module.patterns for module in modules if module.patterns is not None and module.patterns.cross == cross]
-    layers = [[pattern.option for pattern in each.patterns] for each in kept]
-    return layers[0] if all(each == layers[0] for each in layers) else layers
+    by_layer = [module.patterns for module in modules if module.patterns is not None and module.patterns.cross == cross]
+    layers = [[pattern.option for pattern in layer.patterns] for layer in by_layer]
+    return layers[0] if all(layer == layers[0] for layer in layers) else layers
 
 
 def _espnets_options(section: Mapping, net: type) -> dict | None:
     """The options of `net` for ESPnet's base class; None where an option of this package has an effect."""
-    theirs = next(kind for kind in net.__mro__ if kind.__module__.startswith("espnet2."))
-    known = inspect.signature(theirs).parameters
+    base = next(kind for kind in net.__mro__ if kind.__module__.startswith("espnet2."))
+    known = inspect.signature(base).parameters
     gated = section.get("input_layer") == GATED
     ours = {key: value for key, value in section.items() if key not in known and (gated or key != "conv_channels")}
     if gated or any(value not in _UNUSED for value in ours.values()):
@@ -155,18 +155,18 @@ def _indices(model: nn.Module, conditions: Mapping[str, str]) -> dict[str, int]:
     selections = [module.selection for module in model.modules() if isinstance(module, MultiHeadAttention)]
     rows = [module.rows for module in model.modules() if isinstance(module, TaggedEmbedding)]
     adapters = [module.rows for _, module in adapted(model)]
-    rows += [each for each in adapters if each is not None]
-    known = {condition: names for each in selections if each is not None for condition, names in each.names.items()}
-    known |= {condition: names for each in rows for condition, names in zip(each.by, each.names, strict=True)}
+    rows += [adapter for adapter in adapters if adapter is not None]
+    known = {condition: names for part in selections if part is not None for condition, names in part.names.items()}
+    known |= {condition: names for row in rows for condition, names in zip(row.by, row.names, strict=True)}
     gates = any(isinstance(module, PatternGates) for module in model.modules())
     if not known and not adapters and not gates:
         raise ConfigError(
             "no part of this model depends on a language or domain, so it cannot be pruned; give another model"
         )
     check_conditions(conditions)
-    given = dict(conditions)
-    if "tgtlang" in known and "lang" in given:
-        given.setdefault("tgtlang", given["lang"])
+    values = dict(conditions)
+    if "tgtlang" in known and "lang" in values:
+        values.setdefault("tgtlang", values["lang"])
     for condition in conditions:
         if condition not in known and not (condition == "lang" and "tgtlang" in known):
             raise ConfigError(
@@ -174,10 +174,10 @@ def _indices(model: nn.Module, conditions: Mapping[str, str]) -> dict[str, int]:
                 f"{CONDITIONS[condition].label}; leave it out"
             )
     for condition, names in known.items():
-        if given.get(condition) not in names:
-            fault = f"{given[condition]!r} is unknown" if condition in given else "is missing"
+        if values.get(condition) not in names:
+            fault = f"{values[condition]!r} is unknown" if condition in values else "is missing"
             raise ConfigError(f"{CONDITIONS[condition].option} {fault}; this model knows: {' '.join(names)}")
-    return {condition: names.index(given[condition]) for condition, names in known.items()}
+    return {condition: names.index(values[condition]) for condition, names in known.items()}
 
 
 def _untagged(embedding: TaggedEmbedding, sos: int) -> nn.Embedding:

@@ -38,4 +38,4 @@ def constructed[T](cls: type[T], values: Mapping[str, object], *args: Any, **kwa
 
 def _reads(code: CodeType, name: str) -> bool:
     inner = (constant for constant in code.co_consts if isinstance(constant, CodeType))
-    return name in code.co_names or any(_reads(each, name) for each in inner)
+    return name in code.co_names or any(_reads(nested, name) for nested in inner)

@@ -30,12 +30,12 @@ def audio_rate(config: Mapping) -> int | None:
     """
     if config.get("input_size") is not None:
         return None if reads_features(config) else RATE
-    given = (config.get("frontend_conf") or {}).get("fs")
-    if given is None:
+    value = (config.get("frontend_conf") or {}).get("fs")
+    if value is None:
         return RATE
-    rate = _parsed(given)
+    rate = _parsed(value)
     if rate is None or not RATES[0] <= rate <= RATES[1]:
-        raise must_be("fs", f"{RATES[0]} to {RATES[1]} Hz as a whole number or as text such as 8k", given)
+        raise must_be("fs", f"{RATES[0]} to {RATES[1]} Hz as a whole number or as text such as 8k", value)
     return rate
 
 
@@ -53,11 +53,11 @@ def required_rate(config: Mapping) -> int:
     return rate
 
 
-def _parsed(given: object) -> int | None:
+def _parsed(value: object) -> int | None:
     """A number of Hz as ESPnet reads it; None where it is neither a whole number nor text."""
-    if isinstance(given, str):
+    if isinstance(value, str):
         try:
-            return humanfriendly.parse_size(given)
+            return humanfriendly.parse_size(value)
         except humanfriendly.InvalidSize:
             return None
-    return given if isinstance(given, int) and not isinstance(given, bool) else None
+    return value if isinstance(value, int) and not isinstance(value, bool) else None

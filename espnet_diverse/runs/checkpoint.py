@@ -86,9 +86,9 @@ def _keep(path: Path, former: Path) -> None:
 def _without_room(path: Path, size: int, reason: str) -> str:
     free = shutil.disk_usage(path.parent).free
     lack = f"{size - free} bytes are missing" if free < size else "a quota or limit of this process is lower"
-    there = "what was saved before is as it was" if path.exists() else "nothing of it is left"
+    state = "what was saved before is as it was" if path.exists() else "nothing of it is left"
     return (
-        f"{path}: cannot be written ({reason}): it takes {size} bytes, {free} are free, {lack}; {there}: make room and "
+        f"{path}: cannot be written ({reason}): it takes {size} bytes, {free} are free, {lack}; {state}: make room and "
         "give the same command again"
     )
 
@@ -122,15 +122,15 @@ def load(path: str | Path, device: str | torch.device = "cpu") -> dict:
 
 def _frozen(path: Path, digests: Mapping[str, str], device: str | torch.device) -> dict:
     """The frozen part of the model in `path`, from the folder of this file or of the file that it links to."""
-    places = [frozen_part.file_beside(each, digests) for each in (path, path.resolve())]
+    places = [frozen_part.file_beside(candidate, digests) for candidate in (path, path.resolve())]
     file = next((place for place in places if place.is_file()), None)
     todo = "copy it from the directory of the run"
     if file is None:
         raise ModelError(f"{places[0]}: is missing, and {path.name} lacks the frozen part of the model in it; {todo}")
-    found = _read(file, device)
-    if frozen_part.tensor_digests(found) != digests:
+    tensors = _read(file, device)
+    if frozen_part.tensor_digests(tensors) != digests:
         raise ModelError(f"{file}: is altered, as it is not the frozen part of the model in {path.name}; {todo}")
-    return found
+    return tensors
 
 
 def _read(path: str | Path, device: str | torch.device) -> dict:
@@ -293,15 +293,15 @@ def with_present_parameters(state: Mapping[str, Tensor], expected: Collection[st
         state: Parameters and buffers by name.
         expected: Names in the model that reads them.
     """
-    found = {}
+    parameters = {}
     for name, value in state.items():
         present = name
         for former, moved in _MOVED.items():
             present = present if present in expected else name.replace(former, moved)
         if present in expected or not (_UNUSED.search(name) and value.shape[:-1] == (1,)):
-            found[present if present in expected and present not in state else name] = value
+            parameters[present if present in expected and present not in state else name] = value
     for name in expected:
         owner = name.removesuffix(_BY_LAYER)
-        if owner != name and name not in found and any(other.startswith(owner) for other in found):
-            found[name] = torch.tensor(_CONSTANT, dtype=torch.float64)
-    return found
+        if owner != name and name not in parameters and any(other.startswith(owner) for other in parameters):
+            parameters[name] = torch.tensor(_CONSTANT, dtype=torch.float64)
+    return parameters

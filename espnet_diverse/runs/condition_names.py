@@ -86,7 +86,7 @@ def fill_in_without_data(config: Config) -> None:
             named = [name for family in part.get("families") or () for name in family]
             default = part.get("default_condition") or {}
             listed = default if isinstance(default, Mapping) else {}  # anything else is refused where it is read
-            names = {each: named or [listed.get(each, "?")] for each in conditions} | _values(part)
+            names = {condition: named or [listed.get(condition, "?")] for condition in conditions} | _values(part)
         value: dict = {"by": conditions, "conditions": names}
         for key in reversed(keys):
             value = {key: value}
@@ -120,9 +120,9 @@ class ConditionIndices:
         Raises:
             DataError: The value is unknown.
         """
-        given = {condition: data.pop(condition) for condition in self.names if condition in data}
+        values = {condition: data.pop(condition) for condition in self.names if condition in data}
         data = data if self.preprocess is None else self.preprocess(utterance, data)
-        for condition, name in given.items():
+        for condition, name in values.items():
             if name not in self.names[condition]:
                 raise DataError(f"utterance {utterance}: {_unknown(condition, name, self.names[condition])}")
             data[condition] = np.array([self.names[condition].index(name)], dtype=np.int64)
@@ -132,16 +132,16 @@ class ConditionIndices:
 def _parts(config: Mapping, keys: Keys = ()) -> Iterator[tuple[Keys, object]]:
     """Path of keys and option `by` of every part of the nets that depends on conditions."""
     for key, value in config.items():
-        inside = (*keys, key)
+        path = (*keys, key)
         sections = (*_NETS, _ADAPTER) if keys or config.get("use_adapter") else _NETS
-        if not isinstance(value, dict) or inside[0] not in sections:
+        if not isinstance(value, dict) or path[0] not in sections:
             continue
         if key == "selection":  # the only part that has a default `by`, and that can be off
             if value.get("strategy", "none") != "none":
-                yield inside, value.get("by", list(SelectionOptions.by))
+                yield path, value.get("by", list(SelectionOptions.by))
         elif value.get("by") is not None:
-            yield inside, value["by"]
-        yield from _parts(value, inside)
+            yield path, value["by"]
+        yield from _parts(value, path)
 
 
 def _names(config: Config, condition: str, asking: list[Keys], train_dir: Path) -> list[str]:
@@ -179,10 +179,10 @@ def _listed(config: Config, keys: Keys, condition: str) -> list[str] | None:
 
 def _values(part: Mapping) -> dict:
     """Option `conditions` of a part of the configuration."""
-    given = part.get("conditions") or {}
-    if not isinstance(given, dict):
-        raise must_be("conditions", "a mapping, such as {lang: [de, en]}", given)
-    return given
+    conditions = part.get("conditions") or {}
+    if not isinstance(conditions, dict):
+        raise must_be("conditions", "a mapping, such as {lang: [de, en]}", conditions)
+    return conditions
 
 
 def _check_table(data_dir: Path, condition: str, names: list[str], where: str) -> None:

@@ -36,8 +36,8 @@ NONE = ("none", "null", "nil")
 def _conf_dir() -> Path:
     """Folder of the shared fragments: inside the package in a wheel, next to the package in a repository."""
     package = Path(__file__).resolve().parents[1]
-    inside = package / "conf"
-    return inside if inside.is_dir() else package.parent / "conf"
+    packaged = package / "conf"
+    return packaged if packaged.is_dir() else package.parent / "conf"
 
 
 CONF_DIR = _conf_dir()
@@ -234,7 +234,7 @@ def leaves(mapping: dict, *keys: str) -> Iterator[tuple[str, object]]:
 
 def as_lists(value: object) -> object:
     """A value with lists instead of tuples, as in YAML."""
-    return [as_lists(each) for each in value] if isinstance(value, list | tuple) else value
+    return [as_lists(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def in_one_line(value: object) -> str:
@@ -247,21 +247,21 @@ def _find_one(name: str, folders: list[Path]) -> Path:
     if not name.strip():
         raise ConfigError("a configuration fragment has an empty name; separate the names by single commas")
     candidates = (next(filter(Path.is_file, (folder / name, folder / f"{name}.yaml")), None) for folder in folders)
-    if found := [path for path in candidates if path is not None]:
-        for other in {path.resolve() for path in found} - {found[0].resolve()}:
-            _warn_of_replaced(name, found[0].resolve(), other)
-        return found[0]
-    inside = Path(name).parent
-    there = sorted({path.stem for folder in folders for path in (folder / inside).glob("*.yaml")})
+    if paths := [path for path in candidates if path is not None]:
+        for other in {path.resolve() for path in paths} - {paths[0].resolve()}:
+            _warn_of_replaced(name, paths[0].resolve(), other)
+        return paths[0]
+    parent = Path(name).parent
+    siblings = sorted({path.stem for folder in folders for path in (folder / parent).glob("*.yaml")})
     shared = sorted({f"{path.parent.name}/{path.stem}" for folder in folders for path in folder.glob("*/*.yaml")})
     stem = name.removesuffix(".yaml")
     alike = [one for one in shared if one.endswith(f"/{stem}")]
-    if near := nearest(Path(stem).name, there) if there else nearest(stem, shared):
-        alike.append(str(inside / near) if there else near)
+    if near := nearest(Path(stem).name, siblings) if siblings else nearest(stem, shared):
+        alike.append(str(parent / near) if siblings else near)
     if alike:
         known = f"did you mean {alike[0]}?"
-    elif there:
-        known = f"{inside} has: {' '.join(there)}"
+    elif siblings:
+        known = f"{parent} has: {' '.join(siblings)}"
     else:
         known = f"known: {' '.join(shared) or 'none'}"
     looked = " and ".join(str(folder.resolve()) for folder in folders)

@@ -74,9 +74,9 @@ def _check_task(config: Config, known: Mapping) -> None:
     for key in config:
         if key in known:
             continue
-        others = [name for name in TRAINED if key in vars(TASKS[name].get_parser().parse_args([]))]
-        if others:
-            has = f"key {key!r} is not one of the task given, but of {' '.join(others)}"
+        tasks = [name for name in TRAINED if key in vars(TASKS[name].get_parser().parse_args([]))]
+        if tasks:
+            has = f"key {key!r} is not one of the task given, but of {' '.join(tasks)}"
             raise ConfigError(f"{config.origin(key)}: {has}; give another --task, or the fragments of this one")
 
 
@@ -86,10 +86,10 @@ def _check_choices(config: Config, parser: ArgumentParser) -> None:
         key = action.dest
         if not action.choices or key not in config or key in FILLED_IN or key.endswith("batch_type"):
             continue
-        given, known = config[key], [str(word) for word in action.choices if word is not None]
-        is_unset = given is None or None in action.choices and str(given).strip().lower() in NONE
-        if not is_unset and str(given).lower() not in map(str.lower, known):
-            message = f"{key} must be one of {' '.join(known)}, but is {given!r:.100}"
+        value, known = config[key], [str(word) for word in action.choices if word is not None]
+        is_unset = value is None or None in action.choices and str(value).strip().lower() in NONE
+        if not is_unset and str(value).lower() not in map(str.lower, known):
+            message = f"{key} must be one of {' '.join(known)}, but is {value!r:.100}"
             raise ConfigError(f"{config.origin(key)}: {message}")
 
 
@@ -100,8 +100,8 @@ def _check_owner(config: Config, name: str, chosen: type) -> None:
         return
     for part in _PARTS:
         if part in config[section] and part not in inspect.signature(chosen).parameters:
-            here = f"{name} is {config[name]!r}" if name in config else f"no {name} is given"
-            has = f"key {section}.{part} is for a net of this package, and {here}"
+            actual = f"{name} is {config[name]!r}" if name in config else f"no {name} is given"
+            has = f"key {section}.{part} is for a net of this package, and {actual}"
             ours = f"diverse_{str(config.get(name)).lower()}"
             known = ours in NETS.get(name, ())
             todo = f"give {name}: {ours}" if known else "put a fragment with our net before it, such as model/small"
@@ -132,18 +132,18 @@ def chosen_classes(task: type[abs_task.AbsTask], config: Config) -> dict[str, ty
     Raises:
         ConfigError: The configuration names an unknown class.
     """
-    found = {}
+    by_part = {}
     for name, (classes, default) in _choices(task).items():
         chosen = config.get(name, default)
         if chosen is None:
             continue
         if not isinstance(chosen, str) or chosen.lower() not in classes:
             known = " ".join(sorted(classes))
-            others = [other for other in TRAINED if str(chosen).lower() in _choices(TASKS[other]).get(name, [{}])[0]]
-            todo = f"; for this one give --task {' or '.join(others)}" if others else ""
+            tasks = [other for other in TRAINED if str(chosen).lower() in _choices(TASKS[other]).get(name, [{}])[0]]
+            todo = f"; for this one give --task {' or '.join(tasks)}" if tasks else ""
             raise ConfigError(f"{config.origin(name)}: unknown {name} {chosen!r}; known: {known}{todo}")
-        found[name] = classes[chosen.lower()]
-    return found
+        by_part[name] = classes[chosen.lower()]
+    return by_part
 
 
 def doubts(task: type[abs_task.AbsTask], config: Config) -> list[str]:
@@ -151,8 +151,8 @@ def doubts(task: type[abs_task.AbsTask], config: Config) -> list[str]:
     nets = chosen_classes(task, config)
     sections = [f"{name}_conf" for name in sorted(nets) if issubclass(nets[name], _KEEPING)]
     has = "layer_drop_rate has no effect, as this net of ESPnet drops no layers"
-    given = [section for section in sections if (config.get(section) or {}).get("layer_drop_rate")]
-    unused = [f"{config.origin(section, 'layer_drop_rate')}: {section}.{has}" for section in given]
+    affected = [section for section in sections if (config.get(section) or {}).get("layer_drop_rate")]
+    unused = [f"{config.origin(section, 'layer_drop_rate')}: {section}.{has}" for section in affected]
     return unused if "optim" in config else [_NO_OPTIM, *unused]
 
 
@@ -176,19 +176,19 @@ def _check_section(config: Config, section: str, cls: type) -> None:
 def _check_values(config: Config, section: str, cls: type) -> None:
     """Check options of ESPnet's nets that take one of several names: the names that the constructor compares with."""
     for option in _NAMED:
-        given = (config.get(section) or {}).get(option)
-        if not isinstance(given, str):
+        value = (config.get(section) or {}).get(option)
+        if not isinstance(value, str):
             continue
         known = [*_compared(cls, option), *getattr(cls, "own_values", {}).get(option, ())]
-        if known and given not in known:
-            message = f"unknown {section}.{option} {given!r} of {cls.__name__}; known: {' '.join(known)}"
+        if known and value not in known:
+            message = f"unknown {section}.{option} {value!r} of {cls.__name__}; known: {' '.join(known)}"
             raise ConfigError(f"{config.origin(section, option)}: {message}")
 
 
 def _compared(cls: type, option: str) -> list[str]:
     """The names that the constructor of a class, or of a base class, compares an option with."""
-    constructors = (vars(each).get("__init__") for each in cls.__mro__)
-    sources = (inspect.getsource(inspect.unwrap(each)) for each in constructors if inspect.isfunction(each))
+    constructors = (vars(base).get("__init__") for base in cls.__mro__)
+    sources = (inspect.getsource(inspect.unwrap(method)) for method in constructors if inspect.isfunction(method))
     return sorted({name for source in sources for name in re.findall(rf'\b{option} == "([\w-]+)"', source)})
 
 
@@ -206,8 +206,8 @@ def _check_parts(config: Config, section: str) -> None:
             if options.get(name) is not None:
                 with located(config, section, part, name):
                     by_layer = name == "head_patterns" and are_by_layer(options[name])
-                    for own in options[name] if by_layer else [options[name]]:
-                        read_part(own)
+                    for part_options in options[name] if by_layer else [options[name]]:
+                        read_part(part_options)
 
 
 def _read_attention(options: dict) -> None:

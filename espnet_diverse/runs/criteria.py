@@ -49,10 +49,10 @@ def preferred_metrics(config: Mapping) -> list[str]:
         layer of CTC, it is valid.loss: the accuracy of the decoder does not change.
     """
     frozen = {"encoder", "decoder"} <= set(config.get("freeze_param") or ())
-    own = "valid.loss" if frozen or config.get("task") in _WITHOUT_ACCURACY else "valid.acc"
+    default = "valid.loss" if frozen or config.get("task") in _WITHOUT_ACCURACY else "valid.acc"
     criteria = config.get("best_model_criterion")
     named = [f"{phase}.{name}" for phase, name, _ in criteria] if are_criteria(criteria) else []
-    return sorted(named or [own], key=lambda metric: (metric != own, not metric.startswith("valid.")))
+    return sorted(named or [default], key=lambda metric: (metric != default, not metric.startswith("valid.")))
 
 
 def _check(config: Config, key: str, allowed: Callable[[object], bool], advice: str) -> None:
@@ -60,30 +60,30 @@ def _check(config: Config, key: str, allowed: Callable[[object], bool], advice: 
         raise ConfigError(f"{config.origin(key)}: {key} is {config[key]!r:.100}; give {advice}")
 
 
-def _check_reported(config: Config, key: str, given: Sequence[Sequence[str]]) -> None:
+def _check_reported(config: Config, key: str, criteria: Sequence[Sequence[str]]) -> None:
     """Check that not all criteria of an option are left out by ESPnet's model, as with `report_cer: false`."""
     model = config.get("model_conf")
-    left_out = [name for _, name, *_ in given if isinstance(model, Mapping) and model.get(f"report_{name}") is False]
-    if left_out and len(left_out) == len(given):
-        reason = f"{key} is by {left_out[0]}, and the model reports none with report_{left_out[0]}: false"
+    omitted = [name for _, name, *_ in criteria if isinstance(model, Mapping) and model.get(f"report_{name}") is False]
+    if omitted and len(omitted) == len(criteria):
+        reason = f"{key} is by {omitted[0]}, and the model reports none with report_{omitted[0]}: false"
         raise ConfigError(f"{config.origin(key)}: {reason}; set it to true in model_conf, or give another criterion")
 
 
-def _is_criterion(given: object) -> bool:
-    return _is_list(given) and len(given) == 3 and _is_statistic(given[:2]) and given[2] in ("min", "max")
+def _is_criterion(value: object) -> bool:
+    return _is_list(value) and len(value) == 3 and _is_statistic(value[:2]) and value[2] in ("min", "max")
 
 
-def _is_statistic(given: object) -> bool:
-    return _is_list(given) and len(given) == 2 and given[0] in ("train", "valid") and _is_name(given[1])
+def _is_statistic(value: object) -> bool:
+    return _is_list(value) and len(value) == 2 and value[0] in ("train", "valid") and _is_name(value[1])
 
 
-def _is_name(given: object) -> bool:
-    """Return whether `given` may be the name of a statistic, and with it part of the name of a file."""
-    return isinstance(given, str) and re.fullmatch(r"[^/\\\s]{1,100}", given) is not None and given.isprintable()
+def _is_name(value: object) -> bool:
+    """Return whether `value` may be the name of a statistic, and with it part of the name of a file."""
+    return isinstance(value, str) and re.fullmatch(r"[^/\\\s]{1,100}", value) is not None and value.isprintable()
 
 
-def _is_list(given: object) -> TypeGuard[Sequence]:
-    return isinstance(given, list | tuple)
+def _is_list(value: object) -> TypeGuard[Sequence]:
+    return isinstance(value, list | tuple)
 
 
 def check_criteria(stats: Mapping[str, Collection[str]], criteria: Mapping[str, Sequence[Sequence[str]]]) -> None:
@@ -98,8 +98,8 @@ def check_criteria(stats: Mapping[str, Collection[str]], criteria: Mapping[str, 
         TrainingError: No criterion of an option is among the statistics.
     """
     known = [f"{phase}.{name}" for phase in sorted(stats, reverse=True) for name in stats[phase]]
-    for option, given in criteria.items():
-        named = {f"{criterion[0]}.{criterion[1]}": criterion[1] for criterion in given}
+    for option, option_criteria in criteria.items():
+        named = {f"{criterion[0]}.{criterion[1]}": criterion[1] for criterion in option_criteria}
         missing = [metric for metric in named if metric not in known]
         if missing and len(missing) == len(named):
             raise TrainingError(f"{option}: an epoch has no {' '.join(missing)}; {hint(missing[0], known, 'an epoch')}")

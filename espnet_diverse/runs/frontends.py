@@ -75,8 +75,8 @@ def standalone(config: Mapping, config_file: Path) -> dict[str, Any]:
     if kind == "huggingface":
         return _standalone(options, config_file)
     if parts := list(_fused(config)):
-        found = [_standalone(part, config_file) if part["frontend_type"] == "huggingface" else part for part in parts]
-        return {**options, "frontends": found}
+        entries = [_standalone(part, config_file) if part["frontend_type"] == "huggingface" else part for part in parts]
+        return {**options, "frontends": entries}
     return options
 
 
@@ -121,8 +121,8 @@ def _standalone(options: Mapping[str, Any], config_file: Path) -> dict[str, Any]
             raise ModelError(
                 f"{config_file}: the architecture of the pretrained encoder is unknown: {error}"
             ) from error
-    left = {name: value for name, value in options.items() if name not in ("download_dir", "load_pretrained")}
-    return {**left, "model": None, "architecture": architecture}
+    remaining = {name: value for name, value in options.items() if name not in ("download_dir", "load_pretrained")}
+    return {**remaining, "model": None, "architecture": architecture}
 
 
 def _fused(config: Mapping) -> list[Mapping]:

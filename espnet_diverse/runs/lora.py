@@ -98,12 +98,12 @@ def unmerged(model: nn.Module) -> Iterator[None]:
 
 def merges(model: nn.Module) -> dict[str, tuple[float, bool]]:
     """Maps whose adapter of low rank is part of their weight in evaluation, see `frozen_part.with_product`."""
-    found = ((name, module) for name, module in adapted(model) if module.merges)
-    return {name: (module.scaling, isinstance(module, LowRankEmbedding)) for name, module in found}
+    modules = ((name, module) for name, module in adapted(model) if module.merges)
+    return {name: (module.scaling, isinstance(module, LowRankEmbedding)) for name, module in modules}
 
 
-def _options(given: object) -> LowRankOptions:
-    return read(LowRankOptions, given or {}, _SECTION)  # type: ignore[arg-type]
+def _options(values: object) -> LowRankOptions:
+    return read(LowRankOptions, values or {}, _SECTION)  # type: ignore[arg-type]
 
 
 def _check_kind(adapter: object, where: str) -> None:

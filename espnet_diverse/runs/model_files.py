@@ -94,14 +94,14 @@ def find_weights(model_dir: Path, model_file: str | Path | None = None, config: 
 
 def _averages(model_dir: Path, metrics: Sequence[str]) -> list[Path]:
     """Averages in a directory by each of `metrics`, best first; if all averages are by one metric, by that one."""
-    found: dict[str, dict[int, Path]] = {}
+    averages: dict[str, dict[int, Path]] = {}
     for path in model_dir.glob("*.ave*"):
         if name := _AVERAGE.fullmatch(path.name):
             number = _UNNUMBERED if name["number"] is None else int(name["number"])
-            if path.suffix == ".pth" or number not in found.get(name["metric"], {}):
-                found.setdefault(name["metric"], {})[number] = path
-    named = metrics if len(found) != 1 else found
-    return [path for metric in named for _, path in sorted(found.get(metric, {}).items(), reverse=True)]
+            if path.suffix == ".pth" or number not in averages.get(name["metric"], {}):
+                averages.setdefault(name["metric"], {})[number] = path
+    named = metrics if len(averages) != 1 else averages
+    return [path for metric in named for _, path in sorted(averages.get(metric, {}).items(), reverse=True)]
 
 
 def _in_folder(model_dir: Path, name: str) -> list[Path]:
@@ -117,16 +117,16 @@ def model_files(model_dir: Path, model_file: str | Path | None = None, task: str
         model_file: Weights, see `find_weights`.
         task: Name of the task where config.yaml does not give it.
     """
-    config, own = model_dir / "config.yaml", model_dir / INSIDE
+    config, language_model = model_dir / "config.yaml", model_dir / INSIDE
     known = {"task": task} | known_config(model_dir)
     try:
         weights = find_weights(model_dir, model_file, known)
     except ModelError:  # not trained yet, or the command will report what is wrong
         weights = Path(model_file or weights_name(known))
         weights = weights if weights.parent.parts else model_dir / weights
-    if (own / "config.yaml").is_file():
-        return [config, weights, *model_files(own, task="lm")]
-    return [config, weights, *([own / NGRAM] if (own / NGRAM).is_file() else [])]
+    if (language_model / "config.yaml").is_file():
+        return [config, weights, *model_files(language_model, task="lm")]
+    return [config, weights, *([language_model / NGRAM] if (language_model / NGRAM).is_file() else [])]
 
 
 def known_config(model_dir: Path) -> dict:

@@ -82,14 +82,14 @@ class Counter(TorchDispatchMode):
         return result
 
     def _add(self, operation: Any, args: Any, kwargs: Any, result: Any) -> None:
-        given, made = _tensors((args, kwargs)), _tensors(result)
+        inputs, made = _tensors((args, kwargs)), _tensors(result)
         if formula := _formula(operation):
             self._products += formula(*args, **kwargs, out_val=result)
         else:
-            self._elements += max((each.numel() for each in (*given, *made)), default=0)
-        self._traffic += sum(map(_bytes, (*given, *made)))
+            self._elements += max((value.numel() for value in (*inputs, *made)), default=0)
+        self._traffic += sum(map(_bytes, (*inputs, *made)))
         self._calls += 1
-        old = {each.untyped_storage()._cdata for each in given}
+        old = {operand.untyped_storage()._cdata for operand in inputs}
         for tensor in made:
             storage = tensor.untyped_storage()
             if storage._cdata not in old | self._known:
@@ -128,7 +128,7 @@ def forward_counts(model: nn.Module, config: Mapping[str, Any]) -> Counts:
 
 def resident(*objects: Any) -> int:
     """Bytes of the tensors in nested containers, such as parameters and the state of an optimizer, each once."""
-    storages = {each.untyped_storage()._cdata: each.untyped_storage().nbytes() for each in _tensors(objects)}
+    storages = {tensor.untyped_storage()._cdata: tensor.untyped_storage().nbytes() for tensor in _tensors(objects)}
     return sum(storages.values())
 
 
@@ -153,7 +153,7 @@ _OF_CPU: dict[str, Callable[..., int]] = {
 
 
 def _tensors(tree: Any) -> list[Tensor]:
-    return [each for each in tree_leaves(tree) if isinstance(each, Tensor) and each.layout == torch.strided]
+    return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, Tensor) and leaf.layout == torch.strided]
 
 
 def _bytes(tensor: Tensor) -> int:

@@ -321,8 +321,8 @@ def load_model(model_dir: str | Path, model_file: str | Path | None = None, devi
 
 def _reads_tokenizer(args: Namespace, prefix: str) -> bool:
     """Return whether tokens are those of a tokenizer.json; ESPnet's own are of a folder or a name."""
-    given = getattr(args, f"{prefix}bpemodel", None)
-    return getattr(args, f"{prefix}token_type", None) == PRETRAINED and given is not None and Path(given).is_file()
+    path = getattr(args, f"{prefix}bpemodel", None)
+    return getattr(args, f"{prefix}token_type", None) == PRETRAINED and path is not None and Path(path).is_file()
 
 
 def _unbuilt(part: str, error: Exception) -> Exception:

@@ -18,7 +18,7 @@ from espnet_diverse.untrusted.foreign_config import OF_THE_MACHINE
 FILLED_IN = (
     *("output_dir", "ngpu", "collect_stats", "task"),
     *(f"{prefix}{key}" for prefix in ("", "src_") for key in ("token_list", "token_type", "bpemodel")),
-    *(f"{phase}_{what}" for phase in ("train", "valid") for what in ("data_path_and_name_and_type", "shape_file")),
+    *(f"{phase}_{suffix}" for phase in ("train", "valid") for suffix in ("data_path_and_name_and_type", "shape_file")),
 )
 """Keys that follow from the arguments of the command line."""
 NOT_HERE = {  # keys of ESPnet that would be ignored, or would leave nothing to average
@@ -91,20 +91,20 @@ def training_config(config: Mapping[str, Any]) -> dict[str, Any]:
     parts = {choices.name for choices in task.class_choices_list} - {"preprocessor"} | {"model"}
     allowed = _TAKEN_OVER | parts | {f"{part}_conf" for part in parts}
     changed = {key: value for key, value in config.items() if as_lists(value) != as_lists(defaults.get(key))}
-    kept = {
+    selected = {
         key: _without_conditions(value) if key in _NETS else value
         for key, value in config.items()
         if key in defaults and (key in parts or key in changed and (key in allowed or _is_within(key, value)))
     }
     named = {key for key in changed if key in defaults and not key.startswith(("wandb_", "dist_"))}
-    if left := sorted(named - kept.keys() - _OF_EACH_RUN):
-        logging.warning("of the model's configuration, %s are not taken over; give them by --set", ", ".join(left))
+    if omitted := sorted(named - selected.keys() - _OF_EACH_RUN):
+        logging.warning("of the model's configuration, %s are not taken over; give them by --set", ", ".join(omitted))
     if config.get("normalize") == "global_mvn":
-        given = config.get("normalize_conf")
-        options = {key: given[key] for key in (given if isinstance(given, Mapping) else ()) if key != "stats_file"}
-        kept = {key: value for key, value in kept.items() if key != "normalize_conf"}
-        kept |= {"normalize_conf": options} if options else {}
-    return kept
+        values = config.get("normalize_conf")
+        options = {key: values[key] for key in (values if isinstance(values, Mapping) else ()) if key != "stats_file"}
+        selected = {key: value for key, value in selected.items() if key != "normalize_conf"}
+        selected |= {"normalize_conf": options} if options else {}
+    return selected
 
 
 def _is_within(key: str, value: Any) -> bool:
@@ -116,4 +116,4 @@ def _without_conditions(value: Any) -> Any:
     """A section without the values of conditions that training fills in."""
     if not isinstance(value, Mapping):
         return value
-    return {key: _without_conditions(each) for key, each in value.items() if key != "conditions"}
+    return {key: _without_conditions(item) for key, item in value.items() if key != "conditions"}

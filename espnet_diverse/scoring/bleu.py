@@ -89,8 +89,8 @@ class Sacrebleu(Metric):
         sides = [list(texts) for texts in (hypotheses, references, *more)]
         for tokenizer in sorted(set(tokenizers.tolist())):
             where = np.flatnonzero(tokenizers == tokenizer)
-            found, *given = ([side[index] for index in where] for side in sides)
-            counts = self._make(tokenizer)._extract_corpus_statistics(found, given)
+            predicted, *expected = ([side[index] for index in where] for side in sides)
+            counts = self._make(tokenizer)._extract_corpus_statistics(predicted, expected)
             for index, row in zip(where, counts, strict=True):
                 rows[index] = row
         return np.array(rows, dtype=np.float64)
@@ -101,7 +101,7 @@ class Sacrebleu(Metric):
             return unspaced_notes(self.name, languages)
         if not isinstance(self._metric, sacrebleu.metrics.BLEU):
             return []
-        by_words = [each for each in set(languages) if self._choose(each) in _OF_WORDS]
+        by_words = [language for language in set(languages) if self._choose(language) in _OF_WORDS]
         notes = unspaced_notes(f"{self.name} by words", by_words)
         if self._choose is tokenizer_of and "ko" in map(base_language, by_words):
             reason = "is by 13a, not by sacrebleu's default ko-mecab: run pip install 'sacrebleu[ko]', or score chrf"

@@ -90,7 +90,7 @@ def check_metrics(
         raise ConfigError("metric bertscore needs an encoder of the language; give its folder, --bert_path PATH")
 
 
-def _fits(given: bool, option: str, names: Sequence[str], of: Sequence[str]) -> None:
-    if given and not set(names) & set(of):
+def _fits(is_set: bool, option: str, names: Sequence[str], of: Sequence[str]) -> None:
+    if is_set and not set(names) & set(of):
         fitting = " and ".join(filter(None, [", ".join(of[:-1]), of[-1]]))
         raise ConfigError(f"{option} is for {fitting}, and the metrics are {' '.join(names)}; leave it out")

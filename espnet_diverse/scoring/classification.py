@@ -33,7 +33,7 @@ def class_scores(
     classes = sorted({*references, *predictions})
     by_class = f1_score(true, predicted, labels=classes, average=None, zero_division=0.0)
     columns = [(true == label, probabilities[:, place]) for place, label in enumerate(labels)]
-    columns = [(inside, column) for inside, column in columns if 0 < inside.sum() < len(inside)]
+    columns = [(mask, column) for mask, column in columns if 0 < mask.sum() < len(mask)]
     areas = {"auc": roc_auc_score, "auc_pr": average_precision_score} if columns else {}
     return {
         "f1": float(np.mean(by_class)),

@@ -58,7 +58,7 @@ def groups(utterances: Sequence[str], tables: Mapping[str, Mapping[str, str]]) -
                 f"{path}: {len(nameless)} of {len(utterances)} reference utterances have no entry, the first is "
                 f"{nameless[0]!r}; add a line 'utterance value' for each"
             )
-    found: dict[str, Group] = {}
+    rows: dict[str, Group] = {}
     values: dict[str, list[str]] = {}
     for index, utterance in enumerate(utterances if tables else ()):
         names = [table[utterance] for table in tables.values()]
@@ -68,8 +68,8 @@ def groups(utterances: Sequence[str], tables: Mapping[str, Mapping[str, str]]) -
             raise DataError(f"{' '.join(tables)}: row {name!r} would have the utterances of {both}; rename a value")
         domain = names[stems.index(DOMAIN)] if DOMAIN in stems and len(stems) > 1 else ""
         direction = "-".join(name for stem, name in zip(stems, names, strict=True) if not domain or stem != DOMAIN)
-        found.setdefault(name, Group(direction, domain)).indices.append(index)
-    return dict(sorted(found.items()))
+        rows.setdefault(name, Group(direction, domain)).indices.append(index)
+    return dict(sorted(rows.items()))
 
 
 def averages(
@@ -89,7 +89,7 @@ def averages(
     Raises:
         DataError: A row is missing in `sizes`, or has the name of an average or of the whole corpus.
     """
-    found: dict[str, list[str]] = {}
+    by_average: dict[str, list[str]] = {}
     for domain in ["", *sorted({group.domain for group in rows.values()} - {""})]:
         members = {name: group for name, group in rows.items() if domain in ("", group.domain)}
         kinds: dict[str, list[str]] = {"AVG": list(members)}
@@ -99,10 +99,10 @@ def averages(
         for name, group in members.items() if sizes is not None else ():
             kind = "High" if _size(name, group, sizes) > above else "Low"
             kinds.setdefault(kind, []).append(name)
-        found |= {f"{domain} {kind}".strip(): kinds[kind] for kind in sorted(kinds)}
-    if taken := {*found, OVERALL} & rows.keys():
+        by_average |= {f"{domain} {kind}".strip(): kinds[kind] for kind in sorted(kinds)}
+    if taken := {*by_average, OVERALL} & rows.keys():
         raise DataError(f"row {min(taken)!r} has the name of an average or of the whole corpus; rename it in its table")
-    return found if rows else {}
+    return by_average if rows else {}
 
 
 def read_sizes(path: Path) -> dict[str, float]:

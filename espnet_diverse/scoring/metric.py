@@ -33,9 +33,9 @@ def better_side(metric: str) -> str:
 
 def unspaced_notes(name: str, languages: Iterable[str]) -> list[str]:
     """A note on the languages without spaces, if any, in which the metric `name` takes a whole phrase for a word."""
-    there = sorted({base_language(language) for language in languages} & UNSPACED.keys())
+    unspaced = sorted({base_language(language) for language in languages} & UNSPACED.keys())
     reason = "written without spaces between words, so that a phrase counts as one word: score cer, mer or chrf there"
-    return [f"{name} makes no sense in {', '.join(there)}, nor in averages with them: {reason}"] if there else []
+    return [f"{name} makes no sense in {', '.join(unspaced)}, nor in averages with them: {reason}"] if unspaced else []
 
 
 class Metric(ABC):

@@ -111,11 +111,11 @@ def _is_mark(character: str) -> bool:
 
 def _without_symbols(text: str) -> str:
     """Text in NFKC with spaces for symbols, punctuation and marks, as in Whisper's rules; marks of words stay."""
-    kept = ""
+    cleaned = ""
     for character in unicodedata.normalize("NFKC", text.translate(GLYPH_VARIANTS)):
-        in_word = _is_mark(character) and kept and not kept[-1].isspace()
-        kept += character if in_word or unicodedata.category(character)[0] not in "MSP" else " "
-    return kept
+        in_word = _is_mark(character) and cleaned and not cleaned[-1].isspace()
+        cleaned += character if in_word or unicodedata.category(character)[0] not in "MSP" else " "
+    return cleaned
 
 
 def _read(path: Path) -> tuple[dict[str, str], str]:

@@ -107,11 +107,11 @@ class Report:
         rows = self.scores[name]
         for title, row in rows.items():
             ways = {member: rows[member].signature.split("|") for member in row.mean_of}
-            own = [
+            rare = [
                 f"{member} {part}" for member, parts in ways.items() for part in parts if _is_rare(part, ways.values())
             ]
-            if own:
-                yield f"{self.metrics[name].name} {title} averages different units ({abridged(own)}): compare the rows"
+            if rare:
+                yield f"{self.metrics[name].name} {title} averages different units ({abridged(rare)}): compare the rows"
 
     def _named(self, name: str) -> dict[str, Row]:
         return {f"{self.corpus.system.name} {title}".strip(): row for title, row in self.scores[name].items()}

@@ -130,21 +130,21 @@ def read_results(path: Path, heading: str, column: str) -> dict[str, tuple[float
     lines = read_utf8(path).split("\n")
     start, end = _section(lines, heading)
     names, _, *rows = [line.strip("|").split("|") for line in lines[start:end] if line.startswith("|")]
-    found = {}
+    results = {}
     for row in (dict(zip(names, cells, strict=False)) for cells in rows):
         shown = f"{row.get(column)} {row.get(MEASURED[0])}"
         if numbers := re.fullmatch(f"{_NUMBER} {_NUMBER} to {_NUMBER}", shown):
             score, low, high = map(float, numbers.groups())
-            found[row["dataset"]] = score, (low, high)
-    return found
+            results[row["dataset"]] = score, (low, high)
+    return results
 
 
-def _widen(lines: list[str], first: int, expected: str, more: int) -> None:
-    """Give the table that starts at index `first` of `lines` the header `expected`, and its rows `more` empty cells."""
+def _widen(lines: list[str], first: int, expected: str, extra: int) -> None:
+    """Give the table at index `first` of `lines` the header `expected`, and its rows `extra` empty cells."""
     end = next((n for n in range(first, len(lines)) if not lines[n].startswith("|")), len(lines))
     lines[first] = expected
     for n in range(first + 1, end):
-        lines[n] += ("---|" if lines[n].startswith("|---") else "|") * more
+        lines[n] += ("---|" if lines[n].startswith("|---") else "|") * extra
 
 
 def _rule(columns: Sequence[str]) -> str:

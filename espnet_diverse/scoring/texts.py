@@ -74,8 +74,8 @@ class Corpus:
 
     @cached_property
     def _written(self) -> list[str]:
-        given = [sys.intern(self.languages.get(utterance, "")) for utterance in self.references]
-        return written_languages(self.references.values(), given)
+        languages = [sys.intern(self.languages.get(utterance, "")) for utterance in self.references]
+        return written_languages(self.references.values(), languages)
 
 
 def written_languages(texts: Iterable[str], languages: Sequence[str]) -> list[str]:
@@ -107,9 +107,9 @@ def _common(language: str, script: str | None, counted: Counter[str]) -> str | N
     """Script by which to treat a text: its own one or that of most texts of its language."""
     counted = counted.copy()
     if counted["ja"] and counted["zh"]:  # Japanese texts without kana, or Chinese ones with some
-        kept, other = sorted(("ja", "zh"), key=counted.__getitem__, reverse=True)
-        counted[kept] += counted.pop(other)
-        script = kept if script == other else script
+        majority, other = sorted(("ja", "zh"), key=counted.__getitem__, reverse=True)
+        counted[majority] += counted.pop(other)
+        script = majority if script == other else script
     if script and not language or not counted.total():
         return script
     common, count = counted.most_common(1)[0]
@@ -157,7 +157,7 @@ def further_references(first: Path, path: Path, files: Mapping[Path, Mapping[str
         DataError: The files have different utterances.
     """
     lacking, odd = (
-        [each for each in files[one] if each not in files[other]] for one, other in ((first, path), (path, first))
+        [key for key in files[one] if key not in files[other]] for one, other in ((first, path), (path, first))
     )
     if lacking or odd:
         reason = f"lacks {abridged(lacking, separator=' ')}" if lacking else f"has {abridged(odd, separator=' ')} more"
@@ -177,8 +177,8 @@ def _read_texts(path: Path) -> Mapping[str, str]:
 
 def _nist_format(path: Path) -> str:
     lines = (line.strip() for _, line in numbered_lines(path, []))
-    seen = list(islice((line for line in lines if line and not line.startswith(";;")), _SEEN))
-    return next((form for form, row in _NIST.items() if seen and all(map(row.fullmatch, seen))), "")
+    head = list(islice((line for line in lines if line and not line.startswith(";;")), _SEEN))
+    return next((form for form, row in _NIST.items() if head and all(map(row.fullmatch, head))), "")
 
 
 def _of_table(path: Path) -> dict[str, str]:
@@ -186,12 +186,12 @@ def _of_table(path: Path) -> dict[str, str]:
     table = read_table_file(path)
     names = []
     for ours in ("id", "text"):
-        theirs = [name for name in table.columns if name.lower() in (ours, *COLUMNS[ours])]
-        if len(theirs) != 1:
+        matching = [name for name in table.columns if name.lower() in (ours, *COLUMNS[ours])]
+        if len(matching) != 1:
             has = f"it has {', '.join(filter(None, table.columns)) or 'none'}"
             todo = f"name one column of {' '.join((ours, *COLUMNS[ours]))}"
-            raise DataError(f"{path}: has {len(theirs) or 'no'} columns {ours!r}; {has}: {todo}")
-        names.append(theirs[0])
+            raise DataError(f"{path}: has {len(matching) or 'no'} columns {ours!r}; {has}: {todo}")
+        names.append(matching[0])
     texts: dict[str, str] = {}
     for row in table.rows:
         key, text = (_cell(row, name) for name in names)
@@ -240,5 +240,5 @@ def languages_beside(texts: Path, given: Mapping[str, Mapping[str, str]] = Mappi
         DataError: A table is faulty.
     """
     names = language_tables(texts.name, (texts.parent / "src_text").is_file())
-    there = [name for name in names if name in given or (texts.parent / name).is_file()]
-    return Joined([given[name] if name in given else pack_table(texts.parent / name) for name in there])
+    present = [name for name in names if name in given or (texts.parent / name).is_file()]
+    return Joined([given[name] if name in given else pack_table(texts.parent / name) for name in present])

@@ -105,8 +105,8 @@ class Access:
         host, origin = headers.get("Host", ""), headers.get("Origin")
         if self.key is None and host.partition(":")[0].lower() not in _HOSTS:
             raise RefusedError(HTTPStatus.FORBIDDEN, f"host {host!r} is not this machine; open {self.url}")
-        own = [f"http://{host}"] if self.key is None else [f"http://{host}", f"https://{host}"]  # behind a proxy
-        if origin is not None and origin not in own:
+        allowed = [f"http://{host}"] if self.key is None else [f"http://{host}", f"https://{host}"]  # behind a proxy
+        if origin is not None and origin not in allowed:
             raise RefusedError(HTTPStatus.FORBIDDEN, f"requests from {origin!r} are not served; open {self.url}")
         if self.is_draining and scope["path"] != METRICS_PATH:
             raise unavailable("the server is about to end; try again later", "draining")
@@ -114,9 +114,9 @@ class Access:
             raise unavailable(f"{self.running} requests are being answered; try again later", "connections")
         if self.key is None or scope["path"] in OPEN_TO_ALL:
             return
-        kind, _, given = headers.get("Authorization", "").partition(" ")
-        coded = (given.strip(" \t").encode(code) for code in ("latin-1", "utf-8"))  # clients send either encoding
-        same = any(hmac.compare_digest(each, self.key.encode()) for each in coded)
+        kind, _, token = headers.get("Authorization", "").partition(" ")
+        coded = (token.strip(" \t").encode(code) for code in ("latin-1", "utf-8"))  # clients send either encoding
+        same = any(hmac.compare_digest(encoded, self.key.encode()) for encoded in coded)
         if not same or kind.lower() != "bearer":
             message = "the key is missing or wrong; send the header Authorization: Bearer KEY"
             raise RefusedError(HTTPStatus.UNAUTHORIZED, message, "invalid_api_key")

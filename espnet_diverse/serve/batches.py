@@ -139,8 +139,8 @@ class Batches:
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._is_closed)
             if self._waiting:
-                left = self._waiting[0].since + self.wait - time.monotonic()
-                self._changed.wait_for(lambda: len(self._waiting) >= self.most, max(0.0, left))
+                remaining = self._waiting[0].since + self.wait - time.monotonic()
+                self._changed.wait_for(lambda: len(self._waiting) >= self.most, max(0.0, remaining))
             kind = self._waiting[0].kind if self._waiting else None
             group = [job for job in self._waiting if job.kind == kind][: self.most]
             self._waiting = [job for job in self._waiting if job not in group]

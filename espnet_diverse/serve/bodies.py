@@ -128,17 +128,17 @@ class Bodies:
             size, limit = int(length) / 1e6, self.limits.megabytes
             message = f"the file has {size:.1f} MB; the limit is {limit:g} MB; cut it, or see --max_megabytes"
             raise RefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, message)
-        left, stream = GRACE_SECONDS, request.stream()
+        remaining, stream = GRACE_SECONDS, request.stream()
         while True:
             began = time.monotonic()
             try:
-                chunk = await asyncio.wait_for(anext(stream), max(0.0, left))
+                chunk = await asyncio.wait_for(anext(stream), max(0.0, remaining))
             except StopAsyncIteration:
                 return
             except TimeoutError as error:
                 slow = f"the upload is too slow; at least {LEAST_RATE // 1000} kB a second are expected"
                 raise RefusedError(HTTPStatus.REQUEST_TIMEOUT, slow) from error
-            left = min(GRACE_SECONDS, left - (time.monotonic() - began) + len(chunk) / LEAST_RATE)
+            remaining = min(GRACE_SECONDS, remaining - (time.monotonic() - began) + len(chunk) / LEAST_RATE)
             take(len(chunk))
             yield chunk
 

@@ -63,26 +63,26 @@ class Asked(Options):
         Raises:
             OptionError: A field is unknown, has a value that is not allowed, or is repeated.
         """
-        given: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for name, value in form:
             name = field_of(name)
             if not value.strip() or name in UNUSED or (name, value.lower()) == ("language", "auto"):
                 continue
             if name in (_GRANULARITIES, "include"):
-                given[name] = (*given.get(name, ()), value)
+                values[name] = (*values.get(name, ()), value)
             elif name == "keywords":
-                given["hotwords"] = f"{given.get('hotwords', '')}\n{value}"
-            elif name in given:
+                values["hotwords"] = f"{values.get('hotwords', '')}\n{value}"
+            elif name in values:
                 raise OptionError(name, f"{name} is given twice; give it once")
             elif name == "temperature":
-                given[name] = _number(name, value)
+                values[name] = _number(name, value)
             elif name == "stream":
-                given[name] = {"true": True, "1": True, "false": False, "0": False}.get(value.lower(), value)
+                values[name] = {"true": True, "1": True, "false": False, "0": False}.get(value.lower(), value)
             elif len(value) > most_characters:
                 raise must_be(name, f"a text of at most {most_characters} characters", f"{len(value)} characters")
             else:
-                given[name] = value
-        return read(cls, given, "a request")
+                values[name] = value
+        return read(cls, values, "a request")
 
     @property
     def has_words(self) -> bool:

@@ -98,10 +98,10 @@ class LiveRecognition:
             METRICS.add("audio_seconds_total", stream.heard, source="stream")
 
     def _rate(self, choices: Mapping[str, str]) -> int:
-        given = choices.get("rate") or str(self.rate)
-        if not given.isdecimal() or len(given) > _LONGEST_RATE or not RATES[0] <= int(given) <= RATES[1]:
-            raise must_be("rate", f"a whole number of Hz, {RATES[0]} to {RATES[1]}", given)
-        return int(given)
+        value = choices.get("rate") or str(self.rate)
+        if not value.isdecimal() or len(value) > _LONGEST_RATE or not RATES[0] <= int(value) <= RATES[1]:
+            raise must_be("rate", f"a whole number of Hz, {RATES[0]} to {RATES[1]}", value)
+        return int(value)
 
     def _indices(self, choices: Mapping[str, str]) -> dict[str, int]:
         names = completed(self.conditions, values_by_condition(choices), same_language=True)

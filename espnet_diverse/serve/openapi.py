@@ -54,9 +54,9 @@ def page(described: dict[str, Any]) -> str:
     return f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title><h1>{title}</h1>{rows}'
 
 
-def _operation(what: str) -> dict[str, Any]:
+def _operation(text: str) -> dict[str, Any]:
     refused = {"description": "refused: {error: {message, type, param, code}}"}
-    return {"summary": what, "responses": {"200": {"description": what}, "4XX": refused}, "security": [{}, {"key": []}]}
+    return {"summary": text, "responses": {"200": {"description": text}, "4XX": refused}, "security": [{}, {"key": []}]}
 
 
 def _properties(form: type[Options]) -> Iterator[tuple[str, dict[str, Any]]]:

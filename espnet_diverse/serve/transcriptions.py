@@ -195,16 +195,16 @@ class _Work:
             ClientDisconnect: The client has gone, and the recording has left the queue.
             Exceptions of the search.
         """
-        found = asyncio.wrap_future(self.job.result)
+        future = asyncio.wrap_future(self.job.result)
         gone = asyncio.ensure_future(request.receive())  # after the body, this is the end of the connection
         try:
-            await asyncio.wait((found, gone), return_when=asyncio.FIRST_COMPLETED)
-            if not found.done():
+            await asyncio.wait((future, gone), return_when=asyncio.FIRST_COMPLETED)
+            if not future.done():
                 raise ClientDisconnect
-            return found.result()
+            return future.result()
         finally:
             gone.cancel()
-            found.cancel()
+            future.cancel()
             self._batches.give_up(self.job)
 
     async def events(self, asked: Asked, deadline: "Deadline") -> AsyncIterator[str]:
@@ -246,8 +246,8 @@ def _conditions(model: Model, asked: Asked, translates: bool) -> dict[str, str]:
     if translates and not target:
         targets = known.get("tgtlang", ())
         target = next((name for name in targets if base_language(name) in _ENGLISH), "")
-    given = {"language": asked.language, "target_language": target if translates else "", "domain": asked.domain}
-    values = values_by_condition(given)
+    choices = {"language": asked.language, "target_language": target if translates else "", "domain": asked.domain}
+    values = values_by_condition(choices)
     same = {"lang", "tgtlang"} if not translates and known.keys() & {"lang", "tgtlang"} else set()
     values = {condition: value for condition, value in values.items() if condition in known.keys() | same}
     for condition, value in values.items():  # before the recording waits

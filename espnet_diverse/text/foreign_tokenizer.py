@@ -34,16 +34,16 @@ def read_content(content: bytes) -> dict:
     if len(content) > MOST_BYTES:
         raise _wrong(f"has more than {MOST_BYTES} bytes")
     try:
-        found = json.loads(content)
+        data = json.loads(content)
     except (ValueError, RecursionError) as error:
         raise _wrong("is not a file of JSON") from error
-    model = found.get("model") if isinstance(found, dict) else None
+    model = data.get("model") if isinstance(data, dict) else None
     if not isinstance(model, dict):
         raise _wrong("is not a tokenizer of Hugging Face")
     _check_sizes(model)
-    for place, value in _values(found, "", _DEEPEST):
+    for place, value in _values(data, "", _DEEPEST):
         _check_value(place, value)
-    return found
+    return data
 
 
 def _check_sizes(model: dict) -> None:
@@ -86,12 +86,12 @@ def _values(node: Any, place: str, depth: int) -> Iterator[tuple[str, Any]]:
     if not depth:
         raise _wrong(f"is nested deeper than {_DEEPEST} at {place}")
     pairs = node.items() if isinstance(node, dict) else enumerate(node)
-    for key, each in pairs:
+    for key, value in pairs:
         if isinstance(key, str):
             yield f"a key of {place}", key
-        here = ascii(key)[:_SHOWN] if isinstance(key, str) and not key.isidentifier() else key
-        yield from _values(each, f"{place}.{here}" if place else str(here), depth - 1)
+        name = ascii(key)[:_SHOWN] if isinstance(key, str) and not key.isidentifier() else key
+        yield from _values(value, f"{place}.{name}" if place else str(name), depth - 1)
 
 
-def _wrong(what: str) -> DataError:
-    return DataError(f"{FILE} {what}; {_TODO}")
+def _wrong(reason: str) -> DataError:
+    return DataError(f"{FILE} {reason}; {_TODO}")

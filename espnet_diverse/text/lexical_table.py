@@ -98,8 +98,8 @@ def estimate(
         share /= np.repeat(np.add.reduceat(share, starts), widths)
         counts = np.bincount(entry, share, len(entries))
         probabilities = counts / np.bincount(of_source, counts)[of_source]
-    there = probabilities > 0  # after many iterations some are too small for a float
-    return _pruned(LexicalTable.of_entries(of_source[there], of_target[there], probabilities[there], sizes[0]), best)
+    mask = probabilities > 0  # after many iterations some are too small for a float
+    return _pruned(LexicalTable.of_entries(of_source[mask], of_target[mask], probabilities[mask], sizes[0]), best)
 
 
 def _links(
@@ -114,7 +114,7 @@ def _links(
     null = [sizes[0]]
     before = np.array([len(source) + 1 for source in sources])
     after = [len(target) for target in targets]
-    source = np.fromiter(chain.from_iterable(chain(null, each) for each in sources), np.int64)
+    source = np.fromiter(chain.from_iterable(chain(null, sentence) for sentence in sources), np.int64)
     target = np.fromiter(chain.from_iterable(targets), np.int64)
     widths = np.repeat(before, after)
     starts = np.cumsum(widths) - widths
@@ -126,8 +126,8 @@ def _links(
 def _pruned(table: LexicalTable, best: int) -> LexicalTable:
     counts = np.diff(table.begins)
     ranks = np.arange(len(table.targets)) - np.repeat(table.begins[:-1], counts)
-    kept, ends = ranks < best, np.minimum(counts, best).cumsum()
-    return LexicalTable(np.concatenate([[0], ends]), table.targets[kept], table.probabilities[kept])
+    mask, ends = ranks < best, np.minimum(counts, best).cumsum()
+    return LexicalTable(np.concatenate([[0], ends]), table.targets[mask], table.probabilities[mask])
 
 
 def save(table: LexicalTable, path: Path, source_tokens: Sequence[str], target_tokens: Sequence[str]) -> None:

@@ -108,26 +108,26 @@ def _until_exception(lines: Iterable[str], raised: list[BaseException]) -> Itera
 
 def _sampled(lines: Iterable[str], size: int) -> Iterator[str]:
     """All lines in their order; or a random sample of `size` lines, and a line of the characters that it lacks."""
-    kept: list[str] = []
+    sample: list[str] = []
     characters: set[str] = set()
     count, draw = 0, Random(0).random
     for count, line in enumerate(lines, start=1):
         characters.update(line)
         if count <= size:
-            kept.append(line)
+            sample.append(line)
         elif (place := int(draw() * count)) < size:
-            kept[place] = line
+            sample[place] = line
     if count > size:
         log.warning(
             "notice: tokens are learned from a random sample of %d of %d sentences, and have all their characters; "
             "--input_sentence_size sets the number, 0 for all",
             *(size, count),
         )
-        lacking = characters.difference(*kept)
-        kept += [" ".join(sorted(lacking))] if lacking else []
-    kept.reverse()
-    while kept:  # each is let go as sentencepiece takes it
-        yield kept.pop()
+        lacking = characters.difference(*sample)
+        sample += [" ".join(sorted(lacking))] if lacking else []
+    sample.reverse()
+    while sample:  # each is let go as sentencepiece takes it
+        yield sample.pop()
 
 
 def _explain(message: str, vocab_size: int) -> str:

@@ -264,10 +264,10 @@ def check_target(directory: Path) -> None:
         DataError: It is a file, or a directory with other files, or with parts of a vocabulary of another program.
     """
     check_no_file(directory)
-    there = sorted(path.name for path in directory.iterdir()) if directory.is_dir() else []
-    own = {"tokens.yaml", "tokens.txt", *MODEL_FILES.values()}
-    is_ours = any(name == "tokens.yaml" or name.startswith(_STAGING) for name in there)  # the latter of a killed `save`
-    foreign = [name for name in there if not name.startswith(".") and not (is_ours and name in own)]
+    names = sorted(path.name for path in directory.iterdir()) if directory.is_dir() else []
+    known = {"tokens.yaml", "tokens.txt", *MODEL_FILES.values()}
+    is_ours = any(name == "tokens.yaml" or name.startswith(_STAGING) for name in names)  # the latter of a killed `save`
+    foreign = [name for name in names if not name.startswith(".") and not (is_ours and name in known)]
     if foreign:
         reason = f"has {foreign[0]}, which `tokens` has not written"
         raise DataError(f"{directory}: {reason}; move it away or choose another path")

@@ -144,8 +144,8 @@ def _initialise(model: nn.Module, args: Namespace, device: str) -> None:
     if not args.init_param and getattr(getattr(model, "frontend", None), "needs_weights", False):
         todo = "give those of an adopted Whisper model: --init_param RUN:encoder:frontend.encoder"
         raise ConfigError(f"frontend {args.frontend} has random weights; {todo}")
-    for given in args.init_param:
-        initialise(given, model, args.ignore_init_mismatch, device, vars(args))
+    for init_param in args.init_param:
+        initialise(init_param, model, args.ignore_init_mismatch, device, vars(args))
 
 
 def keep_features(task: type[AbsTask], config: Config, stats_dir: Path, data: Mapping[str, str], former: Path) -> None:

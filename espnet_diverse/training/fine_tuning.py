@@ -71,12 +71,12 @@ def _tokens(config: dict, model_dir: Path, output_dir: Path, options: FineTuning
     """The vocabularies, as fields of `Configured`; for a model of ESPnet they are made from its configuration."""
     from espnet_diverse.runs.packed.run_files import make_vocabularies
 
-    own = model_dir
-    if not (own / "tokens.yaml").is_file():
-        own = output_dir / "tokens"
-        make_vocabularies(config, own)
-    if not (own / "tokens.yaml").is_file() and options.tokens_dir is None:
+    folder = model_dir
+    if not (folder / "tokens.yaml").is_file():
+        folder = output_dir / "tokens"
+        make_vocabularies(config, folder)
+    if not (folder / "tokens.yaml").is_file() and options.tokens_dir is None:
         kind = f"a vocabulary of type {config.get('token_type')}, with which this package does not train"
         raise ConfigError(f"{model_dir}: has {kind}; make another with espnet-diverse tokens, and give --tokens_dir")
-    source = {"src_tokens_dir": own / "src_tokens"} if (own / "src_tokens" / "tokens.yaml").is_file() else {}
-    return {"tokens_dir": Path(options.tokens_dir or own), **source}
+    source = {"src_tokens_dir": folder / "src_tokens"} if (folder / "src_tokens" / "tokens.yaml").is_file() else {}
+    return {"tokens_dir": Path(options.tokens_dir or folder), **source}

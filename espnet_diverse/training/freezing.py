@@ -28,7 +28,7 @@ def freeze(model: nn.Module, names: str | Sequence[str], but: str | Sequence[str
         ConfigError: The model has nothing of that name, no parameter is left to train, or a map with an adapter of low
             rank is trained itself.
     """
-    names, but = ([given] if isinstance(given, str) else given for given in (names, but))
+    names, but = ([value] if isinstance(value, str) else value for value in (names, but))
     for name in names:
         for full, parameter in _named(model, name, "freeze_param"):
             parameter.requires_grad_(full.rpartition(".")[2].startswith("lora_") and parameter.requires_grad)
@@ -49,10 +49,10 @@ def _named(model: nn.Module, name: str, key: str) -> list[tuple[str, nn.Paramete
     """Return the parameters of a name, a module or a pattern, with each of their names; `key` asks for them."""
     parameters = list(model.named_parameters(remove_duplicate=False))
     if set(name) & set("*?["):
-        found = [(full, parameter) for full, parameter in parameters if fnmatchcase(full, name)]
+        matches = [(full, parameter) for full, parameter in parameters if fnmatchcase(full, name)]
     else:
-        found = [(full, p) for full, p in parameters if full == name or full.startswith(f"{name}.")]
-    if not found:
+        matches = [(full, p) for full, p in parameters if full == name or full.startswith(f"{name}.")]
+    if not matches:
         parts = " ".join(dict.fromkeys(full.partition(".")[0] for full, _ in parameters))
         raise ConfigError(f"{key}: the model has nothing under the name {name!r}; it has: {parts}")
-    return found
+    return matches

@@ -41,7 +41,7 @@ def frozen_part(model: nn.Module, args: Namespace) -> str:
         if (main := getattr(model, part, None)) is None or not any(True for _ in main.parameters()):
             continue
         within = tuple(f"{name}." for name in PARTS[part])
-        trained = [name for name, each in model.named_parameters() if name.startswith(within) and each.requires_grad]
+        trained = [name for name, p in model.named_parameters() if name.startswith(within) and p.requires_grad]
         if not trained:
             _check_unaugmented(model, args, part)
             return part
@@ -52,12 +52,12 @@ def frozen_part(model: nn.Module, args: Namespace) -> str:
 
 
 def _check_unaugmented(model: nn.Module, args: Namespace, part: str) -> None:
-    given = {name: getattr(args, name, None) for name in _AUGMENTATIONS}
-    given["preprocessor_conf"] = (getattr(args, "preprocessor_conf", None) or {}).get("data_aug_effects")
+    augmentations = {name: getattr(args, name, None) for name in _AUGMENTATIONS}
+    augmentations["preprocessor_conf"] = (getattr(args, "preprocessor_conf", None) or {}).get("data_aug_effects")
     if part == "encoder":
-        given |= {"specaug": model.specaug, "interctc_weight": getattr(model, "interctc_weight", 0)}
-        given["encoder_conf.ctc_trim"] = getattr(model.encoder, "ctc_trim", False)
-    if used := [name for name, value in given.items() if value]:
+        augmentations |= {"specaug": model.specaug, "interctc_weight": getattr(model, "interctc_weight", 0)}
+        augmentations["encoder_conf.ctc_trim"] = getattr(model.encoder, "ctc_trim", False)
+    if used := [name for name, value in augmentations.items() if value]:
         reason = f"{used[0]} acts within the {part} or before it, and differs in each epoch"
         raise ConfigError(f"keep_features: {reason}; set {used[0]}=null, or leave keep_features out")
 
@@ -114,9 +114,9 @@ def keep(
 
 def _batches(task: type[AbsTask], args: Namespace, phase: str, shapes: Path) -> Iterable:
     """The utterances of a phase in batches of similar length, read as in validation."""
-    own = {"valid_data_path_and_name_and_type": getattr(args, f"{phase}_data_path_and_name_and_type")}
-    own |= {"valid_shape_file": [str(shapes)], "valid_batch_type": "sorted", "valid_batch_size": _BATCH}
-    changed = Namespace(**vars(args) | own | {"drop_last_iter": False, "valid_max_cache_size": 0.0})
+    overrides = {"valid_data_path_and_name_and_type": getattr(args, f"{phase}_data_path_and_name_and_type")}
+    overrides |= {"valid_shape_file": [str(shapes)], "valid_batch_type": "sorted", "valid_batch_size": _BATCH}
+    changed = Namespace(**vars(args) | overrides | {"drop_last_iter": False, "valid_max_cache_size": 0.0})
     return task.build_iter_factory(changed, DistributedOption(), "valid").build_iter(1, shuffle=False)
 
 
@@ -125,7 +125,7 @@ def _inputs(part: str, batch: Mapping[str, Tensor]) -> Iterator[bytes]:
     conditions = [batch[name] for name in CONDITIONS if name in batch and part == "encoder"]
     for row, length in enumerate(batch["speech_lengths"].tolist()):
         parts = (batch["speech"][row, :length], *(values[row] for values in conditions))
-        yield sha256(b"".join(each.numpy().tobytes() for each in parts)).digest()
+        yield sha256(b"".join(tensor.numpy().tobytes() for tensor in parts)).digest()
 
 
 @torch.no_grad()

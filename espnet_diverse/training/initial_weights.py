@@ -40,12 +40,12 @@ def set_initial(config: Config, init_param: Sequence[str]) -> None:
 
 def _initial_weights(config: Config) -> list[str]:
     """The values of the key init_param, see `_with_file`."""
-    given = config["init_param"] or []
-    given = [given] if isinstance(given, str) else given
-    if not isinstance(given, list) or not all(isinstance(each, str) for each in given):
-        message = f"init_param is {given!r:.100}; give a list of models, such as [exp/asr:encoder:encoder]"
+    values = config["init_param"] or []
+    values = [values] if isinstance(values, str) else values
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        message = f"init_param is {values!r:.100}; give a list of models, such as [exp/asr:encoder:encoder]"
         raise ConfigError(f"{config.origin('init_param')}: {message}")
-    return list(map(_with_file, given))
+    return list(map(_with_file, values))
 
 
 def _with_file(parameters: str) -> str:

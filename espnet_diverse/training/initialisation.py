@@ -71,20 +71,20 @@ def initialise(
     expected = _under(target, model.state_dict(), "the model")
     part = model.get_submodule(target)
     trained = _trained_config(Path(path))
-    given = checkpoint.with_present_parameters(_under(source, state, path), expected)
-    given, faults = _by_condition(part, given, names_of_conditions(trained))
-    of_tokens = _of_other_tokens(given, _token_parameters(model, target), (source, trained), (target, config))
+    parameters = checkpoint.with_present_parameters(_under(source, state, path), expected)
+    parameters, faults = _by_condition(part, parameters, names_of_conditions(trained))
+    of_tokens = _of_other_tokens(parameters, _token_parameters(model, target), (source, trained), (target, config))
     if config.get("init_known_tokens"):
-        given |= _known_rows(given, expected, of_tokens)
+        parameters |= _known_rows(parameters, expected, of_tokens)
     else:
         faults |= dict.fromkeys(of_tokens, "(of other tokens)")
-    for name, value in given.items():
+    for name, value in parameters.items():
         if fault := checkpoint.misfit(value, expected[name]) if name in expected else "(not in the model)":
             faults[name] = fault
-    fitting = {name: value for name, value in given.items() if name not in faults}
+    fitting = {name: value for name, value in parameters.items() if name not in faults}
     if faults:
         named = abridged(f"{name} {fault}" for name, fault in faults.items())
-        message = f"{path}: {len(faults)} of {len(given)} parameters do not fit the model: {named}"
+        message = f"{path}: {len(faults)} of {len(parameters)} parameters do not fit the model: {named}"
         if not ignore_init_mismatch:
             same = "the same configuration and vocabulary (--tokens_dir)"
             rows = ", set init_known_tokens to take the rows of known tokens" if of_tokens else ""
@@ -99,19 +99,19 @@ def initialise(
             isinstance(module, UpdateCounter) and not any(fault.startswith(owner) for fault in faults)
         ):
             module.mark_start()
-    kept = [name for name in expected if name not in fitting]
-    logging.info("init_param %s: %d set, %d as they were: %s", init_param, len(fitting), len(kept), " ".join(kept))
+    unset = [name for name in expected if name not in fitting]
+    logging.info("init_param %s: %d set, %d as they were: %s", init_param, len(fitting), len(unset), " ".join(unset))
 
 
 def _under(prefix: str, state: Mapping[str, Tensor], where: str) -> dict[str, Tensor]:
     """Parameters of `state` below the name `prefix`, which is removed from their names; all if it is empty."""
     if not prefix:
         return dict(state)
-    found = {name.removeprefix(f"{prefix}."): value for name, value in state.items() if name.startswith(f"{prefix}.")}
-    if not found:
+    tensors = {name.removeprefix(f"{prefix}."): value for name, value in state.items() if name.startswith(f"{prefix}.")}
+    if not tensors:
         parts = " ".join(dict.fromkeys(name.partition(".")[0] for name in state))
         raise ModelError(f"init_param: {where} has nothing under the name {prefix!r}; it has: {parts}")
-    return found
+    return tensors
 
 
 def _trained_config(path: Path) -> dict:
@@ -132,45 +132,45 @@ class _Rows(NamedTuple):
 def _token_parameters(model: nn.Module, target: str) -> dict[str, int]:
     """Parameters below the name `target` with a row for each token, and the dimension of these rows."""
     modules = dict(model.named_modules(remove_duplicate=False))
-    others: set[nn.Module] = set()  # embeddings of tags, and of the tokens that a pretrained encoder has
+    excluded: set[nn.Module] = set()  # embeddings of tags, and of the tokens that a pretrained encoder has
     for module in modules.values():
         if isinstance(module, TaggedEmbedding):
-            others.add(module.start)
+            excluded.add(module.start)
         elif isinstance(module, BertFrontend):
-            others.update(module.modules())
-    found = {}
+            excluded.update(module.modules())
+    token_dims = {}
     for full, module in modules.items():
         is_embedding = isinstance(module, nn.Embedding | LowRankEmbedding) and "position" not in full
         is_output = isinstance(module, nn.Linear | LowRankLinear) and f".{full}".endswith(_OUTPUT_LAYERS)
-        if (is_embedding or is_output) and module not in others:
+        if (is_embedding or is_output) and module not in excluded:
             dims = _TOKEN_DIM.get(type(module), {"weight": 0, "bias": 0})
             for name, _ in module.named_parameters(recurse=False):
                 if name in dims and (not target or full.startswith(f"{target}.") or full == target):
-                    found[f"{full}.{name}".removeprefix(f"{target}.")] = dims[name]
-    return found
+                    token_dims[f"{full}.{name}".removeprefix(f"{target}.")] = dims[name]
+    return token_dims
 
 
 def _of_other_tokens(
-    given: Mapping[str, Tensor], dims: Mapping[str, int], trained: tuple[str, Mapping], made: tuple[str, Mapping]
+    parameters: Mapping[str, Tensor], dims: Mapping[str, int], trained: tuple[str, Mapping], made: tuple[str, Mapping]
 ) -> dict[str, _Rows]:
     """Return the parameters with a row for each token whose vocabulary has other tokens or another order.
 
     Args:
-        given: Parameters of the trained model.
+        parameters: Parameters of the trained model.
         dims: Parameters with a row for each token, see `_token_parameters`.
-        trained: The name that `given` was below, and the configuration of the trained model.
+        trained: The name that `parameters` was below, and the configuration of the trained model.
         made: The name that they are copied to, and the configuration of the model.
     """
-    found = {}
-    for name in (name for name in given if name in dims):
+    rows = {}
+    for name in (name for name in parameters if name in dims):
         old, new = _tokens(name, *trained), _tokens(name, *made)
-        if old is None or new is None or old == new or given[name].dim() == 0:
+        if old is None or new is None or old == new or parameters[name].dim() == 0:
             continue
-        if given[name].shape[dims[name]] == len(old):
+        if parameters[name].shape[dims[name]] == len(old):
             places = {token: row for row, token in enumerate(old)}
             known = [(places[token], row) for row, token in enumerate(new) if token in places]
-            found[name] = _Rows([row for row, _ in known], [row for _, row in known], dims[name])
-    return found
+            rows[name] = _Rows([row for row, _ in known], [row for _, row in known], dims[name])
+    return rows
 
 
 def _tokens(name: str, prefix: str, config: Mapping) -> list[str] | None:
@@ -182,14 +182,14 @@ def _tokens(name: str, prefix: str, config: Mapping) -> list[str] | None:
 
 
 def _known_rows(
-    given: Mapping[str, Tensor], expected: Mapping[str, Tensor], rows: Mapping[str, _Rows]
+    parameters: Mapping[str, Tensor], expected: Mapping[str, Tensor], rows: Mapping[str, _Rows]
 ) -> dict[str, Tensor]:
     """Parameters of the model with the rows of known tokens; those that the model lacks are left out."""
     filled = {}
     for name, (old, new, dim) in rows.items():
-        if name not in expected or expected[name].dim() != given[name].dim():
+        if name not in expected or expected[name].dim() != parameters[name].dim():
             continue
-        made, trained = expected[name].clone().movedim(dim, 0), given[name].movedim(dim, 0)
+        made, trained = expected[name].clone().movedim(dim, 0), parameters[name].movedim(dim, 0)
         if made.shape[1:] == trained.shape[1:]:
             made[new] = trained[old].to(made)
             filled[name] = made.movedim(0, dim)
@@ -198,25 +198,25 @@ def _known_rows(
 
 
 def _by_condition(
-    part: nn.Module, given: dict[str, Tensor], known: Mapping[str, list[str]]
+    part: nn.Module, parameters: dict[str, Tensor], known: Mapping[str, list[str]]
 ) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Return `given` with rows in the order of `part`, and the faults of parameters for which that is not possible."""
-    given, faults = dict(given), {}
+    """Return `parameters` with rows in the order of `part`, and the faults of those for which that is not possible."""
+    parameters, faults = dict(parameters), {}
     for name, conditions, labels in _condition_rows(part):
-        if name not in given or not set(conditions) <= set(known):
+        if name not in parameters or not set(conditions) <= set(known):
             continue
         rows = list(product(*(known[condition] for condition in conditions)))
         missing = [label for label in labels if label not in rows]
         if missing:
             faults[name] = f"(knows no {' '.join(missing[0])}, but {abridged(map(' '.join, rows))})"
-        elif len(given[name]) == len(rows):
-            given[name] = given[name][[rows.index(label) for label in labels]]
+        elif len(parameters[name]) == len(rows):
+            parameters[name] = parameters[name][[rows.index(label) for label in labels]]
     for name, module in part.named_modules():
         if isinstance(module, StaticSelection):
             for condition, families in module.names.items():
-                if (given_families := known.get(condition, families)) != families:
-                    faults[name] = f"(families of {condition} {' '.join(given_families)})"
-    return given, faults
+                if (known_families := known.get(condition, families)) != families:
+                    faults[name] = f"(families of {condition} {' '.join(known_families)})"
+    return parameters, faults
 
 
 def _condition_rows(part: nn.Module) -> Iterator[tuple[str, list[str], list[Label]]]:

@@ -87,7 +87,7 @@ class Record:
 
 def of_tables(digests: Mapping[str, str]) -> dict[str, str]:
     """The digests of data that features depend on: all but texts."""
-    return {name: each for name, each in digests.items() if name.partition("/")[2] not in _OF_TEXT}
+    return {name: digest for name, digest in digests.items() if name.partition("/")[2] not in _OF_TEXT}
 
 
 def copied(former: Path, stats_dir: Path, wanted: Record) -> bool:
@@ -133,9 +133,9 @@ def with_kept(config: Config, stats_dir: Path, tables: dict[str, str]) -> dict[s
 def read_instead(config: Config, stats_dir: Path) -> None:
     """Let a run read kept features instead of audio, by a change of its filled configuration."""
     for phase in ("train", "valid"):
-        key, kept = f"{phase}_data_path_and_name_and_type", str((stats_dir / phase / INDEX).absolute())
+        key, index = f"{phase}_data_path_and_name_and_type", str((stats_dir / phase / INDEX).absolute())
         config[key] = [
-            (kept, name, KIND) if name == "speech" else (file, name, kind) for file, name, kind in config[key]
+            (index, name, KIND) if name == "speech" else (file, name, kind) for file, name, kind in config[key]
         ]
 
 
@@ -178,13 +178,13 @@ class Writer:
         self.size = features.size(-1)
         for key, array, length in zip(inputs, features.cpu().numpy(), lengths.tolist(), strict=True):
             with np.errstate(over="ignore"):
-                kept = np.ascontiguousarray(array[:length], self.dtype)
-            if not np.isfinite(kept).all():
+                values = np.ascontiguousarray(array[:length], self.dtype)
+            if not np.isfinite(values).all():
                 todo = "check the audio, or set keep_features: float32"
                 raise DataError(f"{inputs[key]}: its features are not finite in {self.dtype}; {todo}")
             self.places[key] = self.bytes, length
-            self._file.write(kept.data)
-            self.bytes += kept.nbytes
+            self._file.write(values.data)
+            self.bytes += values.nbytes
 
     def name(self, utterance: str, key: bytes) -> None:
         """Give an utterance the array of an input that was added."""

@@ -34,15 +34,15 @@ def draw_curves(run: Path) -> None:
 
     stats = checkpoint.load_run(run)[0]["reporter"]["stats"]
     panels = {title: named for title, named in _PANELS.items() if _curves(stats, named[0])}
-    own = sorted({name for both in stats.values() for name in both.get("valid", {}) if name.startswith(_OWN)})
-    titles, best = [*panels, *([_ATTENTION] if own else [])], _best(stats)
+    losses = sorted({name for both in stats.values() for name in both.get("valid", {}) if name.startswith(_OWN)})
+    titles, best = [*panels, *([_ATTENTION] if losses else [])], _best(stats)
     rows = -(-len(titles) // _COLUMNS)
     figure = Figure(figsize=(3.8 * min(_COLUMNS, len(titles)), 0.4 + 3 * rows), layout="constrained")
     figure.suptitle(run.resolve().name + (f"; best in validation: epoch {best}" if best is not None else ""))
     for number, title in enumerate(titles, 1):
         axes = figure.add_subplot(rows, min(_COLUMNS, len(titles)), number)
         if title == _ATTENTION:
-            curves = {name.removeprefix(_OWN): _curves(stats, name).get("valid", {}) for name in own}
+            curves = {name.removeprefix(_OWN): _curves(stats, name).get("valid", {}) for name in losses}
             axes.set_yscale("symlog", linthresh=_SMALL)
             axes.set_ylabel("validation, as added to the loss")
         else:
@@ -74,9 +74,9 @@ def _best(stats: Mapping[int, Mapping]) -> int | None:
 
 def _curves(stats: Mapping[int, Mapping], statistic: str) -> dict[str, dict[int, float]]:
     """Values of a statistic by phase and epoch, where there are any."""
-    found: dict[str, dict[int, float]] = {}
+    curves: dict[str, dict[int, float]] = {}
     for epoch, both in stats.items():
         for phase in _PHASES:
             if statistic in both.get(phase, {}):
-                found.setdefault(phase, {})[epoch] = float(both[phase][statistic])
-    return found
+                curves.setdefault(phase, {})[epoch] = float(both[phase][statistic])
+    return curves

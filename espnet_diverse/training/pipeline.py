@@ -51,7 +51,7 @@ class OptionStage(Stage):
             if option.name == "set":
                 words += [f"--set={change}" for change in value]
             elif option.name == "processes":
-                words += [word for name, each in value.items() for word in (f"--{name}", str(each))]
+                words += [word for name, number in value.items() for word in (f"--{name}", str(number))]
             elif option.name == "model_dir":
                 words += [str(value)]
             elif value is True:
@@ -236,8 +236,8 @@ class Training(Configured):
 
         folders = {path.parent.absolute() for stage in before for path in stage.outputs()}
         for parameters in self.init_param:
-            given = Path(parameters.partition(":")[0]).absolute()
-            if given in folders or given.parent in folders:  # an earlier stage writes it
+            source = Path(parameters.partition(":")[0]).absolute()
+            if source in folders or source.parent in folders:  # an earlier stage writes it
                 continue
             path = weights_file(parameters)
             if not path.is_file():
@@ -343,8 +343,8 @@ def sets_of(data_dir: Path) -> dict[str, Path]:
     Raises:
         DataError: The folder lacks one of them.
     """
-    if found := _sets_in(data_dir):
-        return found
+    if sets := _sets_in(data_dir):
+        return sets
     todo = "write them with espnet-diverse prepare, which divides data into sets"
     if _sets_in(data_dir.absolute().parent):
         todo = f"give the folder of all sets, {data_dir.parent}"

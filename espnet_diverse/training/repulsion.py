@@ -75,9 +75,9 @@ class Repulsion:
         """
         seed = int(np.random.SeedSequence((self.seed, step)).generate_state(1)[0])
         generator: torch.Generator | None = None
-        used = [each for each in self.particles.values() if all(weight.grad is not None for weight in each.weights)]
+        used = [heads for heads in self.particles.values() if all(weight.grad is not None for weight in heads.weights)]
         if used and not self._is_noise_checked:
-            self._check_noise(torch.cat([each.gradients().flatten() for each in used]))
+            self._check_noise(torch.cat([heads.gradients().flatten() for heads in used]))
         for particles in used:
             x, grad = particles.values(), particles.gradients()
             generator = generator or torch.Generator(x.device).manual_seed(seed)
@@ -150,7 +150,7 @@ class HeadParticles:
 
 def _find(model: nn.Module, options: RepulsionOptions) -> dict[str, HeadParticles]:
     """Return the particles of the attentions that options select, by the name of the module."""
-    found = {}
+    particles = {}
     for name, attention in _attentions(model, options).items():
         weights = attention.head_weights()
         chosen = [weights[projection] for projection in options.projections if projection in weights]
@@ -158,14 +158,14 @@ def _find(model: nn.Module, options: RepulsionOptions) -> dict[str, HeadParticle
         if attention.pool == 1 and trained and options.method != "sgld":
             raise ConfigError(f"repulsion: {name} has one head, which nothing repels; give more, or other modules")
         if trained:
-            found[name] = HeadParticles(trained, attention.pool, options.layout == "joint")
-    if not found:
+            particles[name] = HeadParticles(trained, attention.pool, options.layout == "joint")
+    if not particles:
         where = f"{' '.join(options.modules)} ({options.layers} layers)"
         raise ConfigError(
             f"repulsion: the model has no trained head in {where}; choose other modules, nets called diverse_..., or "
             "method none"
         )
-    return found
+    return particles
 
 
 def _attentions(model: nn.Module, options: RepulsionOptions) -> dict[str, HeadedAttention]:

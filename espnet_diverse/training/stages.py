@@ -75,7 +75,7 @@ def collect_stats(config: Config, data: RunData, output_dir: Path, workers: Work
     rate = _rate(filled, data)
     check(TASKS[data.task], filled)
     _check_data(filled, data, rate, nj=workers or 4)
-    normalised, own = filled.get("normalize") == "global_mvn", copy.deepcopy(filled)
+    normalised, original = filled.get("normalize") == "global_mvn", copy.deepcopy(filled)
     with staged_directory(output_dir) as staging, logged(staging / "stats.log"):
         if data.speech:
             check_vocabulary(config, data, tokens)  # before hours of features; ESPnet writes the lengths
@@ -96,13 +96,13 @@ def collect_stats(config: Config, data: RunData, output_dir: Path, workers: Work
                         folder.mkdir(exist_ok=True)
                         _write_lines(folder / f"{name}_shape", _lengths(data_dir / file, phase, tokens, name))
                     _write_sizes(folder / f"{name}_shape", folder / tokens.shape(name), tokens, name)
-        padded = _padding(own, data, tokens, staging)
+        padded = _padding(original, data, tokens, staging)
         logging.info("batches of the training set:\n%s", padded)
-        if own.get("keep_features"):
+        if original.get("keep_features"):
             if normalised:
-                own.add({"normalize_conf": {"stats_file": str(staging / "train" / "feats_stats.npz")}}, {})
-            digests = of_tables(DataRecord(own, None).digests())
-            espnet_command.keep_features(TASKS[data.task], own, staging, digests, output_dir)
+                original.add({"normalize_conf": {"stats_file": str(staging / "train" / "feats_stats.npz")}}, {})
+            digests = of_tables(DataRecord(original, None).digests())
+            espnet_command.keep_features(TASKS[data.task], original, staging, digests, output_dir)
     print(padded, end="", flush=True)
 
 
@@ -234,11 +234,11 @@ def _build(config: Config, data: RunData, tokens: Tokens, statistics: Path | Non
 
 def _with_files(config: Config, tokens: Tokens, statistics: Path | None) -> Config:
     """The configuration of a run with the vocabularies and statistics that it would copy, instead of its copies."""
-    own = copy.deepcopy(config)
-    own.update(tokens.keys())  # the run's may be gone, like its statistics
-    if own.get("normalize") == "global_mvn":
-        own.add({"normalize_conf": {"stats_file": str(statistics)}}, {})
-    return own
+    changed = copy.deepcopy(config)
+    changed.update(tokens.keys())  # the run's may be gone, like its statistics
+    if changed.get("normalize") == "global_mvn":
+        changed.add({"normalize_conf": {"stats_file": str(statistics)}}, {})
+    return changed
 
 
 def run_config(config: Config, data: RunData, stats_dir: Path, output_dir: Path) -> Config:

@@ -93,9 +93,9 @@ def align_words(
     """
     words = []
     for text, first, last in split_words(tokens):
-        own = [span.score for span in spans[first:last]]
+        scores = [span.score for span in spans[first:last]]
         begin, after = (frames.boundary_within(at, start, end) for at in (spans[first].start, spans[last - 1].end))
-        words.append(Word(text, begin, after, sum(own) / len(own)))
+        words.append(Word(text, begin, after, sum(scores) / len(scores)))
     return tuple(
         replace(word, start=round(word.start, 3), end=round(word.end, 3))
         for word in _until_next(words, int(1000 * end) / 1000)

@@ -63,9 +63,9 @@ def align_text(
         raise DataError(f"the text to align is a {type(text).__name__}; give the spoken text as str")
     assert search.rate is not None  # a model with CTC reads audio
     frames = frame_times(search.encoding.model, search.rate, "align with another model")
-    known, given, same = search.conditions, conditions or {}, search.task in SAME_LANGUAGE_TASKS
-    warn_of_unused(known, given, same)
-    indices = indices_of(known, completed(known, given, same))
+    known, values, same = search.conditions, conditions or {}, search.task in SAME_LANGUAGE_TASKS
+    warn_of_unused(known, values, same)
+    indices = indices_of(known, completed(known, values, same))
     text = normalise(text)
     tokens = search.tokens.tokenise(text)
     ids = search.tokens.indices(tokens)
@@ -99,10 +99,10 @@ def _shown(tokens: Sequence[str], timed: Sequence[Word], words: Sequence[Word]) 
     """Tokens without spaces; each lasts until the next token of its word, or until the end of the word."""
     shown = []
     for (_, first, after), word in zip(split_words(tokens), words, strict=True):
-        own = [one for token, one in zip(tokens[first:after], timed[first:after], strict=True) if token != SPACE]
-        own = [one for one in own if one.text]
-        shown += [replace(one, end=following.start) for one, following in pairwise(own)]
-        shown.append(replace(own[-1], end=max(own[-1].end, word.end)))
+        pieces = [one for token, one in zip(tokens[first:after], timed[first:after], strict=True) if token != SPACE]
+        pieces = [one for one in pieces if one.text]
+        shown += [replace(one, end=following.start) for one, following in pairwise(pieces)]
+        shown.append(replace(pieces[-1], end=max(pieces[-1].end, word.end)))
     return shown
 
 

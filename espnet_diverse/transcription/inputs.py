@@ -88,16 +88,16 @@ def find_recordings(sources: Sequence[str], listed: Path | None = None, each_cha
     Raises:
         DataError: No recording is named, a source is empty, or the list is faulty.
     """
-    found = [one for source in sources for one in _of_source(source)]
+    recordings = [one for source in sources for one in _of_source(source)]
     with_ids: list[Recording] = []
     if listed is not None and listed.suffix == ".scp":
         with_ids = _of_scp(listed)
     elif listed is not None:
-        found += _of_table(listed)
-    if not found and not with_ids:
+        recordings += _of_table(listed)
+    if not recordings and not with_ids:
         raise DataError("no recording is named; give files, folders, - for standard input, or --list")
     once: dict[tuple[str | tuple[str, str], ...], Recording] = {}
-    for one in found:
+    for one in recordings:
         once.setdefault((_real(one.path), *sorted(one.conditions.items())), one)
     files = list(once.values())
     if each_channel:
@@ -187,7 +187,7 @@ def _of_table(table: Path) -> list[Recording]:
         unread = [name for name in columns if name not in COLUMNS]
         if unread:
             log.warning("notice: %s: columns that are not read: %s", table, ", ".join(unread))
-    found = []
+    recordings = []
     for number, fields in rows:
         values = {COLUMNS[name]: value.strip() for name, value in zip(columns, fields, strict=False) if name in COLUMNS}
         path = folder / values.pop("path", "")
@@ -198,11 +198,11 @@ def _of_table(table: Path) -> list[Recording]:
             faults.append(Fault(str(table), number, reason))
         elif path == folder:
             faults.append(Fault(str(table), number, "has no path; a line begins with one"))
-        found.append(
+        recordings.append(
             Recording(str(path), path.name, {condition: value for condition, value in values.items() if value})
         )
     refuse(faults)
-    return found
+    return recordings
 
 
 def _header_faults(columns: Sequence[str]) -> Iterator[str]:
@@ -235,15 +235,15 @@ def _real(path: str) -> str:
 
 def _named(files: Sequence[Recording], with_ids: Sequence[Recording]) -> list[Recording]:
     """Recordings with unique names; the names of files have a suffix, and ids have none."""
-    found = [*files, *with_ids]
+    unnamed = [*files, *with_ids]
     stems = [_short(name) for name in [*(Path(one.name).stem for one in files), *(one.name for one in with_ids)]]
-    ends = ["" if one.channel is None else f"-channel{one.channel}" for one in found]
+    ends = ["" if one.channel is None else f"-channel{one.channel}" for one in unnamed]
     stems = [f"{stem}{end}" for stem, end in zip(stems, ends, strict=True)]
     shared = Counter(stem.casefold() for stem in stems)
     taken, recordings = {_RESERVED_NAME}, []
-    for one, stem, whole, end in zip(found, stems, _with_folders(found), ends, strict=True):
+    for one, stem, long_name, end in zip(unnamed, stems, _with_folders(unnamed), ends, strict=True):
         clear = shared[stem.casefold()] == 1 and stem.casefold() != _RESERVED_NAME
-        base = name = stem if clear else f"{_short(whole)}{end}"
+        base = name = stem if clear else f"{_short(long_name)}{end}"
         number = 1
         while name.casefold() in taken:
             number += 1
@@ -253,14 +253,14 @@ def _named(files: Sequence[Recording], with_ids: Sequence[Recording]) -> list[Re
     return recordings
 
 
-def _with_folders(found: Sequence[Recording]) -> list[str]:
+def _with_folders(recordings: Sequence[Recording]) -> list[str]:
     """Names with their suffix; if files of several folders share a name, the folders that differ come before it."""
     folders: dict[str, set[str]] = {}
-    for one in found:
+    for one in recordings:
         folders.setdefault(one.name.casefold(), set()).add(_folder(one.path))
     common = {name: os.path.commonpath(several) for name, several in folders.items()}
-    below = [os.path.relpath(_folder(one.path), common[one.name.casefold()]) for one in found]
-    return ["-".join([*Path(part).parts, one.name]) for part, one in zip(below, found, strict=True)]
+    below = [os.path.relpath(_folder(one.path), common[one.name.casefold()]) for one in recordings]
+    return ["-".join([*Path(part).parts, one.name]) for part, one in zip(below, recordings, strict=True)]
 
 
 def _folder(path: str) -> str:

@@ -40,14 +40,14 @@ def first_seconds(chunks: Iterable[tuple[NDArray[np.float32], float]], seconds: 
         chunks: Features (T, F) and length in seconds of each chunk of speech.
         seconds: Seconds to return.
     """
-    left, found = seconds, []
+    remaining, selected = seconds, []
     for features, length in chunks:
-        if length > left >= 1.0:
-            found.append(features[: ceil(len(features) * left / length)])
-        elif length <= left:
-            found.append(features)
-        left -= length
-    return found
+        if length > remaining >= 1.0:
+            selected.append(features[: ceil(len(features) * remaining / length)])
+        elif length <= remaining:
+            selected.append(features)
+        remaining -= length
+    return selected
 
 
 def identify_language(
@@ -84,8 +84,8 @@ def identify_language(
     plain = replace(options, length_penalty=0.0, penalty=0.0, nbest=nbest)
     nothing = torch.zeros(2, 1, dtype=torch.float64)
     scores, tokens = sum((_scores(search, segment, candidates, plain) for segment in features), nothing)
-    found = (scores / (_TEMPERATURE * tokens)).softmax(0).tolist()
-    return dict(sorted(zip(languages, found, strict=True), key=lambda one: -one[1]))
+    probabilities = (scores / (_TEMPERATURE * tokens)).softmax(0).tolist()
+    return dict(sorted(zip(languages, probabilities, strict=True), key=lambda one: -one[1]))
 
 
 def _scores(
@@ -96,6 +96,6 @@ def _scores(
     scores = []
     for first in range(0, len(candidates), size):
         batch = candidates[first : first + size]
-        found = search.batch([segment] * len(batch), batch, options)
-        scores += [(best[0].score, len(best[0].tokens) + 1) if best else (IMPOSSIBLE, 1) for best in found]
+        results = search.batch([segment] * len(batch), batch, options)
+        scores += [(best[0].score, len(best[0].tokens) + 1) if best else (IMPOSSIBLE, 1) for best in results]
     return torch.tensor(scores, dtype=torch.float64).T

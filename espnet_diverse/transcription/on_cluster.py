@@ -61,7 +61,7 @@ class ClusterRecognizer:
         `on_progress` of a request is called once, with its result. An exception is a `DataError` with the reason.
         """
         window = self._pool.ask(partial(_window, word_timestamps))
-        sent = [Request(each.audio, each.rate, each.conditions, channel=each.channel) for each in requests]
+        sent = [Request(item.audio, item.rate, item.conditions, channel=item.channel) for item in requests]
         of_one = ([request] for request in sent)
         counts = chain.from_iterable(self._pool.map_pieces(partial(_count, word_timestamps), of_one, urgent=True))
         places: list[list[int]] = []
@@ -71,12 +71,12 @@ class ClusterRecognizer:
                 places.append(piece)
                 yield [sent[place] for place in piece]
 
-        found: dict[int, Transcript | Exception] = {}
+        finished: dict[int, Transcript | Exception] = {}
         done = 0
         for number, results in enumerate(self._pool.map_pieces(partial(_transcribe, word_timestamps), pieces())):
-            found.update(zip(places[number], results, strict=True))
-            while done in found:
-                result = found.pop(done)
+            finished.update(zip(places[number], results, strict=True))
+            while done in finished:
+                result = finished.pop(done)
                 _report(requests[done], result)
                 yield result
                 done += 1

@@ -259,8 +259,8 @@ class Transcription:
     def _chunks(self, recording: _Recording, audio: Audio) -> Iterator[_Chunk]:
         if self.whole and audio.duration > self.segmentation.max_seconds:
             recording.waiting.add(0.0)
-            whole = input_of_whole(self.search, audio, self.segmentation, self.options)
-            yield _Chunk(recording, 0.0, audio.duration, whole, audio.duration)
+            long_features = input_of_whole(self.search, audio, self.segmentation, self.options)
+            yield _Chunk(recording, 0.0, audio.duration, long_features, audio.duration)
             return
         before = 0.0
         for chunk in self._segments(recording, audio):
@@ -292,36 +292,36 @@ class Transcription:
         If the language is unknown and the window has less speech than detection uses, more is read.
         """
         beginning = list(islice(chunks, window))
-        known, given = self.search.conditions, recording.request.conditions
-        same = self._has_same_language(given)
-        warn_of_unused(known, given, same, self.search.warned)
-        recording.conditions = completed(known, given, same)
-        recording.language = self._spoken(recording.conditions, same) or self._spoken(given, same)
+        known, requested = self.search.conditions, recording.request.conditions
+        same = self._has_same_language(requested)
+        warn_of_unused(known, requested, same, self.search.warned)
+        recording.conditions = completed(known, requested, same)
+        recording.language = self._spoken(recording.conditions, same) or self._spoken(requested, same)
         if not beginning:
             return beginning
         spoken = spoken_conditions(self.search)
         if any(condition not in recording.conditions for condition in spoken):
-            others = KnownConditions(
+            remaining = KnownConditions(
                 {condition: names for condition, names in known.names.items() if condition not in spoken}
             )
-            indices = indices_of(others, recording.conditions)  # raises before time is spent on detection
+            indices = indices_of(remaining, recording.conditions)  # raises before time is spent on detection
             heard = sum(chunk.end - chunk.start for chunk in beginning)
-            while not self.timed and heard < _LANGUAGE_SECONDS and (more := next(chunks, None)) is not None:
-                beginning.append(more)
-                heard += more.end - more.start
+            while not self.timed and heard < _LANGUAGE_SECONDS and (next_chunk := next(chunks, None)) is not None:
+                beginning.append(next_chunk)
+                heard += next_chunk.end - next_chunk.start
             if not detect:
                 return beginning
             heard_first = first_seconds(((one.features, one.end - one.start) for one in beginning), _LANGUAGE_SECONDS)
             recording.probabilities = identify_language(self.search, heard_first, indices, self.options)
             language = dict.fromkeys(spoken, next(iter(recording.probabilities)))
-            recording.conditions = completed(known, language | dict(given), same)
+            recording.conditions = completed(known, language | dict(requested), same)
             recording.language = self._spoken(recording.conditions, same)
         recording.indices = indices_of(known, recording.conditions)
         return beginning
 
-    def _has_same_language(self, given: Mapping[str, str]) -> bool:
+    def _has_same_language(self, requested: Mapping[str, str]) -> bool:
         """Return whether the text is in the spoken language; some models also translate into a target language."""
-        return self.search.task in SAME_LANGUAGE_TASKS and not (self.search.translates and "tgtlang" in given)
+        return self.search.task in SAME_LANGUAGE_TASKS and not (self.search.translates and "tgtlang" in requested)
 
     def _spoken(self, names: Mapping[str, str], same_language: bool) -> str | None:
         """The spoken language among values by condition, None if the model detects it."""
@@ -338,10 +338,10 @@ class Transcription:
             chunks = [after for chunk in chunks for after in chunk.recording.next_chunk()]
 
     def _decode_batch(self, batch: Sequence[_Chunk]) -> None:
-        for chunk, found in zip(batch, each_result(self._search_batch, batch), strict=True):
+        for chunk, result in zip(batch, each_result(self._search_batch, batch), strict=True):
             chunk.recording.waiting.remove(chunk.start)
             with chunk.recording.keeping_faults():
-                chunk.recording.segments += self._timed(chunk, found) if self.timed else [self._segment(chunk, found)]
+                chunk.recording.segments += self._timed(chunk, result) if self.timed else [self._segment(chunk, result)]
             with chunk.recording.keeping_faults():
                 chunk.recording.report(chunk.covered)
                 chunk.recording.tell()
@@ -360,28 +360,28 @@ class Transcription:
             self.timed,
         )
 
-    def _timed(self, chunk: _Chunk, found: Prediction | Exception) -> list[Segment]:
+    def _timed(self, chunk: _Chunk, result: Prediction | Exception) -> list[Segment]:
         """Segments of a window between the times that the decoder wrote."""
-        whole = self._segment(chunk, found)
-        indices, length = self.search.tokens.indices(whole.tokens), chunk.end - chunk.start
+        window = self._segment(chunk, result)
+        indices, length = self.search.tokens.indices(window.tokens), chunk.end - chunk.start
         parts, chunk.recording.passed = parts_between(indices, self.search.times, length)
         segments = []
         for part in parts:
-            text, tokens, _ = self.search.tokens.decode(part.tokens, whole.score)
+            text, tokens, _ = self.search.tokens.decode(part.tokens, window.score)
             begin, end = (round(chunk.start + second, 3) for second in (part.start, part.end))
-            alternatives = (Alternative(text, whole.score),)
-            segments.append(Segment(begin, end, text, whole.score, tuple(tokens), alternatives=alternatives))
+            alternatives = (Alternative(text, window.score),)
+            segments.append(Segment(begin, end, text, window.score, tuple(tokens), alternatives=alternatives))
         return [segment for segment in segments if segment.text.strip()]
 
-    def _segment(self, chunk: _Chunk, found: Prediction | Exception) -> Segment:
-        if isinstance(found, Exception):
-            raise found
-        if not found.texts:
+    def _segment(self, chunk: _Chunk, result: Prediction | Exception) -> Segment:
+        if isinstance(result, Exception):
+            raise result
+        if not result.texts:
             return Segment(chunk.start, chunk.end, "", float("-inf"))
-        text, tokens, score = found.texts[0]
+        text, tokens, score = result.texts[0]
         segment = Segment(chunk.start, chunk.end, text, score, tuple(tokens))
-        texts = tuple(Alternative(each.text, each.score) for each in found.texts)
-        aligned = align_segment(self.search, segment, found, self.frames, self.has_support)
+        texts = tuple(Alternative(alternative.text, alternative.score) for alternative in result.texts)
+        aligned = align_segment(self.search, segment, result, self.frames, self.has_support)
         return replace(aligned, alternatives=texts)
 
 

@@ -137,36 +137,36 @@ def frames_of_speech(
 
     A frame is yielded as soon as it was read and, where the rate is not 16 kHz, resampled.
     """
-    own, heard = tee(blocks)  # holds no more blocks than resampling delays
+    original, heard = tee(blocks)  # holds no more blocks than resampling delays
     probabilities = _probabilities(resample_blocks(heard, rate), options)
-    for frame in _frames(own, rate):
+    for frame in _frames(original, rate):
         # Resampling may round the last frame away, which then has few samples.
         yield frame, next(probabilities, 0.0)
 
 
 def _probabilities(blocks: Iterable[NDArray[np.float32]], options: SegmentationOptions) -> Iterator[float]:
     """Probability of speech in each frame of blocks at 16 kHz; the last frame is padded with zeros."""
-    detect, rest = options.detector(), np.zeros(0, np.float32)
+    detect, remainder = options.detector(), np.zeros(0, np.float32)
     for block in blocks:
-        rest = np.concatenate([rest, block])
-        whole = len(rest) // FRAME * FRAME
-        if whole:
-            yield from detect(rest[:whole].reshape(-1, FRAME))
-            rest = rest[whole:]
-    if len(rest):
-        yield from detect(np.pad(rest, (0, FRAME - len(rest)))[None])
+        remainder = np.concatenate([remainder, block])
+        complete = len(remainder) // FRAME * FRAME
+        if complete:
+            yield from detect(remainder[:complete].reshape(-1, FRAME))
+            remainder = remainder[complete:]
+    if len(remainder):
+        yield from detect(np.pad(remainder, (0, FRAME - len(remainder)))[None])
 
 
 def _frames(blocks: Iterable[NDArray[np.float32]], rate: int) -> Iterator[NDArray[np.float32]]:
     """Frames (L,) of the recording; the last one may be shorter."""
-    rest, index = np.zeros(0, np.float32), 0
+    remainder, index = np.zeros(0, np.float32), 0
     for block in blocks:
-        rest = np.concatenate([rest, block])
-        while (size := _first_sample(index + 1, rate) - _first_sample(index, rate)) <= len(rest):
-            yield rest[:size]
-            rest, index = rest[size:], index + 1
-    if len(rest):
-        yield rest
+        remainder = np.concatenate([remainder, block])
+        while (size := _first_sample(index + 1, rate) - _first_sample(index, rate)) <= len(remainder):
+            yield remainder[:size]
+            remainder, index = remainder[size:], index + 1
+    if len(remainder):
+        yield remainder
 
 
 def _first_sample(frame: int, rate: int) -> int:

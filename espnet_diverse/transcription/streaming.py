@@ -67,14 +67,14 @@ def transcribe_stream(
     """
     source = _Source(blocks)
     search.reset()
-    search.stream = own = object()
+    search.stream = stream = object()
     waiting: list[NDArray[np.float32]] = []
     text, had = "", False
     for part in utterances(source, segmentation or SegmentationOptions(), search.rate):
         waiting.append(part.samples)
         if not part.last and sum(map(len, waiting)) < seconds * search.rate:
             continue
-        if search.stream is not own:
+        if search.stream is not stream:
             raise ConfigError("another stream has begun with this StreamRecognizer; make one for each stream")
         result = _result(search, np.concatenate(waiting), part)
         waiting.clear()
@@ -102,10 +102,10 @@ class _Source:
 
 def _result(search: "BlockSearch", samples: NDArray[np.float32], part: UtterancePart) -> StreamResult:
     begin = time.perf_counter()
-    found = search.add(samples, part.last)
+    result = search.add(samples, part.last)
     computing = time.perf_counter() - begin
-    text = found.text.strip() if part.last else found.text
-    return StreamResult(text, part.start, part.end, part.last, found.score, part.heard, computing)
+    text = result.text.strip() if part.last else result.text
+    return StreamResult(text, part.start, part.end, part.last, result.score, part.heard, computing)
 
 
 @dataclass

@@ -63,7 +63,7 @@ class Transcript:
         between channels, and the probabilities of languages, are left out.
         """
         segments = [
-            replace(one, speaker=f"channel {number}") for number, each in enumerate(channels) for one in each.segments
+            replace(one, speaker=f"channel {number}") for number, part in enumerate(channels) for one in part.segments
         ]
         first, *others = channels
         conditions = {
@@ -71,10 +71,10 @@ class Transcript:
             for name, value in first.conditions.items()
             if all(other.conditions.get(name) == value for other in others)
         }
-        heard = {each.language for each in channels if each.segments}
+        heard = {part.language for part in channels if part.segments}
         return cls(
             tuple(sorted(segments, key=lambda one: one.start)),
-            max(each.duration for each in channels),
+            max(part.duration for part in channels),
             conditions,
             language=heard.pop() if len(heard) == 1 else None,
         )
@@ -122,8 +122,8 @@ def _by_speaker(segment: Segment, speaker_of: Callable[[float, float], str]) -> 
         return
     starts = [0, *positions[1:], len(segment.text)]
     for speaker, places in groupby(range(len(named)), key=named.__getitem__):
-        own = list(places)
-        words = segment.words[own[0] : own[-1] + 1]
-        text = segment.text[starts[own[0]] : starts[own[-1] + 1]].strip()
+        indices = list(places)
+        words = segment.words[indices[0] : indices[-1] + 1]
+        text = segment.text[starts[indices[0]] : starts[indices[-1] + 1]].strip()
         part = Segment(words[0].start, words[-1].end, text, segment.score, words=words, speaker=speaker)
         yield replace(part, ctc_support=segment.ctc_support)

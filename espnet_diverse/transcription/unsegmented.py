@@ -80,6 +80,6 @@ def input_of_whole(
 
 
 @cache
-def _warn(said: str, seconds: float) -> None:
+def _warn(message: str, seconds: float) -> None:
     """Warn once how recordings of more than `seconds` are decoded; programs may transcribe one after the other."""
-    logging.warning(said, seconds)
+    logging.warning(message, seconds)

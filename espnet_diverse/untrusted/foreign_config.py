@@ -119,7 +119,7 @@ def check_config(config: Mapping, source: Path, packed: bool = True) -> None:
             raise ModelError(f"{source}: {key} of config.yaml is {shortened(section[key])}; it must be a path")
     for key in _TOKEN_LISTS:
         tokens = config.get(key)
-        if tokens is not None and not (isinstance(tokens, list) and all(isinstance(each, str) for each in tokens)):
+        if tokens is not None and not (isinstance(tokens, list) and all(isinstance(token, str) for token in tokens)):
             reason = f"{key} of config.yaml is {shortened(tokens)}"
             raise ModelError(f"{source}: {reason}; it must be the list of tokens itself, each of them text")
         if tokens is not None and not isinstance(config.get(kind := key.replace("list", "type"), ""), str):
@@ -184,8 +184,8 @@ def _check_frontends(config: Mapping, source: Path, packed: bool) -> None:
             reason = f"frontends in frontend_conf of config.yaml is {shortened(parts)}"
             raise ModelError(f"{source}: {reason}; it must be a list of frontends, each a mapping of options")
         for part in parts:
-            if (found := part.get("frontend_type")) not in FUSED:
-                reason = f"frontend_type {shortened(repr(found))} of a fused frontend is not allowed"
+            if (frontend := part.get("frontend_type")) not in FUSED:
+                reason = f"frontend_type {shortened(repr(frontend))} of a fused frontend is not allowed"
                 raise ModelError(f"{source}: {reason}; allowed: {' '.join(FUSED)}")
     for part in parts:
         model = part.get("model") if part["frontend_type"] == "huggingface" else None

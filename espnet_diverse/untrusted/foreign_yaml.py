@@ -139,8 +139,8 @@ def read_yaml(
     except YAML_ERRORS as error:
         raise ModelError(f"{shown} is not valid YAML ({_reason(error)}); {todo}") from error
     if not isinstance(mapping, dict):
-        found = "nothing" if mapping is None else f"a {type(mapping).__name__}"
-        raise ModelError(f"{shown} contains {found}, not a mapping; {todo}")
+        content = "nothing" if mapping is None else f"a {type(mapping).__name__}"
+        raise ModelError(f"{shown} contains {content}, not a mapping; {todo}")
     return mapping
 
 

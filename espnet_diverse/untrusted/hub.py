@@ -110,8 +110,8 @@ def fetched(name: str, only: Sequence[str] | None = None, cache: str | None = No
         return Path(snapshot_download(name, allow_patterns=only, ignore_patterns=_UNUSED, cache_dir=cache))
     except Exception as error:  # of many kinds: the network, the name, a permission, the disk
         reason = str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
-        what = f"{PREFIX}{name}: cannot be fetched from the Hugging Face Hub ({reason})"
-        raise ModelError(f"{what}; check the name and the network, or give a directory or a packed model") from error
+        message = f"{PREFIX}{name}: cannot be fetched from the Hugging Face Hub ({reason})"
+        raise ModelError(f"{message}; check the name and the network, or give a directory or a packed model") from error
 
 
 def _check_size(name: str, only: Sequence[str] | None) -> None:

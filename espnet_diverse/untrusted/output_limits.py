@@ -18,10 +18,10 @@ def most_bytes(source: Path) -> int:
     Raises:
         ConfigError: The environment variable is not a whole number.
     """
-    if given := os.environ.get(VARIABLE):
-        if not given.isdecimal():
-            raise ConfigError(f"environment variable {VARIABLE}: must be a whole number of MB, but is {given!r}")
-        return int(given) * 10**6
+    if value := os.environ.get(VARIABLE):
+        if not value.isdecimal():
+            raise ConfigError(f"environment variable {VARIABLE}: must be a whole number of MB, but is {value!r}")
+        return int(value) * 10**6
     return _ALWAYS + _RATIO * source.stat().st_size
 
 

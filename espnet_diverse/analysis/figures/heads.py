@@ -53,10 +53,10 @@ def head_maps(
     attention, or whose attention gives no weights, is left out with a warning. Takes the arguments of
     `run_teacher_forced`.
     """
-    seen, maps = observe(model, speech, text, conditions), {}
+    observations, maps = observe(model, speech, text, conditions), {}
     for net, (kind, name) in _DRAWN.items():
-        if kind in seen:
-            maps[net] = HeadMaps.of(name.format(len(seen[kind].weights)), seen[kind])
+        if kind in observations:
+            maps[net] = HeadMaps.of(name.format(len(observations[kind].weights)), observations[kind])
         else:
             logging.warning("no figure of the %s: %s", net, _why_not_drawn(attentions(model)[kind]))
     return maps

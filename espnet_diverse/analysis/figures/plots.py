@@ -70,7 +70,7 @@ def draw_clusters(title: str, uses: Mapping[str, ClusterUse], path: Path) -> Non
 
 def _label_perplexities(axes: Axes, use: ClusterUse) -> None:
     pairs = zip(use.usage_perplexity().flat, use.own_perplexity().flat, strict=True)
-    labels = [f"{usage:.2f} | {own:.2f}" for usage, own in pairs]
+    labels = [f"{usage:.2f} | {per_position:.2f}" for usage, per_position in pairs]
     right = axes.twinx()
     right.set_ylim(axes.get_ylim())
     right.set_yticks(range(len(labels)), labels, fontsize=_SMALL)
@@ -204,8 +204,8 @@ def draw_layers(kinds: Mapping[str, Redundancy], path: Path) -> None:
     """Plot LR / log2 H by layer, a line for each kind of attention, with 95 % intervals over utterances as bands."""
     figure = Figure(figsize=(6.4, 4.2), layout="constrained")
     axes = figure.subplots()
-    for number, (kind, each) in enumerate(kinds.items()):
-        layers = np.stack(each.layers) / np.log2(each.shape[1])  # (utterances, N)
+    for number, (kind, stats) in enumerate(kinds.items()):
+        layers = np.stack(stats.layers) / np.log2(stats.shape[1])  # (utterances, N)
         mean, half = layers.mean(0), np.nan_to_num([half_interval(layer) for layer in layers.T])
         at = np.arange(1, len(mean) + 1)
         axes.plot(at, mean, marker="o", color=f"C{number}", label=KINDS[kind])

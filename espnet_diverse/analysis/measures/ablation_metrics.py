@@ -52,8 +52,8 @@ class TeacherForced:
 
     def counts(self, batch: Sequence[Sample], encoded: Encoded | None) -> NDArray:
         """Number of tokens, and the sum of their losses or the number of correct ones."""
-        found = predict_tokens(self.predictor, batch, self.encode(batch) if encoded is None else encoded)
-        values = (found.loss if self.name == "loss" else 100 * found.correct).double().numpy()
+        predictions = predict_tokens(self.predictor, batch, self.encode(batch) if encoded is None else encoded)
+        values = (predictions.loss if self.name == "loss" else 100 * predictions.correct).double().numpy()
         lengths = np.array([len(one.tokens) + 1 for one in batch])  # with the end of each text
         return np.stack([lengths, np.add.reduceat(values, np.cumsum(lengths) - lengths)], -1)
 
@@ -78,8 +78,8 @@ class Decoded:
 
     def counts(self, batch: Sequence[Sample], encoded: Encoded | None) -> NDArray:
         """The metric's counts; an utterance without a hypothesis has an empty text."""
-        found = self.predictor.batch([each.source for each in batch], [each.conditions for each in batch])
-        texts = [best[0].text if best else "" for best in found]
+        hypotheses = self.predictor.batch([sample.source for sample in batch], [sample.conditions for sample in batch])
+        texts = [best[0].text if best else "" for best in hypotheses]
         references = [one.text for one in batch]
         languages = written_languages(references, [one.language for one in batch])
         return self.metric.statistics(references, texts, languages)

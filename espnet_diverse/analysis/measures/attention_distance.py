@@ -51,11 +51,11 @@ Measured = Mapping[tuple[str, str], AttentionDistance]
 def rows(measured: Measured) -> list[tuple[str, ...]]:
     """Return a row of cells for each matrix: its name, and the mean over heads for each layer."""
     return [
-        (f"{KINDS[kind]}: {name}", *(f"{layer:.2f}" for layer in each.by_head().mean(1)))
-        for (kind, name), each in measured.items()
+        (f"{KINDS[kind]}: {name}", *(f"{layer:.2f}" for layer in distance.by_head().mean(1)))
+        for (kind, name), distance in measured.items()
     ]
 
 
 def summary(measured: Measured) -> dict[str, list[list[float]]]:
     """Return the distance by layer and head of each matrix, for JSON."""
-    return {f"{KINDS[kind]}: {name}": each.by_head().tolist() for (kind, name), each in measured.items()}
+    return {f"{KINDS[kind]}: {name}": distance.by_head().tolist() for (kind, name), distance in measured.items()}

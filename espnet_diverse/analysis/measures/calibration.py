@@ -43,15 +43,15 @@ class Calibration:
 
     def summary(self) -> dict[str, float]:
         """Return the numbers of the table, for JSON."""
-        found = self.predictions
+        predictions = self.predictions
         return {
             "utterances": self.utterances,
-            "tokens": len(found.loss),
-            "accuracy": found.correct.double().mean().item(),
-            "confidence": found.confidence.mean().item(),
-            "ece": expected_calibration_error(found.confidence, found.correct, BINS).item(),
-            "oe": overconfidence_error(found.confidence, found.correct, BINS).item(),
-            "entropy": found.entropy.mean().item(),
+            "tokens": len(predictions.loss),
+            "accuracy": predictions.correct.double().mean().item(),
+            "confidence": predictions.confidence.mean().item(),
+            "ece": expected_calibration_error(predictions.confidence, predictions.correct, BINS).item(),
+            "oe": overconfidence_error(predictions.confidence, predictions.correct, BINS).item(),
+            "entropy": predictions.entropy.mean().item(),
         }
 
 
@@ -61,27 +61,27 @@ def calibrate(predictor: Predictor, samples: Sequence[Sample]) -> Calibration:
         predict_tokens(predictor, batch, encode(predictor, batch))
         for batch in progress(list(batches(predictor, samples)), "calibration", unit="batch")
     ]
-    found = joined(parts)
-    double = (values.double() if values.is_floating_point() else values for values in found)
+    predictions = joined(parts)
+    double = (values.double() if values.is_floating_point() else values for values in predictions)
     return Calibration(len(samples), TokenPredictions(*double))
 
 
 def rows(measured: Mapping[str, Calibration]) -> list[tuple[str, ...]]:
     """Return the cells of the table under `HEADER`: a row for each data directory."""
     table = []
-    for name, each in measured.items():
-        numbers = each.summary()
+    for name, calibration in measured.items():
+        numbers = calibration.summary()
         shown = [f"{numbers[key]:.3f}" for key in ("accuracy", "confidence", "ece", "oe", "entropy")]
-        table.append((name, str(each.utterances), str(len(each.predictions.loss)), *shown))
+        table.append((name, str(calibration.utterances), str(len(calibration.predictions.loss)), *shown))
     return table
 
 
 def arrays(measured: Mapping[str, Calibration]) -> dict[str, NDArray]:
     """Return the bins of each data directory, and confidence, correctness and entropy of its tokens, for npz."""
-    found = {}
-    for name, each in measured.items():
+    entries = {}
+    for name, calibration in measured.items():
         prefix = f"calibration_{name.replace(' ', '_')}"
-        found |= {f"{prefix}_bin_{part}": values.numpy() for part, values in each.bins()._asdict().items()}
+        entries |= {f"{prefix}_bin_{part}": values.numpy() for part, values in calibration.bins()._asdict().items()}
         parts = ("confidence", "correct", "entropy")
-        found |= {f"{prefix}_{part}": np.asarray(getattr(each.predictions, part)) for part in parts}
-    return found
+        entries |= {f"{prefix}_{part}": np.asarray(getattr(calibration.predictions, part)) for part in parts}
+    return entries

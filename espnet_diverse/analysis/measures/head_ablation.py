@@ -67,7 +67,8 @@ class HeadAblation:
         """
         known = self.utterances > 1
         return {
-            kind: known * ((each > 0).all(-1).astype(int) - (each < 0).all(-1)) for kind, each in self.intervals.items()
+            kind: known * ((bounds > 0).all(-1).astype(int) - (bounds < 0).all(-1))
+            for kind, bounds in self.intervals.items()
         }
 
     def drops(self) -> dict[str, NDArray]:
@@ -129,18 +130,18 @@ def ablate_heads(predictor: Predictor, samples: Sequence[Sample], metric: str) -
         for batch in progress(list(batches(predictor, samples)), f"ablation of {len(heads)} heads", unit="batch")
     ]
     of_utterances = np.concatenate(counts, axis=1)  # (1 + heads, utterances, counts)
-    score, *others = measure.score(of_utterances.sum(1)).tolist()
+    score, *ablated = measure.score(of_utterances.sum(1)).tolist()
     models, utterances, _ = of_utterances.shape
     rows = of_utterances.swapaxes(0, 1).reshape(utterances, -1)  # so that all have the same resamples
     drawn = Bootstrap().scores(rows, lambda sums: measure.score(sums.reshape(len(sums), models, -1)))
-    whole, *drawn = drawn.T
+    baseline, *drawn = drawn.T
     scores = {kind: np.empty(shape) for kind, shape in shapes.items()}
     intervals = {kind: np.empty((*shape, 2)) for kind, shape in shapes.items()}
     sign = 1 if lower_is_better(metric) else -1
-    for (kind, layer, head), value, resamples in zip(heads, others, drawn, strict=True):
+    for (kind, layer, head), value, resamples in zip(heads, ablated, drawn, strict=True):
         scores[kind][layer, head] = value
-        intervals[kind][layer, head] = interval(sign * (resamples - whole))
-    return HeadAblation(metric, len(samples), score, scores, interval(whole), intervals)
+        intervals[kind][layer, head] = interval(sign * (resamples - baseline))
+    return HeadAblation(metric, len(samples), score, scores, interval(baseline), intervals)
 
 
 def _counts(
@@ -161,8 +162,8 @@ def _counts(
 def without_head(module: MultiHeadAttention, head: int) -> Iterator[None]:
     """Mask one head of an attention, counted from 0 in the pool, inside the block."""
     previous = module.head_mask
-    others = torch.arange(module.pool) != head
-    module.head_mask = others if previous is None else previous & others
+    mask = torch.arange(module.pool) != head
+    module.head_mask = mask if previous is None else previous & mask
     try:
         yield
     finally:
@@ -177,11 +178,11 @@ def maskable(model: nn.Module) -> dict[str, list[MultiHeadAttention]]:
     """
     for layer in list(model.modules()):
         for attribute in ATTRIBUTES:
-            theirs = getattr(layer, attribute, None)
-            if isinstance(theirs, MultiHeadedAttention) and not isinstance(theirs, MultiHeadAttention):
+            attention = getattr(layer, attribute, None)
+            if isinstance(attention, MultiHeadedAttention) and not isinstance(attention, MultiHeadAttention):
                 replace_attention([layer], attribute, None)
-    found = attentions(model)
-    if not found:
+    layers = attentions(model)
+    if not layers:
         raise ModelError("neither encoder nor decoder has multi-head attention, whose heads could be masked")
-    ours = {kind: [each for each in found[kind] if isinstance(each, MultiHeadAttention)] for kind in KINDS}
+    ours = {kind: [module for module in layers[kind] if isinstance(module, MultiHeadAttention)] for kind in KINDS}
     return {kind: modules for kind, modules in ours.items() if modules}

@@ -59,7 +59,8 @@ class Ownership:
         """Return a row for each layer with a cell for each value, which lists its heads counted from 1."""
         heads = self.picks.transpose(1, 0, 2) + 1
         return [
-            [str(number), *(" ".join(map(str, own)) for own in layer)] for number, layer in enumerate(heads, start=1)
+            [str(number), *(" ".join(map(str, picks)) for picks in layer)]
+            for number, layer in enumerate(heads, start=1)
         ]
 
 
@@ -69,19 +70,19 @@ def ownerships(model: nn.Module) -> list[Ownership]:
     For selection by several conditions, the first entry is for their combinations, and further entries are for the
     heads that the logits of each condition would select alone.
     """
-    found = []
+    entries = []
     for kind, modules in attentions(model).items():
-        selections = [each for module in modules if (each := getattr(module, "selection", None)) is not None]
+        selections = [selection for module in modules if (selection := getattr(module, "selection", None)) is not None]
         conditions = list(selections[0].names) if selections else []
         parts = [conditions, *([condition] for condition in conditions)] if len(conditions) > 1 else [conditions]
-        found += [_ownership(kind, selections, part) for part in parts if part]
-    return found
+        entries += [_ownership(kind, selections, part) for part in parts if part]
+    return entries
 
 
 def _ownership(kind: str, selections: list[HeadSelection], conditions: list[str]) -> Ownership:
     names = selections[0].names
     alone = conditions[0] if len(conditions) < len(names) else None
-    picks = torch.stack([each.picks(alone).flatten(0, -2) for each in selections], dim=1)
+    picks = torch.stack([selection.picks(alone).flatten(0, -2) for selection in selections], dim=1)
     values = [" ".join(combination) for combination in product(*(names[condition] for condition in conditions))]
     return Ownership(kind, "+".join(conditions), values, picks.sort(-1).values.cpu().numpy(), selections[0].pool)
 
@@ -89,24 +90,24 @@ def _ownership(kind: str, selections: list[HeadSelection], conditions: list[str]
 def summary(owned: Sequence[Ownership]) -> dict[str, dict]:
     """Return selected heads, counted from 0, and numbers of shared heads, for JSON."""
     return {
-        each.name: {
-            "values": list(each.values),
-            "pool": each.pool,
-            "picks": each.picks.tolist(),
-            "sharing": each.sharing().tolist(),
+        ownership.name: {
+            "values": list(ownership.values),
+            "pool": ownership.pool,
+            "picks": ownership.picks.tolist(),
+            "sharing": ownership.sharing().tolist(),
         }
-        for each in owned
+        for ownership in owned
     }
 
 
 def arrays(owned: Sequence[Ownership]) -> Mapping[str, NDArray]:
     """Return the same as arrays, for npz."""
-    found = {}
-    for each in owned:
-        prefix = f"{each.kind}_{each.by}"
-        found |= {
-            f"{prefix}_values": np.array(each.values),
-            f"{prefix}_picks": each.picks,
-            f"{prefix}_sharing": each.sharing(),
+    entries = {}
+    for ownership in owned:
+        prefix = f"{ownership.kind}_{ownership.by}"
+        entries |= {
+            f"{prefix}_values": np.array(ownership.values),
+            f"{prefix}_picks": ownership.picks,
+            f"{prefix}_sharing": ownership.sharing(),
         }
-    return found
+    return entries

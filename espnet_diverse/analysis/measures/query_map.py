@@ -39,8 +39,8 @@ class QuerySample:
         drawn = np.concatenate(self._drawn, axis=1)
         return drawn[:, self._draw(drawn.shape[1], max(2, POINTS // len(drawn)))]
 
-    def _draw(self, there: int, wanted: int) -> NDArray:
-        return np.sort(self._random.choice(there, min(there, wanted), replace=False))
+    def _draw(self, available: int, wanted: int) -> NDArray:
+        return np.sort(self._random.choice(available, min(available, wanted), replace=False))
 
 
 def embed(queries: NDArray) -> NDArray:

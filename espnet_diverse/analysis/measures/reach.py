@@ -35,12 +35,12 @@ class Reach:
 
     def lengths(self) -> list[int]:
         """Return the number of positions T of each utterance."""
-        return [each.shape[-1] for each in self.utterances]
+        return [shares.shape[-1] for shares in self.utterances]
 
     def by_head(self, widths: Sequence[int]) -> NDArray:
         """Return the mean share of each head at each of W widths, (N, H, W)."""
-        chosen = ([min(width, each.shape[-1] - 1) for width in widths] for each in self.utterances)
-        return np.mean([each[..., at] for each, at in zip(self.utterances, chosen, strict=True)], axis=0)
+        chosen = ([min(width, shares.shape[-1] - 1) for width in widths] for shares in self.utterances)
+        return np.mean([shares[..., at] for shares, at in zip(self.utterances, chosen, strict=True)], axis=0)
 
     def narrowest(self, widths: Sequence[int], share: float) -> NDArray:
         """Return for each head the index of the narrowest width with at least this mean share, or the last, (N, H)."""

@@ -107,10 +107,10 @@ def rows(kinds: Mapping[str, Redundancy]) -> list[tuple[str, ...]]:
 
     Numbers have their 95 % intervals over utterances.
     """
-    values = [each.by_utterance() for each in kinds.values()]
+    values = [stats.by_utterance() for stats in kinds.values()]
     table = [
-        (KINDS[kind], *map(str, each.shape), *map(certain, value))
-        for (kind, each), value in zip(kinds.items(), values, strict=True)
+        (KINDS[kind], *map(str, stats.shape), *map(certain, value))
+        for (kind, stats), value in zip(kinds.items(), values, strict=True)
     ]
     return [*table, ("mean", "", "", *map(certain, np.mean(values, axis=0)))]
 
@@ -123,12 +123,12 @@ def markdown(kinds: Mapping[str, Redundancy]) -> str:
 def summary(kinds: Mapping[str, Redundancy]) -> dict[str, dict]:
     """Return the same numbers, and LR by layer, for JSON; None replaces not a number."""
     report = {
-        kind: {"layers": each.shape[0], "heads": each.shape[1], **dict(zip(_MEASURES, each.measures(), strict=True))}
-        for kind, each in kinds.items()
+        kind: {"layers": stats.shape[0], "heads": stats.shape[1], **dict(zip(_MEASURES, stats.measures(), strict=True))}
+        for kind, stats in kinds.items()
     }
     report["mean"] = {name: float(np.mean([values[name] for values in report.values()])) for name in _MEASURES}
     for values in report.values():
         values.update({name: None for name in _MEASURES if math.isnan(values[name])})
-    for kind, each in kinds.items():
-        report[kind]["lr_bits_by_layer"] = each.lr_by_layer().tolist()
+    for kind, stats in kinds.items():
+        report[kind]["lr_bits_by_layer"] = stats.lr_by_layer().tolist()
     return report

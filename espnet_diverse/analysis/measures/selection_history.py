@@ -52,9 +52,9 @@ def read_history(run: Path) -> History | None:
     if not names:
         return None
     batches = np.diff([0, *(epoch["total_count"] for epoch in epochs)])
-    each = batches // load(run / "config.yaml").get("accum_grad", 1)  # left-over batches make no update
+    updates = batches // load(run / "config.yaml").get("accum_grad", 1)  # left-over batches make no update
     values = {name: np.array([epoch.get(name, np.nan) for epoch in epochs]) for name in names}
-    return History(np.cumsum(each) - each / 2, values)
+    return History(np.cumsum(updates) - updates / 2, values)
 
 
 def draw_history(history: History, title: str, path: Path) -> None:

@@ -88,12 +88,12 @@ def check_support(predictor: Predictor) -> None:
 
 def measure_support(predictor: Predictor, samples: Sequence[Sample]) -> TextSupport:
     """Decode utterances and measure the support of the decoded texts and of the references."""
-    found = []
+    utterances = []
     for batch in progress(list(batches(predictor, samples)), "CTC support", unit="batch"):
         sources, conditions = [one.source for one in batch], [one.conditions for one in batch]
         for sample, best in zip(batch, predictor.find(sources, conditions, posteriors=True), strict=True):
             text, words, _ = best.texts[0] if best.texts else ("", [], 0.0)
             both = predictor.tokens.indices(words), sample.tokens
             support = [ctc_support(align(best.log_probs, ids, predictor.ctc)) if len(ids) else 1.0 for ids in both]
-            found.append(Supported(sample.utterance, text, support[0], sample.text, support[1]))
-    return TextSupport(sorted(found, key=lambda one: one.utterance))
+            utterances.append(Supported(sample.utterance, text, support[0], sample.text, support[1]))
+    return TextSupport(sorted(utterances, key=lambda one: one.utterance))

@@ -161,7 +161,7 @@ def choose_windows(
         expected = _expected(shares, proposals[-1], before.mean())
         path = narrow(proposals[-1], measure, pairs, before.mean() + rise, expected, most_passes - passes)
     set_windows(layers, np.array(widths)[path[-1].levels])
-    names = [each.name for each in utterances]
+    names = [utterance.name for utterance in utterances]
     return Windows(widths, shares, reach.lengths(), before, proposals, path, tolerance, names, skipped, passes)
 
 
@@ -188,18 +188,18 @@ def _reach(
         ModelError: The attention keeps no weights.
     """
     reach, used = Reach(), []
-    for each in progress(utterances, "reach of heads", unit="utterance"):
+    for utterance in progress(utterances, "reach of heads", unit="utterance"):
         try:
-            check_samples(getattr(model, "frontend", None), len(each.samples))
-            seen = observe(model, each.samples, each.tokens, each.conditions)
+            check_samples(getattr(model, "frontend", None), len(utterance.samples))
+            observations = observe(model, utterance.samples, utterance.tokens, utterance.conditions)
         except TooShortUttError as error:
-            skipped[each.name] = str(error)
-            logging.warning("%s was left out: %s", each.name, error)
+            skipped[utterance.name] = str(error)
+            logging.warning("%s was left out: %s", utterance.name, error)
             continue
-        if "encoder" not in seen:
+        if "encoder" not in observations:
             raise ModelError("the encoder keeps no matrix of weights for each head, whose reach could be measured")
-        reach.add(seen["encoder"].weights)
-        used.append(each)
+        reach.add(observations["encoder"].weights)
+        used.append(utterance)
     if not used:
         name, reason = next(iter(skipped.items()))
         raise DataError(f"none of {len(skipped)} utterances could be used; first {name}: {reason}")

@@ -15,7 +15,7 @@ from espnet_diverse.upstream.layers import LegacyRelPositionalEncoding
 
 def encoder_heads(model: nn.Module) -> list[MultiHeadAttention]:
     """Return the self-attention of each encoder layer, without that of ESPnet's own classes."""
-    return [each for each in attentions(model).get("encoder", []) if isinstance(each, MultiHeadAttention)]
+    return [layer for layer in attentions(model).get("encoder", []) if isinstance(layer, MultiHeadAttention)]
 
 
 def check_heads(model: nn.Module) -> None:
@@ -28,9 +28,9 @@ def check_heads(model: nn.Module) -> None:
     if not layers:
         raise ModelError("the encoder has no multi-head self-attention, whose heads could get windows")
     for number, layer in enumerate(layers, 1):
-        others = {"head_patterns": layer.patterns is not None, "head selection": layer.selection is not None}
-        others[f"attention {layer.core.name}"] = not layer.core.by_pattern
-        if has := next((name for name, there in others.items() if there), None):
+        features = {"head_patterns": layer.patterns is not None, "head selection": layer.selection is not None}
+        features[f"attention {layer.core.name}"] = not layer.core.by_pattern
+        if has := next((name for name, present in features.items() if present), None):
             raise ModelError(f"layer {number} of the encoder has {has}; windows are for softmax over all positions")
     if any(isinstance(module, LegacyRelPositionalEncoding) for module in model.modules()):
         logging.warning("rel_pos_type is legacy: windows save no time, because its term of the logits needs all pairs")
@@ -39,8 +39,8 @@ def check_heads(model: nn.Module) -> None:
 def set_windows(layers: Sequence[MultiHeadAttention], widths: NDArray | None) -> None:
     """Give each head of N layers a window, widths (N, H) in positions on each side, or with None all positions."""
     for number, layer in enumerate(layers):
-        own = None if widths is None else tuple(HeadPattern("window", int(width)) for width in widths[number])
-        layer.patterns = None if own is None else HeadPatterns(own)
+        windows = None if widths is None else tuple(HeadPattern("window", int(width)) for width in widths[number])
+        layer.patterns = None if windows is None else HeadPatterns(windows)
 
 
 def as_option(widths: NDArray) -> list[list[dict[str, int]]]:

@@ -63,7 +63,7 @@ class LayerCache:
         return output
 
     def _keep(self, place: tuple[int, int], below: bytes, output: Any) -> None:
-        size = sum(each.numel() * each.element_size() for each in tree_leaves(output) if isinstance(each, Tensor))
+        size = sum(leaf.numel() * leaf.element_size() for leaf in tree_leaves(output) if isinstance(leaf, Tensor))
         if place not in self._kept:
             if self.bytes + size > self.most:
                 return

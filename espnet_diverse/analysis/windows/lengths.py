@@ -73,7 +73,7 @@ def measure_lengths(model: AbsESPnetModel, windows: NDArray, rate: int, lengths:
         rate: Sampling rate in Hz of the audio that the model reads.
         lengths: Lengths in seconds.
     """
-    encoding, layers, found = Encoding(model.eval(), "cpu"), encoder_heads(model), []
+    encoding, layers, costs = Encoding(model.eval(), "cpu"), encoder_heads(model), []
     with _one_thread():
         for seconds in progress(sorted(lengths), "time against length", unit="length"):
             cost = Cost(seconds)
@@ -83,9 +83,9 @@ def measure_lengths(model: AbsESPnetModel, windows: NDArray, rate: int, lengths:
             except (UserError, TooShortUttError) as error:
                 cost.left_out[""] = str(error)
             else:
-                _measure(cost, _passes(encoding, layers, windows, features), found)
-            found.append(cost)
-    return found
+                _measure(cost, _passes(encoding, layers, windows, features), costs)
+            costs.append(cost)
+    return costs
 
 
 def _passes(
@@ -106,7 +106,7 @@ def _measure(cost: Cost, passes: Mapping[str, Callable[[], int]], earlier: Seque
     """Measure the passes that fit into memory; the first pass of each is counted and not timed."""
     start = time.process_time()
     for name, call in passes.items():
-        known = [(each.seconds, each.counts[name].peak) for each in earlier if name in each.counts]
+        known = [(previous.seconds, previous.counts[name].peak) for previous in earlier if name in previous.counts]
         needed, free = _expected_peak(cost.seconds, known[-2:]), _free()
         if needed is not None and needed > _SHARE * free:
             sizes = f"{needed / 1e9:.0f} GB by the shorter lengths, and {free / 1e9:.0f} GB are free"
@@ -139,8 +139,8 @@ def _expected_peak(seconds: float, known: Sequence[tuple[float, float]]) -> floa
 def _free() -> float:
     """Return the memory in bytes that processes can still get; infinite where the system does not tell."""
     file = portable.PROC / "meminfo"
-    found = re.search(r"MemAvailable:\s+(\d+) kB", file.read_text(encoding="ascii")) if file.is_file() else None
-    return 1024.0 * int(found[1]) if found else math.inf
+    match = re.search(r"MemAvailable:\s+(\d+) kB", file.read_text(encoding="ascii")) if file.is_file() else None
+    return 1024.0 * int(match[1]) if match else math.inf
 
 
 @contextmanager

@@ -61,7 +61,7 @@ def propose(proposals: Sequence[tuple[float, NDArray]], measure: Measure, most: 
 
     def state(number: int) -> State:
         share, levels = proposals[number]
-        known = next((each for each in measured if (each.levels == levels).all()), None)
+        known = next((candidate for candidate in measured if (candidate.levels == levels).all()), None)
         if known is None:
             known = State(levels, measure(levels, levels), share)
             measured.append(known)
@@ -75,7 +75,7 @@ def propose(proposals: Sequence[tuple[float, NDArray]], measure: Measure, most: 
         else:
             low = middle + 1
     last = state(high)
-    return [*(each for each in measured if each is not last), last]
+    return [*(candidate for candidate in measured if candidate is not last), last]
 
 
 def narrow(
@@ -100,7 +100,7 @@ def narrow(
     Returns:
         The states that were taken, `start` first.
     """
-    path, left = [start], passes
+    path, remaining = [start], passes
     # Rise for a pair, negative number of saved pairs, head, length of the path when it was measured, state.
     queue: list[tuple[float, float, tuple[int, ...], int, State | None]] = []
 
@@ -114,15 +114,15 @@ def narrow(
     for head in np.ndindex(*start.levels.shape):
         put(head)
     while queue:
-        _, _, head, length, found = heapq.heappop(queue)
-        if found is not None and length == len(path):
-            path.append(found)
+        _, _, head, length, state = heapq.heappop(queue)
+        if state is not None and length == len(path):
+            path.append(state)
             put(head)
-        elif left >= 1:
-            left -= 1
+        elif remaining >= 1:
+            remaining -= 1
             levels = path[-1].levels.copy()
             levels[head] -= 1
-            found = State(levels, measure(levels, path[-1].levels))
-            if found.mean <= most:
-                put(head, found.mean - path[-1].mean, found)
+            state = State(levels, measure(levels, path[-1].levels))
+            if state.mean <= most:
+                put(head, state.mean - path[-1].mean, state)
     return path

@@ -77,10 +77,10 @@ def draw_costs(costs: Sequence[Cost], path: Path) -> None:
     times, memory = figure.subplots(1, 2)
     measured = [cost for cost in costs if cost.counts]
     for name in NAMES:
-        there = [cost for cost in measured if name in cost.counts]
-        seconds = [cost.seconds for cost in there]
-        times.plot(seconds, [median(cost.times[name]) for cost in there], marker="o", label=name)
-        memory.plot(seconds, [cost.counts[name].peak / 1e6 for cost in there], marker="o", label=name)
+        points = [cost for cost in measured if name in cost.counts]
+        seconds = [cost.seconds for cost in points]
+        times.plot(seconds, [median(cost.times[name]) for cost in points], marker="o", label=name)
+        memory.plot(seconds, [cost.counts[name].peak / 1e6 for cost in points], marker="o", label=name)
     for axes, label in ((times, "CPU seconds, one thread"), (memory, "peak memory (MB)")):
         axes.set_xscale("log")
         axes.set_yscale("log")

@@ -80,12 +80,12 @@ def losses(model: AbsESPnetModel, utterances: Sequence[Utterance], cache: LayerC
         Losses in nats (U,).
     """
     model.eval()
-    found = []
-    for number, each in enumerate(utterances):
+    values = []
+    for number, utterance in enumerate(utterances):
         if cache is not None:
             cache.utterance = number
-        found.append(_loss(model, each))
-    return np.array(found)
+        values.append(_loss(model, utterance))
+    return np.array(values)
 
 
 def _loss(model: AbsESPnetModel, utterance: Utterance) -> float:

@@ -83,5 +83,5 @@ class Differential(Core):
         """Compute the context (B, H, Tq, D) of one map; half (D,) has the factor of each channel of the queries."""
         term = heads.position_term
         position = None if term is None else term._replace(q=term.q * half).matrix()
-        given = replace(heads, q=heads.q * half, position=position, position_term=None, need_weights=False)
-        return softmax_attention(given)[0]
+        half_heads = replace(heads, q=heads.q * half, position=position, position_term=None, need_weights=False)
+        return softmax_attention(half_heads)[0]

@@ -146,8 +146,8 @@ class Luna(Core):
         """Replace P, the first rows of the source, by the P of the next layer (6)."""
         if not self.of_source or self.norm is None:
             return source
-        p, k, v, seen = self._of_source(cache.k, cache.v, mask)
-        packed, _ = pack(self._regroup(p), [(self._regroup(k), self._regroup(v), seen)])
+        p, k, v, valid = self._of_source(cache.k, cache.v, mask)
+        packed, _ = pack(self._regroup(p), [(self._regroup(k), self._regroup(v), valid)])
         rows, frames = source.tensor_split([self.state_rows], 1)
         return torch.cat([self.norm(rows + packed), frames], 1)
 
@@ -162,7 +162,7 @@ class Luna(Core):
         if self.causal:
             return None
         rows = self._rows(stream)
-        keys = ((self._regroup(kv.k), self._regroup(kv.v), seen) for kv, seen in parts)
+        keys = ((self._regroup(kv.k), self._regroup(kv.v), valid) for kv, valid in parts)
         packed, count = pack(_split(self.linear_p(rows), self.pack_heads), keys)
         self._hand_on(rows, packed, stream)
         k, v = self._packed_keys(packed)
@@ -175,10 +175,10 @@ class Luna(Core):
 
     def _nested(self, heads: Heads) -> Tensor:
         """Equations (1), (2) and (6)."""
-        seen = None if heads.mask is None else heads.mask.any(dim=-2, keepdim=True)  # of the keys, by any query
+        valid = None if heads.mask is None else heads.mask.any(dim=-2, keepdim=True)  # of the keys, by any query
         rows, k, v, p = self._rows(heads.stream), heads.k, heads.v, None
         if self.of_source:
-            p, k, v, seen = self._of_source(k, v, seen)
+            p, k, v, valid = self._of_source(k, v, valid)
             if heads.perturbed is not None:  # otherwise p comes from a cache
                 rows, p = heads.key[:, : self.state_rows] if rows is None else rows, None
         p = _split(self.linear_p(rows), self.pack_heads) if p is None else self._regroup(p)
@@ -187,9 +187,9 @@ class Luna(Core):
         def unpack(packed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
             return heads.q, *self._packed_keys(packed)
 
-        positions = k.size(-2) if seen is None else seen.sum(-1, keepdim=True)
-        used = None if seen is None and positions >= self.options.length else self._used(positions, k.device)
-        context, packed = nested_attention(p, k, v, unpack, seen, used, heads.dropout)
+        positions = k.size(-2) if valid is None else valid.sum(-1, keepdim=True)
+        used = None if valid is None and positions >= self.options.length else self._used(positions, k.device)
+        context, packed = nested_attention(p, k, v, unpack, valid, used, heads.dropout)
         self._hand_on(rows, packed, heads.stream)
         return context
 
@@ -199,10 +199,10 @@ class Luna(Core):
             return stream.state
         return None if self.of_source else self.first()
 
-    def _of_source(self, k: Tensor, v: Tensor, seen: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-        """Divide P and frames: k, v (B, H, R + T, D), seen (..., R + T) -> p (B, H, R, D), and k, v, seen of frames."""
+    def _of_source(self, k: Tensor, v: Tensor, valid: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+        """Divide P and frames: k, v (B, H, R + T, D), valid (..., R + T) -> p (B, H, R, D), k, v, valid of frames."""
         p, k = k.tensor_split([self.state_rows], 2)
-        return p, k, v[:, :, self.state_rows :], None if seen is None else seen[..., self.state_rows :]
+        return p, k, v[:, :, self.state_rows :], None if valid is None else valid[..., self.state_rows :]
 
     def _packed_keys(self, packed: Tensor) -> tuple[Tensor, Tensor]:
         """Return keys and values (B, H, R, D) of (2)."""
@@ -216,17 +216,17 @@ class Luna(Core):
     def _causal(self, heads: Heads) -> Tensor:
         """Equations (3) to (5)."""
         w = self._pattern(heads.key) if heads.key_features is None else heads.key_features
-        given = heads.q, heads.k, heads.v, w
+        inputs = heads.q, heads.k, heads.v, w
         if heads.key_features is None and heads.mask is not None and heads.q.size(-2) == heads.k.size(-2):
             # A full pass, whose mask is causal and also marks padding: keys that no query sees.
-            return causal_attention(*given, heads.mask.any(dim=-2), heads.dropout)
-        return masked_attention(*given, heads.mask, heads.dropout)
+            return causal_attention(*inputs, heads.mask.any(dim=-2), heads.dropout)
+        return masked_attention(*inputs, heads.mask, heads.dropout)
 
     def _pattern(self, key: Tensor) -> Tensor:
         """Equation (3): inputs of the keys (B, T, M) -> w (B, H, T, R)."""
         with torch.autocast(key.device.type, enabled=False):
             p, context = (
-                linear_in_full_precision(*each) for each in ((self.linear_p, self.first()), (self.linear_context, key))
+                linear_in_full_precision(*args) for args in ((self.linear_p, self.first()), (self.linear_context, key))
             )
             return pattern(_split(p, self.heads), _split(context, self.heads))
 

@@ -57,10 +57,10 @@ class Sinkhorn(Core):
             raise ValueError("attention 'sinkhorn' has a number of blocks that depends on the length; ONNX fixes it")
         time, size = heads.k.size(2), min(self.options.block_size, heads.k.size(2))
         valid = _blocks((torch.arange(time, device=heads.k.device) < heads.lengths().unsqueeze(1)).unsqueeze(-1), size)
-        inside = valid.unsqueeze(1)  # (B or 1, 1, N, S, 1)
+        valid_positions = valid.unsqueeze(1)  # (B or 1, 1, N, S, 1)
         q, k, v = (_blocks(x, size) for x in (heads.q, heads.k, heads.v))
-        k, v = k.masked_fill(~inside, 0.0), v.masked_fill(~inside, 0.0)
-        order = self._order(q.masked_fill(~inside, 0.0), k, valid.squeeze(-1))
+        k, v = k.masked_fill(~valid_positions, 0.0), v.masked_fill(~valid_positions, 0.0)
+        order = self._order(q.masked_fill(~valid_positions, 0.0), k, valid.squeeze(-1))
         chosen = valid.any(1, keepdim=True).expand_as(valid)  # places of a sorted block that hold positions
         mask = torch.cat([chosen, valid], dim=2).transpose(2, 3)  # (B or 1, N, 1, 2 S)
         keys, values = (torch.cat([sort_blocks(order, x), x], dim=3).flatten(1, 2) for x in (k, v))

@@ -82,7 +82,7 @@ def _pattern_by_pattern(heads: Heads, patterns: HeadPatterns) -> bool:
     """Return whether patterns are computed one by one; never for a tracer, to which a length would be a constant."""
     if not heads.same_positions() or heads.position is not None or torch.jit.is_tracing():
         return False
-    names, term = {each.name for each in patterns.patterns}, heads.position_term
+    names, term = {pattern.name for pattern in patterns.patterns}, heads.position_term
     if term is not None and not (term.by_distance() and names <= {"global", *IN_BLOCKS, *ONE_KEY}):
         return False
     return heads.k.size(2) >= _LONG or names <= {"global", *ONE_KEY}

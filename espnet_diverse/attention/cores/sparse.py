@@ -26,7 +26,7 @@ def sparse_attention(heads: Heads, pattern: Pattern) -> tuple[Tensor, Tensor | N
             return block_sparse_attention(q, k, v, blocks, mask, of_runs, heads.dropout), None
     query, key = heads.positions(pattern.causal)
     allowed = pattern.allows(query, key, lengths.view(-1, 1, 1, 1))
-    given = heads.allowed()
-    mask = allowed if given is None else allowed & given
+    head_mask = heads.allowed()
+    mask = allowed if head_mask is None else allowed & head_mask
     position = heads.position if heads.position_term is None else heads.position_term.matrix()
     return softmax_attention(replace(heads, mask=mask, position=position, position_term=None, patterns=None))

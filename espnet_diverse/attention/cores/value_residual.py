@@ -80,7 +80,7 @@ class ValueResidual(Core):
             heads = replace(heads, v=self._mixed(stream.state, heads.v))
         return softmax_attention(heads)
 
-    def _mixed(self, first: Tensor, own: Tensor) -> Tensor:
+    def _mixed(self, first: Tensor, values: Tensor) -> Tensor:
         """Compute (1)."""
         a, b = (self.options.first, self.options.own) if self.shares is None else self.shares.unbind()
-        return a * first + b * own
+        return a * first + b * values

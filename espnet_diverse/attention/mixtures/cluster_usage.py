@@ -31,12 +31,12 @@ def cluster_usage(p: Tensor, valid: Tensor | None) -> dict[str, Tensor]:
     weight = p.new_ones(p.size(-2)) if valid is None else valid.to(p.dtype)
     weight = weight.expand(len(p), 1, -1).unsqueeze(-1)  # (B, 1, T, 1)
     weight = weight / weight.sum().clamp(min=1)
-    usage, own = (torch.stack([p, torch.special.entr(p)]) * weight).sum((1, 3))  # (H, C)
-    usage, own = torch.special.entr(usage).sum(-1).exp(), own.sum(-1).exp()  # (H,)
+    usage, token_usage = (torch.stack([p, torch.special.entr(p)]) * weight).sum((1, 3))  # (H, C)
+    usage, token_usage = torch.special.entr(usage).sum(-1).exp(), token_usage.sum(-1).exp()  # (H,)
     return {
         "clusters": usage.mean(),
         "collapsed": (usage < COLLAPSED).float().mean(),
-        "uniform": (own >= UNIFORM * p.size(-1)).float().mean(),
+        "uniform": (token_usage >= UNIFORM * p.size(-1)).float().mean(),
     }
 
 

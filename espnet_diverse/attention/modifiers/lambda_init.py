@@ -35,10 +35,10 @@ class LambdaInit(nn.Module):
         if self.by_layer:
             destination[f"{prefix}value"] = torch.tensor(self.value, dtype=torch.float64)
 
-    def _load_from_state_dict(self, state_dict, prefix, local_metadata, *rest):
+    def _load_from_state_dict(self, state_dict, prefix, local_metadata, *args):
         if self.by_layer:
             self.value = float(state_dict.pop(f"{prefix}value", self.value))
-        super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, *args)
 
     def extra_repr(self) -> str:
         return f"{self.value:.4g}"

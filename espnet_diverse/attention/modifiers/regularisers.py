@@ -76,8 +76,8 @@ class DropHeads(nn.Module):
         if not self.training:
             return context
         drawn = torch.rand(context.shape[:2], device=context.device)
-        kept = (drawn >= self.rate(watched)).to(context.dtype)
-        return context * (kept * kept.size(1) / kept.sum(1, keepdim=True).clamp(min=1))[..., None, None]
+        mask = (drawn >= self.rate(watched)).to(context.dtype)
+        return context * (mask * mask.size(1) / mask.sum(1, keepdim=True).clamp(min=1))[..., None, None]
 
     def rate(self, watched: Tensor) -> float | Tensor:
         """Return the probability that a head is removed at the current number of updates."""

@@ -98,7 +98,7 @@ class SelectedHeads(AllHeads):
         """
         if self.alike:
             weights = [None] * (len(linears) - 1) + [self.weights if values else None]
-            return [self._project_alike(*each) for each in zip(linears, inputs, weights, strict=True)]
+            return [self._project_alike(*args) for args in zip(linears, inputs, weights, strict=True)]
         projected: dict[int, Tensor] = {}
         for x in {id(x): x for x in inputs}.values():
             which = [i for i, other in enumerate(inputs) if other is x]
@@ -134,12 +134,12 @@ class SelectedHeads(AllHeads):
 
     def pruned(self, linear: nn.Linear) -> nn.Linear:
         """Return a linear map with the rows of the heads that all samples attend with."""
-        kept = nn.Linear(linear.in_features, 1, linear.bias is not None)
-        kept.weight = nn.Parameter(self._gather(linear.weight).flatten(0, 2).detach())
-        kept.out_features = len(kept.weight)
+        pruned = nn.Linear(linear.in_features, 1, linear.bias is not None)
+        pruned.weight = nn.Parameter(self._gather(linear.weight).flatten(0, 2).detach())
+        pruned.out_features = len(pruned.weight)
         if linear.bias is not None:
-            kept.bias = nn.Parameter(self._gather(linear.bias).flatten().detach())
-        return kept
+            pruned.bias = nn.Parameter(self._gather(linear.bias).flatten().detach())
+        return pruned
 
     def _gather(self, parameter: Tensor) -> Tensor:
         """(P * D, ...) -> (G, H, D, ...)."""
@@ -198,4 +198,4 @@ def zero_of(modules: Iterable[nn.Module]) -> Tensor:
 
     Training in several processes waits for the gradient of each parameter.
     """
-    return torch.stack([each.flatten()[:0].sum() for module in modules for each in module.parameters()]).sum()
+    return torch.stack([parameter.flatten()[:0].sum() for module in modules for parameter in module.parameters()]).sum()

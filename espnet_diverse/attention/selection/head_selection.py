@@ -52,8 +52,8 @@ class HeadSelection(Monitored, ABC):
             ValueError: A value is unknown or not given, and there is no default.
         """
         values, members = self._groups(batch)
-        picks, weights, rest = self._choose(values, members)
-        return SelectedHeads(picks, self.pool, weights, members, rest)
+        picks, weights, unselected = self._choose(values, members)
+        return SelectedHeads(picks, self.pool, weights, members, unselected)
 
     @abstractmethod
     def picks(self, condition: str | None = None) -> Tensor:

@@ -164,8 +164,8 @@ class LearnedSelection(HeadSelection):
         option = self.options
         if option.noise_steps is None:
             return 1.0
-        left = (1 - updates / self.updates.length(option.noise_steps)).clamp(min=0)  # share of the updates with noise
-        return left if option.noise_schedule == "linear" else left.ceil()
+        remaining = (1 - updates / self.updates.length(option.noise_steps)).clamp(min=0)  # share of updates with noise
+        return remaining if option.noise_schedule == "linear" else remaining.ceil()
 
     def _choose(
         self, values: Sequence[tuple[int, ...]], members: Sequence[int]
@@ -179,9 +179,9 @@ class LearnedSelection(HeadSelection):
         y = soft_sample(phi, noise, self.tau(updates))
         picks = self._pick(phi + noise)  # in the order of y, which may be 1 to the bit for several heads
         self._collect(phi, y, picks, updates, members)
-        rest = group_rest(picks, self.pool, self.options.group_layout) if self.options.all_candidates else ()
-        others = [SelectedHeads(each, self.pool, y.gather(-1, each), members) for each in rest]
-        return picks, straight_through(y, picks), others
+        remaining = group_rest(picks, self.pool, self.options.group_layout) if self.options.all_candidates else ()
+        unselected = [SelectedHeads(heads, self.pool, y.gather(-1, heads), members) for heads in remaining]
+        return picks, straight_through(y, picks), unselected
 
     def _pick(self, scores: Tensor) -> Tensor:
         if self.options.strategy == "subset":
@@ -208,8 +208,8 @@ class LearnedSelection(HeadSelection):
             return
         if shared.statistics:
             phi_now = phi.detach()
-            kept = shared_heads(picks, self._pick(phi_now)).float().mean()
-            shared.add_stat("heads_by_noise", 1 - kept / self.heads)
+            unchanged = shared_heads(picks, self._pick(phi_now)).float().mean()
+            shared.add_stat("heads_by_noise", 1 - unchanged / self.heads)
             shared.add_stat("logit_gap", self._gap(phi_now).mean())
             shared.add_stat("logit_movement", self._movement())
         if option.kl_weight == 0:

@@ -90,10 +90,10 @@ class SelectionOptions(Options):
         return tuple(conditions_of(self.by))
 
     def _check_forms(self) -> None:
-        given = self.default_condition
-        if not isinstance(given, Mapping) or not set(given) <= set(CONDITIONS) or not _texts(given.values()):
+        default = self.default_condition
+        if not isinstance(default, Mapping) or not set(default) <= set(CONDITIONS) or not _texts(default.values()):
             allowed = f"a value by condition, of {' '.join(CONDITIONS)}, such as {{lang: en}}"
-            raise must_be("default_condition", f"{allowed} ({_QUOTES})", given)
+            raise must_be("default_condition", f"{allowed} ({_QUOTES})", default)
         if self.families:
             check_lists_of_names("families", self.families)
 
@@ -144,20 +144,20 @@ def checked_values(by: object, conditions: object) -> dict[str, list[str]]:
     Raises:
         OptionError: A condition is unknown, or its values are missing or no list of different names.
     """
-    given = conditions or {}
-    if not isinstance(given, Mapping):
-        raise must_be("conditions", "a mapping, such as {lang: [de, en]}", given)
-    found: dict[str, list[str]] = {}
+    by_condition = conditions or {}
+    if not isinstance(by_condition, Mapping):
+        raise must_be("conditions", "a mapping, such as {lang: [de, en]}", by_condition)
+    checked: dict[str, list[str]] = {}
     for condition in conditions_of(by):
-        values = given.get(condition)
+        values = by_condition.get(condition)
         if not values:
             has = f"conditions has no names for {condition}"
             raise OptionError("conditions", f"{has}; training fills them in from utt2{condition}, or list them")
         if not isinstance(values, list | tuple) or not _texts(values) or len(set(values)) < len(values):
             message = f"conditions of {condition} must be a list of different names ({_QUOTES}), but is {values!r:.100}"
             raise OptionError("conditions", message)
-        found[condition] = list(values)
-    return found
+        checked[condition] = list(values)
+    return checked
 
 
 def check_lists_of_names(option: str, given: object) -> None:
@@ -167,7 +167,7 @@ def check_lists_of_names(option: str, given: object) -> None:
         OptionError: It is something else.
     """
     lists = given if isinstance(given, list | tuple) and given else [None]
-    if not all(isinstance(each, list | tuple) and _texts(each) for each in lists):
+    if not all(isinstance(names, list | tuple) and _texts(names) for names in lists):
         raise must_be(option, f"lists of names ({_QUOTES}), such as [[es, en], [fr, en]]", given)
 
 

@@ -52,9 +52,9 @@ def run(options: CommandOptions) -> int:
     if options.int8 and options.format != "onnx":
         raise ConfigError("--int8 is only for onnx; leave it out")
     if options.format == "safetensors" and options.conditions:
-        given = " ".join(CONDITIONS[condition].option for condition in options.conditions)
+        flags = " ".join(CONDITIONS[condition].option for condition in options.conditions)
         todo = "leave it out, or reduce the model to one by espnet-diverse prune"
-        raise ConfigError(f"{given}: a condition is for onnx; {todo}")
+        raise ConfigError(f"{flags}: a condition is for onnx; {todo}")
     if options.format == "lhotse":
         return _export_data(options)
     if options.output.suffix != f".{options.format}":

@@ -101,8 +101,8 @@ def check(options: CommandOptions, before: Mapping[str, argparse.Namespace]) -> 
         from espnet_diverse.corpora.synthetic import check_size
 
         if options.corpus is None:
-            given = f"--size {options.size}"
-            raise ConfigError(f"{given} is of a synthetic corpus; give --corpus synthetic, or leave it out")
+            argument = f"--size {options.size}"
+            raise ConfigError(f"{argument} is of a synthetic corpus; give --corpus synthetic, or leave it out")
         check_size(options.size)
 
 
@@ -147,8 +147,8 @@ def run(options: CommandOptions) -> int:
 
 def _targets(options: CommandOptions, corpus: ModuleType) -> list[Path]:
     """The data directory of every set that is sure to be written."""
-    more = [name for name in getattr(corpus, "MORE_SETS", ()) if name in options.selection.sets]
-    return [options.output_dir / name for name in options.selection.wanted([*corpus.SETS, *more])]
+    extra_sets = [name for name in getattr(corpus, "MORE_SETS", ()) if name in options.selection.sets]
+    return [options.output_dir / name for name in options.selection.wanted([*corpus.SETS, *extra_sets])]
 
 
 def _check_targets(options: CommandOptions, corpus: ModuleType) -> None:

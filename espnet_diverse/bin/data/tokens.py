@@ -83,7 +83,7 @@ def run(options: CommandOptions) -> int:
 
     check(options, {})
     tables = [pack_texts(path) for path in options.text]
-    others = {path: pack_texts(path).values() for path in options.coverage}
+    coverage_texts = {path: pack_texts(path).values() for path in options.coverage}
     if options.type == "bert":
         vocabulary = Vocabulary.of_bert(options.bert)
     else:
@@ -94,6 +94,6 @@ def run(options: CommandOptions) -> int:
         vocabulary = Vocabulary.train(transcripts, options.type, options.vocab_size, size)
     vocabulary.save(options.output_dir)
     print(f"{options.output_dir}: {len(vocabulary)} tokens ({options.type})")
-    for file, lines in others.items():
+    for file, lines in coverage_texts.items():
         print(f"{file}: {vocabulary.coverage(lines)}")
     return 0

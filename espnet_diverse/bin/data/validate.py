@@ -113,19 +113,19 @@ def run(options: CommandOptions) -> int:
         print(*alike_once(lines, most=options.most, listed="--json FILE lists all"), sep="\n", end="\n" * bool(faults))
         warnings = sum(actions[fault.kind] == "warn" for fault in faults)
         count = len(faults) - warnings
-        told = f", {warnings} warning{'s' * (warnings > 1)}" if warnings else ""
-        print(f"{data_dir}: {count or 'no'} fault{'s' * (count != 1)}{told}")
-        if told := left_out(data_dir, faults, actions):
-            print(f"{data_dir}: --fix OUT {told}")
-        if told := made_plain(data_dir, faults):
-            print(f"{data_dir}: --fix OUT {told}")
+        note = f", {warnings} warning{'s' * (warnings > 1)}" if warnings else ""
+        print(f"{data_dir}: {count or 'no'} fault{'s' * (count != 1)}{note}")
+        if note := left_out(data_dir, faults, actions):
+            print(f"{data_dir}: --fix OUT {note}")
+        if note := made_plain(data_dir, faults):
+            print(f"{data_dir}: --fix OUT {note}")
         for fault in faults:
             values = {name: getattr(fault, name) for name in _SHOWN}
             rows.append({"directory": str(data_dir), **values, "action": actions[fault.kind]})
         if options.fix:
-            kept, dropped = write_fixed(data_dir, options.fix, faults, actions)
+            written, dropped = write_fixed(data_dir, options.fix, faults, actions)
             listed = f" (listed in {options.fix / 'dropped.tsv'})" if dropped else ""
-            print(f"{options.fix}: {kept} utterances, {dropped} dropped{listed}")
+            print(f"{options.fix}: {written} utterances, {dropped} dropped{listed}")
     if options.figures:
         from espnet_diverse.analysis.data_page import write_survey
 
@@ -162,10 +162,10 @@ def _compare(options: CommandOptions) -> int:
     """Print how the ways to compute with a model differ; return 1 if a text differs in float32."""
     if options.model is None or options.data_dir is None:
         raise ConfigError("the check of a model needs --model and --data_dir; give both")
-    own = {name: getattr(options, name) for name in ("model", "data_dir", "utterances")}
-    plain = CommandOptions(**own, limits=Limits())
-    if others := [name for name, value in vars(options).items() if value != getattr(plain, name)]:
-        raise ConfigError(f"{others[0]} is for faults of data directories; leave it out, or leave out --model")
+    model_options = {name: getattr(options, name) for name in ("model", "data_dir", "utterances")}
+    plain = CommandOptions(**model_options, limits=Limits())
+    if conflicting := [name for name, value in vars(options).items() if value != getattr(plain, name)]:
+        raise ConfigError(f"{conflicting[0]} is for faults of data directories; leave it out, or leave out --model")
     from espnet_diverse.decoding.directory.variants import differences
     from espnet_diverse.decoding.predictor import load_predictor
     from espnet_diverse.runs.model_files import check_exists
@@ -177,13 +177,13 @@ def _compare(options: CommandOptions) -> int:
     def load(precision: str, compiled: bool) -> "Search":
         return load_predictor(model_dir, precision=precision, compiled=compiled, features=True)
 
-    count, found = differences(load, options.data_dir, options.utterances, {})
+    count, rows = differences(load, options.data_dir, options.utterances, {})
     print(f"{'compared with float32 in 1 thread':<36}texts that differ  largest difference of scores")
     changing = []
-    for each in found:
-        texts, score = f"{each.texts} of {count}", "-" if each.score is None else f"{each.score:.1e}"
-        print(f"{each.variant.name:<36}" + (f"not possible: {each.refused}" if each.refused else f"{texts:<19}{score}"))
-        changing += [each.variant.name] * (each.variant.is_exact and each.texts > 0)
+    for row in rows:
+        texts, score = f"{row.texts} of {count}", "-" if row.score is None else f"{row.score:.1e}"
+        print(f"{row.variant.name:<36}" + (f"not possible: {row.refused}" if row.refused else f"{texts:<19}{score}"))
+        changing += [row.variant.name] * (row.variant.is_exact and row.texts > 0)
     if changing:
         print(f"{options.model}: texts depend on the order of sums here ({', '.join(changing)})")
     return int(bool(changing))

@@ -135,21 +135,21 @@ def from_args[Kind](kind: type[Kind], args: argparse.Namespace, *names: str) -> 
     Raises:
         ConfigError: A value is not allowed.
     """
-    given = {}
+    values = {}
     for option in fields(kind):  # type: ignore[arg-type]
         rule = option.metadata.get("rule")
         name = (rule and rule.key) or option.name
         if read := option.metadata.get("gathered"):
-            given[option.name] = read(args)
+            values[option.name] = read(args)
         elif hasattr(args, name) and (not names or option.name in names):
             value = getattr(args, name)
             if rule and rule.kind is dict:
                 value = _pairs(name, value)
-            given[option.name] = tuple(value) if isinstance(value, list) else value
+            values[option.name] = tuple(value) if isinstance(value, list) else value
     for option in fields(kind) if not issubclass(kind, Options) else ():  # type: ignore[arg-type]
-        if option.name in given and (rule := option.metadata.get("rule")):
-            rule.check(rule.key if rule.positional else f"--{rule.key or option.name}", given[option.name])
-    return kind(**given)
+        if option.name in values and (rule := option.metadata.get("rule")):
+            rule.check(rule.key if rule.positional else f"--{rule.key or option.name}", values[option.name])
+    return kind(**values)
 
 
 def _default_in_words(option: Field) -> str:

@@ -50,20 +50,20 @@ class InputPath:
         """
         if self.pipe and str(path) == "-":
             return
-        kind, given = _KINDS[self.is_dir], f"{name} {path}".strip()
+        kind, label = _KINDS[self.is_dir], f"{name} {path}".strip()
         if self.is_data:
             from espnet_diverse.data.tables import data_dir_fault  # not for --help
 
             if wrong := data_dir_fault(path):
-                raise DataError(f"{given}: {wrong}")
+                raise DataError(f"{label}: {wrong}")
             return
         if not path.exists():
             near = similar_path(path)
-            raise DataError(f"{given}: there is no such {kind}; {f'did you mean {near}?' if near else self.todo}")
+            raise DataError(f"{label}: there is no such {kind}; {f'did you mean {near}?' if near else self.todo}")
         if self.is_dir is not None and path.is_dir() != self.is_dir:
-            raise DataError(f"{given}: is a {_KINDS[not self.is_dir]}, and a {kind} is needed; {self.todo}")
+            raise DataError(f"{label}: is a {_KINDS[not self.is_dir]}, and a {kind} is needed; {self.todo}")
         if self.must_have and not (path / self.must_have).exists():
-            raise DataError(f"{given}: has no {self.must_have}; {self.todo}")
+            raise DataError(f"{label}: has no {self.must_have}; {self.todo}")
 
 
 DATA_DIR = InputPath("give a data directory", is_data=True)
@@ -88,16 +88,16 @@ def check_kind(name: str, path: Path, pipe: bool = False) -> None:
     Raises:
         DataError: It is such a path.
     """
-    given = f"{name} {path}".strip()
+    label = f"{name} {path}".strip()
     try:
         mode = path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError):
         return  # an output, or told by what reads it
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
-        raise DataError(f"{given}: cannot be opened ({why}); correct the path") from error
+        raise DataError(f"{label}: cannot be opened ({why}); correct the path") from error
     if not (S_ISREG(mode) or S_ISDIR(mode) or pipe and S_ISFIFO(mode)):
-        raise DataError(f"{given}: is a pipe or a device; give a file or a directory")
+        raise DataError(f"{label}: is a pipe or a device; give a file or a directory")
 
 
 def check_paths(actions: Iterable[argparse.Action], args: argparse.Namespace) -> None:
@@ -112,8 +112,8 @@ def check_paths(actions: Iterable[argparse.Action], args: argparse.Namespace) ->
         ModelError: A model, its weights or a language model do not exist.
     """
     for action in actions:
-        given = getattr(args, action.dest, None)
-        for path in given if isinstance(given, list) else [given]:
+        value = getattr(args, action.dest, None)
+        for path in value if isinstance(value, list) else [value]:
             if isinstance(path, Path):
                 name = next(iter(action.option_strings), "")
                 check_kind(name, path, getattr(action.type, "pipe", False))

@@ -160,8 +160,8 @@ def add_search_options(parser: argparse.ArgumentParser, searches: Sequence[str] 
     group = parser.add_argument_group("search options", _SEARCH_HELP)
     for option in fields(Options):
         shown = defaults.get(option.name, option.metadata["rule"].shown or option.default)
-        own = {"default": None} | ({"choices": searches} if option.name == "search" else {})
-        group.add_argument(f"--{option.name}", **argument(option, letters=True, shown=shown) | own)
+        overrides = {"default": None} | ({"choices": searches} if option.name == "search" else {})
+        group.add_argument(f"--{option.name}", **argument(option, letters=True, shown=shown) | overrides)
     add_config(group, required=False)
 
 

@@ -54,9 +54,9 @@ class Parser(argparse.ArgumentParser):
             message: The error. Values that are joined by commas are wrong if they are in it.
             extra: Words of the command line that nothing takes.
         """
-        for action, option, values, others in self._uses():
-            if action.nargs is None and set(others) & set(extra):
-                return _of_one_value(action, option, [*values, *takewhile(extra.__contains__, others)])
+        for action, option, values, following in self._uses():
+            if action.nargs is None and set(following) & set(extra):
+                return _of_one_value(action, option, [*values, *takewhile(extra.__contains__, following)])
             joined = any("," in value and value in message for value in values)
             if action.nargs not in (None, 0, "?") and joined and "," not in _name(action):
                 return f"separate the values by spaces: {option} {' '.join(values).replace(',', ' ')}"
@@ -69,25 +69,25 @@ class Parser(argparse.ArgumentParser):
             action = self._option_string_actions.get(option)
             if action is None:
                 continue
-            after = list(takewhile(lambda each: not each.startswith("--"), self.given[place + 1 :]))
+            after = list(takewhile(lambda argument: not argument.startswith("--"), self.given[place + 1 :]))
             most = {None: 1, 0: 0, "?": 1}.get(action.nargs, len(after))
-            own, others = ([value], after) if has_value else (after[:most], after[most:])
-            yield action, option, own, others
+            values, following = ([value], after) if has_value else (after[:most], after[most:])
+            yield action, option, values, following
 
     def _left_over(self) -> list[str]:
         """Words of the command line that nothing takes, whatever is missing."""
-        wanted = [each for each in (*self._actions, *self._mutually_exclusive_groups) if each.required]
+        wanted = [action for action in (*self._actions, *self._mutually_exclusive_groups) if action.required]
         try:
             self.exit_on_error = False
-            for each in wanted:
-                each.required = False
+            for action in wanted:
+                action.required = False
             return self.parse_known_intermixed_args(self.given)[1]
         except (argparse.ArgumentError, TypeError):  # TypeError: a positional argument takes all the rest
             return []
         finally:
             self.exit_on_error = True
-            for each in wanted:
-                each.required = True
+            for action in wanted:
+                action.required = True
 
 
 def _name(action: argparse.Action) -> str:

@@ -110,10 +110,10 @@ def run(options: CommandOptions) -> int:
         indices = {utterance: conditions[utterance] for utterance in chosen}
         measured = survey(model, vocabulary, data, indices, source, rate)
         shown = options.figure_utterance or measured.utterances[0]
-        seen = observe_utterance(model, vocabulary, data, shown, conditions[shown], source, rate)
+        observation = observe_utterance(model, vocabulary, data, shown, conditions[shown], source, rate)
         read = source.tokenise(data.src_text[shown]) if source else None
         tokens = [*prompt_tokens(model, conditions[shown]), *vocabulary.tokenise(data.text[shown])]
-        example = Example(shown, tokens, seen, read, known_frame_times(model, rate))
+        example = Example(shown, tokens, observation, read, known_frame_times(model, rate))
         title = f"Attention of {title_of(options.model_dir)} on {options.data_dir.resolve().name}"
         sections, skipped = _sections(options, vocabulary, predictor)
         write_report(measured, example, ownerships(model), title, options.output_dir, sections)
@@ -169,7 +169,7 @@ def _sections(
         sections.append(AblationSection(ablation))
     if options.calibration:
         names = ("in domain", "out of domain")[: len(samples)]
-        measured = {name: calibrate(predictor, each) for name, each in zip(names, samples, strict=True)}
+        measured = {name: calibrate(predictor, sample) for name, sample in zip(names, samples, strict=True)}
         sections.append(CalibrationSection(measured))
     return sections, sum(map(len, skipped))
 

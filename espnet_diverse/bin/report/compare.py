@@ -30,10 +30,10 @@ add_arguments = adder(CommandOptions)
 
 def inputs(options: CommandOptions) -> list[Path]:
     """Files that are read."""
-    there = [run / options.decoded / "decode.json" for run in options.runs]
+    optional = [run / options.decoded / "decode.json" for run in options.runs]
     needed = [path for run in options.runs for path in (run / "config.yaml", run / options.decoded / "score.json")]
     texts = [options.reference, *(run / options.decoded / "text" for run in options.runs)] if options.reference else []
-    return [*needed, *(path for path in there if path.exists()), *texts]
+    return [*needed, *(path for path in optional if path.exists()), *texts]
 
 
 def outputs(options: CommandOptions) -> list[Path]:
@@ -77,7 +77,7 @@ def run(options: CommandOptions) -> int:
             files = dict(zip((system.name for system in systems), texts, strict=True))
             scores = [system.scores[OVERALL] for system in systems]
             differences = measure_differences(options.reference, files, metric, scores)
-            message = "".join(f"\n{verdict(each, systems[0].name, shown)}\n" for each in differences.found)
+            message = "".join(f"\n{verdict(difference, systems[0].name, shown)}\n" for difference in differences.found)
             draw_differences(differences, shown, pictures["differences"])
         else:
             pictures["differences"].unlink(missing_ok=True)  # of a former call

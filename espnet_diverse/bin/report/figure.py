@@ -43,10 +43,10 @@ def run(options: CommandOptions) -> int:
     """Plot, and print the paths of the figures."""
     from espnet_diverse.runs.config import load
 
-    given = ["--utterance"] if options.utterance else []
-    given += [CONDITIONS[condition].option for condition in options.conditions]
-    if given and options.data_dir is None:
-        raise ConfigError(f"{given[0]} is for --data_dir; give that too, or leave it out")
+    flags = ["--utterance"] if options.utterance else []
+    flags += [CONDITIONS[condition].option for condition in options.conditions]
+    if flags and options.data_dir is None:
+        raise ConfigError(f"{flags[0]} is for --data_dir; give that too, or leave it out")
     classifier = options.data_dir is not None and load(options.model_dir / "config.yaml").get("task") == "cls"
     if options.out_of_domain_dir and not classifier:
         reason = "is for a classifier with --data_dir; for other models use analyse --calibration"

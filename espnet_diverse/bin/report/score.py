@@ -127,8 +127,8 @@ def check(options: CommandOptions, before: Mapping[str, argparse.Namespace]) -> 
         raise ConfigError(f"--by {' '.join(options.by)}: a table is given twice; give each once")
     if options.above is not None and not options.sizes:
         raise ConfigError(f"--above {options.above:g} needs amounts of training data; give --sizes FILE too")
-    for option, given in (("--embed_audio", options.embed_audio), ("--worst", options.worst)):
-        if given and not set(ERROR_RATES) & set(options.metric):
+    for option, value in (("--embed_audio", options.embed_audio), ("--worst", options.worst)):
+        if value and not set(ERROR_RATES) & set(options.metric):
             raise ConfigError(
                 f"{option} is for {', '.join(ERROR_RATES)}, not for {' '.join(options.metric)}; leave it out"
             )
@@ -221,10 +221,10 @@ def _corpus(options: CommandOptions, tables: dict[str, "PackedTable"]) -> "Corpu
         return system_of(name or shared.row_name(path.resolve().parent), references, files[path])
 
     system, baseline = read(options.hypothesis, options.name), options.baseline and read(options.baseline)
-    given = {Path(name).name: table for name, table in tables.items()}
-    languages = {} if options.plain else languages_beside(path, given)  # tables beside plain texts have ids
-    more = [further_references(path, each, files) for each in others]
-    return Corpus(references, system, baseline, languages, more)
+    by_name = {Path(name).name: table for name, table in tables.items()}
+    languages = {} if options.plain else languages_beside(path, by_name)  # tables beside plain texts have ids
+    further_texts = [further_references(path, other, files) for other in others]
+    return Corpus(references, system, baseline, languages, further_texts)
 
 
 def _undefined(path: Path, metric: "Metric", parts: Mapping[str, Sequence[int]], rows: dict) -> list[str]:
@@ -284,7 +284,7 @@ def _write_alignments(options: CommandOptions, report: "Report") -> list[str]:
     from espnet_diverse.scoring.figures.audio_links import AudioLinks
 
     worst = {name: WorstAlignments(options.worst or _WORST) for name in report.error_rates()}
-    watch = {name: each.watch for name, each in worst.items()}  # aligning takes most of the time, so it is done once
+    watch = {name: alignments.watch for name, alignments in worst.items()}  # aligning takes most of the time: done once
     text = options.output_dir / "alignment.txt"
     write_parts(text, report.alignments(watch))
     audio = AudioLinks(options.reference[0].parent, text, options.embed_audio)

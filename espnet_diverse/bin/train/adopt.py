@@ -96,14 +96,14 @@ def run(options: CommandOptions) -> int:
 
 
 def _check(options: CommandOptions) -> None:
-    given = [
+    flags = [
         f"--{name}"
         for name in ("tolerance", "utterances", "passes", "lengths")
         if getattr(options, name) not in (None, ())
     ]
-    given += [CONDITIONS[name].option for name in options.conditions]
-    if given and not options.windows:
-        raise ConfigError(f"{given[0]} is for --windows auto; give that as well, or leave it out")
+    flags += [CONDITIONS[name].option for name in options.conditions]
+    if flags and not options.windows:
+        raise ConfigError(f"{flags[0]} is for --windows auto; give that as well, or leave it out")
     if options.windows and options.data_dir is None:
         raise ConfigError("--windows auto needs utterances with texts; give a data directory by --data_dir")
 

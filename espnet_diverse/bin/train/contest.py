@@ -170,8 +170,8 @@ def _refuse_of_data(options: CommandOptions) -> None:
 
 def _of_recipe(options: CommandOptions, words: list[str]) -> list[str]:
     """Options of run.sh: the given ones, and the number of epochs to average."""
-    if own := [word for word in words if word in _SET_HERE]:
-        raise ConfigError(f"--recipe_options: {own[0]} is set by contest itself; give the options of contest")
+    if reserved := [word for word in words if word in _SET_HERE]:
+        raise ConfigError(f"--recipe_options: {reserved[0]} is set by contest itself; give the options of contest")
     return [*words, *(["--average_number", str(options.average_number)] if options.average_number is not None else [])]
 
 
@@ -237,8 +237,8 @@ def _metric(contest: "Contest") -> "Metric | None":
         raise ConfigError(f"--score_options: {error}; espnet-diverse score --help lists them") from error
     if unknown:
         raise ConfigError(f"--score_options: unknown {unknown[0]}; espnet-diverse score --help lists them")
-    if own := [option for option in _SCORED_HERE if getattr(args, option) != getattr(fixed, option)]:
-        raise ConfigError(f"--score_options: --{own[0]} is set by contest itself; give the options of contest")
+    if reserved := [option for option in _SCORED_HERE if getattr(args, option) != getattr(fixed, option)]:
+        raise ConfigError(f"--score_options: --{reserved[0]} is set by contest itself; give the options of contest")
     options = from_args(score.CommandOptions, args)
     score.check(options, {})
     return score.metrics_of(options, [name])[name]

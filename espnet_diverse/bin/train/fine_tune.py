@@ -49,9 +49,9 @@ def run(args: argparse.Namespace) -> int:
     from espnet_diverse.training.fine_tuning import fine_tuning_stages
 
     chosen = {option.name: getattr(args, option.name) for option in fields(FineTuningOptions)}
-    given = FineTuningOptions(**{name: value for name, value in chosen.items() if value is not None})
+    settings = FineTuningOptions(**{name: value for name, value in chosen.items() if value is not None})
     changes = options.fragments(args), args.set
-    stages = fine_tuning_stages(args.model_dir, args.data_dir, args.output_dir, *changes, given)
+    stages = fine_tuning_stages(args.model_dir, args.data_dir, args.output_dir, *changes, settings)
     if args.dry_run:  # otherwise `stats` begins with it
         stages[0].check_texts()
     code = run_stages(stages, args.output_dir / ".stamps", args.dry_run)

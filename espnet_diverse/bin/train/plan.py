@@ -74,22 +74,22 @@ def run(args: argparse.Namespace) -> int:
 
 def _estimate(args: argparse.Namespace) -> str:
     """The table of an estimate."""
-    given = from_args(EstimateOptions, args)
-    if given.gpu is None or given.corpus is None:
+    settings = from_args(EstimateOptions, args)
+    if settings.gpu is None or settings.corpus is None:
         raise ConfigError("give FILE, the plan to run, or --gpu and --corpus, to estimate a training")
     from espnet_diverse.training.pipeline import sets_of
     from espnet_diverse.training.planning.table import Planned
 
     with isolated("plan"):
         return Planned(
-            shared={**sets_of(given.corpus), "set": args.set, "task": given.task},
+            shared={**sets_of(settings.corpus), "set": args.set, "task": settings.task},
             fragments=options.fragments(args),
-            attentions=given.attention,
-            gpu=given.gpu,
-            gpus=given.gpus,
-            tokens_dir=given.tokens_dir,
-            vocabulary=given.vocabulary,
-            hours=given.hours,
+            attentions=settings.attention,
+            gpu=settings.gpu,
+            gpus=settings.gpus,
+            tokens_dir=settings.tokens_dir,
+            vocabulary=settings.vocabulary,
+            hours=settings.hours,
         ).table()
 
 

@@ -73,8 +73,8 @@ def _list_options(args: argparse.Namespace) -> None:
 def stage(args: argparse.Namespace) -> Training:
     """The stage."""
     usual = {option.name: option.default for option in fields(Processes)}
-    given = {name: value for name, value in vars(args).items() if name in usual}
-    processes = {name: value for name, value in given.items() if value not in (None, usual[name])}
+    values = {name: value for name, value in vars(args).items() if name in usual}
+    processes = {name: value for name, value in values.items() if value not in (None, usual[name])}
     return Training.of(vars(args), processes=processes)
 
 

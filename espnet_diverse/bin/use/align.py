@@ -59,9 +59,9 @@ def run(options: CommandOptions) -> int:
     from espnet_diverse.transcription.given_text import ALIGNMENT_FORMATS, align_text
 
     recognizer = Recognizer(*options.model, device=options.device)
-    found = align_text(recognizer.search, options.audio, text, conditions=options.conditions)
+    alignment = align_text(recognizer.search, options.audio, text, conditions=options.conditions)
     name = "stdin" if options.audio == "-" else Path(options.audio).stem
-    content = ALIGNMENT_FORMATS[options.output_format](found, name)
+    content = ALIGNMENT_FORMATS[options.output_format](alignment, name)
     if options.output is None:
         print(content, end="")
     else:

@@ -88,8 +88,8 @@ def run(options: CommandOptions) -> int:
     files = [*shared.model_inputs(options), *shared.fusion_inputs(options)]
     with logged(options.output_dir / "decode.log"), workers(options, load, files, model=True) as pool:
         search, made_by = described(pool) if pool else load(), _made_by(options, searching)
-        given = options.conditions
-        results = decode(search, options.data_dir, options.output_dir, options.nj, given, pool, made_by)
+        conditions = options.conditions
+        results = decode(search, options.data_dir, options.output_dir, options.nj, conditions, pool, made_by)
     return 2 if any(result.failure is not None for result in results) else 0
 
 

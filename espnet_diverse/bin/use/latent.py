@@ -81,7 +81,7 @@ def _check(options: CommandOptions) -> None:
     if bool(options.data_dir) != bool(options.output_dir):
         raise ConfigError("--data_dir and --output_dir need each other; give both")
     for name, needed in (("results", "data_dir"), ("importance_samples", "data_dir"), ("steps", "between")):
-        if (given := getattr(options, name)) is not None and not getattr(options, needed):
-            raise ConfigError(f"--{name} {given} is for --{needed}; give that too, or leave it out")
+        if (value := getattr(options, name)) is not None and not getattr(options, needed):
+            raise ConfigError(f"--{name} {value} is for --{needed}; give that too, or leave it out")
     for name, least in (("importance_samples", 1), ("samples", 0), ("steps", 2), ("beam_size", 1), ("seed", 0)):
         Rule(int, least=least, none=True).check(f"--{name}", getattr(options, name))

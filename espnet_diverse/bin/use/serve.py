@@ -91,11 +91,11 @@ def _paths(models: Sequence[str]) -> dict[str, Path]:
         ConfigError: A model has no name or no path, or a name is given twice.
     """
     paths: dict[str, Path] = {}
-    for given in models:
-        name, _, path = given.partition("=")
+    for argument in models:
+        name, _, path = argument.partition("=")
         if not name or not path:
-            raise ConfigError(f"--model {given}: must be NAME=MODEL, such as mine=exp/sdma")
+            raise ConfigError(f"--model {argument}: must be NAME=MODEL, such as mine=exp/sdma")
         if name in paths:
-            raise ConfigError(f"--model {given}: the name {name} is given twice; give each model a name of its own")
+            raise ConfigError(f"--model {argument}: the name {name} is given twice; give each model a name of its own")
         paths[name] = Path(path)
     return paths

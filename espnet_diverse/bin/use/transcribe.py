@@ -169,8 +169,8 @@ def _check_speakers(recordings: Sequence["Recording"], options: CommandOptions) 
 
 def _check_stream(options: CommandOptions) -> None:
     if options.list is not None or len(options.sources) != 1:
-        given = "--list" if options.list is not None else f"{len(options.sources)} sources"
-        raise ConfigError(f"--stream with {given} is not possible; give one file, FIFO, or - for standard input")
+        source = "--list" if options.list is not None else f"{len(options.sources)} sources"
+        raise ConfigError(f"--stream with {source} is not possible; give one file, FIFO, or - for standard input")
     if options.output_format not in STREAM_FORMATS:
         raise ConfigError(
             f"--output_format {options.output_format} needs the end; with --stream give {' or '.join(STREAM_FORMATS)}"
@@ -187,7 +187,7 @@ def _check_stream(options: CommandOptions) -> None:
         f"--precision {options.precision}": options.precision != "float32",
         f"--task {options.task}": options.task not in (None, "asr"),
     }
-    if option := next((name for name, given in refused.items() if given), None):
+    if option := next((name for name, is_set in refused.items() if is_set), None):
         raise ConfigError(f"{option} is not possible with --stream; leave it out")
 
 
@@ -256,8 +256,8 @@ def transcribe(recognizer: "Recognizer", recordings: Sequence["Recording"], opti
             _report_language(shown, result)
             _report_silence(shown, recording, result, options)
             _report_invented(shown, result)
-            if theirs := turns.get(recording.name):
-                result = result.with_speakers(partial(speaker_of, theirs))
+            if speaker_turns := turns.get(recording.name):
+                result = result.with_speakers(partial(speaker_of, speaker_turns))
             _output(recording, result, options, alone=len(recordings) == 1)
     return _finish(failures, len(recordings), options.output_dir)
 
@@ -269,11 +269,11 @@ def _turns(path: Path, recordings: Sequence["Recording"]) -> dict[str, list["Tur
     turns = read_turns(path)
     if len(recordings) == 1 == len(turns):
         return {recordings[0].name: next(iter(turns.values()))}
-    found = {one.name: turns.get(one.name) or turns.get(Path(one.path).stem, []) for one in recordings}
-    if lacking := [name for name, theirs in found.items() if not theirs]:
+    by_name = {one.name: turns.get(one.name) or turns.get(Path(one.path).stem, []) for one in recordings}
+    if lacking := [name for name, speaker_turns in by_name.items() if not speaker_turns]:
         has = f"{path}: has no turns of {abridged(lacking)}; it has turns of {abridged(turns)}"
         raise DataError(f"{has}: name recordings alike")
-    return found
+    return by_name
 
 
 def _check(recognizer: "Recognizer", options: CommandOptions) -> None:
@@ -307,11 +307,11 @@ def _results(
         ]
         results = enumerate(recognizer.transcribe_all(requests, options.word_timestamps))
         for recording, several in zip(recordings, parts, strict=True):
-            found = []
+            pairs = []
             for part, (index, result) in zip(several, islice(results, len(several)), strict=True):
                 progress.finish(index)
-                found.append((part, result))
-            yield recording, _joined(found)
+                pairs.append((part, result))
+            yield recording, _joined(pairs)
 
 
 def _joined(parts: Sequence[tuple["Recording", "Transcript | Exception"]]) -> "Transcript | Exception":
@@ -366,10 +366,10 @@ def _report_silence(shown: str, recording: "Recording", transcript: "Transcript"
 
 
 def _report_invented(shown: str, transcript: "Transcript") -> None:
-    found = [segment for segment in transcript.segments if segment.may_be_invented]
-    if found:
-        where = f"{found[0].start:.1f} to {found[0].end:.1f} s" + ", and others" * (len(found) > 1)
-        message = f"{len(found)} of {len(transcript.segments)} segments may be invented, {where}"
+    invented = [segment for segment in transcript.segments if segment.may_be_invented]
+    if invented:
+        where = f"{invented[0].start:.1f} to {invented[0].end:.1f} s" + ", and others" * (len(invented) > 1)
+        message = f"{len(invented)} of {len(transcript.segments)} segments may be invented, {where}"
         print(f"{shown}: {message}: CTC supports less than a quarter of the text", file=sys.stderr, flush=True)
 
 

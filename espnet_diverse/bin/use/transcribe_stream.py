@@ -45,8 +45,8 @@ def check_stream_options(options: StreamOptions) -> None:
     Raises:
         ConfigError: Such an option is given.
     """
-    given = {"--pcm_rate": options.pcm_rate is not None, "--real_time": options.real_time}
-    if not options.stream and (option := next((name for name, is_given in given.items() if is_given), None)):
+    flags = {"--pcm_rate": options.pcm_rate is not None, "--real_time": options.real_time}
+    if not options.stream and (option := next((name for name, is_set in flags.items() if is_set), None)):
         raise ConfigError(f"{option} is for --stream; give that too, or leave it out")
 
 

@@ -159,13 +159,13 @@ def _translate(
     from espnet_diverse.data.files.atomic_files import write_text
     from espnet_diverse.progress import progress
 
-    found = _translated(translator, lines, options, skip)
+    translations = _translated(translator, lines, options, skip)
     if output is None and sys.stdout.isatty():  # where the translations themselves show the progress
-        for line in found:
+        for line in translations:
             print(line, flush=True)
         return
     total = len(lines) if isinstance(lines, list) else None
-    shown = progress(found, "translate", total, "line")
+    shown = progress(translations, "translate", total, "line")
     if output is not None:
         write_text(output, "".join(f"{line}\n" for line in shown))
         return
@@ -183,7 +183,7 @@ def _translated(
     used = {condition: value for condition, value in options.conditions.items() if condition in known}
     translate, done = partial(translator.translate, **as_arguments(used)), 0
 
-    def each(chunk: list[str], first: int) -> "list[Translation]":
+    def translations(chunk: list[str], first: int) -> "list[Translation]":
         try:
             return translate(chunk)
         except DataError as error:
@@ -191,10 +191,10 @@ def _translated(
                 skip(first, error)
                 return [translate("")]
             half = len(chunk) // 2
-            return each(chunk[:half], first) + each(chunk[half:], first + half)
+            return translations(chunk[:half], first) + translations(chunk[half:], first + half)
 
     while chunk := list(islice(lines, window)):
-        for source, translation in zip(chunk, each(chunk, done + 1), strict=True):
+        for source, translation in zip(chunk, translations(chunk, done + 1), strict=True):
             yield _written(source, translation, options.output_format)
         done += len(chunk)
 
@@ -206,7 +206,7 @@ def _written(source: str, translation: "Translation", form: str) -> str:
         return translation.text
     if form == "tsv":
         return f"{source}\t{translation.text}\t{rounded_score(translation.score):g}"
-    others = [{"text": each.text, "score": json_score(each.score)} for each in translation.alternatives]
+    alternatives = [{"text": other.text, "score": json_score(other.score)} for other in translation.alternatives]
     score = json_score(translation.score)
-    line = {"source": source, "text": translation.text, "score": score, "alternatives": others}
+    line = {"source": source, "text": translation.text, "score": score, "alternatives": alternatives}
     return json.dumps(line, ensure_ascii=False, allow_nan=False)

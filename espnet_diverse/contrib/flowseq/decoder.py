@@ -57,8 +57,8 @@ class FlowOptions(Options):
 
 def _signature(signature: Signature) -> Signature:
     """Leave out the options of ESPnet's decoder for which each net of FlowSeq has its own value."""
-    own = ("input_layer", "use_output_layer")
-    return signature.replace(parameters=[each for name, each in signature.parameters.items() if name not in own])
+    fixed = ("input_layer", "use_output_layer")
+    return signature.replace(parameters=[option for name, option in signature.parameters.items() if name not in fixed])
 
 
 class Bound(NamedTuple):

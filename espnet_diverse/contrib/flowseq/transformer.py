@@ -69,7 +69,7 @@ class ConditionedTransformer(TransformerDecoder):
         """
         shared = current()
         shared.query_mask = valid if shared.collect else None
-        x, mask, seen = self.embed(x), valid.unsqueeze(1), source.valid.unsqueeze(1)
+        x, mask, source_mask = self.embed(x), valid.unsqueeze(1), source.valid.unsqueeze(1)
         for layer in self.decoders:
-            x, *_ = layer(x, mask, source.output, seen)
+            x, *_ = layer(x, mask, source.output, source_mask)
         return self.after_norm(x) if self.normalize_before else x

@@ -55,8 +55,8 @@ def read_sets(
     sets, faults = {}, RowFaults(selection)
     for name in selection.wanted(SETS):
         stem = selection.name_of(name, FILES[name])
-        found = [corpus_dir / f"{prefix}{stem}.tsv" for prefix in ("basic_", "")]
-        path = next((file for file in found if file.is_file()), None)
+        paths = [corpus_dir / f"{prefix}{stem}.tsv" for prefix in ("basic_", "")]
+        path = next((file for file in paths if file.is_file()), None)
         if path is None:
             raise DataError(f"{corpus_dir} has no {stem}.tsv; give a folder of such tables, or --corpus synthetic")
         sets[name] = _read(path, name, faults, convert, labels)

@@ -94,10 +94,10 @@ class Reader:
             data: The set, which lists the sentences that are left out.
         """
         sides = [read_lines(path, self.faults.refused) for path in files]
-        there = [side for side in sides if side is not None]
-        if len(there) < len(sides):
+        present = [side for side in sides if side is not None]
+        if len(present) < len(sides):
             return []
-        matched, faults = self.matched(there) if self.matched else in_order(there, self.text_of)
+        matched, faults = self.matched(present) if self.matched else in_order(present, self.text_of)
         for fault in faults:
             self.faults.add_lines(data, f"{direction}-{self.corpus}-{name}-{Path(fault.file).name}", [fault])
         forms, pairs = self._forms(direction), []

@@ -44,7 +44,7 @@ def find_columns(table: Table, selection: Selection) -> tuple[dict[str, str], li
     for ours in named:
         if ours not in COLUMNS:
             raise ConfigError(f"column {ours}={named[ours]}: there is no {ours!r}; known: {' '.join(COLUMNS)}")
-    found: dict[str, str] = {}
+    columns: dict[str, str] = {}
     faults: list[Fault] = []
     has = f"it has {', '.join(filter(None, table.columns)) or 'none'}"
     if len(table.columns) == 1:
@@ -52,23 +52,23 @@ def find_columns(table: Table, selection: Selection) -> tuple[dict[str, str], li
     elif values := [name for name in table.columns if Path(name).suffix.lower() in SUFFIXES or len(name.split()) > 2]:
         has += f" ({values[0]!r} is no name: is the first line, which must have the names, missing?)"
     for ours in COLUMNS:
-        theirs = _matching(table, ours, named)
-        if len(theirs) == 1:
-            found[ours] = theirs[0]
-        elif theirs:
-            reason = f"{' and '.join(theirs)} could be {ours}; choose with --columns {ours}={theirs[0]}"
+        matches = _matching(table, ours, named)
+        if len(matches) == 1:
+            columns[ours] = matches[0]
+        elif matches:
+            reason = f"{' and '.join(matches)} could be {ours}; choose with --columns {ours}={matches[0]}"
             faults.append(Fault(str(table.path), None, reason))
         elif ours in named:
             faults.append(Fault(str(table.path), None, f"has no column {named[ours]!r}; {has}"))
         elif ours in required:
             reason = f"has no column {ours!r}; {has}; name one with --columns {ours}=NAME"
             faults.append(Fault(str(table.path), None, reason))
-    if "end" in found or not ("start" in found or "duration" in named):
-        found.pop("duration", None)  # without a start it is the duration of the file, as in many tables
-    unread = [name for name in table.columns if name and name not in found.values()]
+    if "end" in columns or not ("start" in columns or "duration" in named):
+        columns.pop("duration", None)  # without a start it is the duration of the file, as in many tables
+    unread = [name for name in table.columns if name and name not in columns.values()]
     if unread and not faults:
         log.warning("notice: %s: columns that are not read: %s", table.path, ", ".join(unread))
-    return found, faults
+    return columns, faults
 
 
 def _matching(table: Table, ours: str, named: dict[str, str]) -> list[str]:
@@ -76,5 +76,5 @@ def _matching(table: Table, ours: str, named: dict[str, str]) -> list[str]:
     if ours in named:
         return [named[ours]] if named[ours] in table.columns else []
     free = [name for name in table.columns if name not in named.values()]
-    own = [name for name in free if name.lower() == ours]
-    return own or [name for name in free if name.lower() in COLUMNS[ours]]
+    exact = [name for name in free if name.lower() == ours]
+    return exact or [name for name in free if name.lower() in COLUMNS[ours]]

@@ -20,8 +20,8 @@ def converted_folder(kind: str, source: Path, target_dir: Path) -> Path:
     Returns:
         An absolute path. Its digest is of the whole source, because sources may differ only in their parents.
     """
-    there = source.exists()
-    whole = source.resolve() if there else source
-    digest = hashlib.sha256(os.fsencode(whole)).hexdigest()[:12]
-    name = safe_name(whole.name if there else str(source))[:_SHOWN]
+    exists = source.exists()
+    path = source.resolve() if exists else source
+    digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:12]
+    name = safe_name(path.name if exists else str(source))[:_SHOWN]
     return target_dir.absolute() / f"{kind}_{name}_{digest}"

@@ -72,12 +72,12 @@ def refuse_names(selection: Selection, sets: Collection[str], why: str) -> None:
     Raises:
         ConfigError: `selection.set_names` names one of `sets`; the message ends with `why`.
     """
-    for name, theirs in selection.set_names:
+    for name, split in selection.set_names:
         if name in sets:
-            raise ConfigError(f"set name {name}={theirs}: {name} cannot be renamed here, since {why}; leave it out")
+            raise ConfigError(f"set name {name}={split}: {name} cannot be renamed here, since {why}; leave it out")
 
 
-def _refuse_unknown(kind: str, named: Sequence[str], there: Sequence[str], where: Path) -> None:
+def _refuse_unknown(kind: str, named: Sequence[str], available: Sequence[str], where: Path) -> None:
     for name in named:
-        if name not in there:
-            raise ConfigError(f"{where}: there is no {kind} {name!r}; there are: {' '.join(there) or 'none'}")
+        if name not in available:
+            raise ConfigError(f"{where}: there is no {kind} {name!r}; there are: {' '.join(available) or 'none'}")

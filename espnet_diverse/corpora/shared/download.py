@@ -165,8 +165,8 @@ def _wrong_checksum(path: Path, md5: str | None) -> str:
         return ""
     # Corpora publish no other checksums; MD5 detects damage in transit, not tampering.
     with path.open("rb") as file:
-        found = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
-    return "" if found == md5.lower() else f"md5 is {found} and must be {md5.lower()}"
+        digest = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+    return "" if digest == md5.lower() else f"md5 is {digest} and must be {md5.lower()}"
 
 
 def _wrong_content(path: Path, name: str) -> str:

@@ -18,7 +18,7 @@ from espnet_diverse.errors import DataError
 
 _OF_PATHS = {2: ("audio", "text"), 3: ("audio", "speaker", "text")}
 _OF_IDS = {2: ("audio", "text"), 3: ("audio", "written", "text")}
-_KNOWN = {*COLUMNS, *(name for others in COLUMNS.values() for name in others)}
+_KNOWN = {*COLUMNS, *(name for aliases in COLUMNS.values() for name in aliases)}
 
 log = logging.getLogger(__name__)
 
@@ -41,11 +41,11 @@ def with_names(table: Table, folder: Path, columns: Collection[str] = ()) -> Tab
     if {name.lower() for name in first} & _KNOWN or set(first) & set(columns):
         names, rows = first, rows[1:]
         refuse([Fault(str(table.path), 1, reason) for reason in named_twice(names)])
-    elif (there := sibling(first[0], folder)) and len(first) in _OF_PATHS:
+    elif (audio := sibling(first[0], folder)) and len(first) in _OF_PATHS:
         is_path = Path(first[0]).suffix.lower() in SUFFIXES
         names = list((_OF_PATHS if is_path else _OF_IDS)[len(first)])
         if not is_path:
-            beside, suffix = Path(there).parent, Path(there).suffix
+            beside, suffix = Path(audio).parent, Path(audio).suffix
             rows = [Row(where, values | {"1": str(beside / f"{values['1']}{suffix}")}) for where, values in rows]
         log.warning("notice: %s: has no line of names; it is read as %s", table.path, "|".join(names))
     else:

@@ -105,10 +105,10 @@ def first_file(root: Path, names: Sequence[str], what: str) -> Path:
     Raises:
         DataError: There is none.
     """
-    found = next((root / name for name in names if (root / name).is_file()), None)
-    if found is None:
+    path = next((root / name for name in names if (root / name).is_file()), None)
+    if path is None:
         raise DataError(f"{root}: there is no {names[0]}, {what}")
-    return found
+    return path
 
 
 def refuse_empty(sets: Mapping[str, DataDir], where: Path) -> None:

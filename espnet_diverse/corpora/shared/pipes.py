@@ -154,13 +154,13 @@ def _check(command: list[str], first: bool) -> None:
     name = Path(command[0]).name if command else ""
     if name not in FORMS:
         raise _RefusedError(f"{name or 'nothing'} is not among the programs that are run, {', '.join(FORMS)}")
-    rest = "".join(f"{word}{_END}" for word in command[1:])
-    found = re.fullmatch(FORMS[name], rest)
-    if found is None or rest.count(_END) != len(command) - 1:
+    arguments = "".join(f"{word}{_END}" for word in command[1:])
+    match = re.fullmatch(FORMS[name], arguments)
+    if match is None or arguments.count(_END) != len(command) - 1:
         options = " ".join(dict.fromkeys(re.findall(r"(?<=[:|\n])--?[\w:\[\]]+", FORMS[name]))) or "none"
         form = f"it must read one file and write to standard output; its options may be {options}"
         raise _RefusedError(f"{name} is not run with {' '.join(command[1:]) or 'nothing'}: {form}")
-    word = found["file"]
+    word = match["file"]
     if not first:
         if word not in (None, "-", "pipe:0"):
             raise _RefusedError(f"{word} is read instead of the output of the command before it")
@@ -171,4 +171,4 @@ def _check(command: list[str], first: bool) -> None:
         raise _RefusedError(f"{word} could name other files or commands")
     if not Path(word).is_file():
         raise _RefusedError(f"there is no file {word}")
-    command[1 + rest[: found.start("file")].count(_END)] = str(Path(word).absolute())
+    command[1 + arguments[: match.start("file")].count(_END)] = str(Path(word).absolute())

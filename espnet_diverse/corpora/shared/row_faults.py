@@ -104,22 +104,22 @@ def parallel(files: Sequence[Lines | None], whole: list[Fault]) -> list[Row]:
         files: The files, from `read_lines`.
         whole: Receives a fault if their lengths differ.
     """
-    there = [file for file in files if file is not None]
-    if len(there) < len(files):
+    present = [file for file in files if file is not None]
+    if len(present) < len(files):
         return []
-    count = max(_written(file) for file in there)
-    sizes = [min(len(file.texts), count) for file in there]
-    for file, size in zip(there, sizes, strict=True):
+    count = max(_written(file) for file in present)
+    sizes = [min(len(file.texts), count) for file in present]
+    for file, size in zip(present, sizes, strict=True):
         if size < len(file.texts):
             notice_repairs(file.path, Counter({"blank line at the end": len(file.texts) - size}))
         if size != sizes[0]:
-            reason = f"has {size} lines, and {there[0].path.name} has {sizes[0]}; parallel files are equally long"
+            reason = f"has {size} lines, and {present[0].path.name} has {sizes[0]}; parallel files are equally long"
             whole.append(Fault(str(file.path), None, f"{reason}: get both again"))
     if len({*sizes}) > 1:
-        whole += [fault for file in there for fault in file.faults.values()]
+        whole += [fault for file in present for fault in file.faults.values()]
         return []
-    columns = zip(*(file.texts[:count] for file in there), strict=True)
-    return [Row(line, texts, _first_fault(there, line)) for line, texts in enumerate(columns, start=1)]
+    columns = zip(*(file.texts[:count] for file in present), strict=True)
+    return [Row(line, texts, _first_fault(present, line)) for line, texts in enumerate(columns, start=1)]
 
 
 def _written(file: Lines) -> int:

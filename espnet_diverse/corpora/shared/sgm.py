@@ -40,19 +40,19 @@ def pair_segments(sides: Sequence[Lines]) -> tuple[list[tuple[Sentence, ...]], l
         The pairs; and faults of lines: a segment is only in one file, twice in it, or not complete.
     """
     faults: list[Fault] = []
-    found = [_segments(side, faults) for side in sides]
-    for side, here, other, there in zip(sides, found, sides[::-1], found[::-1], strict=True):
+    parsed = [_segments(side, faults) for side in sides]
+    for side, segments, other, other_segments in zip(sides, parsed, sides[::-1], parsed[::-1], strict=True):
         faults += [
-            Fault(str(side.path), here[key].line, f"{key} is not in {other.path.name}; get both files again")
-            for key in here
-            if key not in there
+            Fault(str(side.path), segments[key].line, f"{key} is not in {other.path.name}; get both files again")
+            for key in segments
+            if key not in other_segments
         ]
-    source, target = found
+    source, target = parsed
     return [(source[key], target[key]) for key in source if key in target], faults
 
 
 def _segments(side: Lines, faults: list[Fault]) -> dict[Key, Sentence]:
-    found: dict[Key, Sentence] = {}
+    sentences: dict[Key, Sentence] = {}
     documents: Counter[str] = Counter()
     document = ""
     for line, text in enumerate(side.texts, start=1):
@@ -65,9 +65,9 @@ def _segments(side: Lines, faults: list[Fault]) -> dict[Key, Sentence]:
         for number, content in segments:
             key = Key(document, max(0, documents[document] - 1), number.strip())
             sentence = Sentence(line, clean_text(html.unescape(content))[0], side.faults.get(line))
-            if (first := found.setdefault(key, sentence)) is not sentence:
+            if (first := sentences.setdefault(key, sentence)) is not sentence:
                 faults.append(Fault(str(side.path), line, f"{key} is also in line {first.line}; remove one"))
-    return found
+    return sentences
 
 
 def find_segments(root: Path, names: tuple[str, str], direction: str) -> Files:
@@ -81,10 +81,10 @@ def find_segments(root: Path, names: tuple[str, str], direction: str) -> Files:
     Raises:
         DataError: A file is missing.
     """
-    found = []
+    files = []
     for name, language in zip(names, split_pair(direction), strict=True):
         paths = sorted(root.rglob(name.format(language)))
         if not paths:
             raise DataError(f"no {name.format(language)} in {root} or its folders; unpack its archive there")
-        found.append(paths[0])
-    return Files(*found)
+        files.append(paths[0])
+    return Files(*files)

@@ -22,18 +22,18 @@ def sibling(given: str, folder: Path) -> str:
     tails = [Path(*parts[first:]) for first in range(len(parts))]
     if len(parts) == 1:
         tails = [Path(name, *parts) for name in _FOLDERS]
-    found = (_alike(folder, tail) for tail in tails)
-    return next((str(path.relative_to(folder)) for path in found if path), "")
+    candidates = (_alike(folder, tail) for tail in tails)
+    return next((str(path.relative_to(folder)) for path in candidates if path), "")
 
 
 def _alike(folder: Path, path: Path) -> Path | None:
     """The file at a path below a folder, in which the case of names and the suffix of the file may differ."""
     *folders, name = path.parts or ("",)
     for part in folders:
-        inside = [folder / one for one in _names(folder).get(part.lower(), ()) if (folder / one).is_dir()]
-        if not inside:
+        matches = [folder / one for one in _names(folder).get(part.lower(), ()) if (folder / one).is_dir()]
+        if not matches:
             return None
-        folder = inside[0]
+        folder = matches[0]
     names = _names(folder)
     same = names.get(name.lower(), [])
     of_audio = [one for one in names.get(Path(name).stem.lower(), ()) if Path(one).suffix.lower() in SUFFIXES]

@@ -73,25 +73,25 @@ def draw_sets(
         kinds = {"speaker": ("speaker", "speakers or groups of them"), "audio": ("recording", "recordings")}
         reason = f"{len(sizes)} {kinds[selection.split_by][len(sizes) > 1]}"
         by_file = ", add recordings, or draw by file with --split_by audio"
-        others = by_file if selection.split_by == "speaker" else " or add recordings"
-        raise DataError(f"{reason} cannot be divided into {', '.join(wanted)}; {advice}{others}")
+        alternative = by_file if selection.split_by == "speaker" else " or add recordings"
+        raise DataError(f"{reason} cannot be divided into {', '.join(wanted)}; {advice}{alternative}")
     dev, test = selection.split_shares
     shares = {"train": 1 - dev - test, "dev": dev, "test": test}
-    whole = len(groups) / sum(shares[name] for name in wanted)
-    left = sorted(sizes, key=lambda group: hashlib.sha256(f"{selection.split_seed} {group}".encode()).digest())
+    total = len(groups) / sum(shares[name] for name in wanted)
+    remaining = sorted(sizes, key=lambda group: hashlib.sha256(f"{selection.split_seed} {group}".encode()).digest())
     drawn: dict[str, str] = {}
     for place, name in reversed(list(enumerate(wanted))[1:]):
-        taken = _take(left, sizes, shares[name] * whole, len(left) - place)
+        taken = _take(remaining, sizes, shares[name] * total, len(remaining) - place)
         drawn |= dict.fromkeys(taken, name)
-        left = [group for group in left if group not in drawn]
-    return drawn | dict.fromkeys(left, wanted[0])
+        remaining = [group for group in remaining if group not in drawn]
+    return drawn | dict.fromkeys(remaining, wanted[0])
 
 
-def _take(left: Sequence[str], sizes: Counter[str], size: float, most: int) -> list[str]:
+def _take(remaining: Sequence[str], sizes: Counter[str], size: float, most: int) -> list[str]:
     """Up to `most` groups with at most `size` items in total, the first that fit; or else the smallest group."""
     taken: list[str] = []
-    for group in left:
+    for group in remaining:
         if len(taken) < most and sizes[group] <= size:
             taken.append(group)
             size -= sizes[group]
-    return taken or [min(left, key=sizes.__getitem__)]
+    return taken or [min(remaining, key=sizes.__getitem__)]

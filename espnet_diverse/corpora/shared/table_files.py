@@ -58,8 +58,8 @@ def read_table_file(path: Path) -> Table:
     """
     suffix = Path(path.name.removesuffix(".gz")).suffix
     if suffix not in _READERS:
-        there = f"; the folder has {' '.join(_tables_in(path)) or 'none'}" if path.is_dir() else ""
-        refuse([Fault(str(path), None, f"is not a table: the name must end in {', '.join(_READERS)} or .gz{there}")])
+        hint = f"; the folder has {' '.join(_tables_in(path)) or 'none'}" if path.is_dir() else ""
+        refuse([Fault(str(path), None, f"is not a table: the name must end in {', '.join(_READERS)} or .gz{hint}")])
     table = Table(path)
     lines = list(numbered_lines(path, table.faults))
     if any(fault.where is None for fault in table.faults):
@@ -79,7 +79,7 @@ def _tables_in(folder: Path) -> list[str]:
 def _read_separated(usual: str, separators: str, table: Table, lines: list[tuple[int, str]]) -> None:
     """Read a table with the first of these separators that its header has between columns, or the usual one."""
     header = next((line for _, line in lines if line.strip()), "")
-    table.separator = next((each for each in separators if each in header), usual)
+    table.separator = next((separator for separator in separators if separator in header), usual)
     if table.separator in ",;":
         records = _csv_records(table, (f"{line}\n" for _, line in lines), table.separator)
     else:

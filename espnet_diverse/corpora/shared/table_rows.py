@@ -135,17 +135,17 @@ class RowReader:
             self.speakers[safe] = name
         return safe
 
-    def _fault(self, row: Row, column: str, what: str) -> None:
+    def _fault(self, row: Row, column: str, reason: str) -> None:
         value = row.values.get(self.columns[column])
-        self.faults.append(Fault(str(self.table.path), row.where, f"{self.columns[column]} {value!r}: {what}"))
+        self.faults.append(Fault(str(self.table.path), row.where, f"{self.columns[column]} {value!r}: {reason}"))
 
     def _cells(self, row: Row) -> dict[str, str]:
         """The values of a row by column, cleaned except for paths of audio; "" where there is no value."""
         cells = {}
         for column, name in self.columns.items():
             value = row.values.get(name)
-            given = "" if value is None else str(value)
-            cells[column] = given.strip() if column == "audio" else clean_text(given)[0]
+            text = "" if value is None else str(value)
+            cells[column] = text.strip() if column == "audio" else clean_text(text)[0]
             if isinstance(value, bool) or not isinstance(value, str | int | float | None):
                 self._fault(row, column, "must be a string or a number")
             elif SURROGATE.search(cells[column]):
@@ -174,8 +174,8 @@ class RowReader:
         needed = ("audio", "text", "translation") if self.selection.task == "st" else ("audio", "text")
         lacking = {column: "is empty" for column in needed if not cells[column]}
         if "audio" not in lacking and not is_file(audio):
-            there = sibling(cells["audio"], self._folder())
-            lacking = {"audio": f"{audio} does not exist" + (f", but {there} is there" if there else "")} | lacking
+            match = sibling(cells["audio"], self._folder())
+            lacking = {"audio": f"{audio} does not exist" + (f", but {match} is there" if match else "")} | lacking
         if self.selection.on_bad == "error":
             for column, reason in lacking.items():
                 self._fault(row, column, f"{reason}; add it")
@@ -193,11 +193,11 @@ class RowReader:
             self._fault(row, "end", f"must be after the start at {start or 0:g} s")
         return start, end
 
-    def _seconds(self, row: Row, column: str, given: str) -> float | None:
-        if not given:
+    def _seconds(self, row: Row, column: str, value: str) -> float | None:
+        if not value:
             return None
         try:
-            seconds = float(given)
+            seconds = float(value)
         except ValueError:
             seconds = math.nan
         if not 0 <= seconds < math.inf:
@@ -216,17 +216,17 @@ class RowReader:
                     self._fault(row, column, reason)
         return values
 
-    def _audio(self, given: str) -> Path:
+    def _audio(self, path: str) -> Path:
         """Path of an audio file. A copy of a macOS disk may have decomposed names, while tables are composed."""
-        forms = [given] if given.isascii() else [given, *(normalize(form, given) for form in ("NFC", "NFD"))]
-        forms += [given.replace("\\", "/")] if "\\" in given else []  # of Windows
+        forms = [path] if path.isascii() else [path, *(normalize(form, path) for form in ("NFC", "NFD"))]
+        forms += [path.replace("\\", "/")] if "\\" in path else []  # of Windows
         paths = [Path(os.path.normpath(self._folder() / form)) for form in forms]
         return next(filter(is_file, paths), paths[0])
 
     def _folder(self) -> Path:
         """The directory that paths of audio are relative to."""
-        given = self.selection.audio_dir
-        return self.table.path.parent if given is None else given.absolute()
+        audio_dir = self.selection.audio_dir
+        return self.table.path.parent if audio_dir is None else audio_dir.absolute()
 
     def _recording(self, cells: dict[str, str], audio: Path) -> str:
         """Id of an audio file: its path from the table, without suffix and parts that lead out of the folder."""
@@ -243,8 +243,8 @@ class RowReader:
         end = math.inf if end is None else end
         part = [] if start is None and end == math.inf else [milliseconds(start or 0.0), milliseconds(end)]
         made = "-".join(filter(None, [recording or f"row{row.where}", *part, target]))
-        given = cells.get("id", "")
-        reason = id_fault(given or made)
+        utterance = cells.get("id", "")
+        reason = id_fault(utterance or made)
         if reason:
-            self._fault(row, "id" if given else "audio", reason)
-        return given or made
+            self._fault(row, "id" if utterance else "audio", reason)
+        return utterance or made

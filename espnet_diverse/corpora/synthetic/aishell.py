@@ -31,7 +31,7 @@ def make(target_dir: Path, seed: int = 0, size: str = "demo", nj: int = 2) -> Pa
 
 
 def _write(folder: Path, corpus: Mapping[str, Sequence[Utterance]], nj: int) -> None:
-    placed = [(split, utterance) for split, each in corpus.items() for utterance in each]
+    placed = [(split, utterance) for split, subset in corpus.items() for utterance in subset]
     count = Counter()
     transcript, domains = [], []
     recordings = synthesize([utterance.line for _, utterance in placed], nj)

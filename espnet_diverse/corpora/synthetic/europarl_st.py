@@ -35,12 +35,12 @@ def make(target_dir: Path, seed: int = 0, size: str = "demo", nj: int = 2) -> Pa
 def _speeches(language: str, split: str, count: int, seed: int) -> Iterator[list[Utterance]]:
     """The utterances of each speaker, in speeches of up to `LONGEST` sentences."""
     speakers = [f"{language}{split}_{number}" for number in range(len(VOICES[split]))]
-    others = [other for other in LANGUAGES if other != language]
-    spoken = utterances([language, *others], split, count, seed, speakers)
+    targets = [other for other in LANGUAGES if other != language]
+    spoken = utterances([language, *targets], split, count, seed, speakers)
     for speaker in speakers:
-        own = [utterance for utterance in spoken if utterance.speaker == speaker]
-        for start in range(0, len(own), LONGEST):
-            yield own[start : start + LONGEST]
+        group = [utterance for utterance in spoken if utterance.speaker == speaker]
+        for start in range(0, len(group), LONGEST):
+            yield group[start : start + LONGEST]
 
 
 def _write(root: Path, corpus: Mapping[tuple[str, str], Sequence[Sequence[Utterance]]], nj: int) -> None:
@@ -58,8 +58,8 @@ def _write(root: Path, corpus: Mapping[tuple[str, str], Sequence[Sequence[Uttera
             samples, times = join([next(recordings) for _ in speech])
             write_audio(audios / f"{names[-1]}.wav", samples)
             segments += [f"{names[-1]} {start} {end}" for start, end in times]
-        others = [other for other in LANGUAGES if other != language]
-        for place, other in enumerate(others, start=1):
+        targets = [other for other in LANGUAGES if other != language]
+        for place, other in enumerate(targets, start=1):
             _write_direction(root / language / other / split, (language, other), names, segments, speeches, place)
 
 

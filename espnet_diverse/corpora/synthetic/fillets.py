@@ -70,7 +70,7 @@ def _write_dialogs(folder: Path, lines: Mapping[str, Sequence[Utterance]]) -> No
     for language in WRITTEN:
         calls = []
         for name, (utterance, *_) in lines.items():
-            text, english = (_quoted(utterance.sentence.texts[order.index(each)]) for each in (language, "en"))
+            text, english = (_quoted(utterance.sentence.texts[order.index(code)]) for code in (language, "en"))
             calls.append(f'dialogId("{name}", "font_{utterance.speaker}", {english})')
             calls += [f"dialogStr({text})"] * (language != "en")
         write_lines(folder / f"dialogs_{language}.lua", calls)

@@ -60,11 +60,11 @@ def _talks(language: str, size: str, seed: int) -> Iterator[Talk]:
             count *= LARGER[size]
         spoken = utterances([language, *_targets(language)], split, count, seed, SPEAKERS[split])
         spoken.sort(key=lambda utterance: utterance.speaker)
-        for speaker, own in itertools.groupby(spoken, key=lambda utterance: utterance.speaker):
-            own = list(own)
-            for number, first in enumerate(range(0, len(own), MOST_SEGMENTS)):
+        for speaker, group in itertools.groupby(spoken, key=lambda utterance: utterance.speaker):
+            group = list(group)
+            for number, first in enumerate(range(0, len(group), MOST_SEGMENTS)):
                 name = f"{language}{speaker}talk{number:02d}"
-                yield Talk(language, SPLITS[split], name, tuple(own[first : first + MOST_SEGMENTS]))
+                yield Talk(language, SPLITS[split], name, tuple(group[first : first + MOST_SEGMENTS]))
 
 
 def _write(folder: Path, talks: list[Talk], nj: int) -> None:

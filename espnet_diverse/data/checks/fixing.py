@@ -86,8 +86,8 @@ def misread_line(file: Path) -> int:
         return 0
     ours = ([key, value] if value else [key] for key, value in table.items())
     with file.open(encoding="utf-8") as lines:
-        theirs = (line.rstrip().split(maxsplit=1) for line in lines)
-        pairs = enumerate(zip_longest(ours, theirs), start=1)
+        espnet_rows = (line.rstrip().split(maxsplit=1) for line in lines)
+        pairs = enumerate(zip_longest(ours, espnet_rows), start=1)
         return next((number for number, (one, other) in pairs if one != other), 0)
 
 
@@ -105,14 +105,14 @@ def reasons(data: DataTables, dropped: Sequence[Fault]) -> dict[str, str]:
         if segment.recording in in_recordings:
             by_recording.setdefault(segment.recording, []).append(utterance)
             of_a_channel |= set() if segment.channel is None else {utterance}
-    found: dict[str, str] = {}
+    by_utterance: dict[str, str] = {}
     for fault in dropped:
         name = fault.entry or str(fault.where)
         of_recording = data.segments and fault.file.endswith("wav.scp")
         for utterance in by_recording.get(name, []) if of_recording else [name]:
             if not (of_recording and utterance in of_a_channel and fault.what.endswith(CANCELLED)):
-                found.setdefault(utterance, fault.reason)
-    return found
+                by_utterance.setdefault(utterance, fault.reason)
+    return by_utterance
 
 
 def shared(source: Path, other: Path) -> Iterator[Fault]:

@@ -90,9 +90,9 @@ def text_findings(text: str, seconds: float | None, limits: Limits) -> Iterator[
     entity = _ENTITY.search(text)
     if entity:
         yield Finding("entity", f"the transcript has the HTML entity {entity[0]}; write the character itself")
-    if found := _compatibility_character(text):
-        plain = unicodedata.normalize("NFKC", found)
-        reason = f"the transcript has the compatibility character {found!r} (U+{ord(found):04X}), {plain!r} in NFKC"
+    if symbol := _compatibility_character(text):
+        plain = unicodedata.normalize("NFKC", symbol)
+        reason = f"the transcript has the compatibility character {symbol!r} (U+{ord(symbol):04X}), {plain!r} in NFKC"
         yield Finding("compatibility", f"{reason}; it is a token of its own: write plain letters, fractions in words")
     if seconds is None:
         return

@@ -50,7 +50,7 @@ class Formats:
 
     def faults(self, table: str) -> Iterator[Fault]:
         """One fault for each rate, number of channels and format, except the most frequent if training can read it."""
-        usual = max(self._found, key=lambda each: self._found[each][0], default=None)
+        usual = max(self._found, key=lambda key: self._found[key][0], default=None)
         for (rate, channels, kind), (count, first) in self._found.items():
             if (rate, channels, kind) != usual or channels > 1 or kind:
                 reason = f"{count} recording{'s have' if count > 1 else ' has'} {rate} Hz and {channels} channel"

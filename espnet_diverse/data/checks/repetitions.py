@@ -44,7 +44,7 @@ def in_both(texts: Collection[str], others: Collection[str]) -> set[str]:
     """The texts that are in both collections; the collections are read twice."""
     if not texts or not others:
         return set()
-    hashes = [np.fromiter(map(hash, some), np.int64) for some in (texts, others)]
+    hashes = [np.fromiter(map(hash, collection), np.int64) for collection in (texts, others)]
     several = set(np.intersect1d(*hashes).tolist())
     maybe = {text for text in texts if several and hash(text) in several}
     return {text for text in others if maybe and text in maybe}
@@ -62,5 +62,5 @@ def same_digests(rows: array, digests: bytearray) -> Iterator[tuple[int, int]]:
     again = np.zeros(len(order), bool)
     again[1:] = (words[order[1:]] == words[order[:-1]]).all(axis=1)
     starts = np.maximum.accumulate(np.where(again, 0, np.arange(len(order))))
-    found = sorted((rows[later], rows[first]) for later, first in zip(order[again], order[starts[again]], strict=True))
-    yield from found
+    pairs = sorted((rows[later], rows[first]) for later, first in zip(order[again], order[starts[again]], strict=True))
+    yield from pairs

@@ -88,8 +88,8 @@ def find_faults(
     if read_audio and features is not None:
         faults += _feature_faults(data, folder, nj, features, decode)
     elif read_audio:
-        found, heard = _audio_faults(data, folder, nj, rate, decode, survey)
-        faults += found
+        audio_faults, heard = _audio_faults(data, folder, nj, rate, decode, survey)
+        faults += audio_faults
     faults += _utterance_faults(data, folder, heard, limits)
     if survey is not None:
         survey.data, survey.seconds = data, heard
@@ -116,25 +116,25 @@ def _key_faults(data: DataTables, folder: str, scp: str) -> list[Fault]:
 
     source = "text" if data.is_text else "segments" if data.segments else scp
     spoken = data.by_utterance()
-    found: list[Fault] = []
+    problems: list[Fault] = []
     if spoken and data.text:
         add_or_remove = "or remove the line"
         strange = f"transcript without audio in {source}; add it {add_or_remove}"
-        found += faults("text", lacking(spoken, data.text), strange)
+        problems += faults("text", lacking(spoken, data.text), strange)
         missing = f"audio without transcript in text; add it {add_or_remove}"
-        found += faults(source, lacking(data.text, spoken), missing)
+        problems += faults(source, lacking(data.text, spoken), missing)
     for name, table in (("utt2spk", data.utt2spk), ("src_text", data.src_text), *data.conditions.items()):
         if spoken and table:
-            found += faults(name, lacking(table, spoken), "has no line in this table; add one")
-            found += faults(name, lacking(spoken, table), f"is not in {source}; remove the line")
+            problems += faults(name, lacking(table, spoken), "has no line in this table; add one")
+            problems += faults(name, lacking(spoken, table), f"is not in {source}; remove the line")
     if data.segments and data.wav_scp:
         used = {segment.recording for segment in data.segments.values()}
         unknown = {recording for recording in used if recording not in data.wav_scp}
         of_unknown = sorted(u for u, s in data.segments.items() if s.recording in unknown) if unknown else []
-        found += faults("segments", of_unknown, "its recording is not in wav.scp; add it or remove the line")
+        problems += faults("segments", of_unknown, "its recording is not in wav.scp; add it or remove the line")
         unused = (recording for recording in in_order(data.wav_scp) if recording not in used)
-        found += faults("wav.scp", unused, "no segment uses this recording; remove it")
-    return found
+        problems += faults("wav.scp", unused, "no segment uses this recording; remove it")
+    return problems
 
 
 class _Heard(NamedTuple):
@@ -160,9 +160,9 @@ def _hear(item: tuple[str, str], rate: int | None, decode: bool) -> _Heard:
             if not decode:
                 return _Heard(recording, file.info, findings, named)
             powers = Powers()
-            found = measure(file.blocks(powers=powers))
-            findings += [(kind, f"{path}: {reason}") for kind, reason in sound_faults(found, powers)]
-            return _Heard(recording, file.info, findings, found.digest, found)
+            measures = measure(file.blocks(powers=powers))
+            findings += [(kind, f"{path}: {reason}") for kind, reason in sound_faults(measures, powers)]
+            return _Heard(recording, file.info, findings, measures.digest, measures)
     except DataError as error:
         return _unheard(item, error)
 
@@ -202,14 +202,14 @@ def _audio_faults(
     counts, parts = column(data.wav_scp, channels), array("d")
     for utterance in in_order(data.segments):
         segment = data.segments[utterance]
-        whole = seconds.get(segment.recording)
+        duration = seconds.get(segment.recording)
         past = None
-        if whole is not None:
+        if duration is not None:
             count = int(counts[segment.recording])
-            past = segment_fault(segment, whole, count, is_converted=not count)
+            past = segment_fault(segment, duration, count, is_converted=not count)
         if past:
             faults.append(Fault(f"{folder}segments", utterance, past, "audio"))
-        length = nan if whole is None else segment.length(whole)
+        length = nan if duration is None else segment.length(duration)
         parts.append(length if length > 0 else nan)  # other lengths are faults of the table
     return faults, column(data.segments, parts)
 
@@ -221,8 +221,8 @@ def _utterance_faults(data: DataTables, folder: str, seconds: Mapping[str, float
     for utterance, length in seconds.items():
         faults += [Fault(table, utterance, reason, kind) for kind, reason in length_findings(length, limits)]
     for utterance, text in data.text.items():
-        found = text_findings(text, seconds.get(utterance), limits) if text else ()
-        faults += [Fault(f"{folder}text", utterance, reason, kind) for kind, reason in found]
+        findings = text_findings(text, seconds.get(utterance), limits) if text else ()
+        faults += [Fault(f"{folder}text", utterance, reason, kind) for kind, reason in findings]
     text, count = most_of(data.text.values())
     if count >= _OFTEN and count > len(data.text) / 2:
         reason = f"{count} of {len(data.text)} utterances have the text {text[:40]!r}; check the transcripts"
@@ -237,14 +237,14 @@ def _feature_faults(data: DataTables, folder: str, nj: int | Workers, size: int,
     """Faults of the entries of feats.scp, which are in `wav_scp`."""
     faults = []
     check = partial(_feature_size, decode=decode)
-    for utterance, found, reason in map_in_parallel(
+    for utterance, actual, reason in map_in_parallel(
         check, items_in_order(data.wav_scp), nj, "check features", _unread_features
     ):
-        if found is None:  # listed already
+        if actual is None:  # listed already
             continue
-        size = size or found
-        if not reason and found != size:
-            reason = f"has features of size {found}, and {size} is expected; compute them alike"
+        size = size or actual
+        if not reason and actual != size:
+            reason = f"has features of size {actual}, and {size} is expected; compute them alike"
         faults += [Fault(f"{folder}feats.scp", utterance, reason, "audio")] if reason else []
     return faults
 

@@ -82,7 +82,7 @@ def _claimed(target: Path, is_folder: bool = False) -> Iterator[Path]:
     row = map(named, count())
     descriptor = None
     try:
-        path, descriptor = next((path, found) for path in row if (found := claim(path, is_folder)) is not None)
+        path, descriptor = next((path, claimed) for path in row if (claimed := claim(path, is_folder)) is not None)
     except OSError as error:
         if error.errno not in NO_LOCKS:
             error.filename = str(target)
@@ -95,9 +95,9 @@ def _claimed(target: Path, is_folder: bool = False) -> Iterator[Path]:
         for other in row:  # from several processes that were killed while they wrote
             if not os.path.lexists(other):
                 break
-            if (found := claim(other, is_folder)) is not None:
+            if (claimed := claim(other, is_folder)) is not None:
                 _remove(other)
-                give_up(found)
+                give_up(claimed)
         if is_folder:
             for entry in path.iterdir():
                 _remove(entry)
@@ -118,9 +118,9 @@ def remove_leftovers(folder: Path) -> None:
     """Remove files and folders of `staged_file` and `scratch_directory` that killed processes left in a folder."""
     for path in folder.glob(".*.partial*"):
         with suppress(OSError):  # without locks, another process may be writing it
-            if is_partial(path.name) and (found := claim(path, path.is_dir())) is not None:
+            if is_partial(path.name) and (descriptor := claim(path, path.is_dir())) is not None:
                 _remove(path)
-                give_up(found)
+                give_up(descriptor)
 
 
 def _remove(path: Path) -> None:

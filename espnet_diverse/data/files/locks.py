@@ -171,9 +171,9 @@ def sign(descriptor: int) -> None:
 def _signature(descriptor: int) -> str:
     """Read what the holder of a lock writes by `sign` soon after it has taken the lock; "" if it writes nothing."""
     end = time.monotonic() + _TO_SIGN
-    while not (found := os.pread(descriptor, 200, 0)) and time.monotonic() < end:
+    while not (content := os.pread(descriptor, 200, 0)) and time.monotonic() < end:
         time.sleep(0.01)
-    return found.decode(errors="replace").strip()
+    return content.decode(errors="replace").strip()
 
 
 def is_at(descriptor: int, path: Path) -> bool:

@@ -53,9 +53,9 @@ def add_noise(sentence: str, rate: float, draw: random.Random) -> str:
     A sentence keeps at least one word. Words are what is between spaces.
     """
     words = sentence.split()
-    kept = [word for word in words if draw.random() >= rate] or words[:1]
-    places = [place + draw.uniform(0, _FURTHEST + 1) for place in range(len(kept))]
-    return " ".join(word for _, word in sorted(zip(places, kept, strict=True), key=lambda pair: pair[0]))
+    remaining = [word for word in words if draw.random() >= rate] or words[:1]
+    places = [place + draw.uniform(0, _FURTHEST + 1) for place in range(len(remaining))]
+    return " ".join(word for _, word in sorted(zip(places, remaining, strict=True), key=lambda pair: pair[0]))
 
 
 def augment(

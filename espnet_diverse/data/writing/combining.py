@@ -91,9 +91,9 @@ def _joined(sets: Sequence[DataTables]) -> DataTables:
 def _in_all(sets: Sequence[DataTables]) -> list[str]:
     """The extra tables that all sets have; tables that only some have are left out, as in Kaldi."""
     counts = Counter(name for data in sets for name in data.extra)
-    if some := sorted(name for name, count in counts.items() if count < len(sets)):
-        log.warning("notice: left out, as only some directories have them: %s", " ".join(some))
-    return sorted(counts.keys() - some)
+    if incomplete := sorted(name for name, count in counts.items() if count < len(sets)):
+        log.warning("notice: left out, as only some directories have them: %s", " ".join(incomplete))
+    return sorted(counts.keys() - incomplete)
 
 
 def write_combined(parts: Sequence[Part], output_dir: Path, fill: Mapping[str, str] | None = None) -> DataTables:

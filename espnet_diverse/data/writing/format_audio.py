@@ -158,8 +158,8 @@ def prefix(speed: float) -> str:
 
 def _implausible(utterance: Spoken, samples: np.ndarray, powers: Powers, seconds: float) -> str:
     """The reason why nothing can be learned from an utterance, such as silence; "" if there is none."""
-    found = [*sound_faults(measure([samples]), powers), *text_findings(utterance.text, seconds, Limits())]
-    return next((reason for kind, reason in found if ACTIONS[kind] == "drop"), "")
+    findings = [*sound_faults(measure([samples]), powers), *text_findings(utterance.text, seconds, Limits())]
+    return next((reason for kind, reason in findings if ACTIONS[kind] == "drop"), "")
 
 
 def _conversion(info: AudioInfo, rate: int) -> str:

@@ -102,9 +102,9 @@ def format_data(
                     continue
                 speeds = options.speeds if name == TRAINING_SET else (1.0,)
                 audio_format = AudioFormat(options, speeds, staging, output_dir / name)
-                prepared, summaries[name], found = _format_set(name, data, audio_format, nj)
-                faults += found
-                if not prepared.wav_scp and not found:
+                prepared, summaries[name], audio_faults = _format_set(name, data, audio_format, nj)
+                faults += audio_faults
+                if not prepared.wav_scp and not audio_faults:
                     faults.append(Fault(name, None, _all_dropped(prepared.dropped)))
                 _write(prepared, staging)
             refuse(faults)
@@ -190,10 +190,10 @@ def _format_set(
     """Prepare every utterance; return the prepared set, its counts, and the faults of its audio."""
     summary, dropped, faults, bad = Summary(), dict(data.dropped), [], []
     ahead = {"ahead": _ARKS_AHEAD} if audio_format.options.audio_format == "ark" else {}
-    found = map_in_parallel(audio_format, _Jobs(data, audio_format.options), nj, f"format {name}", all_lost, **ahead)
+    outcomes = map_in_parallel(audio_format, _Jobs(data, audio_format.options), nj, f"format {name}", all_lost, **ahead)
 
     def rows() -> Iterator[tuple[str, str]]:
-        for outcome in chain.from_iterable(found):
+        for outcome in chain.from_iterable(outcomes):
             if outcome.fault and audio_format.options.on_bad == "drop":
                 dropped[outcome.source] = outcome.fault
                 bad.append(outcome.source)
@@ -201,9 +201,9 @@ def _format_set(
                 continue
             if outcome.fault:
                 faults.append(Fault(name, outcome.source, outcome.fault, entry=outcome.source))
-            for kept in outcome.kept:
-                summary.seconds += kept.seconds
-                yield kept.utterance, " ".join(_Kept(outcome.source, kept.speaker, kept.path))
+            for entry in outcome.kept:
+                summary.seconds += entry.seconds
+                yield entry.utterance, " ".join(_Kept(outcome.source, entry.speaker, entry.path))
             dropped.update(outcome.dropped)
             if outcome.converted:
                 summary.converted[outcome.converted] += 1
@@ -219,15 +219,15 @@ def _format_set(
     return prepared, summary, faults
 
 
-def _prepared(data: DataTables, kept: Mapping[str, _Kept], dropped: Mapping[str, str], scratch: Path) -> DataTables:
+def _prepared(data: DataTables, entries: Mapping[str, _Kept], dropped: Mapping[str, str], scratch: Path) -> DataTables:
     """The tables of the kept utterances of the set `data`; the file `scratch` is written and deleted."""
 
     def of_source(table: Mapping[str, str]) -> Mapping[str, str]:
-        return Mapped(kept, lambda one: table[one.source])
+        return Mapped(entries, lambda one: table[one.source])
 
     def other(table: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         before = ""
-        for utterance, one in kept.items():
+        for utterance, one in entries.items():
             if (value := table.get(one.source)) is not None:
                 yield utterance, value
             if one.speaker not in (before, utterance) and (value := table.get(data.speaker(one.source))) is not None:
@@ -235,9 +235,9 @@ def _prepared(data: DataTables, kept: Mapping[str, _Kept], dropped: Mapping[str,
             before = one.speaker
 
     return DataTables(
-        wav_scp=Mapped(kept, lambda one: one.path),
+        wav_scp=Mapped(entries, lambda one: one.path),
         text=of_source(data.text),
-        utt2spk=Mapped(kept, lambda one: one.speaker),
+        utt2spk=Mapped(entries, lambda one: one.speaker),
         src_text=of_source(data.src_text) if data.src_text else {},
         conditions={name: of_source(table) for name, table in data.conditions.items()},
         dropped=dropped,

@@ -76,10 +76,10 @@ def manifests(data: DataTables, nj: int = 4) -> tuple[Iterator[dict], Iterator[d
         lengths, counts = column(data.wav_scp, seconds), column(data.wav_scp, channels)
         for utterance in in_order(data.by_utterance()):
             segment = data.segments.get(utterance) or Segment(utterance, 0.0, lengths[utterance])
-            whole, count = lengths[segment.recording], int(counts[segment.recording])
-            if past := segment_fault(segment, whole, count):
+            duration, count = lengths[segment.recording], int(counts[segment.recording])
+            if past := segment_fault(segment, duration, count):
                 raise DataError(f"{utterance}: {past}")
-            yield _supervision(data, utterance, segment, whole, count)
+            yield _supervision(data, utterance, segment, duration, count)
 
     return recordings(), supervisions()
 

@@ -90,13 +90,13 @@ class Classifier:
     def __call__(self, texts: Sequence[Encoded]) -> list[ClassPrediction]:
         """Classify texts, or pairs of texts."""
         columns = zip(*texts, strict=True)
-        scores, heads = self.net(*(each for column in columns for each in self._pad(column)))
+        scores, heads = self.net(*(tensor for column in columns for tensor in self._pad(column)))
         probabilities = scores.double().softmax(-1)
         confidence, index = probabilities.max(-1)
         distances = [sum(map(_distance, vectors)) / len(vectors) for vectors in heads.double()]
-        labels = [self.net.labels[each] for each in index.tolist()]
+        labels = [self.net.labels[i] for i in index.tolist()]
         rows = zip(labels, confidence.tolist(), distances, probabilities.tolist(), strict=True)
-        return [ClassPrediction(*each) for each in rows]
+        return [ClassPrediction(*row) for row in rows]
 
     @torch.inference_mode()
     def head_maps(self, texts: Encoded) -> list[Tensor]:
@@ -124,11 +124,11 @@ class Classifier:
 
     def predict(self, encoded: Mapping[str, Encoded]) -> dict[str, ClassPrediction]:
         """Classify texts by name, as `read` returns them."""
-        found: dict[str, ClassPrediction] = {}
+        predictions: dict[str, ClassPrediction] = {}
         batches = grouped(encoded, lambda name: max(map(len, encoded[name])), BATCH_SIZE, BATCH_TOKENS)
         for batch in progress(batches, "classify", unit="step"):
-            found |= dict(zip(batch, self([encoded[name] for name in batch]), strict=True))
-        return {name: found[name] for name in encoded}
+            predictions |= dict(zip(batch, self([encoded[name] for name in batch]), strict=True))
+        return {name: predictions[name] for name in encoded}
 
 
 def classify(
@@ -154,18 +154,19 @@ def classify(
             directory.
     """
     references = true_classes(classifier, data_dir)
-    found = classifier.predict(classifier.read(data_dir))
-    if references is not None and (lacking := found.keys() - references.keys()):
+    results = classifier.predict(classifier.read(data_dir))
+    if references is not None and (lacking := results.keys() - references.keys()):
         table = condition_table(data_dir, classifier.net.by)
         raise DataError(f"{table}: lacks {min(lacking)}; add its class, or remove the table")
-    numbers = _measures(found, references, classifier.net.labels)
+    numbers = _measures(results, references, classifier.net.labels)
     if out_of_domain is not None:
-        others = classifier.predict(classifier.read(out_of_domain))
-        numbers["out_of_domain"] = _compared(found.values(), others.values())
+        other_results = classifier.predict(classifier.read(out_of_domain))
+        numbers["out_of_domain"] = _compared(results.values(), other_results.values())
     with folder_lock(output_dir):
-        write_table(output_dir / "label", {name: each.label for name, each in found.items()})
+        write_table(output_dir / "label", {name: result.label for name, result in results.items()})
         write_table(
-            output_dir / "confidence", {name: f"{rounded_score(each.confidence):g}" for name, each in found.items()}
+            output_dir / "confidence",
+            {name: f"{rounded_score(result.confidence):g}" for name, result in results.items()},
         )
         write_json(output_dir / "classification.json", numbers)
     return numbers
@@ -200,39 +201,39 @@ def cells(numbers: Mapping[str, Any]) -> list[str]:
 
 
 def _measures(
-    found: Mapping[str, ClassPrediction], references: Mapping[str, str] | None, labels: Sequence[str]
+    results: Mapping[str, ClassPrediction], references: Mapping[str, str] | None, labels: Sequence[str]
 ) -> dict[str, Any]:
-    count = len(found)
-    numbers: dict[str, Any] = {"texts": count, "dist": sum(each.distance for each in found.values()) / count}
-    numbers["entropy"] = _mean_entropy(found.values())
+    count = len(results)
+    numbers: dict[str, Any] = {"texts": count, "dist": sum(result.distance for result in results.values()) / count}
+    numbers["entropy"] = _mean_entropy(results.values())
     if references is not None:
-        confidence = torch.tensor([each.confidence for each in found.values()], dtype=torch.double)
-        correct = torch.tensor([each.label == references[name] for name, each in found.items()])
+        confidence = torch.tensor([result.confidence for result in results.values()], dtype=torch.double)
+        correct = torch.tensor([result.label == references[name] for name, result in results.items()])
         shares = {
             "accuracy": correct.double().mean(),
             "ece": expected_calibration_error(confidence, correct),
             "oe": overconfidence_error(confidence, correct),
         }
         numbers |= {name: 100 * share.item() for name, share in shares.items()}
-        true, predicted = [references[name] for name in found], [each.label for each in found.values()]
-        scores = class_scores(true, predicted, np.array([each.probabilities for each in found.values()]), labels)
+        true, predicted = [references[name] for name in results], [result.label for result in results.values()]
+        scores = class_scores(true, predicted, np.array([result.probabilities for result in results.values()]), labels)
         by_class = scores.pop("f1_by_class")
         numbers |= {name: value if name in _PLAIN else 100 * value for name, value in scores.items()}
         numbers["f1_by_class"] = {name: rounded_score(100 * value) for name, value in by_class.items()}
     return {name: rounded_score(value) if isinstance(value, float) else value for name, value in numbers.items()}
 
 
-def _compared(inside: Iterable[ClassPrediction], outside: Iterable[ClassPrediction]) -> dict[str, float]:
+def _compared(in_domain: Iterable[ClassPrediction], out_of_domain: Iterable[ClassPrediction]) -> dict[str, float]:
     """Entropies of texts of another domain, compared with the entropies of the texts that are classified."""
-    other = [each.entropy() for each in outside]
-    own = np.sort([each.entropy() for each in inside])
-    below = (np.searchsorted(own, other, "left") + np.searchsorted(own, other, "right")) / 2
-    share = 100 * float(np.mean(below)) / len(own)
+    other = [prediction.entropy() for prediction in out_of_domain]
+    entropies = np.sort([prediction.entropy() for prediction in in_domain])
+    below = (np.searchsorted(entropies, other, "left") + np.searchsorted(entropies, other, "right")) / 2
+    share = 100 * float(np.mean(below)) / len(entropies)
     return {"texts": len(other), "entropy": rounded_score(float(np.mean(other))), "auc": rounded_score(share)}
 
 
 def _mean_entropy(predictions: Iterable[ClassPrediction]) -> float:
-    return float(np.mean([each.entropy() for each in predictions]))
+    return float(np.mean([prediction.entropy() for prediction in predictions]))
 
 
 def _distance(vectors: Tensor) -> float:

@@ -150,12 +150,12 @@ def _decode(
 
 def _with_results(jobs: Iterable[Job], done: Iterable[Result]) -> Iterator[Job | Result]:
     """Jobs, or their results where there are any; both are sorted by utterance."""
-    left = iter(done)
-    result = next(left, None)
+    results = iter(done)
+    result = next(results, None)
     for job in jobs:
         if result is not None and result.utterance == job.utterance:
             yield result
-            result = next(left, None)
+            result = next(results, None)
         else:
             yield job
 
@@ -223,9 +223,9 @@ def _entries(path: Path) -> tuple[PackedTable, dict[str, str]]:
     refuse([fault for fault in faults if fault.where is None])
     if not faults:
         return table, {}
-    found = {key: entry_faults(path.name, key, value) for key, value in table.items()}
-    wrong = {key: "; ".join(reasons) for key, reasons in found.items() if reasons}
-    reasons = {reason for several in found.values() for reason in several}  # of utterances, reported as failures
+    row_reasons = {key: entry_faults(path.name, key, value) for key, value in table.items()}
+    wrong = {key: "; ".join(reasons) for key, reasons in row_reasons.items() if reasons}
+    reasons = {reason for several in row_reasons.values() for reason in several}  # of utterances, reported as failures
     for one in alike_once(str(fault) for fault in faults if fault.what not in reasons):
         logging.warning("%s", one)
     return table, wrong
@@ -237,11 +237,11 @@ def _results(
     """Results of the utterances that have none yet, in groups: a batch, and failures to read utterances before it."""
     failed: list[Result] = []
     if pool is not None:
-        found = decode_on_cluster(pool, search, jobs, failed)
+        decoded = decode_on_cluster(pool, search, jobs, failed)
     else:
         batches = batches_of(readable(search, jobs, failed), search)
-        found = map(partial(decode_batch, search), batches) if nj <= 1 else decode_in_processes(search, batches, nj)
-    for results in found:
+        decoded = map(partial(decode_batch, search), batches) if nj <= 1 else decode_in_processes(search, batches, nj)
+    for results in decoded:
         yield [*results, *failed]
         failed.clear()
     yield failed

@@ -88,7 +88,7 @@ class Autoencoder:
     def likelihood(self, texts: Sequence[str], codes: Tensor) -> tuple[Tensor, Tensor]:
         """Log p(x | z) of texts given their codes (B, Z), and their numbers of tokens including <eos>, (B,) each."""
         tokens = [torch.tensor(self.predictor.tokens.encode(text), dtype=torch.long) for text in texts]
-        lengths = torch.tensor([len(each) + 1 for each in tokens], device=self.device)
+        lengths = torch.tensor([len(row) + 1 for row in tokens], device=self.device)
         padded = pad_sequence(tokens, batch_first=True, padding_value=_PADDING).to(self.device)
         inputs, targets = add_sos_eos(padded, self.eos, self.eos, _PADDING)
         with scope(collect=False):
@@ -102,12 +102,12 @@ class Autoencoder:
         options = self.predictor.options
         if not options.maxlenratio:
             options = replace(options, maxlenratio=-_LONGEST)
-        found = []
+        texts = []
         for batch in codes.to(self.device).split(options.batch_size):
             with scope(collect=False):
                 best = self.search(batch.unsqueeze(1), batch.new_ones(len(batch), dtype=torch.long), options)
-            found += [self.predictor.tokens.decode(*each[0]).text if each else "" for each in best]
-        return found
+            texts += [self.predictor.tokens.decode(*nbest[0]).text if nbest else "" for nbest in best]
+        return texts
 
     def samples(self, number: int, seed: int = 0) -> list[str]:
         """Draw texts: decode samples from the prior N(0, I)."""
@@ -145,13 +145,13 @@ def measure(
     number = 1 if model.deterministic else samples
     drawn = torch.randn(len(texts), number, model.size, generator=torch.Generator().manual_seed(seed))
     noise = dict(zip(texts, drawn * (not model.deterministic), strict=True))
-    found: dict[str, dict[str, Tensor]] = {}
+    values: dict[str, dict[str, Tensor]] = {}
     lengths = {name: len(model.predictor.tokens.encode(text)) for name, text in texts.items()}
     batches = grouped(texts, lengths.__getitem__, BATCH_SIZE, BATCH_TOKENS)
     for batch in progress(batches, "latent", unit="batch"):
         of_batch = _measured(model, [texts[name] for name in batch], torch.stack([noise[name] for name in batch], 1))
-        found |= {name: {key: value[row] for key, value in of_batch.items()} for row, name in enumerate(batch)}
-    rows = {key: torch.stack([found[name][key] for name in texts]).cpu() for key in next(iter(found.values()))}
+        values |= {name: {key: value[row] for key, value in of_batch.items()} for row, name in enumerate(batch)}
+    rows = {key: torch.stack([values[name][key] for name in texts]).cpu() for key in next(iter(values.values()))}
     numbers = _summary(rows, number, model.deterministic)
     codes = {key: rows[key].numpy() for key in ("mean", "log_var")}
     with folder_lock(output_dir):
@@ -179,12 +179,12 @@ def _measured(model: Autoencoder, texts: Sequence[str], noise: Tensor) -> dict[s
     """Posterior, divergence, likelihoods and log weights of B texts at noise (K, B, Z); each (B, ...)."""
     posterior = model.posterior(texts)
     noise = noise.to(posterior.mean)
-    each = [model.likelihood(texts, codes) for codes in sample(*posterior, noise)]
-    likelihood = torch.stack([log_prob for log_prob, _ in each])
+    outputs = [model.likelihood(texts, codes) for codes in sample(*posterior, noise)]
+    likelihood = torch.stack([log_prob for log_prob, _ in outputs])
     weights = likelihood + log_importance(*posterior, noise)
     divergence = divergence_by_unit(*posterior).sum(-1)
     scores = {"likelihood": likelihood.mean(0), "kl": divergence, "weighted": importance_weighted_bound(weights)}
-    return {**posterior._asdict(), **scores, "tokens": each[0][1]}
+    return {**posterior._asdict(), **scores, "tokens": outputs[0][1]}
 
 
 def _summary(rows: Mapping[str, Tensor], samples: int, deterministic: bool) -> dict[str, float | int]:

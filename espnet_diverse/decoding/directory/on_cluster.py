@@ -56,8 +56,8 @@ def decode_on_cluster(
             yield sent[-1]
 
     for results in pool.map_pieces(_decode_jobs, pieces()):
-        found = zip(sent.popleft(), results, strict=True)
-        yield [failure_of(job, one) if isinstance(one, Exception) else one for job, one in found]
+        pairs = zip(sent.popleft(), results, strict=True)
+        yield [failure_of(job, one) if isinstance(one, Exception) else one for job, one in pairs]
 
 
 def _measured(pool: Pool, jobs: Iterable[Job | Result], failed: list[Result]) -> Iterator[Measured | Result]:
@@ -78,8 +78,8 @@ def _measured_run(pool: Pool, jobs: Iterator[Job], failed: list[Result]) -> Iter
             yield piece
 
     # Urgent: without lengths there are no batches for the other workers.
-    for found in pool.map_pieces(_measure, pieces(), urgent=True):
-        for job, length in zip(sent.popleft(), found, strict=True):
+    for lengths in pool.map_pieces(_measure, pieces(), urgent=True):
+        for job, length in zip(sent.popleft(), lengths, strict=True):
             if isinstance(length, int):
                 yield Measured(job, length)
             else:

@@ -56,7 +56,7 @@ class Scorer:
         padded = pad_sequence(tokens, batch_first=True)
         lengths = torch.tensor([len(text) for text in texts], device=self.device)
         ids = {
-            condition: torch.tensor([each[condition] for each in conditions], device=self.device)
+            condition: torch.tensor([indices[condition] for indices in conditions], device=self.device)
             for condition in conditions[0]
         }
         with scope(conditions=ids, collect=False):
@@ -86,8 +86,8 @@ def perplexity(scorer: Scorer, data_dir: Path, output_dir: Path, conditions: Map
     scores: dict[str, float] = {}
     batches = grouped(encoded, lambda name: len(encoded[name]), len(encoded), BATCH_TOKENS)
     for batch in progress(batches, "perplexity", unit="batch"):
-        found = scorer([encoded[name] for name in batch], [indices[name] for name in batch])
-        scores |= dict(zip(batch, found, strict=True))
+        batch_scores = scorer([encoded[name] for name in batch], [indices[name] for name in batch])
+        scores |= dict(zip(batch, batch_scores, strict=True))
     numbers = _summary(texts, encoded, sum(scores.values()))
     with folder_lock(output_dir):
         write_table(output_dir / "score", {name: f"{rounded_score(scores[name]):g}" for name in texts})

@@ -66,12 +66,12 @@ def _in_order(
 @contextmanager
 def _processes(search: Search, nj: int) -> Iterator[ProcessPoolExecutor]:
     """Processes that decode; they are ended at once if the block is left by an exception, for example by Ctrl-C."""
-    others = set(active_children())
+    existing = set(active_children())
     pool = ProcessPoolExecutor(nj, get_context("fork"), _Worker.start, (search,))
     try:
         yield pool
     except BaseException:
-        for process in set(active_children()) - others:
+        for process in set(active_children()) - existing:
             process.terminate()
         raise
     finally:

@@ -114,17 +114,17 @@ class OtherModel:
         except TooShortUttError as error:  # the model of the search may need fewer frames
             raise DataError(f"{self.data_dir}: {utterance}: {error}; leave its line out of nbest.jsonl") from error
         one = self.predictor.encode([source], [job.conditions])
-        each = one._replace(output=one.output.expand(len(texts), -1, -1), lengths=one.lengths.expand(len(texts)))
+        expanded = one._replace(output=one.output.expand(len(texts), -1, -1), lengths=one.lengths.expand(len(texts)))
         tokens = [self.predictor.tokens.encode(text) for text in texts]
-        log_probs, targets = token_log_probs(self.predictor.encoding.model, each, tokens)
+        log_probs, targets = token_log_probs(self.predictor.encoding.model, expanded, tokens)
         chosen = log_probs.gather(1, targets.unsqueeze(1)).squeeze(1).double()
         return [part.sum().item() for part in chosen.split([len(text) + 1 for text in tokens])]
 
 
-def _without_tables(known: KnownConditions, given: Mapping[str, str]) -> dict[str, int]:
+def _without_tables(known: KnownConditions, values: Mapping[str, str]) -> dict[str, int]:
     """Condition indices of all utterances where there is no data directory."""
-    warn_of_unused(known, given, same_language=True)
-    names = completed(known, given, same_language=True)
+    warn_of_unused(known, values, same_language=True)
+    names = completed(known, values, same_language=True)
     for condition in known.names.keys() - names.keys():
         label, option = CONDITIONS[condition].label, CONDITIONS[condition].option
         raise ConfigError(f"the language model needs the {label} of each utterance; give --data_dir, or {option}")
@@ -141,22 +141,22 @@ def read_nbest(path: Path) -> dict[str, list[tuple[str, float]]]:
     if not path.is_file():
         raise DataError(f"{path}: no such file; decode with --nbest 2 or more first")
     lines = read_utf8(path, advice="decode again").split("\n")  # JSON may hold U+2028, where splitlines() splits too
-    found: dict[str, list[tuple[str, float]]] = {}
+    nbest: dict[str, list[tuple[str, float]]] = {}
     for number, line in enumerate(lines[:-1] if lines[-1] == "" else lines, start=1):
         try:
             entry = json.loads(line)
             utterance = str(entry["utterance"])
-            hypotheses = [(str(each["text"]), float(each["score"])) for each in entry["hypotheses"]]
+            hypotheses = [(str(hypothesis["text"]), float(hypothesis["score"])) for hypothesis in entry["hypotheses"]]
         except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
             raise DataError(f"{path}:{number}: is not a line of n-best hypotheses; decode again") from error
-        reason = f"utterance {utterance!r} is there twice" if utterance in found else id_fault(utterance)
-        reason = reason or next(filter(None, (_hypothesis_fault(*each) for each in hypotheses)), None)
+        reason = f"utterance {utterance!r} is there twice" if utterance in nbest else id_fault(utterance)
+        reason = reason or next(filter(None, (_hypothesis_fault(*hypothesis) for hypothesis in hypotheses)), None)
         if reason:
             raise DataError(f"{path}:{number}: {reason}; decode again")
-        found[utterance] = hypotheses
-    if not found:
+        nbest[utterance] = hypotheses
+    if not nbest:
         raise DataError(f"{path}: is empty; decode again")
-    return found
+    return nbest
 
 
 def _hypothesis_fault(text: str, score: float) -> str | None:
@@ -187,7 +187,7 @@ def rescore(
     for utterance, hypotheses in progress(nbest.items(), "rescore", len(nbest), "utterance"):
         texts = [text for text, _ in hypotheses]
         added = scorer.score(utterance, texts) if texts else []
-        scored = [(text, score + weight * more) for (text, score), more in zip(hypotheses, added, strict=True)]
+        scored = [(text, score + weight * log_prob) for (text, score), log_prob in zip(hypotheses, added, strict=True)]
         ranked[utterance] = sorted(scored, key=lambda one: -one[1])
     best = {utterance: scored[0] if scored else ("", float("-inf")) for utterance, scored in ranked.items()}
     scores = {utterance: f"{rounded_score(score):g}" for utterance, (_, score) in best.items()}

@@ -131,8 +131,8 @@ def batches_of[Utterance: (Read, Measured)](
     """
     while window := list(islice(utterances, _WINDOW * search.batch_size)):
         for batch in grouped(window, lambda one: one.length, search.batch_size, search.batch_frames):
-            if left := [one for one in batch if not isinstance(one, Result)]:
-                yield left
+            if remaining := [one for one in batch if not isinstance(one, Result)]:
+                yield remaining
 
 
 def decode_batch(search: Search, batch: list[Read]) -> list[Result]:
@@ -150,7 +150,7 @@ def _result(one: Read, best: list[Text], several: bool) -> Result:
     if not best:
         return Result(one.job.utterance, seconds=one.seconds, length=one.length)
     text, tokens, score = best[0]
-    nbest = tuple((each.text, each.score) for each in best) if several else ()  # also of a single hypothesis
+    nbest = tuple((entry.text, entry.score) for entry in best) if several else ()  # also of a single hypothesis
     return Result(one.job.utterance, text, score, None, one.seconds, len(tokens), nbest, one.length)
 
 

@@ -99,18 +99,18 @@ def differences(
 def _results(search: Search, jobs: Sequence[Job]) -> dict[str, Result]:
     failed: list[Result] = []
     batches = batches_of(readable(search, jobs, failed), search)
-    found = [result for batch in batches for result in decode_batch(search, batch)]
-    return {result.utterance: result for result in [*found, *failed]}
+    decoded = [result for batch in batches for result in decode_batch(search, batch)]
+    return {result.utterance: result for result in [*decoded, *failed]}
 
 
 def _difference(
     variant: Variant, base: Mapping[str, Result], results: Callable[[Variant], Mapping[str, Result]]
 ) -> Difference:
     try:
-        found = results(variant)
+        actual = results(variant)
     except ConfigError as error:
         return Difference(variant, refused=str(error))
-    same = [name for name, result in base.items() if (found[name].text, found[name].failure) == (result.text, None)]
-    pairs = [(found[name].score, base[name].score) for name in same]
+    same = [name for name, result in base.items() if (actual[name].text, actual[name].failure) == (result.text, None)]
+    pairs = [(actual[name].score, base[name].score) for name in same]
     scores = [abs(one - other) if one != other else 0.0 for one, other in pairs]  # both -inf where there is no text
     return Difference(variant, len(base) - len(same), max(scores, default=None))

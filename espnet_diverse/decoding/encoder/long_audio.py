@@ -43,12 +43,12 @@ def _parts_of_the_whole(model: nn.Module) -> list[str]:
     frontend, normalize = getattr(model, "frontend", None), getattr(model, "normalize", None)
     enhancement = getattr(frontend, "frontend", None)
     enhances = enhancement is not None and (enhancement.use_wpe or enhancement.use_beamformer)
-    others = {
+    needs = {
         "frontend": type(frontend) is not DefaultFrontend or not frontend.apply_stft or enhances,
         "normalize": not isinstance(normalize, GlobalMVN | UtteranceMVN | None),
         "preencoder": model.preencoder is not None,
     }
-    return [part for part, needs_all in others.items() if needs_all]
+    return [part for part, needs_all in needs.items() if needs_all]
 
 
 def features_in_parts(model: nn.Module, samples: NDArray, device: str) -> NDArray:
@@ -84,15 +84,15 @@ def _frames(frontend: DefaultFrontend, blocks: Iterable[NDArray], device: str) -
     """Features (T, F) of the parts of a recording. ESPnet centres frame i on sample i * hop."""
     hop, half = frontend.hop_length, frontend.stft.n_fft // 2 if frontend.stft.center else frontend.stft.n_fft
     margin = half // hop + 2  # frames of a part that see its beginning, and more than half a window
-    samples, seen = np.zeros(0, np.float32), 0  # number of the samples' frames that were computed before
+    samples, computed = np.zeros(0, np.float32), 0  # number of the samples' frames that were computed before
     for block in blocks:
         samples = np.concatenate([samples, block])
         if len(samples) < _SAMPLES:
             continue
         known = (len(samples) - half) // hop + 1  # frames that do not see the end
-        yield _features(frontend, samples, device)[seen:known]
-        samples, seen = samples[(known - margin) * hop :], margin
-    yield _features(frontend, samples, device)[seen:]
+        yield _features(frontend, samples, device)[computed:known]
+        samples, computed = samples[(known - margin) * hop :], margin
+    yield _features(frontend, samples, device)[computed:]
 
 
 def _features(frontend: DefaultFrontend, samples: NDArray, device: str) -> Tensor:

@@ -94,8 +94,8 @@ def check_device(device: str) -> None:
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     kind, _, index = device.partition(":")
     if device != "cpu" and not (kind == "cuda" and (index or "0").isdecimal() and int(index or 0) < count):
-        there = " ".join(["cpu", *(["cuda"] if count else []), *(f"cuda:{number}" for number in range(count))])
-        raise ConfigError(f"device {device!r} is not possible on this machine; possible: {there}")
+        devices = " ".join(["cpu", *(["cuda"] if count else []), *(f"cuda:{number}" for number in range(count))])
+        raise ConfigError(f"device {device!r} is not possible on this machine; possible: {devices}")
 
 
 def check_precision(precision: str, device: str, compiled: bool = False) -> None:

@@ -76,12 +76,12 @@ class ESPnetBeamSearch:
     def __call__(self, source: Tensor, lengths: Tensor, options: Options) -> list[list[Hypothesis]]:
         """Search for the best hypotheses of each utterance; arguments and result as in our `BeamSearch`."""
         self.check(options)
-        found, conditions = [], current().conditions
+        results, conditions = [], current().conditions
         for row, length in enumerate(lengths.tolist()):
             ids = of_rows(conditions, torch.tensor([row], device=source.device))
             with scope(conditions=ids, collect=False), quiet():
-                found.append(self._one(source[row, :length], options))
-        return found
+                results.append(self._one(source[row, :length], options))
+        return results
 
     def _one(self, source: Tensor, options: Options) -> list[Hypothesis]:
         """The best hypotheses of one utterance (T, M)."""
@@ -163,35 +163,35 @@ class TransducerSearch(ESPnetBeamSearch):
         """Search for the best hypotheses of each utterance; arguments and result as in our `BeamSearch`."""
         if hotwords is not None:
             return TransducerSearch(self.model, self.parts["lm"], hotwords)(source, lengths, options)
-        found = super().__call__(source, lengths, options)
+        results = super().__call__(source, lengths, options)
 
         def again(rows: list[int], options: Options) -> None:
             index = torch.tensor(rows, device=source.device)
             with scope(conditions=of_rows(current().conditions, index), collect=False):
                 best = super(TransducerSearch, self).__call__(source[index], lengths[index], options)
             for row, hypotheses in zip(rows, best, strict=True):
-                found[row] = hypotheses
+                results[row] = hypotheses
 
         if self.hotwords is not None:
-            without_repeats(found, lengths.tolist(), options, self.hotwords, again)  # a frame may have two tokens
-        return found
+            without_repeats(results, lengths.tolist(), options, self.hotwords, again)  # a frame may have two tokens
+        return results
 
     def _one(self, source: Tensor, options: Options) -> list[Hypothesis]:
         if self.hotwords is not None and options.hotword_weight:
             return self._with_hotwords(source, options, self.hotwords)
         search = self._transducer(options.beam_size, self.parts["lm"], options.lm_weight, options.nbest)
-        found: Sequence = search(source)
-        return [Hypothesis(list(hyp.yseq[1:]), float(hyp.score)) for hyp in found[: options.nbest]]
+        hyps: Sequence = search(source)
+        return [Hypothesis(list(hyp.yseq[1:]), float(hyp.score)) for hyp in hyps[: options.nbest]]
 
     def _with_hotwords(self, source: Tensor, options: Options, hotwords: HotwordScorer) -> list[Hypothesis]:
         lm = self.parts["lm"], options.lm_weight, self.model.sos
         scorer = TransducerHotwords(hotwords, options.hotword_weight, *lm, str(source.device))
         size = min(options.beam_size, len(self.model.token_list) - 1)  # ESPnet takes as many tokens but for the blank
         search = self._transducer(size, scorer, 1.0, size, **SEARCH)
-        found = search(source)
-        for hyp in found:
+        hyps = search(source)
+        for hyp in hyps:
             hyp.score -= scorer.unfinished(hyp.yseq[1:])
-        return [Hypothesis(list(hyp.yseq[1:]), float(hyp.score)) for hyp in search.sort_nbest(found)[: options.nbest]]
+        return [Hypothesis(list(hyp.yseq[1:]), float(hyp.score)) for hyp in search.sort_nbest(hyps)[: options.nbest]]
 
     def _transducer(self, beam_size: int, lm, lm_weight: float, nbest: int, **search) -> BeamSearchTransducer:
         parts = {"decoder": self.model.decoder, "joint_network": self.model.joint_network, "lm": lm}

@@ -81,8 +81,8 @@ class Search:
 
     def batch(self, sources: Sequence[NDArray], conditions: Sequence[Mapping[str, int]]) -> list[list[Text]]:
         """The n-best texts of each utterance, best first."""
-        found = map(self, sources, conditions)
-        return [[Text(text, tokens, float(hyp.score)) for text, tokens, _, hyp in best] for best in found]
+        results = map(self, sources, conditions)
+        return [[Text(text, tokens, float(hyp.score)) for text, tokens, _, hyp in best] for best in results]
 
     def read(self, value: str, segment: Segment | None = None) -> tuple[NDArray, float]:
         """Read an audio file or a segment: samples (T,) float32 at the model's rate, and the duration in seconds.
@@ -169,15 +169,15 @@ def load_search(
     has = has_ctc(config, task), folder is not None, usual_ctc_weight(config, task)
     options = (options or Options()).resolved(*has)
     check_search(config, options)
-    given = options.for_espnet(len(config["token_list"])) | (
+    arguments = options.for_espnet(len(config["token_list"])) | (
         {"ngram_weight": options.lm_weight} if "ngram_file" in lm else {}
     )
     cls = _CLASSES[task]
     ours = {f"{task.upper()}Task": TASKS[task], "LMTask": TASKS["lm"]}
     pretrained = config.get("token_type") == PRETRAINED
     if pretrained:  # as in `build_preprocess_fn`: a tokenizer of characters is built and replaced
-        given["token_type"] = "char"
-    speech2text = constructed(cls, ours, config_file, weights, device=device, **lm, **given)
+        arguments["token_type"] = "char"
+    speech2text = constructed(cls, ours, config_file, weights, device=device, **lm, **arguments)
     if pretrained:
         args = getattr(speech2text, f"{task}_train_args")
         speech2text.tokenizer = PretrainedTokenizer(read_bytes(args.bpemodel))

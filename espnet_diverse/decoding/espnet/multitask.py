@@ -66,8 +66,8 @@ class Prompt:
         self.samples = round(self.settings["fs"] * self.settings["speech_length"])
         self.rate = self.settings["fs"]
         self.special = {index for token, index in self.index.items() if token[:1] == "<" and token[-1:] == ">"}
-        found = filter(None, map(_LANGUAGE.fullmatch, self.tokens))
-        self.languages = [match[1] for match in found if match[1] not in _NO_LANGUAGES]
+        matches = filter(None, map(_LANGUAGE.fullmatch, self.tokens))
+        self.languages = [match[1] for match in matches if match[1] not in _NO_LANGUAGES]
         if not self.languages:
             raise ModelError(
                 f"the {len(self.tokens)} tokens of the vocabulary have no language, which a model of task {self.task} "
@@ -110,9 +110,9 @@ class Prompt:
             raise DataError(f"--target_language {target}: the model translates into {' '.join(into) or 'no language'}")
         return [self.index[f"<{source}>"], self.index[task]]
 
-    def _settings(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def _settings(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """The settings of the preprocessor that the model was trained with."""
-        return dict(given)
+        return dict(settings)
 
 
 class DecoderPrompt(Prompt):

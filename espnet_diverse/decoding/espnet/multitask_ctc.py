@@ -52,11 +52,11 @@ class EncoderPrompt(Prompt):
         both = ("lang", "tgtlang")
         self.conditions = KnownConditions(dict.fromkeys(both, names), dict.fromkeys(both, self.no_language))
 
-    def _settings(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        return get_default_kwargs(S2TCTCPreprocessor) | dict(given)
+    def _settings(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        return get_default_kwargs(S2TCTCPreprocessor) | dict(settings)
 
 
-PROMPTS: dict[str, type[Prompt]] = {each.task: each for each in (DecoderPrompt, EncoderPrompt)}
+PROMPTS: dict[str, type[Prompt]] = {cls.task: cls for cls in (DecoderPrompt, EncoderPrompt)}
 """The prompts of multitask models by task."""
 
 
@@ -136,13 +136,13 @@ class PromptedEncoding(Encoding):
             ModelError: A window is not a whole number of frames, or has no room between the context at both ends.
         """
         frame, context, chunk = self._sizes()
-        kept = []
-        for some in batched(_windows(data, context * frame, chunk * frame), batch_size):
-            features = [self.features(window) for window in some]
+        outputs = []
+        for windows in batched(_windows(data, context * frame, chunk * frame), batch_size):
+            features = [self.features(window) for window in windows]
             ids = {name: index.expand(len(features)) for name, index in conditions.items()}
             first = self.prompt_frames + context
-            kept.append(self.encode(features, ids)[0][:, first : first + chunk])
-        output = torch.cat(kept).flatten(0, 1)[: round(len(data) / frame)].unsqueeze(0)
+            outputs.append(self.encode(features, ids)[0][:, first : first + chunk])
+        output = torch.cat(outputs).flatten(0, 1)[: round(len(data) / frame)].unsqueeze(0)
         return output, torch.tensor([output.size(1)], device=self.device)
 
     def _sizes(self) -> tuple[int, int, int]:
@@ -169,8 +169,8 @@ def encoding_of(model: nn.Module, prompt: Prompt | None, device: str) -> Encodin
         ModelError: The encoder reads no prompt, or parts of a model with prompts depend on conditions.
         NoBatchedSearchError: The model has parts that are not supported.
     """
-    if prompt is not None and (own := known_conditions(model).names):
-        has = f"parts of the model depend on {' and '.join(own)}, with other values than its prompts"
+    if prompt is not None and (conditions := known_conditions(model).names):
+        has = f"parts of the model depend on {' and '.join(conditions)}, with other values than its prompts"
         raise ModelError(f"a model of task {prompt.task} is not possible here: {has}; give one without such parts")
     if isinstance(prompt, EncoderPrompt):
         return PromptedEncoding(PromptedModel(model, prompt), device)

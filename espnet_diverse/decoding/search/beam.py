@@ -144,8 +144,8 @@ class Beam:
         Log probabilities are at most 0, so that the score of a hypothesis can only increase by penalty and bonus.
         ESPnet continues to search here, with the same result (Huang et al. 2017, "When to finish?").
         """
-        options, left = self.options, (self.greatest - self.step - 1).clamp(min=0)
-        reachable = best + (max(options.penalty, 0.0) + self.bonus) * left
+        options, remaining = self.options, (self.greatest - self.step - 1).clamp(min=0)
+        reachable = best + (max(options.penalty, 0.0) + self.bonus) * remaining
         if options.length_penalty:
             length = torch.where(reachable < 0, self.greatest, self.step + 2)
             reachable = reachable / length**options.length_penalty
@@ -155,23 +155,23 @@ class Beam:
         done = [row for row, count in enumerate(counts) if not count]
         if not done:
             return None, choice
-        device, left = self.rows.device, [row for row, count in enumerate(counts) if count]
-        ended, kept = copied(done, device), copied(left, device, torch.long)
+        device, remaining = self.rows.device, [row for row, count in enumerate(counts) if count]
+        ended, rows = copied(done, device), copied(remaining, device, torch.long)
         self._completed.append(([self.numbers[row] for row in done], self.ended[ended], self.ended_prefixes[ended]))
-        self.numbers = [self.numbers[row] for row in left]
+        self.numbers = [self.numbers[row] for row in remaining]
         for name in ("least", "greatest", "rows", "tokens", "prefixes", "scores", "ended", "ended_prefixes"):
-            setattr(self, name, getattr(self, name)[kept])
-        self.best_ended_at = self.best_ended_at[kept]
-        if not left:
+            setattr(self, name, getattr(self, name)[rows])
+        self.best_ended_at = self.best_ended_at[rows]
+        if not remaining:
             self._read_completed()
-        return kept, Choice(*(x[kept] for x in choice))
+        return rows, Choice(*(x[rows] for x in choice))
 
     def _read_completed(self) -> None:
         """Read the hypotheses of all utterances in two copies, at the end of the search."""
         numbers = [number for rows, _, _ in self._completed for number in rows]
         scores = torch.cat([ended for _, ended, _ in self._completed]).tolist()
         longest = self.ended_prefixes.size(2)
-        padded = [F.pad(each, (0, longest - each.size(2)), value=self.eos) for _, _, each in self._completed]
+        padded = [F.pad(tokens, (0, longest - tokens.size(2)), value=self.eos) for _, _, tokens in self._completed]
         for number, ended, prefixes in zip(numbers, scores, torch.cat(padded).tolist(), strict=True):
             pairs = zip(prefixes, ended, strict=True)
             self.found[number] = [Hypothesis(before_end(p, self.eos), s) for p, s in pairs if s > -torch.inf]

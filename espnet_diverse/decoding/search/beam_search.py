@@ -93,7 +93,7 @@ class BeamSearch:
         self.language_model = language_model
         if isinstance(language_model, nn.Module):
             self.language_model = LanguageModelScorer(language_model)
-        self.scorers = [each for each in (self.decoder, self.language_model) if isinstance(each, PrefixScorer)]
+        self.scorers = [scorer for scorer in (self.decoder, self.language_model) if isinstance(scorer, PrefixScorer)]
         self.vocabulary = (ctc.ctc_lo if decoder is None else decoder.output_layer).out_features
 
     @torch.inference_mode()
@@ -136,7 +136,7 @@ class BeamSearch:
         if self.shortlist is not None:
             of_hotwords = () if hotwords is None else hotwords.tokens
             allowed = self.shortlist(utterances, options, source.device, of_hotwords)
-        found = self._search(source, lengths, options, hotwords, log_probs, allowed)
+        results = self._search(source, lengths, options, hotwords, log_probs, allowed)
         # Of this search, not of the next.
         no_speech = None if options.ctc_weight == 1 or self.decoder is None else self.decoder.no_speech
 
@@ -147,28 +147,28 @@ class BeamSearch:
             with scope(of_rows(current().conditions, index), host=of_rows(current().lists(), rows), collect=False):
                 best = self._search(source[index], lengths[index], options, hotwords, part, tokens)
             for row, hypotheses in zip(rows, best, strict=True):
-                found[row] = hypotheses
+                results[row] = hypotheses
 
-        while options.minlenratio >= 0.1 and not all(found):  # ESPnet tries again with shorter hypotheses
+        while options.minlenratio >= 0.1 and not all(results):  # ESPnet tries again with shorter hypotheses
             options = replace(options, minlenratio=options.minlenratio - 0.1)
-            again([row for row, best in enumerate(found) if not best], options)
+            again([row for row, best in enumerate(results) if not best], options)
         if hotwords is not None and not options.ctc_weight and not options.minlenratio:
-            if rows := repeating(found, hotwords):
+            if rows := repeating(results, hotwords):
                 again(rows, options, None)
             for row in rows:
-                longest = len(found[row][0].tokens) + _MORE_TOKENS if found[row] else 1
+                longest = len(results[row][0].tokens) + _MORE_TOKENS if results[row] else 1
                 again([row], replace(options, maxlenratio=-longest))
         if hotwords is not None:
             by_ctc = options.ctc_weight and not self._spelled
             spoken = heard_tokens(log_probs, lengths) if by_ctc else self._bounds(lengths, options)[1] // 2
-            without_repeats(found, spoken.tolist(), options, hotwords, again)
+            without_repeats(results, spoken.tolist(), options, hotwords, again)
         if self.decoder is not None and self.decoder.most_tokens is not None and not options.maxlenratio:
             bounds = self._bounds(lengths, options)[1].tolist()
-            found = [without_loops(best, most) for best, most in zip(found, bounds, strict=True)]
+            results = [without_loops(best, most) for best, most in zip(results, bounds, strict=True)]
         if no_speech is not None:
-            each = zip(found, no_speech.tolist(), strict=True)
-            return [heard(best, probability, options.length_penalty) for best, probability in each]
-        return found
+            pairs = zip(results, no_speech.tolist(), strict=True)
+            return [heard(best, probability, options.length_penalty) for best, probability in pairs]
+        return results
 
     def check(self, options: Options) -> None:
         """Refuse options that need a part which this search does not have.
@@ -219,16 +219,16 @@ class BeamSearch:
             of_beam = of_rows(conditions, beam.rows)
             with scope(of_beam, host=of_rows(host, beam.numbers), collect=False):
                 choice = self._choose(beam, scorers, ctc)
-            kept, choice = beam.advance(choice)
+            rows, choice = beam.advance(choice)
             if not len(beam.rows):
                 return beam.found
             for _, scorer in scorers:
-                if kept is not None:
-                    scorer.keep(kept)
+                if rows is not None:
+                    scorer.keep(rows)
                 scorer.extend(choice.parents)
             if ctc:
-                if kept is not None:
-                    ctc.keep(kept)
+                if rows is not None:
+                    ctc.keep(rows)
                 ctc.extend(choice.parents, choice.tokens, choice.ctc)
 
     def _ctc_scorer(self, log_probs: Tensor, lengths: Tensor) -> CTCPrefixScorer:
@@ -287,8 +287,8 @@ class BeamSearch:
             return None
         best = highest(rank, size)
         if gain is not None:  # places for tokens of hotwords are added, so that other tokens lose none
-            others, room = (rank + gain).scatter_(-1, best, -torch.inf), min(-(-size // 2), self.vocabulary - size)
-            best = torch.cat([best, highest(others, room)], -1)
+            masked, room = (rank + gain).scatter_(-1, best, -torch.inf), min(-(-size // 2), self.vocabulary - size)
+            best = torch.cat([best, highest(masked, room)], -1)
         eos = best.new_full((*best.shape[:2], 1), self.eos)
         return torch.cat([best.masked_fill(best == self.eos, 0), eos], -1)  # <eos> once; blank is impossible
 
@@ -307,13 +307,13 @@ def highest(x: Tensor, count: int) -> Tensor:
     maxima are computed with vector instructions.
     """
     size, count = x.size(-1), min(count, x.size(-1))
-    whole = size - size % _BLOCK
-    if x.is_cuda or whole < 16 * count * _BLOCK:
+    aligned = size - size % _BLOCK
+    if x.is_cuda or aligned < 16 * count * _BLOCK:
         return x.topk(count).indices
-    best = x[..., :whole].unflatten(-1, (-1, _BLOCK)).amax(-1).topk(count).indices
+    best = x[..., :aligned].unflatten(-1, (-1, _BLOCK)).amax(-1).topk(count).indices
     index = (best.unsqueeze(-1) * _BLOCK + torch.arange(_BLOCK)).flatten(-2)
-    rest = torch.arange(whole, size).expand(*index.shape[:-1], -1)
-    index = torch.cat([index, rest], -1)
+    tail = torch.arange(aligned, size).expand(*index.shape[:-1], -1)
+    index = torch.cat([index, tail], -1)
     return index.gather(-1, x.gather(-1, index).topk(count).indices)
 
 

@@ -199,10 +199,10 @@ class SpelledPrefixScorer(CTCPrefixScorer):
         labels, counts = self.spelled(tokens, self.most)  # which were candidates
         paths = self.paths.of(parents)
         for place in range(labels.size(-1)):
-            longer, inside = self._extended(paths, labels[..., place]), counts > place
+            longer, valid = self._extended(paths, labels[..., place]), counts > place
             pairs = zip(longer[:2], paths[:2], strict=True)
-            both = (torch.where(inside.unsqueeze(-1), new, old) for new, old in pairs)
-            paths = Paths(*both, torch.where(inside, longer.last, paths.last))
+            both = (torch.where(valid.unsqueeze(-1), new, old) for new, old in pairs)
+            paths = Paths(*both, torch.where(valid, longer.last, paths.last))
         self.paths, self.psi = paths, self.psi.gather(1, parents) + scores
 
 

@@ -50,18 +50,18 @@ def language_model_of(
     Returns:
         The directory of a run, a file of KenLM, or None.
     """
-    own = model_dir / INSIDE
+    folder = model_dir / INSIDE
     if fusion.language_model is not None or search not in LM_SEARCHES:
         return None if fusion.language_model is None else Path(fusion.language_model)
-    if (own / "config.yaml").is_file():
-        return own
-    if not (own / NGRAM).is_file():
+    if (folder / "config.yaml").is_file():
+        return folder
+    if not (folder / NGRAM).is_file():
         return None
     if streams or decoder == "transducer":
         how = "while streaming" if streams else "with a transducer"
         logging.warning("%s: its n-gram model is not used %s; scores and texts are as without it", model_dir, how)
         return None
-    return own / NGRAM if is_usable(own / NGRAM) else None
+    return folder / NGRAM if is_usable(folder / NGRAM) else None
 
 
 def used_language_model(folder: Path | None, fusion: Fusion, weight: float | None) -> dict[str, str | float]:
@@ -123,18 +123,18 @@ def load_language_model(
         return NgramScorer(model_dir, list(tokens))
     _, path = language_model_files(model_dir, weights)
     model, args = load_model(model_dir, path, device, "lm")
-    theirs = list(args.token_list)
-    if theirs != list(tokens):
-        at = next((i for i, pair in enumerate(zip(theirs, tokens, strict=False)) if pair[0] != pair[1]), None)
-        differ = f"{len(theirs)} tokens and the model {len(tokens)}"
-        if at is not None and len(theirs) == len(tokens):
-            differ = f"{theirs[at]!r} as token {at} and the model {tokens[at]!r}"
+    lm_tokens = list(args.token_list)
+    if lm_tokens != list(tokens):
+        at = next((i for i, pair in enumerate(zip(lm_tokens, tokens, strict=False)) if pair[0] != pair[1]), None)
+        differ = f"{len(lm_tokens)} tokens and the model {len(tokens)}"
+        if at is not None and len(lm_tokens) == len(tokens):
+            differ = f"{lm_tokens[at]!r} as token {at} and the model {tokens[at]!r}"
         raise ModelError(f"{model_dir}: the language model has {differ}; train it with the vocabulary of the model")
     for condition, names in known_conditions(model).names.items():
         if conditions.names.get(condition) != names:
-            own = " ".join(conditions.names.get(condition, ())) or "none"
+            expected = " ".join(conditions.names.get(condition, ())) or "none"
             raise ModelError(
-                f"{model_dir}: the language model knows the {condition} {' '.join(names)}, and the model {own}; "
+                f"{model_dir}: the language model knows the {condition} {' '.join(names)}, and the model {expected}; "
                 "train both with the same values"
             )
     return model.lm.eval()

@@ -33,14 +33,14 @@ class GreedySearch:
             lengths: Number of frames of each utterance (B,).
             options: Search options; none of them affects greedy search.
         """
-        found = [self.ctc.log_softmax(source[:, part]).max(-1) for part in slices(source.size(1))]
-        best, labels = (torch.cat(parts, dim=1) for parts in zip(*found, strict=True))
+        maxima = [self.ctc.log_softmax(source[:, part]).max(-1) for part in slices(source.size(1))]
+        best, labels = (torch.cat(parts, dim=1) for parts in zip(*maxima, strict=True))
         valid = lengths_to_mask(lengths, source.size(1))
-        kept = _begins(labels, valid)
+        begins = _begins(labels, valid)
         if isinstance(self.ctc, ByteCTC):
             labels = self.ctc.token_of_label[labels]
         scores = best.double().masked_fill(~valid, 0.0).sum(1).tolist()
-        rows = labels.masked_fill(~kept, 0).tolist()  # of which 0, the blank, begins no token
+        rows = labels.masked_fill(~begins, 0).tolist()  # of which 0, the blank, begins no token
         return [[Hypothesis([*filter(None, row)], score)] for row, score in zip(rows, scores, strict=True)]
 
 

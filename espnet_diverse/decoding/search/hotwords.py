@@ -85,8 +85,8 @@ class HotwordScorer:
     def move(self, states: Tensor, tokens: Tensor) -> Tensor:
         """The states (B, W) after one more token (B, W) each; 0 is the state of an empty text."""
         moves = self._moves(states)
-        found = self._tokens[moves] == tokens.unsqueeze(-1)  # (B, W, moves)
-        return torch.where(found.any(-1), (self._targets[moves] * found).sum(-1), self._root[tokens])
+        matches = self._tokens[moves] == tokens.unsqueeze(-1)  # (B, W, moves)
+        return torch.where(matches.any(-1), (self._targets[moves] * matches).sum(-1), self._root[tokens])
 
     def count(self, tokens: Iterable[int]) -> tuple[int, int]:
         """Number of complete phrases in a text, and of their tokens."""
@@ -140,9 +140,9 @@ class HotwordScorer:
         places = begins + torch.arange(self._width, device=states.device)
         return places.masked_fill(places >= ends, len(self._tokens) - 1)
 
-    def _by_token(self, moves: Tensor, others: Tensor, values: Tensor, first: Tensor) -> Tensor:
-        """(B, W, V) with `values` of moves (B, W, moves); other tokens have `others` (B, W) plus `first` (V + 1,)."""
-        sums = others.unsqueeze(-1) + first
+    def _by_token(self, moves: Tensor, default: Tensor, values: Tensor, first: Tensor) -> Tensor:
+        """(B, W, V) with `values` of moves (B, W, moves); other tokens have `default` (B, W) plus `first` (V + 1,)."""
+        sums = default.unsqueeze(-1) + first
         return sums.scatter_(2, self._tokens[moves], values)[..., : self.vocabulary]
 
 
@@ -170,14 +170,14 @@ class _Tree:
 
     def moves(self, node: int) -> dict[int, tuple[int, float]]:
         """Tokens that lead to a node deeper than the root's children: the node, and what the token gains."""
-        found: dict[int, tuple[int, float]] = {}
+        moves: dict[int, tuple[int, float]] = {}
         other = node
         while other:
             gain = 1.0 + self.pending[other] - self.pending[node]  # the unfinished part of `other` counts again
             for token, child in self.children[other].items():
-                found.setdefault(token, (child, gain))
+                moves.setdefault(token, (child, gain))
             other = self._failure[other]
-        return found
+        return moves
 
     def _link(self, ends: set[int]) -> tuple[list[int], list[float]]:
         """The node of the longest proper ending of each node's path that begins a phrase, and `pending`."""
@@ -244,7 +244,7 @@ def split_prompt(prompt: str) -> tuple[str, ...]:
     A prompt in Whisper's sense is a text before the recording. Its names can be hotwords; a sentence as a hotword would
     give a bonus to its beginning wherever that is spoken.
     """
-    parts = (each.strip(_QUOTES) for part in split_hotwords(prompt) for each in _SENTENCE_END.split(part))
+    parts = (sentence.strip(_QUOTES) for part in split_hotwords(prompt) for sentence in _SENTENCE_END.split(part))
     return tuple(
         part for part in parts if part and len(part.split()) <= _TERM_WORDS and _columns(part) <= _TERM_COLUMNS
     )
@@ -303,21 +303,21 @@ def read_hotwords(
     elif not isinstance(hotwords, Iterable):
         raise DataError(f"hotwords are a {type(hotwords).__name__}; give phrases, or the path of a file of them")
     else:
-        path, given = "hotwords", list(hotwords)
-        read = [(clean_text(phrase)[0] if isinstance(phrase, str) else "", "") for phrase in given]
+        path, phrases = "hotwords", list(hotwords)
+        read = [(clean_text(phrase)[0] if isinstance(phrase, str) else "", "") for phrase in phrases]
         kinds = [
-            (number, type(phrase).__name__) for number, phrase in enumerate(given, 1) if not isinstance(phrase, str)
+            (number, type(phrase).__name__) for number, phrase in enumerate(phrases, 1) if not isinstance(phrase, str)
         ]
         faults = [Fault(path, number, f"is a {kind}; write each phrase as str") for number, kind in kinds]
     if not any(phrase for phrase, _ in read) and not faults:
         faults.append(Fault(path, None, "has no phrase; write one a line"))
     refuse(faults)
-    found, notices = [known(phrase) for phrase, _ in read], []
-    for number, ((phrase, notice), tokens) in enumerate(zip(read, found, strict=True), start=1):
+    encoded, notices = [known(phrase) for phrase, _ in read], []
+    for number, ((phrase, notice), tokens) in enumerate(zip(read, encoded, strict=True), start=1):
         lacks = f"{phrase!r} is left out: the vocabulary lacks a character of it"
         reason = notice if tokens or not phrase else lacks
         notices += [Fault(path, number, reason)] if reason else []
-    return list(filter(None, found)), notices
+    return list(filter(None, encoded)), notices
 
 
 def _encoded(phrase: str, encode: Callable[[str], list[int]], unknown: int) -> list[int]:
@@ -331,10 +331,10 @@ def _without_weight(line: str, known: Callable[[str], list[int]]) -> tuple[str, 
 
     The number is a weight after a colon, and where the vocabulary lacks its digits.
     """
-    found = _WEIGHT.fullmatch(line)
-    if found is None:
+    match = _WEIGHT.fullmatch(line)
+    if match is None:
         return line, ""
-    phrase, colon, weight = found.groups()
+    phrase, colon, weight = match.groups()
     if not colon and known(line):
         return line, f"{weight} is part of the phrase {line!r}; delete it if it is a weight"
     return phrase, f"the weight {weight} is not used: all phrases have --hotword_weight"

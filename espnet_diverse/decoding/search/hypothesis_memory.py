@@ -33,7 +33,7 @@ class HypothesisMemory:
 
     def _begin_segment(self) -> None:
         self.inputs: dict[Memory, list[Tensor]] = {
-            each.memory: [] for each in self.attention if each.memory is not None
+            attention.memory: [] for attention in self.attention if attention.memory is not None
         }
         self.valid: list[Tensor] = []  # of each step (B, W): whether a hypothesis has a token that is not padding
         self.parents: list[Tensor] = []  # of each step (B, W): the hypotheses that the next step extends
@@ -59,8 +59,8 @@ class HypothesisMemory:
     def keep(self, rows: Tensor) -> None:
         """Keep only the utterances `rows`, of a batch of (B, W) tokens at the last position."""
         batch = len(self.valid[-1])
-        for kept in (self.valid, self.parents, self.filled, *self.inputs.values()):
-            kept[:] = [x[rows] for x in kept]
+        for tensors in (self.valid, self.parents, self.filled, *self.inputs.values()):
+            tensors[:] = [x[rows] for x in tensors]
         for memory, state in self.states.items():
             self.states[memory] = type(state)(*(x.unflatten(0, (batch, -1))[rows].flatten(0, 1) for x in state))
 
@@ -80,17 +80,17 @@ class HypothesisMemory:
         paths.reverse()  # the node at each position of the segment, (B, W) each
         valid = _along(self.valid, paths)
         slots: Slots | None = None
-        found, self.filled = [], []
+        nodes, self.filled = [], []
         for attention in self.attention:
             if (memory := attention.memory) is not None:
                 segment = _along(self.inputs[memory], paths)
                 state = memory.update(self._state(memory, paths[0], segment), memory.encode(segment), valid)
                 self.states[memory], slots = state, memory.slots(state)
             assert slots is not None  # the first layer has a memory
-            found.append(slots.values.unflatten(0, paths[0].shape).flatten(1, 2))
+            nodes.append(slots.values.unflatten(0, paths[0].shape).flatten(1, 2))
             self.filled.append(slots.valid.unflatten(0, paths[0].shape).flatten(1, 2))
         self._begin_segment()
-        return found
+        return nodes
 
     def _state(self, memory: Memory, roots: Tensor, like: Tensor) -> State:
         """State before the segment for hypotheses that began as `roots` (B, W), of batch size B W."""

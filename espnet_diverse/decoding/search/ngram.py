@@ -44,8 +44,8 @@ def is_usable(own: Path) -> bool:
         if not is_binary or os.environ.get(TRUST) == "1":
             return True
         reason = f"because kenlm does not check its binary format; set {TRUST}=1 if you trust the model"
-    what = "its n-gram model is not used"
-    logging.warning("%s: %s, %s; scores and texts are as without it", own.parent.parent, what, reason)
+    message = "its n-gram model is not used"
+    logging.warning("%s: %s, %s; scores and texts are as without it", own.parent.parent, message, reason)
     return False
 
 

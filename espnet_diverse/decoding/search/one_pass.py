@@ -61,8 +61,8 @@ class OnePassSearch:
         total = total / (counts + 1) ** options.length_penalty
         total = total.masked_fill(length_scores.flatten() == -torch.inf, -torch.inf)
         texts = [row[:count] for row, count in zip(tokens.tolist(), counts.tolist(), strict=True)]
-        found = [Hypothesis(*each) for each in zip(texts, total.tolist(), strict=True)]
-        return [_best(found[row : row + number], options.nbest) for row in range(0, len(found), number)]
+        hypotheses = [Hypothesis(*pair) for pair in zip(texts, total.tolist(), strict=True)]
+        return [_best(hypotheses[row : row + number], options.nbest) for row in range(0, len(hypotheses), number)]
 
     def _of_text(self, scores: Tensor) -> Tensor:
         """Exclude <blank> and <sos/eos>, which no text has, from scores (N, T, V)."""
@@ -71,6 +71,6 @@ class OnePassSearch:
         return scores
 
 
-def _best(found: list[Hypothesis], number: int) -> list[Hypothesis]:
-    possible = (each for each in found if each.score > -torch.inf)
-    return sorted(possible, key=lambda each: -each.score)[:number]
+def _best(hypotheses: list[Hypothesis], number: int) -> list[Hypothesis]:
+    possible = (hypothesis for hypothesis in hypotheses if hypothesis.score > -torch.inf)
+    return sorted(possible, key=lambda hypothesis: -hypothesis.score)[:number]

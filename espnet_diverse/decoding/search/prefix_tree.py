@@ -130,10 +130,10 @@ class PrefixScorer(ABC):
         self.chosen = self._choose()
         self.nodes = [_Nodes() for _ in self.layers]
         self.behind: Tensor | None = None  # (B, W, N): whether a node is in the hypothesis's prefix
-        by_segments = [each.own for each in self.chosen if isinstance(each.own, SegmentAttention)]
+        by_segments = [attention.own for attention in self.chosen if isinstance(attention.own, SegmentAttention)]
         self.memory = HypothesisMemory(by_segments) if by_segments else None
         self.settled = 0  # nodes that were there when nodes were last removed
-        cores = [type(each.own.core) for each in self.chosen]
+        cores = [type(attention.own.core) for attention in self.chosen]
         self.has_sums = self.memory is None and all(core.sum_up is not Core.sum_up for core in cores)
 
     def score(self, tokens: Tensor) -> Tensor:
@@ -144,11 +144,11 @@ class PrefixScorer(ABC):
         """Output (B, W, M) of the last layer for the last token of each hypothesis (B, W), which becomes a node."""
         if self.memory is not None and self.memory.is_full:
             self._begin_segment(self.memory)
-        own = torch.eye(tokens.size(1), dtype=torch.bool, device=tokens.device).expand(len(tokens), -1, -1)
-        own = self._visible(own, tokens)
+        mask = torch.eye(tokens.size(1), dtype=torch.bool, device=tokens.device).expand(len(tokens), -1, -1)
+        mask = self._visible(mask, tokens)
         if self.memory is not None:
-            self.memory.valid.append(own.diagonal(dim1=-2, dim2=-1))
-        self.behind = own if self.behind is None else torch.cat([self.behind, own], -1)
+            self.memory.valid.append(mask.diagonal(dim1=-2, dim2=-1))
+        self.behind = mask if self.behind is None else torch.cat([self.behind, mask], -1)
         x = self._through_layers(self._embed(tokens))
         self.step += 1
         return x
@@ -182,8 +182,8 @@ class PrefixScorer(ABC):
         for attention, nodes, slots in zip(self.chosen, self.nodes, memory.next_segment(), strict=True):
             nodes.add(attention.own.cache_kv(slots))
         batch, width = self.behind.shape[:2]
-        own = torch.eye(width, dtype=torch.bool, device=self.behind.device)
-        self.behind = own.repeat_interleave(slots.size(1) // width, -1).expand(batch, -1, -1)
+        mask = torch.eye(width, dtype=torch.bool, device=self.behind.device)
+        self.behind = mask.repeat_interleave(slots.size(1) // width, -1).expand(batch, -1, -1)
 
     def _tidy(self) -> None:
         """Remove nodes that are in no prefix, or in sums; a memory needs the nodes of its segment."""
@@ -209,19 +209,19 @@ class PrefixScorer(ABC):
         distinct = first == hypotheses
         count = int(distinct.sum(1).max())
         of = (distinct.cumsum(1) - 1).gather(1, first) if count > 1 else None
-        some = distinct.to(torch.uint8).argsort(dim=1, descending=True, stable=True)[:, :count]
-        seen = old.gather(1, some.unsqueeze(-1).expand(-1, -1, self.settled))
-        found = []
+        selected = distinct.to(torch.uint8).argsort(dim=1, descending=True, stable=True)[:, :count]
+        mask = old.gather(1, selected.unsqueeze(-1).expand(-1, -1, self.settled))
+        new_sums = []
         for attention, nodes in zip(self.chosen, self.nodes, strict=True):
             cache = nodes.first(self.settled)
-            earlier = None if cache.sums is None else cache.sums.extend(some)
-            found.append(attention.own.sum_up(cache._replace(sums=earlier), seen)._replace(of=of))
-        for nodes, summed in zip(self.nodes, found, strict=True):
+            earlier = None if cache.sums is None else cache.sums.extend(selected)
+            new_sums.append(attention.own.sum_up(cache._replace(sums=earlier), mask)._replace(of=of))
+        for nodes, summed in zip(self.nodes, new_sums, strict=True):
             nodes.sums = summed
         return self.settled
 
-    def _visible(self, own: Tensor, tokens: Tensor) -> Tensor:
-        return own
+    def _visible(self, mask: Tensor, tokens: Tensor) -> Tensor:
+        return mask
 
     @abstractmethod
     def _embed(self, tokens: Tensor) -> Tensor:
@@ -253,15 +253,15 @@ class PrefixScorer(ABC):
             return self.attention
         if any(attention.masks_heads() for attention in self.attention):
             return self.attention  # a pruned copy would keep the mask
-        given = current()
-        values = {name: sorted(set(ids)) for name, ids in given.lists().items()}
+        open_scope = current()
+        values = {name: sorted(set(ids)) for name, ids in open_scope.lists().items()}
         if any(len(ids) > 1 for ids in values.values()):
             return self.attention
         combination = tuple((condition, *ids) for condition, ids in values.items())
         if combination not in self._of_combination:
             if len(self._of_combination) == _COMBINATIONS_KEPT:
                 self._of_combination.clear()
-            alike = {condition: ids[:1] for condition, ids in given.conditions.items()}  # for batches of any size
+            alike = {condition: ids[:1] for condition, ids in open_scope.conditions.items()}  # for batches of any size
             with scope(alike, host=values, collect=False):
                 self._of_combination[combination] = [attention.of_values() for attention in self.attention]
         return self._of_combination[combination]

@@ -83,15 +83,15 @@ class SamplingSearch:
             tokens.masked_fill_(done, self.eos)
             drawn[rows, step] = tokens
             done = done | (tokens == self.eos) | (step == greatest[rows] - 1).unsqueeze(1)
-            kept = (~done).any(1).nonzero().squeeze(1)
-            if not len(kept):
+            active = (~done).any(1).nonzero().squeeze(1)
+            if not len(active):
                 break
-            if len(kept) < len(rows):
-                self.scorer.keep(kept)
-                rows, done, tokens = rows[kept], done[kept], tokens[kept]
+            if len(active) < len(rows):
+                self.scorer.keep(active)
+                rows, done, tokens = rows[active], done[active], tokens[active]
             self.scorer.extend(torch.arange(tokens.size(1), device=tokens.device).expand_as(tokens))
         pairs = zip(drawn.transpose(1, 2).tolist(), scores.tolist(), strict=True)
-        return [self._sorted(texts, each) for texts, each in pairs]
+        return [self._sorted(texts, text_scores) for texts, text_scores in pairs]
 
     def _draw(self, log_probs: Tensor, may_end: Tensor, numbers: Tensor, options: Options) -> Tensor:
         """Tokens (B, W) at the quantiles `numbers` (B, W) of log probabilities (B, W, V), which are not changed."""
@@ -102,16 +102,16 @@ class SamplingSearch:
             worst = logits.topk(options.top_k).values[..., -1:]
             logits.masked_fill_(logits < worst, -torch.inf)
         sums = logits.softmax(-1).cumsum(-1)
-        found = torch.searchsorted(sums, numbers.unsqueeze(-1) * sums[..., -1:], right=True).squeeze(-1)
-        return found.clamp_(max=logits.size(-1) - 1)
+        tokens = torch.searchsorted(sums, numbers.unsqueeze(-1) * sums[..., -1:], right=True).squeeze(-1)
+        return tokens.clamp_(max=logits.size(-1) - 1)
 
     def _sorted(self, texts: Sequence[list[int]], scores: Sequence[float]) -> list[Hypothesis]:
-        found = (Hypothesis(before_end(text, self.eos), score) for text, score in zip(texts, scores, strict=True))
-        return sorted(found, key=lambda one: -one.score)
+        hypotheses = (Hypothesis(before_end(text, self.eos), score) for text, score in zip(texts, scores, strict=True))
+        return sorted(hypotheses, key=lambda one: -one.score)
 
 
 def _uniform_numbers(utterances: Sequence[NDArray], steps: int, options: Options) -> Tensor:
     """Uniform random numbers of all draws, (B, steps, W); each row depends on its utterance and the seed alone."""
     seeds = [int.from_bytes(hashlib.sha256(np.ascontiguousarray(x)).digest()[:8], "big") for x in utterances]
     generators = [np.random.default_rng([options.seed, seed]) for seed in seeds]
-    return torch.from_numpy(np.stack([each.random((steps, options.nbest)) for each in generators]))
+    return torch.from_numpy(np.stack([generator.random((steps, options.nbest)) for generator in generators]))

@@ -127,8 +127,8 @@ class DecoderScorer(PrefixScorer):
 
     def _output(self, x: Tensor) -> Tensor:
         x = self.decoder.after_norm(x) if self.decoder.normalize_before else x
-        some = self._some_outputs
-        scores = self.decoder.output_layer(x) if some is None else F.linear(x, *some)
+        selected = self._some_outputs
+        scores = self.decoder.output_layer(x) if selected is None else F.linear(x, *selected)
         if self.allowed is not None:
             return self.allowed.of_rows(scores)
         if self.prompt is not None:
@@ -156,8 +156,8 @@ class LanguageModelScorer(PrefixScorer):
         """Start a new batch with the utterances of `source` (B, T, M), whose content is not used."""
         super().begin()
 
-    def _visible(self, own: Tensor, tokens: Tensor) -> Tensor:
-        return own & (tokens != 0).unsqueeze(1)  # in ESPnet's language models padding has the index of blank
+    def _visible(self, mask: Tensor, tokens: Tensor) -> Tensor:
+        return mask & (tokens != 0).unsqueeze(1)  # in ESPnet's language models padding has the index of blank
 
     def _embed(self, tokens: Tensor) -> Tensor:
         *layers, position = self.model.encoder.embed

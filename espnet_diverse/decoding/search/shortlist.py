@@ -85,10 +85,10 @@ class Shortlist:
         table, best = self.table, options.shortlist_best
         always = [self.special, table.of_null[: options.shortlist_first], np.array(more, np.int64)]
         texts = (set(source.tolist()) for source in sources)
-        each = [np.unique(np.concatenate([*always, *(table.best(token, best) for token in text)])) for text in texts]
-        rows, longest = np.unique(np.concatenate(each)), max(map(len, each))
-        tokens = np.stack([np.pad(own, (0, longest - len(own)), constant_values=-1) for own in each])
-        alike = all(len(own) == len(rows) for own in each)
+        allowed = [np.unique(np.concatenate([*always, *(table.best(token, best) for token in text)])) for text in texts]
+        rows, longest = np.unique(np.concatenate(allowed)), max(map(len, allowed))
+        tokens = np.stack([np.pad(ids, (0, longest - len(ids)), constant_values=-1) for ids in allowed])
+        alike = all(len(ids) == len(rows) for ids in allowed)
         columns = None if alike else copied(np.searchsorted(rows, tokens), device)
         return Allowed(copied(tokens, device), copied(rows, device), columns)
 

@@ -23,7 +23,7 @@ def without_loops(hypotheses: Sequence[Hypothesis], most: int) -> list[Hypothesi
         hypotheses: Hypotheses of an utterance.
         most: Greatest number of tokens of its hypotheses.
     """
-    return [each._replace(tokens=_cut(each.tokens)) if 2 * len(each.tokens) >= most else each for each in hypotheses]
+    return [hyp._replace(tokens=_cut(hyp.tokens)) if 2 * len(hyp.tokens) >= most else hyp for hyp in hypotheses]
 
 
 def heard(hypotheses: list[Hypothesis], no_speech: float, length_penalty: float = 0.0) -> list[Hypothesis]:

@@ -155,8 +155,8 @@ class BlockSearch:
             before = s2t.beam_search.encbuffer
             source = out if before is None else torch.cat([before.unsqueeze(0), out], 1)
             lengths = copied([source.size(1)], source.device)
-            (found,) = self._whole(source, lengths, self.options)
-            return self.tokens.decode(*found[0]) if found else self._best()
+            (best,) = self._whole(source, lengths, self.options)
+            return self.tokens.decode(*best[0]) if best else self._best()
         ended = s2t.beam_search(out[0], is_final=last) if len(out[0]) or last else []
         if not ended or not last:
             return self._best()

@@ -256,17 +256,17 @@ def add_low_rank(model: nn.Module, options: LowRankOptions) -> None:
     """
     chosen = [name for name, _ in model.named_modules() if _is_named(name, options.target_modules)]
     if not chosen:
-        has = " ".join(dict.fromkeys(name.rpartition(".")[2] for name, each in model.named_modules() if _fits(each)))
+        has = " ".join(dict.fromkeys(name.rpartition(".")[2] for name, part in model.named_modules() if _fits(part)))
         raise ConfigError(f"{_where(options.target_modules)}: the model has no such module; it has: {has}")
     for name in chosen:
-        parent_name, _, own = name.rpartition(".")
+        parent_name, _, child_name = name.rpartition(".")
         parent, module = model.get_submodule(parent_name), model.get_submodule(name)
         if fault := _fault(model, parent, name, options):
             raise ConfigError(f"{_where(options.target_modules)}: {name} is {fault}; choose other modules")
         if isinstance(module, nn.Embedding):
-            setattr(parent, own, LowRankEmbedding(module, options))
+            setattr(parent, child_name, LowRankEmbedding(module, options))
         else:
-            setattr(parent, own, LowRankLinear(cast(nn.Linear, module), options))
+            setattr(parent, child_name, LowRankLinear(cast(nn.Linear, module), options))
     for name, net in model.named_modules() if options.by is not None else ():
         layers = getattr(net, "encoders", None) or getattr(net, "decoders", None) or ()
         check_recomputed(layers, getattr(net, "gradient_checkpoint_layers", ()), name or type(net).__name__)
@@ -290,8 +290,8 @@ def merge_low_rank(model: nn.Module, by_condition: bool = True) -> None:
     """
     for name, module in list(adapted(model)):
         if by_condition or module.rows is None:
-            parent, _, own = name.rpartition(".")
-            setattr(model.get_submodule(parent), own, module.plain())
+            parent, _, child_name = name.rpartition(".")
+            setattr(model.get_submodule(parent), child_name, module.plain())
 
 
 def _where(names: Sequence[str]) -> str:
@@ -300,7 +300,7 @@ def _where(names: Sequence[str]) -> str:
 
 def _is_named(name: str, chosen: Sequence[str]) -> bool:
     """Return whether a name ends with one of `chosen`, as in ESPnet, or matches a pattern among them."""
-    return any(fnmatchcase(name, each) if set(each) & set("*?[") else name.endswith(each) for each in chosen)
+    return any(fnmatchcase(name, target) if set(target) & set("*?[") else name.endswith(target) for target in chosen)
 
 
 def _fits(module: nn.Module) -> bool:
@@ -309,14 +309,14 @@ def _fits(module: nn.Module) -> bool:
 
 def _fault(model: nn.Module, parent: nn.Module, name: str, options: LowRankOptions) -> str:
     """Return the reason why a module takes no adapter, or ""."""
-    module, own = model.get_submodule(name), name.rpartition(".")[2]
+    module, child_name = model.get_submodule(name), name.rpartition(".")[2]
     if not _fits(module):
         return f"a {type(module).__name__}, and adapters are for Linear and Embedding"
     if isinstance(parent, MultiHeadAttention) and (parent.selection is not None or parent.core.tied):
         tied = f"{parent.core.name!r} with tied {parent.core.tied}"
         reason = "with head selection" if parent.selection is not None else tied
         return f"of an attention {reason}, whose projections take no adapter"
-    if isinstance(parent, MultiHeadAttention) and own != "linear_out" and _compares_parameters(parent):
+    if isinstance(parent, MultiHeadAttention) and child_name != "linear_out" and _compares_parameters(parent):
         return "of an attention whose disagreement compares the weights of its projections"
     if isinstance(parent, SelfAttentivePooling) or type(parent).__name__ == "WavLMAttention":
         return f"of a {type(parent).__name__}, which reads the weights of its maps"
@@ -325,9 +325,9 @@ def _fault(model: nn.Module, parent: nn.Module, name: str, options: LowRankOptio
         return f"a map that shares its weight with {next(o for o in owners if o != f'{name}.weight')}"
     if options.use_dora and isinstance(module, nn.Embedding):
         return "an Embedding, whose rows have no magnitudes (use_dora)"
-    if options.by is not None and (own in ("linear_pos", "linear_p") or isinstance(module, nn.Embedding)):
+    if options.by is not None and (child_name in ("linear_pos", "linear_p") or isinstance(module, nn.Embedding)):
         return "a map of positions or tokens, which do not belong to samples, and cannot depend on conditions (by)"
-    if options.by is not None and any(isinstance(each, _IN_PARTS) for each in _enclosing(model, name)):
+    if options.by is not None and any(isinstance(outer, _IN_PARTS) for outer in _enclosing(model, name)):
         return "a map of segments or blocks, whose batch is not one of samples, and cannot depend on conditions (by)"
     return ""
 

@@ -130,13 +130,13 @@ class ReplacedTokenModel(AbsESPnetModel):
         corrupted = text.masked_scatter(chosen, drawn)
         replaced = (corrupted != text)[valid]
         scores = self.classifier(corrupted, text_lengths)[valid]
-        found = F.binary_cross_entropy_with_logits(scores, replaced.to(scores.dtype))
-        loss = masked + self.weight * found
+        detection_loss = F.binary_cross_entropy_with_logits(scores, replaced.to(scores.dtype))
+        loss = masked + self.weight * detection_loss
         detected = (scores.detach() > 0)[replaced].float().sum() / replaced.sum().clamp(min=1)
         stats = {
             "loss": loss.detach(),
             "loss_mlm": masked.detach(),
-            "loss_replaced": found.detach(),
+            "loss_replaced": detection_loss.detach(),
             "acc_mlm": (logits.argmax(-1) == text[chosen]).float().mean(),
             "acc": ((scores > 0) == replaced).float().mean(),
             "detected": detected,

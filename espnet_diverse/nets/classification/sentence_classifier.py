@@ -120,7 +120,7 @@ class SelfAttentiveClassifier(PooledClassifier):
             first: For pairs, tokens (B, S) of the first texts and their numbers (B,).
         """
         heads = [self.encode(*first), self.encode(text, lengths)] if self.pairs else [self.encode(text, lengths)]
-        vectors = [each.flatten(1) for each in heads]
+        vectors = [x.flatten(1) for x in heads]
         if self.pairs:
             u, v = vectors
             vectors += [(u - v).abs(), u * v]

@@ -61,11 +61,11 @@ class TransformerClassifier(PooledClassifier):
 
 def _signature() -> inspect.Signature:
     """Return the signature of the classifier with the options of the encoder, so that unknown ones are refused."""
-    own = inspect.signature(TransformerClassifier.__init__).parameters
-    theirs = inspect.signature(DiverseTransformerEncoder).parameters
-    added = {name: option.replace(kind=option.KEYWORD_ONLY) for name, option in theirs.items() if name not in _GIVEN}
-    known = [each for name, each in own.items() if name not in ("self", "options")]
-    return inspect.Signature([*known, *(option for name, option in added.items() if name not in own)])
+    parameters = inspect.signature(TransformerClassifier.__init__).parameters
+    options = inspect.signature(DiverseTransformerEncoder).parameters
+    added = {name: option.replace(kind=option.KEYWORD_ONLY) for name, option in options.items() if name not in _GIVEN}
+    known = [parameter for name, parameter in parameters.items() if name not in ("self", "options")]
+    return inspect.Signature([*known, *(option for name, option in added.items() if name not in parameters)])
 
 
 TransformerClassifier.__signature__ = _signature()  # type: ignore[attr-defined]

@@ -50,13 +50,13 @@ class BertFrontend(AbsFrontend):
         bert_config: dict | None = None,
     ):
         super().__init__()
-        own = None if bert_config else bert  # its weights bound the size that its config.json asks for
+        model = None if bert_config else bert  # its weights bound the size that its config.json asks for
         if not bert_config:
             if bert is None:
                 raise ConfigError("frontend_conf.bert is not given; name the encoder, --set frontend_conf.bert=PATH")
             bert_config = pretrained.read_config(bert)
         self.pretrained, self.trainable, self.bert_config = bert, trainable, bert_config
-        self.bert = pretrained.build(self.bert_config, own).requires_grad_(trainable)
+        self.bert = pretrained.build(self.bert_config, model).requires_grad_(trainable)
         self.project = nn.Linear(self.bert.config.hidden_size, embed_dim)
         self.dropout = nn.Dropout(positional_dropout_rate)
         self.register_buffer("ids", torch.zeros(input_size + 1, dtype=torch.long))  # the last one is [SEP]

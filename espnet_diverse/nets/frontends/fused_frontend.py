@@ -72,8 +72,8 @@ class FusedFrontends(fused.FusedFrontends):
 
 
 def _pretrained(options: dict[str, Any], fs: int) -> HuggingFaceFrontend:
-    given = {name: value for name, value in options.items() if name != "frontend_type"}
-    if given.get("multilayer_feature") or given.get("freeze_weights") is False:
-        wrong = "multilayer_feature" if given.get("multilayer_feature") else "freeze_weights false"
+    arguments = {name: value for name, value in options.items() if name != "frontend_type"}
+    if arguments.get("multilayer_feature") or arguments.get("freeze_weights") is False:
+        wrong = "multilayer_feature" if arguments.get("multilayer_feature") else "freeze_weights false"
         raise ConfigError(f"{wrong} is not allowed in a fused frontend, whose frontends are not trained; leave it out")
-    return HuggingFaceFrontend(**{"fs": fs, **given, "freeze_weights": True})
+    return HuggingFaceFrontend(**{"fs": fs, **arguments, "freeze_weights": True})

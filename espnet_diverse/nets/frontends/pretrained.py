@@ -94,8 +94,8 @@ def load_checked(
     """
     options |= {"local_files_only": True, "trust_remote_code": False, "use_safetensors": True}
     with _bounded(folder), _quiet():
-        encoder, found = kind.from_pretrained(str(folder), config=config, output_loading_info=True, **options)
-    missing = [name for name in found["missing_keys"] if not name.startswith(unused)]
+        encoder, loading_info = kind.from_pretrained(str(folder), config=config, output_loading_info=True, **options)
+    missing = [name for name in loading_info["missing_keys"] if not name.startswith(unused)]
     if missing:
         raise ConfigError(f"{model}: model.safetensors lacks {len(missing)} parameters, first {min(missing)}")
     return encoder.float().eval()
@@ -141,18 +141,18 @@ class Embedder:
         limit = positions(self.encoder)
         ids = [self.tokenizer.encode_with_special_tokens(text) for text in texts]
         ids = [row if len(row) <= limit else [*row[: limit - 1], row[-1]] for row in ids]
-        found: list = [None] * len(ids)
+        embeddings: list = [None] * len(ids)
         order = sorted(range(len(ids)), key=lambda index: len(ids[index]))
         for begin in range(0, len(ids), self.batch_size):
             batch = order[begin : begin + self.batch_size]
             rows = [torch.tensor(ids[index]) for index in batch]
             mask = lengths_to_mask(torch.tensor([len(row) for row in rows]), len(rows[-1])).long()
-            given = pad_sequence(rows, batch_first=True)
-            states = self.encoder(input_ids=given, attention_mask=mask, output_hidden_states=True).hidden_states
+            input_ids = pad_sequence(rows, batch_first=True)
+            states = self.encoder(input_ids=input_ids, attention_mask=mask, output_hidden_states=True).hidden_states
             unit = F.normalize(states[self.layer], dim=-1)
             for index, row, x in zip(batch, rows, unit, strict=True):
-                found[index] = x[1 : len(row) - 1].numpy()
-        return found
+                embeddings[index] = x[1 : len(row) - 1].numpy()
+        return embeddings
 
 
 def read_json(file: Path, needed: str = _NEEDED) -> dict:

@@ -105,7 +105,7 @@ def _fits(allowed: Any, value: object) -> bool:
     if isinstance(allowed, list):
         if not isinstance(value, list | tuple) or len(value) > _LONGEST:
             return False
-        return all(_fits(allowed[0], each) for each in value)
+        return all(_fits(allowed[0], item) for item in value)
     if isinstance(allowed, range):
         return (type(value) is int and value in allowed) or (value is None and allowed is INDEX)
     if allowed is float:

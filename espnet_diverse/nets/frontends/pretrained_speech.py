@@ -199,10 +199,10 @@ def _license(folder: Path) -> str | None:
     """Return the licence that the README.md of an encoder names in its first lines, if any."""
     try:
         with (folder / "README.md").open(encoding="utf-8", errors="replace") as file:
-            found = _LICENSE.match(file.read(_HEAD))
+            match = _LICENSE.match(file.read(_HEAD))
     except OSError:
         return None
-    return found[1] if found else None
+    return match[1] if match else None
 
 
 def _class(transformers: ModuleType, config: Any) -> Any:

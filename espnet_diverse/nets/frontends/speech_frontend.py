@@ -96,8 +96,8 @@ class HuggingFaceFrontend(AbsFrontend):
             DataError: A recording is longer than the encoder reads.
         """
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.freeze_weights):
-            given, lengths = self._prepared(input, input_lengths)
-            states = self.encoder(**given, output_hidden_states=self._needs_layers)
+            inputs, lengths = self._prepared(input, input_lengths)
+            states = self.encoder(**inputs, output_hidden_states=self._needs_layers)
         x = states.last_hidden_state
         if self._needs_layers:
             layers = (*states.hidden_states[:-1], x)  # in some encoders the last one lacks the normalisation after it

@@ -111,12 +111,12 @@ class Consistency:
 
     def take(self, losses: dict[str, Tensor]) -> dict[str, Tensor]:
         """Remove the terms from the losses () of a scope, and return the weighted losses () that are there."""
-        found = {}
+        weighted = {}
         for name, weights in self.weights.items():
             terms = [weight * losses.pop(term) for term, weight in weights.items() if term in losses]
             if terms:
-                found[name] = torch.stack(terms).sum()
-        return found
+                weighted[name] = torch.stack(terms).sum()
+        return weighted
 
 
 def doubled(value: Any) -> Any:
@@ -129,7 +129,7 @@ def doubled(value: Any) -> Any:
     if isinstance(value, list):
         return value * 2
     if isinstance(value, Mapping):
-        return {name: doubled(each) for name, each in value.items()}
+        return {name: doubled(argument) for name, argument in value.items()}
     return tuple(map(doubled, value)) if isinstance(value, tuple) else value
 
 
@@ -154,8 +154,8 @@ class PairedLabelSmoothingLoss(LabelSmoothingLoss):
         """Compute the loss () of scores (B, T, V) and targets (B, T)."""
         total, number = self.total(scores, targets), self.number(targets)
         if current().paired:
-            found = consistency(scores, targets.chunk(2)[0] != self.ignored).sum()
-            current().add_loss(self.name, found / (number / 2))  # `number` counts both halves
+            divergence = consistency(scores, targets.chunk(2)[0] != self.ignored).sum()
+            current().add_loss(self.name, divergence / (number / 2))  # `number` counts both halves
         return total / number
 
 

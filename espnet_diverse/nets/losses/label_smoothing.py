@@ -40,7 +40,7 @@ class LabelSmoothingLoss(nn.Module):
 
 def replace_losses(model: nn.Module) -> None:
     """Replace each label smoothing loss of ESPnet that `model` has as an attribute by ours."""
-    theirs: Any  # ESPnet has no types
-    for name, theirs in model.named_children():
-        if type(theirs) is EspnetLabelSmoothingLoss and theirs.smoothing < 1:
-            setattr(model, name, LabelSmoothingLoss(theirs.padding_idx, theirs.smoothing, theirs.normalize_length))
+    module: Any  # ESPnet has no types
+    for name, module in model.named_children():
+        if type(module) is EspnetLabelSmoothingLoss and module.smoothing < 1:
+            setattr(model, name, LabelSmoothingLoss(module.padding_idx, module.smoothing, module.normalize_length))

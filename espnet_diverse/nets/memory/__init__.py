@@ -83,8 +83,8 @@ def add_memory(
     for number, layer in enumerate(layers):
         ours = layer.self_attn
         ours.causal, ours.segment = causal, chosen.segment
-        own = number == 0 or chosen.scope == "layer"
-        ours.memory = MEMORIES[kind](ours.h * ours.d_k, ours.h, chosen) if own else None
+        has_memory = number == 0 or chosen.scope == "layer"
+        ours.memory = MEMORIES[kind](ours.h * ours.d_k, ours.h, chosen) if has_memory else None
     if chosen.scope == "shared":
         layers[0].register_forward_pre_hook(_begin)
         layers[-1].register_forward_hook(return_mask)
@@ -99,8 +99,8 @@ def _check_layers(layers: Sequence[Any], scope: str, net: str) -> None:
             f"{net}: slots have no relative position of ESPnet; set pos_enc_layer_type: abs_pos and "
             "selfattention_layer_type: selfattn, and perhaps attention.position, see docs/memory.md"
         )
-    skipped = [getattr(layers, "layer_drop_rate", 0.0), *(getattr(each, "stochastic_depth_rate", 0) for each in layers)]
-    if scope == "shared" and any(skipped):
+    rates = [getattr(layers, "layer_drop_rate", 0.0), *(getattr(layer, "stochastic_depth_rate", 0) for layer in layers)]
+    if scope == "shared" and any(rates):
         raise ConfigError(
             f"{net}: a layer that is skipped (layer_drop_rate, stochastic_depth_rate) may be the one with the shared "
             "memory; set both to 0, or scope: layer"
@@ -135,7 +135,7 @@ def build_source_memory(size: int, heads: int, memory: Mapping[str, Any], net: s
     return SourceMemory(MEMORIES[kind](size, heads, chosen))
 
 
-def _begin(layer: nn.Module, given: tuple) -> tuple:
+def _begin(layer: nn.Module, args: tuple) -> tuple:
     """Replace the mask that the first layer gets by a `MemoryStream`, so that later layers see its memory."""
-    x, mask, *rest = given
+    x, mask, *rest = args
     return (x, stream_of(x, mask), *rest)

@@ -150,7 +150,7 @@ class Memory(Monitored, ABC):
         if collect:
             self.losses(states, code, valid, attention)
             if current().statistics:
-                self._statistics([self.slots(each) for each in states[1:]], valid.any(-1))
+                self._statistics([self.slots(new_state) for new_state in states[1:]], valid.any(-1))
         return Slots(*(torch.stack(parts, 1) for parts in zip(*before, strict=True))), state
 
     def _statistics(self, after: Sequence[Slots], used: Tensor) -> None:

@@ -126,8 +126,8 @@ class CDTMemory(Memory):
         picks, filled = choose_slots(entries.valid, options.slots, score, options.update)
         values, mean, log_var = (x.gather(1, picks.unsqueeze(-1).expand(-1, -1, self.size)) for x in entries[:3])
         if score is not None:
-            kept = straight_through(soft_sample(score, 0.0, options.tau), picks).to(values.dtype)
-            values = values * kept.unsqueeze(-1)
+            gate = straight_through(soft_sample(score, 0.0, options.tau), picks).to(values.dtype)
+            values = values * gate.unsqueeze(-1)
         return CDTState(values, mean, log_var, filled)
 
     def compress(self, code: Sequence[Tensor], valid: Tensor) -> CDTState:

@@ -127,10 +127,10 @@ class CompressiveMemory(Memory):
         new = self.compress(old)
         with torch.no_grad():
             expected = read_from(attention, queries, old)
-        found = read_from(attention, queries, new)
+        actual = read_from(attention, queries, new)
         counted = counted & new.valid.any(-1, keepdim=True)
         with torch.autocast(segments.device.type, enabled=False):
-            loss = reconstruction_loss(in_full_precision(expected), in_full_precision(found), counted)
+            loss = reconstruction_loss(in_full_precision(expected), in_full_precision(actual), counted)
         current().add_loss("memory_reconstruction", self.options.mem_weight * loss)
 
 

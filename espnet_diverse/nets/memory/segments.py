@@ -84,8 +84,8 @@ class SegmentAttention(MemoryAttention):
 
         def attend(part: slice) -> Tensor:
             numbers = slice(part.start // self.segment, -(-part.stop // self.segment))
-            seen, some = Slots(*(x[:, numbers] for x in slots)), segments[:, numbers]
-            return self._attend_within(some, some, valid[:, numbers], seen).flatten(1, 2)
+            part_slots, part_segments = Slots(*(x[:, numbers] for x in slots)), segments[:, numbers]
+            return self._attend_within(part_segments, part_segments, valid[:, numbers], part_slots).flatten(1, 2)
 
         time = query.size(1)
         if self.training or torch.is_grad_enabled() or current().collect or not is_long(time):
@@ -98,8 +98,8 @@ class SegmentAttention(MemoryAttention):
         The queries are the segments, or (B, S, 1, M) and see all of their segments; the result has their shape.
         """
         keys = torch.cat([slots.values, segments], 2).flatten(0, 1)  # (B S, N + L, M)
-        seen = slots.valid & valid.any(-1, keepdim=True)  # none in segments of padding alone, which have no losses
-        visible = torch.cat([seen, valid], 2).flatten(0, 1).unsqueeze(1)
+        readable = slots.valid & valid.any(-1, keepdim=True)  # none in segments of padding alone, which have no losses
+        visible = torch.cat([readable, valid], 2).flatten(0, 1).unsqueeze(1)
         if self.causal and queries is segments:
             visible = visible & F.pad(causal_mask(self.segment, segments.device), (slots.valid.size(2), 0), value=True)
         shared = current()

@@ -46,7 +46,7 @@ class SourceMemory(nn.Module):
         slots, _ = self.memory.read(segments, valid, attention, truncated=False)
         last = torch.arange(len(source), device=source.device), (lengths - 1).clamp(min=0) // segment
         values = torch.cat([slots.values[last], segments[last]], 1)
-        seen = torch.cat([slots.valid[last], valid[last]], 1)
-        counts = seen.sum(1)
-        order = seen.to(torch.uint8).argsort(dim=1, descending=True, stable=True)[:, : int(counts.max())]
+        mask = torch.cat([slots.valid[last], valid[last]], 1)
+        counts = mask.sum(1)
+        order = mask.to(torch.uint8).argsort(dim=1, descending=True, stable=True)[:, : int(counts.max())]
         return values.gather(1, order.unsqueeze(-1).expand(-1, -1, values.size(-1))), counts

@@ -64,14 +64,14 @@ class ByteCTC(CTC):
         first = self.starts[tokens]
         counts = self.starts[tokens + 1] - first
         place = torch.arange(most or max(1, int(counts.max())), device=tokens.device)
-        inside = place < counts.unsqueeze(-1)
-        labels = self.spellings[torch.where(inside, first.unsqueeze(-1) + place, -1)]
+        valid = place < counts.unsqueeze(-1)
+        labels = self.spellings[torch.where(valid, first.unsqueeze(-1) + place, -1)]
         return labels.long(), counts
 
     def forward(self, hs_pad: Tensor, hlens: Tensor, ys_pad: Tensor, ys_lens: Tensor) -> Tensor:
         """Loss of hs_pad (B, T, M), hlens (B,), for tokens ys_pad (B, N), ys_lens (B,)."""
-        inside = torch.arange(ys_pad.size(1), device=ys_pad.device) < ys_lens.unsqueeze(1)
-        labels, counts = self.spelled(ys_pad.where(inside, 0))  # <blank> has no bytes
+        valid = torch.arange(ys_pad.size(1), device=ys_pad.device) < ys_lens.unsqueeze(1)
+        labels, counts = self.spelled(ys_pad.where(valid, 0))  # <blank> has no bytes
         labels = labels.flatten(1)
         order = (labels == 0).byte().argsort(dim=1, stable=True)  # without gaps between the tokens
         return super().forward(hs_pad, hlens, labels.gather(1, order), counts.sum(1))

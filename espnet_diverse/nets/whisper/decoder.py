@@ -119,8 +119,8 @@ class DiverseWhisperDecoder(DiverseTransformerDecoder):
     def forward(self, hs_pad: Tensor, hlens: Tensor, ys_in_pad: Tensor, ys_in_lens: Tensor, *args, **options):
         """hs_pad (B, Tk, M), ys_in_pad (B, Tq), <sos/eos> first -> scores (B, Tq, V), lengths (B,)."""
         added = len(self.prompt) - 1
-        whole = self._prompted(ys_in_pad)
-        scores, _ = super().forward(hs_pad, hlens, whole, ys_in_lens + added, *args, **options)
+        prompted = self._prompted(ys_in_pad)
+        scores, _ = super().forward(hs_pad, hlens, prompted, ys_in_lens + added, *args, **options)
         if isinstance(scores, tuple):  # with hidden states
             return (scores[0][:, added:].contiguous(), scores[1]), ys_in_lens
         return scores[:, added:].contiguous(), ys_in_lens  # ESPnet's losses take a view
@@ -129,12 +129,12 @@ class DiverseWhisperDecoder(DiverseTransformerDecoder):
         self, tgt: Tensor, tgt_mask: Tensor, memory: Tensor, memory_mask: Tensor | None = None, **options
     ):
         """Compute ESPnet's cached step: tgt (B, T), <sos/eos> first, memory (B, Tk, M) -> scores (B, V), cache."""
-        whole = self._prompted(tgt)
-        mask = subsequent_mask(whole.size(1), device=whole.device).unsqueeze(0)
-        scores, cache = super().forward_one_step(whole, mask, memory, memory_mask, **options)
+        prompted = self._prompted(tgt)
+        mask = subsequent_mask(prompted.size(1), device=prompted.device).unsqueeze(0)
+        scores, cache = super().forward_one_step(prompted, mask, memory, memory_mask, **options)
         if isinstance(scores, tuple):  # with hidden states
-            return (self.allowed(scores[0], whole.size(1)).log_softmax(-1), scores[1]), cache
-        return self.allowed(scores, whole.size(1)).log_softmax(-1), cache
+            return (self.allowed(scores[0], prompted.size(1)).log_softmax(-1), scores[1]), cache
+        return self.allowed(scores, prompted.size(1)).log_softmax(-1), cache
 
     def allowed(self, scores: Tensor, read: int, timed: bool = False) -> Tensor:
         """Scores (..., V) of the next token, which are minus infinity for suppressed tokens.

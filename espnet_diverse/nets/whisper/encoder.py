@@ -83,10 +83,10 @@ class DiverseMelEncoder(DiverseTransformerEncoder):
         adapter: dict | None = None,
     ):
         check_absolute(attention, type(self).__name__)
-        theirs: dict = {"output_size": output_size, "attention_heads": attention_heads, "linear_units": linear_units}
-        theirs |= {"dropout_rate": dropout_rate, "attention_dropout_rate": attention_dropout_rate}
-        theirs |= {"num_blocks": num_blocks, "input_layer": "conv1d2"}
-        super().__init__(input_size, attention=attention, adapter=adapter, **theirs)
+        options: dict = {"output_size": output_size, "attention_heads": attention_heads, "linear_units": linear_units}
+        options |= {"dropout_rate": dropout_rate, "attention_dropout_rate": attention_dropout_rate}
+        options |= {"num_blocks": num_blocks, "input_layer": "conv1d2"}
+        super().__init__(input_size, attention=attention, adapter=adapter, **options)
         self.embed = WhisperSubsampling(input_size, output_size, max_positions)
         as_whisper(self)
 

@@ -62,11 +62,11 @@ class Prompt(nn.Module):
         if options.languages and (options.transcribe is None or options.translate is None):
             raise ConfigError("prompt: transcribe and translate are missing; give the tokens of both tasks")
         for name in ("lang", "tgtlang") if options.languages else ():
-            if unknown := [each for each in self.names[name] if each not in options.languages]:
+            if unknown := [language for language in self.names[name] if language not in options.languages]:
                 known = " ".join(options.languages)
                 raise ConfigError(f"prompt: the model has no {CONDITIONS[name].label} {unknown[0]!r}; known: {known}")
         for name, condition in (("spoken", "lang"), ("written", "tgtlang")):
-            tokens = [options.languages.get(each, -1) for each in self.names[condition]]
+            tokens = [options.languages.get(language, -1) for language in self.names[condition]]
             self.register_buffer(name, torch.tensor(tokens, dtype=torch.long), persistent=False)
 
     @property

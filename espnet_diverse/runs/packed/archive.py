@@ -135,10 +135,10 @@ class Members:
 
     def __init__(self, model: Path, folder: Path, task: str | None = None):
         self.model, self.folder = model, folder
-        found = sorted(folder.rglob(META), key=lambda path: len(path.parts))
-        if not found:
+        paths = sorted(folder.rglob(META), key=lambda path: len(path.parts))
+        if not paths:
             raise ModelError(f"{model}: has no {META}, so it is not a packed model; make one with espnet-diverse pack")
-        meta = read_yaml(found[0], f"{model}: {META}")
+        meta = read_yaml(paths[0], f"{model}: {META}")
         tables = meta.get("yaml_files"), meta.get("files")
         if not all(isinstance(table, dict) for table in tables):
             raise ModelError(
@@ -172,10 +172,10 @@ class Members:
             ModelError: The member does not exist.
         """
         # An absolute path has lost its root in the archive.
-        inside = PurePosixPath(str(name).lstrip("/"))
-        path = self.folder / inside
+        relative = PurePosixPath(str(name).lstrip("/"))
+        path = self.folder / relative
         named = isinstance(name, str) and len(name) <= _LONGEST_NAME
-        if not named or ".." in inside.parts or not path.is_file():
+        if not named or ".." in relative.parts or not path.is_file():
             what = f"{what} is {shortened(name)}"
             raise ModelError(f"{self.model}: {what}, which is not in the archive; pack the model again")
         return path

@@ -58,8 +58,8 @@ def read_whisper(config_file: Path) -> dict[str, Any] | None:
     if NAME not in nets:
         return None
     # ESPnet's classes of these parts, which may download a model, are not used.
-    others = (key for key in config if key not in ("encoder", "decoder", "token_type", "bpemodel"))
-    check_config({key: config[key] for key in others}, config_file, packed=False)
+    keys = (key for key in config if key not in ("encoder", "decoder", "token_type", "bpemodel"))
+    check_config({key: config[key] for key in keys}, config_file, packed=False)
     if nets != [NAME, NAME]:
         reason = f"encoder {nets[0]} with decoder {nets[1]} cannot be adopted"
         raise ConfigError(f"{reason}: Whisper's encoder and decoder can, together; give a run that has both")
@@ -118,8 +118,8 @@ def _sizes(state: Mapping[str, Tensor]) -> dict[str, int]:
 def _as_transformers(state: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
     for name, value in state.items():
         if not name.startswith("ctc."):
-            for theirs, other in _PARTS:
-                name = name.replace(theirs, other)
+            for source, other in _PARTS:
+                name = name.replace(source, other)
             yield name, value
 
 
@@ -133,12 +133,12 @@ def _ctc(weight: Tensor, bias: Tensor, end: int) -> dict[str, Tensor]:
 
 def _set_language(run: dict, options: Mapping[str, Any]) -> None:
     """Leave the language and the task of a run as its only conditions, which are those of its prompt."""
-    given = options.get("whisper_language") or options.get("tokenizer_language") or "en"
-    spoken = _CODES.get(given, given.partition("-")[0])
+    language = options.get("whisper_language") or options.get("tokenizer_language") or "en"
+    spoken = _CODES.get(language, language.partition("-")[0])
     written = "en" if options.get("whisper_task") == "translate" else spoken
     prompt = run["decoder_conf"]["prompt"]
     if spoken not in prompt["languages"]:
-        raise ConfigError(f"preprocessor_conf.whisper_language {given!r} is none of Whisper's languages; correct it")
+        raise ConfigError(f"preprocessor_conf.whisper_language {language!r} is none of Whisper's languages; correct it")
     run["model_conf"]["conditions"] = prompt["conditions"] = {"lang": [spoken], "tgtlang": [written]}
 
 
@@ -148,8 +148,8 @@ def _set_training(run: dict, config: Mapping[str, Any]) -> None:
     run["frontend_conf"]["pad"] = "full" if encoder.get("do_pad_trim") else 0
     if encoder.get("use_specaug"):
         run["specaug"], run["specaug_conf"] = "specaug", encoder.get("specaug_conf") or {}
-    kept = ("ctc_weight", "lsm_weight", "length_normalized_loss")
-    run["model_conf"] |= {key: model[key] for key in kept if key in model}
+    keys = ("ctc_weight", "lsm_weight", "length_normalized_loss")
+    run["model_conf"] |= {key: model[key] for key in keys if key in model}
 
 
 def _tokenizer(tokens: Sequence[str]) -> dict[str, Any]:

@@ -67,9 +67,9 @@ def copy_files(config: dict, model_dir: Path, folder: Path) -> None:
                 copy_file(model_dir / place / name, folder / place / name)
     for section, key in named_files(config):
         source = Path(section[key])
-        inside = source.resolve().is_relative_to(model_dir.resolve())
+        is_local = source.resolve().is_relative_to(model_dir.resolve())
         beside = "src_tokens" if key == "src_bpemodel" else ""  # both may have the name bpe.model
-        place = source.resolve().relative_to(model_dir.resolve()) if inside else Path(beside, source.name)
+        place = source.resolve().relative_to(model_dir.resolve()) if is_local else Path(beside, source.name)
         copy_file(source, folder / place)
         section[key] = str(place)
     make_vocabularies(config, folder)

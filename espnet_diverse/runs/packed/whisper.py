@@ -97,8 +97,8 @@ def write_run(folder: Path, output_dir: Path) -> None:
     except (AttributeError, KeyError, TypeError) as error:  # an entry of another form
         reason = f"cannot be read as a Whisper's ({type(error).__name__}: {error})"
         raise ModelError(f"{folder / TOKENIZER}: {reason}; {_AGAIN}") from error
-    named = (each for key in ("suppress", "suppress_first") for each in run["decoder_conf"][key])
-    if strange := [each for each in named if not 0 <= each < len(vocabulary)]:
+    named = (token for key in ("suppress", "suppress_first") for token in run["decoder_conf"][key])
+    if strange := [token for token in named if not 0 <= token < len(vocabulary)]:
         raise ModelError(f"{folder}: suppresses token {strange[0] - SHIFT}, which does not exist; restore the files")
     layers, heads = config["decoder_layers"], config["decoder_attention_heads"]
     try:
@@ -216,12 +216,12 @@ def run_config(
 def _signs(vocabulary: Vocabulary) -> list[int]:
     """Tokens of signs that transcripts have for sounds, such as brackets and notes, alone and after a word."""
     word_tokens = len(vocabulary.encode("a"))
-    found = {vocabulary.encode(word)[0] for word in ("-", "'")}  # with a space before it; others belong to words
+    token_ids = {vocabulary.encode(word)[0] for word in ("-", "'")}  # with a space before it; others belong to words
     for sign in (*_BRACKETS, *_SEQUENCES.split(), *_NOTES):
         for tokens in (vocabulary.encode(sign), vocabulary.encode(f"a{sign}")[word_tokens:]):
             if len(tokens) == 1 or sign in _NOTES:
-                found.add(tokens[0])
-    return sorted(found)
+                token_ids.add(tokens[0])
+    return sorted(token_ids)
 
 
 def _prompt(special: Mapping[str, int], multilingual: bool) -> tuple[dict, dict]:
@@ -230,8 +230,8 @@ def _prompt(special: Mapping[str, int], multilingual: bool) -> tuple[dict, dict]
     prompt["no_speech"] = next((special[name] for name in _NO_SPEECH if name in special), None)
     if not multilingual:
         return prompt, {}
-    found = ((_LANGUAGE.fullmatch(name), index) for name, index in special.items())
-    languages = {match[1]: index for match, index in found if match}
+    matches = ((_LANGUAGE.fullmatch(name), index) for name, index in special.items())
+    languages = {match[1]: index for match, index in matches if match}
     conditions = {"lang": list(languages), "tgtlang": list(languages)}
     tasks = {"transcribe": special["<|transcribe|>"], "translate": special["<|translate|>"]}
     return prompt | tasks | {"languages": languages, "by": list(conditions), "conditions": conditions}, conditions

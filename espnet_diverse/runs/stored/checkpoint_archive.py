@@ -56,12 +56,12 @@ def _names(path: Path) -> Iterator[str]:
             _refuse(path, "compressed")
         if sum(member.file_size for member in members) > path.stat().st_size:
             _refuse(path, "larger than the file")
-        found = [member.orig_filename.casefold() for member in members]  # PyTorch finds names in any case
-        if len(set(found)) < len(found):
+        names = [member.orig_filename.casefold() for member in members]  # PyTorch finds names in any case
+        if len(set(names)) < len(names):
             raise ModelError(
                 f"{path}: two of its records have one name, or differ in case only; use another checkpoint"
             )
-        for name, member in zip(found, members, strict=True):
+        for name, member in zip(names, members, strict=True):
             if name.endswith(".pkl"):
                 with archive.open(member) as file:
                     yield from _names_in(file)
@@ -104,6 +104,6 @@ def _names_in(file: BinaryIO) -> Iterator[str]:
             yield str(argument)
 
 
-def _refuse(path: Path, what: str) -> None:
-    message = f"its records are {what}, and training stores them as they are"
+def _refuse(path: Path, fault: str) -> None:
+    message = f"its records are {fault}, and training stores them as they are"
     raise ModelError(f"{path}: {message}; use another checkpoint")

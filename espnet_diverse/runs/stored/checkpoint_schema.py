@@ -132,8 +132,8 @@ def check_content(content: Mapping) -> None:
     else:
         _WEIGHTS(content, "weights")
         weights = content
-    memory = {each.untyped_storage().data_ptr(): each.untyped_storage().nbytes() for each in weights.values()}
-    size = sum(each.numel() * each.element_size() for each in weights.values())
+    memory = {weight.untyped_storage().data_ptr(): weight.untyped_storage().nbytes() for weight in weights.values()}
+    size = sum(weight.numel() * weight.element_size() for weight in weights.values())
     if size > _SHARED * sum(memory.values()):
         raise MisfitError(
             "the size of the weights", f"{size} bytes", f"{_SHARED} times their memory, {sum(memory.values())}"
@@ -179,7 +179,7 @@ def _of_scheduler(scheduler: Any) -> Check:
     known = scheduler.state_dict()
 
     def check(value: Any, place: str) -> None:
-        fields({}, {key: like(each) for key, each in known.items()})(value, place)
+        fields({}, {key: like(attribute) for key, attribute in known.items()})(value, place)
         for key in value:
             if key not in known and hasattr(scheduler, key):
                 raise MisfitError(f"a key of {place}", described(key), " ".join(known))
@@ -196,14 +196,14 @@ def _of_optimizer(optimizer: Optimizer) -> Check:
     def check(value: dict, place: str) -> None:
         row(*map(_of_group, present))(value["param_groups"], f"{place}.param_groups")
         layouts = _Layouts(type(optimizer), value["param_groups"], f"{place}.param_groups")
-        for index, kept in value["state"].items():
-            here = f"{place}.state[{index}]"
+        for index, state in value["state"].items():
+            entry_place = f"{place}.state[{index}]"
             if index >= len(parameters):
                 raise MisfitError(
                     f"a key of {place}.state", str(index), f"the number of one of {len(parameters)} parameters"
                 )
-            if kept:  # else the first update makes it
-                layouts.check(kept, here, groups[index], parameters[index])
+            if state:  # else the first update makes it
+                layouts.check(state, entry_place, groups[index], parameters[index])
 
     return check
 
@@ -212,7 +212,7 @@ def _of_group(present: Mapping) -> Check:
     """Check of the options of a group of parameters, of any version of PyTorch, and of the parameters' numbers."""
     return fields(
         {"params": row(*map(exactly, present["params"]))},
-        {key: like(each) for key, each in present.items() if key != "params"},
+        {key: like(value) for key, value in present.items() if key != "params"},
     )
 
 
@@ -236,10 +236,10 @@ class _Layouts:
         if key not in self._found:
             self._found[key] = self._layout(*key)
         if (layout := self._found[key]) is not None:
-            fields({name: _entry(each, shape, parameter) for name, each in layout.items()}, closed=True)(kept, place)
+            fields({name: _entry(entry, shape, parameter) for name, entry in layout.items()}, closed=True)(kept, place)
 
     def _layout(self, group: int, shape: tuple, dtype: torch.dtype, device: torch.device) -> Mapping | None:
-        options = {key: each for key, each in self.groups[group].items() if key != "params"}
+        options = {key: value for key, value in self.groups[group].items() if key != "params"}
         parameter = nn.Parameter(torch.zeros(shape, dtype=dtype, device=device))
         parameter.grad = torch.zeros_like(parameter)
         try:

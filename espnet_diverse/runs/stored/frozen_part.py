@@ -23,7 +23,7 @@ _DIGITS = 16  # of a digest, in the name of the file
 
 def tensor_digests(tensors: Mapping[str, object]) -> dict[str, str]:
     """SHA-256 digests of tensors by name: of their type, shape and content."""
-    return {name: _digest(each) for name, each in tensors.items() if isinstance(each, Tensor)}
+    return {name: _digest(tensor) for name, tensor in tensors.items() if isinstance(tensor, Tensor)}
 
 
 def whole_digest(digests: Mapping[str, str]) -> str:
@@ -49,7 +49,7 @@ def with_product(weights: Mapping[str, Tensor], name: str, factor: float, transp
         KeyError: A parameter of the map or of its adapter is missing.
         RuntimeError: They do not fit each other.
     """
-    weight, a, b = (weights[f"{name}.{each}"] for each in ("weight", "lora_A", "lora_B"))
+    weight, a, b = (weights[f"{name}.{key}"] for key in ("weight", "lora_A", "lora_B"))
     product = factor * (b @ a)
     return weight.clone().add_(product.T if transposed else product)
 

@@ -133,8 +133,8 @@ def sequence(check: Check, length: int | None = None, least: int = 0) -> Check:
         if type(value) not in (list, tuple) or length not in (None, len(value)) or len(value) < least:
             wanted = f" of {length}" if length is not None else f" of at least {least}" if least else ""
             raise MisfitError(place, described(value), f"a list{wanted}")
-        for index, each in _once(enumerate(value)):
-            check(each, f"{place}[{index}]")
+        for index, item in _once(enumerate(value)):
+            check(item, f"{place}[{index}]")
 
     return check_all
 
@@ -144,8 +144,8 @@ def row(*checks: Check) -> Check:
 
     def check_all(value: Any, place: str) -> None:
         sequence(lambda *_: None, len(checks))(value, place)
-        for index, (check, each) in enumerate(zip(checks, value, strict=True)):
-            check(each, f"{place}[{index}]")
+        for index, (check, item) in enumerate(zip(checks, value, strict=True)):
+            check(item, f"{place}[{index}]")
 
     return check_all
 
@@ -157,8 +157,8 @@ def table(keys: Check, values: Check) -> Check:
         items = _items(value, place)
         for key in items:
             keys(key, f"a key of {place}")
-        for key, each in _once(items.items()):
-            values(each, f"{place}[{described(key)}]")
+        for key, item in _once(items.items()):
+            values(item, f"{place}[{described(key)}]")
 
     return check_all
 
@@ -181,9 +181,9 @@ def fields(required: Mapping[Any, Check], others: Mapping[Any, Check] | None = N
                 f"without {' '.join(map(str, lacking))}",
                 f"a mapping with {' '.join(map(str, known))}",
             )
-        for key, each in items.items():
+        for key, item in items.items():
             if isinstance(key, str | int) and key in known:
-                known[key](each, f"{place}.{key}" if place else key)
+                known[key](item, f"{place}.{key}" if place else key)
             elif closed:
                 raise MisfitError(f"a key of {place}", described(key), " ".join(map(str, known)))
 
@@ -204,7 +204,7 @@ def like(template: object) -> Check:
     if isinstance(template, list | tuple):
         return row(*map(like, template))
     if isinstance(template, Mapping):
-        return fields({key: like(each) for key, each in template.items()}, closed=True)
+        return fields({key: like(value) for key, value in template.items()}, closed=True)
     return exactly(template)
 
 
@@ -218,10 +218,10 @@ def _items(value: Any, place: str) -> dict:
 def _once(pairs: Iterable[tuple]) -> Iterator[tuple]:
     """The pairs of a key and an object that did not occur before."""
     seen: set[int] = set()
-    for key, each in pairs:
-        if id(each) not in seen:
-            seen.add(id(each))
-            yield key, each
+    for key, item in pairs:
+        if id(item) not in seen:
+            seen.add(id(item))
+            yield key, item
 
 
 def _type(dtype: torch.dtype) -> str:

@@ -35,17 +35,17 @@ class WorstAlignments:
 
     def watch(self, alignments: Iterable[Alignment]) -> Iterator[Alignment]:
         """Yield the alignments as they are, and keep the worst."""
-        for number, each in enumerate(alignments):
-            errors = len(each.pairs) - each.marks.count(" ")
+        for number, alignment in enumerate(alignments):
+            errors = len(alignment.pairs) - alignment.marks.count(" ")
             self.seen.update(["all", "wrong"] if errors else ["all"])
             if errors:
                 keep = heappush if len(self._kept) < self.most else heappushpop
-                keep(self._kept, (errors, -number, each))
-            yield each
+                keep(self._kept, (errors, -number, alignment))
+            yield alignment
 
     def sorted(self) -> list[Alignment]:
         """The kept alignments, those with the most errors first, and equal ones in their original order."""
-        return [each for _, _, each in sorted(self._kept, key=lambda kept: kept[:2], reverse=True)]
+        return [alignment for _, _, alignment in sorted(self._kept, key=lambda entry: entry[:2], reverse=True)]
 
 
 def write_alignment_page(worst: WorstAlignments, unit: str, title: str, audio: AudioLinks, path: Path) -> None:
@@ -59,27 +59,27 @@ def write_alignment_page(worst: WorstAlignments, unit: str, title: str, audio: A
         path: The file; it contains its scripts and styles, and refers to no other files but audio.
     """
     shown = worst.sorted()
-    links = {each.utterance: link for each in shown if (link := audio.of(each.utterance))}
+    links = {alignment.utterance: link for alignment in shown if (link := audio.of(alignment.utterance))}
     write_parts(path, _page(shown, worst.seen, unit, title, links))
 
 
 def _page(
-    worst: list[Alignment], seen: Mapping[str, int], unit: str, title: str, links: Mapping[str, str]
+    worst: list[Alignment], counts: Mapping[str, int], unit: str, title: str, links: Mapping[str, str]
 ) -> Iterator[str]:
     style, script = (read_text(Path(__file__).with_name(f"alignment.{kind}")) for kind in ("css", "js"))
     meta = '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
     head = f"<head>{meta}<title>{escaped(title)}</title>\n<style>\n{style}</style></head>"
     yield f'<!DOCTYPE html>\n<html lang="en">{head}\n'
-    yield f'<body data-unit="{unit}">\n<h1>{escaped(title)}</h1>\n<p>{_counted(len(worst), seen)}</p>\n'
+    yield f'<body data-unit="{unit}">\n<h1>{escaped(title)}</h1>\n<p>{_counted(len(worst), counts)}</p>\n'
     yield f'<p class="hint">{_LEGEND}</p>\n{_form()}\n<ol id="utterances">\n'
-    for each in worst:
-        yield _item(each, unit, links.get(each.utterance))
+    for alignment in worst:
+        yield _item(alignment, unit, links.get(alignment.utterance))
     yield f"</ol>\n<script>\n{script}</script>\n</body></html>\n"
 
 
-def _counted(shown: int, seen: Mapping[str, int]) -> str:
-    counted = f"{seen['wrong']:,} of {seen['all']:,} utterances have errors"
-    if shown < seen["wrong"]:
+def _counted(shown: int, counts: Mapping[str, int]) -> str:
+    counted = f"{counts['wrong']:,} of {counts['all']:,} utterances have errors"
+    if shown < counts["wrong"]:
         return f"{counted}; the {shown:,} with the most are here, the worst first. alignment.txt has all."
     return f"{counted}{'; the worst come first.' if shown > 1 else '.'}"
 
@@ -91,25 +91,25 @@ def _form() -> str:
     return f'<form hidden>{kinds}{search}<output id="count"></output></form>'
 
 
-def _item(each: Alignment, unit: str, link: str | None) -> str:
-    counts = Counter(each.marks)
+def _item(alignment: Alignment, unit: str, link: str | None) -> str:
+    counts = Counter(alignment.marks)
     space = "" if unit == "char" else " "
-    reference, hypothesis = (space.join(filter(None, side)) for side in zip(*each.pairs, strict=True))
+    reference, hypothesis = (space.join(filter(None, side)) for side in zip(*alignment.pairs, strict=True))
     data = "".join(f' data-{mark.lower()}="{counts[mark]}"' for mark in KINDS)
     length = counts[" "] + counts["S"] + counts["D"]
     message = ", ".join(f"{counts[mark]} {one}" for mark, (one, _) in KINDS.items() if counts[mark])
     of = f"{message} of {length} {'character' if unit == 'char' else 'word'}{'s' * (length != 1)}"
-    name = escaped(each.utterance)
+    name = escaped(alignment.utterance)
     play = f'<button type="button" data-audio="{escaped(link)}" aria-label="Play {name}">Play</button>' if link else ""
-    found = escaped(f"{each.utterance}\n{reference}\n{hypothesis}")
+    search_text = escaped(f"{alignment.utterance}\n{reference}\n{hypothesis}")
     head = f'<div class="head"><b>{name}</b><span>{of}</span>{play}</div>'
-    text = space.join(_runs(each, space))
-    return f'<li{data} data-find="{found}">{head}<p class="text" dir="auto">{text}</p></li>\n'
+    text = space.join(_runs(alignment, space))
+    return f'<li{data} data-find="{search_text}">{head}<p class="text" dir="auto">{text}</p></li>\n'
 
 
-def _runs(each: Alignment, space: str) -> Iterator[str]:
+def _runs(alignment: Alignment, space: str) -> Iterator[str]:
     """Neighbouring units of one kind, as elements."""
-    pairs = zip(each.marks, each.pairs, strict=True)
+    pairs = zip(alignment.marks, alignment.pairs, strict=True)
     for mark, run in groupby(pairs, key=lambda marked: marked[0]):
         sides = zip(*(pair for _, pair in run), strict=True)
         units = ([unit if unit != " " or mark == " " else "␣" for unit in side if unit] for side in sides)

@@ -50,14 +50,14 @@ def draw_forest(
         reach: Bounds of the axis; a longer interval ends with an arrow. By default all is shown.
     """
     for at, row in enumerate(rows):
-        present = [each for each in series if row in each.points or row in each.intervals]
-        for number, each in enumerate(present, 1):
+        present = [entry for entry in series if row in entry.points or row in entry.intervals]
+        for number, entry in enumerate(present, 1):
             y = at - 0.5 + number / (len(present) + 1)
-            if row in each.intervals:
-                _draw_interval(axes, y, each.intervals[row], each, reach)
-            if points := each.points.get(row):
-                ink = each.ink or each.colour
-                axes.plot(points, [y] * len(points), each.marker, color=ink, markersize=6, zorder=3)
+            if row in entry.intervals:
+                _draw_interval(axes, y, entry.intervals[row], entry, reach)
+            if points := entry.points.get(row):
+                ink = entry.ink or entry.colour
+                axes.plot(points, [y] * len(points), entry.marker, color=ink, markersize=6, zorder=3)
     axes.set_yticks(range(len(rows)), rows)
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.grid(axis="x", alpha=0.3)
@@ -86,8 +86,8 @@ def save_forest(
     axes.set_xlabel(label, wrap=True)
     axes.set_title(title, fontsize=11, wrap=True)
     if len(series) > 1:
-        styles = [{"color": each.colour, "linewidth": each.width, "marker": each.marker} for each in series]
-        handles = [Line2D([], [], label=each.label, **style) for each, style in zip(series, styles, strict=True)]
+        styles = [{"color": entry.colour, "linewidth": entry.width, "marker": entry.marker} for entry in series]
+        handles = [Line2D([], [], label=entry.label, **style) for entry, style in zip(series, styles, strict=True)]
         figure.legend(handles=handles, loc="outside lower center", frameon=False, fontsize=SMALL)
     save_figure(figure, path, DPI)
 

@@ -111,19 +111,19 @@ def rank_epochs(stats: Stats, metric: str, mode: str) -> list[int]:
 
 
 def _write_average(model_dir: Path, epochs: list[int], path: Path) -> None:
-    kept = [epoch for epoch in sorted(epochs) if (model_dir / f"{epoch}epoch.pth").is_file()]
-    lost = sorted(set(epochs) - set(kept))
-    if not kept:
+    remaining = [epoch for epoch in sorted(epochs) if (model_dir / f"{epoch}epoch.pth").is_file()]
+    lost = sorted(set(epochs) - set(remaining))
+    if not remaining:
         raise ModelError(f"{model_dir}: no epoch file is left to average; train again")
     if lost:
         logging.warning(
             "%s: epochs %s have no file any more (keep_nbest_models); averaging the other %d",
             path,
             " ".join(map(str, lost)),
-            len(kept),
+            len(remaining),
         )
-    checkpoint.save(_mean([model_dir / f"{epoch}epoch.pth" for epoch in kept]), path)
-    logging.info("%s: average of epochs %s", path, " ".join(map(str, kept)))
+    checkpoint.save(_mean([model_dir / f"{epoch}epoch.pth" for epoch in remaining]), path)
+    logging.info("%s: average of epochs %s", path, " ".join(map(str, remaining)))
 
 
 def _mean(files: list[Path]) -> dict[str, Tensor]:
@@ -154,7 +154,7 @@ def _mean(files: list[Path]) -> dict[str, Tensor]:
 def _sound(files: list[Path]) -> Iterator[tuple[Path, dict[str, Tensor]]]:
     """Yield the files that are not damaged, with their content; a warning names the others."""
     fault: ModelError | None = None
-    found = False
+    yielded = False
     for file in files:
         try:
             state = checkpoint.load_weights(file)
@@ -162,7 +162,7 @@ def _sound(files: list[Path]) -> Iterator[tuple[Path, dict[str, Tensor]]]:
             logging.warning("%s; averaging the others", error)
             fault = error
             continue
-        found = True
+        yielded = True
         yield file, state
-    if fault and not found:
+    if fault and not yielded:
         raise fault

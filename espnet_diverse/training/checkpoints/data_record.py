@@ -70,11 +70,11 @@ class DataRecord:
 
     def digests(self) -> dict[str, str]:
         """Return SHA-256 digests of the tables by phase and name, such as train/text; audio that changed is read."""
-        found = dict(self._of_texts)
+        digests = dict(self._of_texts)
         for audio in self._audio:
             audio.read()
-            found |= {audio.name: audio.listed, _content(audio.name): audio.content()}
-        return found
+            digests |= {audio.name: audio.listed, _content(audio.name): audio.content()}
+        return digests
 
     def save(self, digests: Mapping[str, str], output_dir: Path) -> None:
         """Write the record to the directory of a run, with the result of `digests` and any other entries."""
@@ -88,11 +88,11 @@ class DataRecord:
 
     @cached_property
     def _audio(self) -> "list[_Audio]":
-        found = [_Audio(name, path) for name, path in self._tables.items()]
-        for audio in found:
+        tables = [_Audio(name, path) for name, path in self._tables.items()]
+        for audio in tables:
             if self._output_dir and not self._read_all:
                 audio.compare(self._output_dir, self._known)
-        return found
+        return tables
 
 
 def saved_digests(output_dir: Path) -> dict[str, str]:
@@ -168,10 +168,10 @@ class _Audio:
         if not len(rows):
             return
         every = len(rows) == len(self._entries)
-        found = self._entries.pairs() if every else map(self._entries.pair, rows)
-        for row, (_, file) in zip(rows, progress(found, f"digest {self.name}", len(rows), "file"), strict=True):
-            whole = without_frames(file)
-            frames, samples = file.removeprefix(whole), _samples(whole)
+        pairs = self._entries.pairs() if every else map(self._entries.pair, rows)
+        for row, (_, file) in zip(rows, progress(pairs, f"digest {self.name}", len(rows), "file"), strict=True):
+            path = without_frames(file)
+            frames, samples = file.removeprefix(path), _samples(path)
             content = sha256(b"".join([frames.encode(), *samples])).digest()[:_DIGEST]
             self._contents[row] = np.frombuffer(content, np.uint8)
 

@@ -30,7 +30,7 @@ ALLOWED = ("data", "statistics", "kernels")
 WITHOUT_EFFECT = (
     *("log_interval", "log_level", "num_workers", "resume", "save_interval_steps"),
     *("use_matplotlib", "num_att_plot", "use_tensorboard", "use_wandb"),
-    *(f"wandb_{what}" for what in ("project", "entity", "name", "id", "allow_val_change")),
+    *(f"wandb_{option}" for option in ("project", "entity", "name", "id", "allow_val_change")),
 )
 """Settings that may change without being allowed: they have no effect on the model."""
 
@@ -106,8 +106,8 @@ def check_settings(config: Config, output_dir: Path, allowed: Collection[str] = 
     refused = [key for key in changes if key in fixed or not _covered(key, allowed)]
     if refused:
         listed = "; ".join(f"{key}: {changes[key]}" for key in refused)
-        here = f"{output_dir}: was trained with other settings: {listed}"
-        raise ConfigError(f"{here}; {_advice([] if fixed else refused)}")
+        message = f"{output_dir}: was trained with other settings: {listed}"
+        raise ConfigError(f"{message}; {_advice([] if fixed else refused)}")
     return [f"{key}: {change}" for key, change in changes.items()]
 
 
@@ -166,8 +166,8 @@ def check_unchanged(
     }
     for reason, which in differing.items():
         if which and reason not in allowed:
-            here = f"{output_dir}: was trained with {_OTHER[reason]} than {' '.join(which)}"
-            raise DataError(f"{here}; {_advice([reason] if reason in ALLOWED else [])}")
+            message = f"{output_dir}: was trained with {_OTHER[reason]} than {' '.join(which)}"
+            raise DataError(f"{message}; {_advice([reason] if reason in ALLOWED else [])}")
 
 
 def check_state(
@@ -194,7 +194,7 @@ def check_state(
 def _other_vocabularies(output_dir: Path, tokens: Tokens) -> list[str]:
     """Return the folders of vocabularies of which the run has a different copy."""
     copies = tokens.moved(output_dir).folders
-    there = {name: Vocabulary.load(copy) for name, copy in copies.items() if (copy / "tokens.yaml").is_file()}
+    saved = {name: Vocabulary.load(copy) for name, copy in copies.items() if (copy / "tokens.yaml").is_file()}
     new = tokens.vocabularies
-    differ = [name for name, old in there.items() if (old.tokens, old.model) != (new[name].tokens, new[name].model)]
+    differ = [name for name, old in saved.items() if (old.tokens, old.model) != (new[name].tokens, new[name].model)]
     return [str(tokens.folders[name]) for name in differ]

@@ -42,17 +42,17 @@ def check_identity(saved: str | None, source: Path) -> None:
         DataError: data.json of the folder is damaged.
         ModelError: The checkpoint is of another run, or of none while the folder is of a run with an identity.
     """
-    own = identity_of(source.parent)
-    if own is None and saved is not None:
+    expected = identity_of(source.parent)
+    if expected is None and saved is not None:
         logging.warning(
             "%s: is of the run %s, and the folder does not say of which run it is, as data.json is missing or of a "
             "former version; training continues with this checkpoint",
             source,
             saved,
         )
-    elif saved != own:
+    elif saved != expected:
         whose = f"of another run, {saved}," if saved is not None else "of a former version or of another program,"
         raise ModelError(
-            f"{source}: is {whose} and the run of this folder is {own}; put back the checkpoint of this run, or copy "
-            "the whole folder of the other one to continue that"
+            f"{source}: is {whose} and the run of this folder is {expected}; put back the checkpoint of this run, or "
+            "copy the whole folder of the other one to continue that"
         )

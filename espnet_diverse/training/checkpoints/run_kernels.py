@@ -24,8 +24,8 @@ def others_asked(output_dir: Path) -> list[str]:
         ConfigError: The environment asks for an unknown library.
         DataError: The file of the run is damaged.
     """
-    asked, kept = linear_kernels.asked(), _kept(output_dir)
-    return [asked] if kept and asked != "auto" and _of_training(kept) != {asked} else []
+    asked, libraries = linear_kernels.asked(), _kept(output_dir)
+    return [asked] if libraries and asked != "auto" and _of_training(libraries) != {asked} else []
 
 
 def keep(output_dir: Path, resumed: bool) -> None:
@@ -35,10 +35,10 @@ def keep(output_dir: Path, resumed: bool) -> None:
         output_dir: Directory of the run.
         resumed: Whether the run continues, with the library in its file.
     """
-    kept = _kept(output_dir) if resumed and linear_kernels.asked() == "auto" else None
-    kept = kept or linear_kernels.choice()
-    write_text(output_dir / FILE, json.dumps(kept, indent=1) + "\n")
-    if "onednn" in _of_training(kept) and not linear_kernels.AVAILABLE:
+    libraries = _kept(output_dir) if resumed and linear_kernels.asked() == "auto" else None
+    libraries = libraries or linear_kernels.choice()
+    write_text(output_dir / FILE, json.dumps(libraries, indent=1) + "\n")
+    if "onednn" in _of_training(libraries) and not linear_kernels.AVAILABLE:
         lacks = (
             "its kernels are onednn, which this PyTorch lacks; those of mkl, which round in another order, are taken"
         )
@@ -47,21 +47,21 @@ def keep(output_dir: Path, resumed: bool) -> None:
 
 def taken_of(output_dir: Path) -> AbstractContextManager[None]:
     """Use the library of a run while the block runs; a run that began on GPUs has none."""
-    kept = _kept(output_dir)
-    return linear_kernels.taken(kept) if kept else nullcontext()
+    libraries = _kept(output_dir)
+    return linear_kernels.taken(libraries) if libraries else nullcontext()
 
 
-def _of_training(kept: dict[str, str]) -> set[str]:
-    return {library for place, library in kept.items() if place.startswith("training ")}
+def _of_training(libraries: dict[str, str]) -> set[str]:
+    return {library for place, library in libraries.items() if place.startswith("training ")}
 
 
 def _kept(output_dir: Path) -> dict[str, str] | None:
     path = output_dir / FILE
     if not path.is_file():
         return None
-    if (kept := linear_kernels.read_choice(path)) is None:
+    if (libraries := linear_kernels.read_choice(path)) is None:
         raise DataError(
             f"{path}: is damaged, so the run cannot continue with its kernels; delete it to continue with the present "
             "ones, or give another --output_dir"
         )
-    return kept
+    return libraries

@@ -88,12 +88,12 @@ class RunState:
             self._save(record, model)
             self._save_weights(record["epoch"], model)
         self._link(record)
-        kept = {epoch for ranked in self._ranked(record["stats"]).values() for epoch in ranked[:keep]}
-        removed = [self._weights(epoch) for epoch in range(1, record["epoch"]) if epoch not in kept]
+        best = {epoch for ranked in self._ranked(record["stats"]).values() for epoch in ranked[:keep]}
+        removed = [self._weights(epoch) for epoch in range(1, record["epoch"]) if epoch not in best]
         for path in removed:
             path.unlink(missing_ok=True)
 
-    def _save(self, record: Mapping, own: Mapping) -> None:
+    def _save(self, record: Mapping, entries: Mapping) -> None:
         """Save a checkpoint as ESPnet does, and keep the one before it."""
         state = {
             "reporter": record,
@@ -106,7 +106,7 @@ class RunState:
             KEY: self._identity,
         }
         path = self.output_dir / checkpoint.CHECKPOINT
-        checkpoint.save({**state, **own}, path, former=path.with_name(checkpoint.PREVIOUS))
+        checkpoint.save({**state, **entries}, path, former=path.with_name(checkpoint.PREVIOUS))
 
     def _save_weights(self, epoch: int, model: Mapping) -> None:
         checkpoint.save(model if FROZEN in model else model["model"], self._weights(epoch))
@@ -114,20 +114,20 @@ class RunState:
     @contextmanager
     def _model(self) -> Iterator[dict]:
         """Entries of a checkpoint with what is not frozen in the model, whose frozen part is saved."""
-        trained = {name for name, each in self.model.named_parameters(remove_duplicate=False) if each.requires_grad}
+        trained = {name for name, p in self.model.named_parameters(remove_duplicate=False) if p.requires_grad}
         with unmerged(self.model):
             state = self.model.state_dict()
             if all(parameter.requires_grad for parameter in self.model.parameters()):
                 yield {"model": state}
                 return
-            kept = {name: tensor for name, tensor in state.items() if name not in trained}
-            present = tensor_digests(kept)
+            frozen = {name: tensor for name, tensor in state.items() if name not in trained}
+            present = tensor_digests(frozen)
             if self._frozen is None:
                 self._frozen = present
-                checkpoint.save(kept, file_beside(self.output_dir / checkpoint.CHECKPOINT, present))
+                checkpoint.save(frozen, file_beside(self.output_dir / checkpoint.CHECKPOINT, present))
             same = {name for name, digest in self._frozen.items() if present.get(name) == digest}
-            own = {name: tensor for name, tensor in state.items() if name not in same}
-            yield {"model": own, FROZEN: self._frozen, LOW_RANK: merges(self.model)}
+            remaining = {name: tensor for name, tensor in state.items() if name not in same}
+            yield {"model": remaining, FROZEN: self._frozen, LOW_RANK: merges(self.model)}
 
     def restore(self, device: str | torch.device) -> Position | None:
         """Restore the state of the newest sound checkpoint, and write the files of its epoch that a kill prevented.
@@ -211,7 +211,7 @@ def check_finite(model: nn.Module, epoch: int) -> None:
     """
     known = {name: tensor for name, tensor in model.state_dict().items() if tensor.is_floating_point()}
     finite = torch.stack([torch.isfinite(tensor).all() for tensor in known.values()]).tolist() if known else []
-    for name in (name for name, each in zip(known, finite, strict=True) if not each):
+    for name in (name for name, is_finite in zip(known, finite, strict=True) if not is_finite):
         raise TrainingError(
             f"epoch {epoch}: {name} is no longer finite, and was not saved; training diverged: lower the learning "
             "rate or check the data"

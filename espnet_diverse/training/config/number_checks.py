@@ -90,7 +90,7 @@ def check_numbers(config: Config) -> None:
 def _check_heads(config: Config) -> None:
     """Check that heads divide the width of their net."""
     for key, of_width in _HEADS.items():
-        heads, width = (_value(config, each) for each in (key, of_width))
+        heads, width = (_value(config, name) for name in (key, of_width))
         if isinstance(heads, int) and isinstance(width, int) and width % heads:
             message = f"{key} must divide {of_width}, {width}, but is {heads}"
             raise ConfigError(f"{config.origin(*key.split('.'))}: {message}")
@@ -102,13 +102,13 @@ def _value(config: Config, key: str) -> object:
 
 
 def _check(config: Config, section: object, checks: Mapping[str, Rule], *keys: str) -> None:
-    given = section if isinstance(section, Mapping) else {}
+    options = section if isinstance(section, Mapping) else {}
     for name, rule in checks.items():
-        value = given.get(name)
-        if name not in given or value is None and name in _UNSET:
+        value = options.get(name)
+        if name not in options or value is None and name in _UNSET:
             continue
         if name in _OPTIONAL and isinstance(value, str) and value.strip().lower() in NONE:
             continue
-        for each in value if name in _LISTS and isinstance(value, list | tuple) else [value]:
+        for item in value if name in _LISTS and isinstance(value, list | tuple) else [value]:
             with prefixed(config.origin(*keys, name)):
-                rule.check(".".join((*keys, name)), each)
+                rule.check(".".join((*keys, name)), item)

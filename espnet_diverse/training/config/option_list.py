@@ -51,9 +51,9 @@ def list_options(task: type[AbsTask], config: Config) -> list[str]:
     return [f"{key} = {in_one_line(value)}" for key, value in leaves(shown)]
 
 
-def _of_attention(given: dict) -> dict:
+def _of_attention(options: dict) -> dict:
     """Return the options of an attention with the defaults of its core."""
-    core = given.get("core", "softmax")
+    core = options.get("core", "softmax")
     known = {field.name for field in dataclasses.fields(CORES[core].Options)} if core in CORES else set()
-    chosen = core_options(core, {key: value for key, value in given.items() if key in known | {"preset"}})
-    return {"core": core, "layers": None, **dict.fromkeys(PARTS), **given, **dataclasses.asdict(chosen)}
+    chosen = core_options(core, {key: value for key, value in options.items() if key in known | {"preset"}})
+    return {"core": core, "layers": None, **dict.fromkeys(PARTS), **options, **dataclasses.asdict(chosen)}

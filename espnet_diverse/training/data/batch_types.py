@@ -51,17 +51,17 @@ class Shapes(NamedTuple):
     @classmethod
     def parsed(cls, shapes: Iterable[str]) -> "Shapes":
         """Read shapes such as "120,80"."""
-        others: set[str] = set()
+        trailing: set[str] = set()
 
         def lengths() -> Iterator[int]:
             for shape in shapes:
-                length, _, other = shape.partition(",")
-                others.add(other)
+                length, _, dims = shape.partition(",")
+                trailing.add(dims)
                 yield int(length)
 
-        found = np.fromiter(lengths(), np.int64)
-        sizes = [int(size) for size in "".join(others).split(",") if size] if len(others) == 1 else None
-        return cls(found, None if sizes is None else int(np.prod(sizes, dtype=np.int64)))
+        values = np.fromiter(lengths(), np.int64)
+        sizes = [int(size) for size in "".join(trailing).split(",") if size] if len(trailing) == 1 else None
+        return cls(values, None if sizes is None else int(np.prod(sizes, dtype=np.int64)))
 
 
 @dataclass(frozen=True)

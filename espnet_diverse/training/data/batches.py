@@ -64,8 +64,8 @@ def _plain_batches(
     sizes = [len(batch) for batch in batches]
     if min(sizes) < world:
         raise too_small(min(sizes), world)
-    found = f"{len(sizes)}, mean={np.mean(sizes):.1f}, min={min(sizes)}, max={max(sizes)}"
+    stats = f"{len(sizes)}, mean={np.mean(sizes):.1f}, min={min(sizes)}, max={max(sizes)}"
     name = (
-        f"RowBatches({options.type}, N-batch={found}, batch_size={options.batch_size}, batch_bins={options.batch_bins})"
+        f"RowBatches({options.type}, N-batch={stats}, batch_size={options.batch_size}, batch_bins={options.batch_bins})"
     )
     return RowBatches([batch[rank::world] for batch in batches], name)

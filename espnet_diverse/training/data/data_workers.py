@@ -53,8 +53,8 @@ class LoaderBatches:
         self.again = False
         self._former = signal.getsignal(signal.SIGCHLD)
         # A handler that was not set from Python is None and cannot be set again.
-        kept = self._former is not None and getattr(self._former, "__module__", "") != signal_handling.__name__
-        self._handler = self._former if kept else signal.SIG_DFL
+        is_usable = self._former is not None and getattr(self._former, "__module__", "") != signal_handling.__name__
+        self._handler = self._former if is_usable else signal.SIG_DFL
         self._seed = torch.get_rng_state()  # from which the loader draws the seeds of its workers
         self._begin(start)
 

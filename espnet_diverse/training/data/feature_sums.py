@@ -99,8 +99,8 @@ def _loaded(task: str, config: str) -> _Loaded:
 
 def _shapes(batch: Mapping[str, torch.Tensor], name: str) -> list[str]:
     lengths = batch.get(f"{name}_lengths")
-    each = (data if lengths is None else data[: lengths[place]] for place, data in enumerate(batch[name]))
-    return [",".join(map(str, data.shape)) for data in each]
+    tensors = (data if lengths is None else data[: lengths[place]] for place, data in enumerate(batch[name]))
+    return [",".join(map(str, data.shape)) for data in tensors]
 
 
 def _sums(features: Mapping[str, torch.Tensor], name: str) -> Iterator[tuple[int, Any, Any]]:
@@ -140,9 +140,9 @@ def collect_sums(
         function = BatchSums(task, described, tuple((name, kind) for _, name, kind in tables))
         with ExitStack() as stack:
             files = [stack.enter_context(Path(path).open(encoding="utf-8")) for path, _, _ in tables]
-            sent, own = tee(map(list, batched(zip(*files, strict=True), shown.items.batch_size)))
-            found = WithProgress(workers.map(function, sent), shown.name, shown.total, shown.unit)
-            _write(zip(own, found, strict=True), output_dir / mode)
+            sent, batches = tee(map(list, batched(zip(*files, strict=True), shown.items.batch_size)))
+            results = WithProgress(workers.map(function, sent), shown.name, shown.total, shown.unit)
+            _write(zip(batches, results, strict=True), output_dir / mode)
 
 
 def _write(batches: Iterator[tuple[list[Row], Sums | UserError]], folder: Path) -> None:
@@ -150,18 +150,18 @@ def _write(batches: Iterator[tuple[list[Row], Sums | UserError]], folder: Path) 
     totals: dict[str, list] = {}
     names: list[str] = []
     with DatadirWriter(folder) as writer:
-        for rows, found in batches:
+        for rows, result in batches:
             keys = [row[0].split(maxsplit=1)[0] for row in rows]
-            if isinstance(found, UserError):
-                raise ClusterError(f"utterances {abridged(keys, separator=' ')}: {found}")
-            names = list(found.shapes)
-            for name, shapes in found.shapes.items():
+            if isinstance(result, UserError):
+                raise ClusterError(f"utterances {abridged(keys, separator=' ')}: {result}")
+            names = list(result.shapes)
+            for name, shapes in result.shapes.items():
                 for key, shape in zip(keys, shapes, strict=True):
                     writer[f"{name}_shape"][key] = shape
-            for name, sums in found.sums.items():
+            for name, sums in result.sums.items():
                 total = totals.setdefault(name, [0, 0, 0])
-                for each in sums:
-                    for place, value in enumerate(each):
+                for terms in sums:
+                    for place, value in enumerate(terms):
                         total[place] += value
     for name, (count, total, squares) in totals.items():
         np.savez(folder / f"{name}_stats.npz", count=count, sum=total, sum_square=squares)

@@ -53,12 +53,12 @@ def shape_files(args: Namespace) -> list[list[ShapeFile]]:
 
 def length_limits(model: nn.Module) -> dict[str, int]:
     """Return the greatest number of positions of each attention of a model that has a limit, by name of the module."""
-    found = {
+    limits = {
         name: module.core.supports.max_length
         for name, module in model.named_modules()
         if isinstance(module, MultiHeadAttention)
     }
-    return {name: limit for name, limit in found.items() if limit is not None}
+    return {name: limit for name, limit in limits.items() if limit is not None}
 
 
 def check_lengths(model: nn.Module, phases: Sequence[Sequence[ShapeFile]]) -> None:
@@ -78,7 +78,7 @@ def check_lengths(model: nn.Module, phases: Sequence[Sequence[ShapeFile]]) -> No
         for file in files:
             longest = max(tables[file].items(), key=lambda pair: _numbers(pair[1]))[0]
             try:
-                _try(model, {each: _numbers(tables[each][longest]) for each in files})
+                _try(model, {shape_file: _numbers(tables[shape_file][longest]) for shape_file in files})
             except _TooLongError as error:
                 raise DataError(f"{file.path.parent}: utterance {longest!r}: {error}") from error
 
@@ -117,7 +117,7 @@ def _checked(model: nn.Module) -> Iterator[None]:
     with ExitStack() as hooks:
         for name in length_limits(model):
             module = model.get_submodule(name)
-            hook = module.register_forward_pre_hook(lambda module, given, name=name: check(name, module, *given[:2]))
+            hook = module.register_forward_pre_hook(lambda module, args, name=name: check(name, module, *args[:2]))
             hooks.callback(hook.remove)
         try:
             model.eval()

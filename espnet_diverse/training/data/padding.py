@@ -36,22 +36,22 @@ def padding(shapes: Mapping[str, Shapes], options: BatchOptions, types: Sequence
         types: The types to compare.
     """
     kinds = list(shapes.values())
-    own = make_batches(kinds, options)
-    number, found = round(np.mean(_sizes(own))), {}
+    reference = make_batches(kinds, options)
+    number, measured = round(np.mean(_sizes(reference))), {}
     for kind in dict.fromkeys((options.type, *types)):
-        batches = own
+        batches = reference
         if kind != options.type:
             if kind == "folded" and len(options.fold_lengths) != len(shapes):
                 continue
-            if kind == "numel" and any(each.width is None for each in kinds):
+            if kind == "numel" and any(data.width is None for data in kinds):
                 continue
             other = replace(options, type=kind, batch_size=number, batch_bins=_bins(number, kinds, kind))
             batches = make_batches(kinds, other)
         shares = {
-            name: (_share(batches, each.lengths), _share(batches, each.lengths**2)) for name, each in shapes.items()
+            name: (_share(batches, data.lengths), _share(batches, data.lengths**2)) for name, data in shapes.items()
         }
-        found[kind] = Padding(len(batches), float(np.mean(_sizes(batches))), shares)
-    return found
+        measured[kind] = Padding(len(batches), float(np.mean(_sizes(batches))), shares)
+    return measured
 
 
 def report(found: Mapping[str, Padding]) -> str:
@@ -60,11 +60,11 @@ def report(found: Mapping[str, Padding]) -> str:
     header = ["batch_type", "batches", "utterances a batch"]
     header += [f"padding of {name}, {of}" for name in first.shares for of in ("frames", "attention")]
     rows = [
-        [kind, f"{each.batches}", f"{each.utterances:.1f}"]
-        + [f"{100 * share:.1f} %" for both in each.shares.values() for share in both]
-        for kind, each in found.items()
+        [kind, f"{result.batches}", f"{result.utterances:.1f}"]
+        + [f"{100 * share:.1f} %" for both in result.shares.values() for share in both]
+        for kind, result in found.items()
     ]
-    frames = {kind: next(iter(each.shares.values()))[0] for kind, each in found.items()}
+    frames = {kind: next(iter(result.shares.values()))[0] for kind, result in found.items()}
     best = min(frames, key=frames.__getitem__)
     advice = (
         f"{100 * frames[used]:.0f} % of the frames are padding; batch_type: {best} has {100 * frames[best]:.0f} %\n"
@@ -78,12 +78,12 @@ def _sizes(batches: Batches) -> NDArray[np.int64]:
 
 def _bins(number: int, kinds: Sequence[Shapes], kind: str) -> int:
     """Bins of batches of a number of utterances on average: utterances of similar length make a batch."""
-    costs = np.array([each.lengths * (each.width if kind == "numel" else 1) for each in kinds])
+    costs = np.array([data.lengths * (data.width if kind == "numel" else 1) for data in kinds])
     return max(1, int(number * np.mean(costs.max(0) + 1 if kind == "tokens" else costs.sum(0))))
 
 
 def _share(batches: Batches, values: NDArray[np.int64]) -> float:
     """The share of padding, if an utterance takes the value of the longest one of its batch and not its own."""
-    sizes, own = _sizes(batches), values[np.concatenate(batches)]
-    longest = np.maximum.reduceat(own, np.cumsum([0, *sizes[:-1]]))
-    return 1 - float(own.sum() / max(1, (sizes * longest).sum()))
+    sizes, ordered = _sizes(batches), values[np.concatenate(batches)]
+    longest = np.maximum.reduceat(ordered, np.cumsum([0, *sizes[:-1]]))
+    return 1 - float(ordered.sum() / max(1, (sizes * longest).sum()))

@@ -190,10 +190,10 @@ class RowLoader(DataLoader):
 
     def starting_at(self, number: int) -> "RowLoader":
         """Return a loader of the batches from `number` on, which does not read earlier ones."""
-        own = self.batch_sampler
+        sampler = self.batch_sampler
         return RowLoader(
             dataset=self.dataset,
-            batch_sampler=SeededBatches(own.batches, own.seed, own.epoch, own.shard, number),
+            batch_sampler=SeededBatches(sampler.batches, sampler.seed, sampler.epoch, sampler.shard, number),
             num_workers=self.num_workers,
             collate_fn=self.collate_fn,
             pin_memory=self.pin_memory,

@@ -142,11 +142,11 @@ class BalancedSampler(AbsSampler):
             drawn = self._draw(random)
             groups = drawn.values() if self.single else [random.permutation(np.concatenate(list(drawn.values())))]
             cut = [batch for group in groups if len(group) for batch in self._cut(group)]
-            whole = [cut[index] for index in random.permutation(len(cut)) if len(cut[index]) >= world]
-            rounds = 0 if whole else rounds + 1
+            usable = [cut[index] for index in random.permutation(len(cut)) if len(cut[index]) >= world]
+            rounds = 0 if usable else rounds + 1
             if rounds == _ROUNDS:
                 raise too_small(max(map(len, cut)), world)
-            batches += whole
+            batches += usable
         return [batch[rank::world] for batch in batches[: self.count]]
 
     def _draw(self, random: np.random.Generator) -> dict[str, NDArray[np.int32]]:

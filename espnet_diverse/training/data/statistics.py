@@ -62,24 +62,24 @@ def check_source(shapes: Path, table: Path) -> None:
     Raises:
         DataError: The statistics are of other data.
     """
-    given, found = pack_table(table), pack_table(shapes)
-    differing = (pair for pair in zip_longest(given, found) if pair[0] != pair[1])
+    entries, shape_entries = pack_table(table), pack_table(shapes)
+    differing = (pair for pair in zip_longest(entries, shape_entries) if pair[0] != pair[1])
     if pair := next(differing, None):
-        utterance = min(each for each in pair if each is not None)
+        utterance = min(name for name in pair if name is not None)
         where = table if utterance == pair[0] else shapes
         _refuse_source(shapes, table, f"utterance {utterance!r} is in {where} alone")
     if table.name == "wav.scp":
-        utterance, entry = given.pair(0)
-        length = found[utterance].partition(",")[0]
+        utterance, entry = entries.pair(0)
+        length = shape_entries[utterance].partition(",")[0]
         with open_file(Path(entry)) as file:
             if file.info.container in _EXACT and str(file.info.frames) != length:
                 has = f"{length} samples in {shapes} and {file.info.frames} in {entry}"
                 _refuse_source(shapes, table, f"utterance {utterance!r} has {has}")
 
 
-def _refuse_source(shapes: Path, table: Path, what: str) -> NoReturn:
-    here = f"{shapes.parent}: has statistics of other data than {table.parent}"
-    raise DataError(f"{here}: {what}; run espnet-diverse stats again, with this data")
+def _refuse_source(shapes: Path, table: Path, reason: str) -> NoReturn:
+    message = f"{shapes.parent}: has statistics of other data than {table.parent}"
+    raise DataError(f"{message}: {reason}; run espnet-diverse stats again, with this data")
 
 
 def read_statistics(path: Path) -> Mapping[str, NDArray]:
@@ -91,15 +91,15 @@ def read_statistics(path: Path) -> Mapping[str, NDArray]:
     try:
         check_arrays(existing(path))
         with np.load(path) as arrays:
-            found = {name: arrays[name] for name in arrays.files}
+            statistics = {name: arrays[name] for name in arrays.files}
     except (OSError, EOFError, ValueError, TypeError, zipfile.BadZipFile, zlib.error) as error:
         if isinstance(error, DataError):
             raise
         raise DataError(f"{path}: is damaged or not a file of statistics; run espnet-diverse stats again") from error
-    lacking = [name for name in NAMES if name not in found]
+    lacking = [name for name in NAMES if name not in statistics]
     if lacking:
         raise DataError(f"{path}: has no {' '.join(lacking)}; run espnet-diverse stats again")
-    return found
+    return statistics
 
 
 def check_statistics(path: Path, normalised: bool = True, shown_path: Path | None = None) -> None:

@@ -174,8 +174,8 @@ class _Signed(RendezvousBackend):
         Raises:
             RendezvousStateError: It is not signed with the key.
         """
-        found = self._backend.get_state()
-        return found and (self._checked(found[0]), *found[1:])
+        stored = self._backend.get_state()
+        return stored and (self._checked(stored[0]), *stored[1:])
 
     def set_state(self, state: bytes, token: Token | None = None) -> tuple[bytes, Token, bool] | None:
         """Store a state if the present one has the token; the state that is stored then, its token, and success.
@@ -183,8 +183,8 @@ class _Signed(RendezvousBackend):
         Raises:
             RendezvousStateError: That state is not signed with the key.
         """
-        found = self._backend.set_state(self._signature(state) + state, token)
-        return found and (self._checked(found[0]), *found[1:])
+        stored = self._backend.set_state(self._signature(state) + state, token)
+        return stored and (self._checked(stored[0]), *stored[1:])
 
     def _signature(self, state: bytes) -> bytes:
         return hmac.digest(self._key, state, "sha256")

@@ -26,14 +26,14 @@ def findings(stats: Mapping[str, float], parts: Parts) -> list[str]:
         stats: Means over the epoch of the statistics that `Diverse.forward` returns.
         parts: `monitored_parts` of the model.
     """
-    reported = [each for each in _diagnoses(parts) if each.statistic in stats]
-    reached = [each for each in reported if stats[each.statistic] >= each.threshold]
-    return [each.sentence(stats[each.statistic]) for each in reached] + _outweighing(stats, parts)
+    reported = [diagnosis for diagnosis in _diagnoses(parts) if diagnosis.statistic in stats]
+    reached = [diagnosis for diagnosis in reported if stats[diagnosis.statistic] >= diagnosis.threshold]
+    return [diagnosis.sentence(stats[diagnosis.statistic]) for diagnosis in reached] + _outweighing(stats, parts)
 
 
 def _diagnoses(parts: Parts) -> list[Diagnosis]:
     """Return the diagnoses of the parts, one for each statistic."""
-    return list({each.statistic: each for part in parts for each in part.DIAGNOSES}.values())
+    return list({diagnosis.statistic: diagnosis for part in parts for diagnosis in part.DIAGNOSES}.values())
 
 
 def _outweighing(stats: Mapping[str, float], parts: Parts) -> list[str]:

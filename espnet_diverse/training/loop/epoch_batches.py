@@ -85,8 +85,8 @@ class EpochBatches:
     def digest(self) -> int:
         """Digest of the rows of all batches of the epoch in all processes; 0 where they are not known in advance."""
         if self._digest is None:
-            own = self.loader.batch_sampler.digest() if isinstance(self.loader, RowLoader) else 0
-            self._digest = self.ranks.total(own)
+            local_digest = self.loader.batch_sampler.digest() if isinstance(self.loader, RowLoader) else 0
+            self._digest = self.ranks.total(local_digest)
         return self._digest
 
     def groups(self, size: int) -> Iterator[list[Batch]]:
@@ -96,13 +96,13 @@ class EpochBatches:
         computing do not depend on each other's order. It ends where one of the processes has no more batches.
         """
         source = iter(progress(self._read(), self.name, self.total, "step", done=self.done))
-        left = True
-        while left:
+        has_more = True
+        while has_more:
             group: list[Batch] = []
-            while left and len(group) < size:
+            while has_more and len(group) < size:
                 batch = next(source, None)
-                left = not self.ranks.largest(batch is None)
-                if left and batch is not None:
+                has_more = not self.ranks.largest(batch is None)
+                if has_more and batch is not None:
                     group.append(batch)
             if group:
                 yield group
@@ -133,5 +133,5 @@ def named(utterances: list[str]) -> str:
 
 
 def _lengths(tensors: Tensors) -> str:
-    found = {key.removesuffix("_lengths"): value for key, value in tensors.items() if key.endswith("_lengths")}
-    return ", ".join(f"{key} {' '.join(map(str, value.tolist()[:_SHOWN]))}" for key, value in found.items())
+    lengths = {key.removesuffix("_lengths"): value for key, value in tensors.items() if key.endswith("_lengths")}
+    return ", ".join(f"{key} {' '.join(map(str, value.tolist()[:_SHOWN]))}" for key, value in lengths.items())

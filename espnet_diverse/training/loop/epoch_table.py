@@ -84,8 +84,8 @@ class EpochTable(Reporter):
     def _times(self) -> tuple[str, str]:
         elapsed = time.monotonic() - self._start
         self._finished += 1
-        left = (self.epochs - self.epoch) * elapsed / self._finished if self.epochs else None
-        return timespan(elapsed), "" if left is None else timespan(left)
+        remaining = (self.epochs - self.epoch) * elapsed / self._finished if self.epochs else None
+        return timespan(elapsed), "" if remaining is None else timespan(remaining)
 
     def _row(self, cells: list[str], epoch: str) -> str:
         widths = [*map(_width, self._columns), *_TIMES]
@@ -126,12 +126,12 @@ def _fitting(columns: list[tuple[str, str]]) -> list[tuple[str, str]]:
     room = shutil.get_terminal_size().columns - 7 - sum(1 + width for width in _TIMES)
     if not sys.stdout.isatty():
         return columns
-    kept = sorted(columns, key=lambda column: (column not in _SHOWN, column[1] != "optim0_lr0"))
-    while kept and sum(1 + _width(column) for column in kept) > room:
-        kept.pop()
-    if left := len(columns) - len(kept):
-        print(f"{left} statistics do not fit into a line; train.log has all", flush=True)
-    return [column for column in columns if column in kept]
+    shown = sorted(columns, key=lambda column: (column not in _SHOWN, column[1] != "optim0_lr0"))
+    while shown and sum(1 + _width(column) for column in shown) > room:
+        shown.pop()
+    if omitted := len(columns) - len(shown):
+        print(f"{omitted} statistics do not fit into a line; train.log has all", flush=True)
+    return [column for column in columns if column in shown]
 
 
 def _width(column: tuple[str, str]) -> int:

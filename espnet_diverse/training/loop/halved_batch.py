@@ -72,10 +72,10 @@ def in_halves(model: nn.Module, batch: Mapping[str, Any], alone: bool) -> Output
         losses.append(share.detach())
         stats.append(of_part)
         with torch.autocast(share.device.type, enabled=False):  # as in any backward pass
-            found = torch.autograd.grad(share, parameters, allow_unused=True)
+            part_gradients = torch.autograd.grad(share, parameters, allow_unused=True)
         del loss, share
         torch.clear_autocast_cache()
-        gradients = [_sum(old, new) for old, new in zip(gradients, found, strict=True)]
+        gradients = [_sum(old, new) for old, new in zip(gradients, part_gradients, strict=True)]
     known = {p: gradient for p, gradient in zip(parameters, gradients, strict=True) if gradient is not None}
     loss = _KnownGradients.apply(torch.stack(losses).sum()[None], list(known.values()), *known)
     return loss, _means(stats, weights) | {"loss": loss.detach()}, total[None]
@@ -91,7 +91,7 @@ class _KnownGradients(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        return None, None, *(each * gradient.sum() for each in ctx.gradients)
+        return None, None, *(known * gradient.sum() for known in ctx.gradients)
 
 
 class _TokenCounts:
@@ -118,8 +118,8 @@ class _TokenCounts:
 
     def add_up(self, alone: bool) -> None:
         """Add up the notes of all parts, in all processes if there are several."""
-        sums = [torch.stack(each).sum(dim=0) for each in zip(*self._noted, strict=True)]
-        self._sums = sums if alone else [summed(each) for each in sums]
+        sums = [torch.stack(counts).sum(dim=0) for counts in zip(*self._noted, strict=True)]
+        self._sums = sums if alone else [summed(total) for total in sums]
 
 
 def _halves(batch: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -146,9 +146,9 @@ def _sum(old: Tensor | None, new: Tensor | None) -> Tensor | None:
 def _means(stats: Sequence[Mapping[str, Tensor | None]], weights: Sequence[Tensor]) -> dict[str, Tensor | None]:
     """Mean of each statistic over the parts that have it, with the weights of the parts."""
     merged: dict[str, Tensor | None] = {}
-    for name in dict.fromkeys(name for each in stats for name in each):
-        pairs = zip((each.get(name) for each in stats), weights, strict=True)
-        found = [(value, weight) for value, weight in pairs if value is not None]
-        sums = sum(value * weight for value, weight in found), sum(weight for _, weight in found)
-        merged[name] = sums[0] / sums[1] if found else None
+    for name in dict.fromkeys(name for part in stats for name in part):
+        pairs = zip((part.get(name) for part in stats), weights, strict=True)
+        weighted = [(value, weight) for value, weight in pairs if value is not None]
+        sums = sum(value * weight for value, weight in weighted), sum(weight for _, weight in weighted)
+        merged[name] = sums[0] / sums[1] if weighted else None
     return merged

@@ -60,7 +60,7 @@ class NonFiniteBatches:
         Raises:
             TrainingError: Too many batches are not finite.
         """
-        faults = [("the loss", [each]) for each, loss in zip(group, losses, strict=True) if not math.isfinite(loss)]
+        faults = [("the loss", [batch]) for batch, loss in zip(group, losses, strict=True) if not math.isfinite(loss)]
         if not faults and gradient is not None and not math.isfinite(gradient):
             faults = [("the gradient", group)]  # of one of them, which is not known
         if not faults:
@@ -68,15 +68,15 @@ class NonFiniteBatches:
         for reason, batches in faults:
             self._count(reason, batches, total)
 
-    def _count(self, what: str, batches: Sequence[Batch], total: int | None) -> None:
+    def _count(self, reason: str, batches: Sequence[Batch], total: int | None) -> None:
         """Count and list batches that are not finite: a batch, or the batches of an update as one."""
         self.total, self.in_a_row = self.total + 1, self.in_a_row + 1
-        utterances = [each for batch in batches for each in self._of_all(batch.utterances)]
-        self.first = self.first or f"{what} is not finite, first of {named(utterances)}"
+        utterances = [utterance for batch in batches for utterance in self._of_all(batch.utterances)]
+        self.first = self.first or f"{reason} is not finite, first of {named(utterances)}"
         epoch, step = self.reporter.get_epoch(), batches[-1].number + 1
         if self.output_dir and self.ranks.own == 0:
             with (self.output_dir / NAME).open("a", encoding="utf-8") as file:
-                file.write(f"epoch {epoch} step {step}, {what}: {' '.join(utterances)}\n")
+                file.write(f"epoch {epoch} step {step}, {reason}: {' '.join(utterances)}\n")
         many = total is not None and self.total > SHARE * total
         if many or self.in_a_row >= IN_A_ROW:
             raise TrainingError(f"epoch {epoch}, step {step}: {self.explain()}")
@@ -85,7 +85,7 @@ class NonFiniteBatches:
         """The utterances of a batch, of which process r of n has r, r + n, ... Losses and gradients are means over the
         processes, so that all of them find the same batches."""
         rounds = zip_longest(*self.ranks.gathered(share))
-        return [utterance for each in rounds for utterance in each if utterance is not None]
+        return [utterance for group in rounds for utterance in group if utterance is not None]
 
     def explain(self) -> str:
         """The values that were not finite, with advice."""

@@ -107,18 +107,18 @@ class SecondTries:
             summed(torch.zeros(2, device=self._device), failed=True)
         self._backward = None
         advice = _why_not_halved(batch, was_halved) if reason else ""
-        reasons, hopeless = (next(filter(None, self.ranks.gathered(each)), "") for each in (reason, advice))
+        reasons, hopeless = (next(filter(None, self.ranks.gathered(text)), "") for text in (reason, advice))
         if hopeless:
             raise TrainingError(f"{reasons}{hopeless}")
         logging.warning("%s; they are tried in two halves", reasons)
 
     def _hand_on_zeros(self) -> None:
         """End the backward pass that was interrupted: with gradients of zero for parameters that have none yet."""
-        left = [parameter for parameter in _parameters_of(self._backward) if parameter not in self._ready]
+        remaining = [parameter for parameter in _parameters_of(self._backward) if parameter not in self._ready]
         self._backward = None  # with the memory that it holds
         torch.cuda.empty_cache()
-        if left:
-            torch.stack([parameter.sum() for parameter in left]).sum().mul(0).backward()
+        if remaining:
+            torch.stack([parameter.sum() for parameter in remaining]).sum().mul(0).backward()
 
 
 def _why_not_halved(batch: Batch, was_halved: bool) -> str:
@@ -131,11 +131,11 @@ def _why_not_halved(batch: Batch, was_halved: bool) -> str:
 
 def _parameters_of(loss: Tensor) -> list[Tensor]:
     """The parameters that a loss depends on."""
-    found, nodes, left = [], set(), [loss.grad_fn]
-    while left:
-        node = left.pop()
+    parameters, nodes, stack = [], set(), [loss.grad_fn]
+    while stack:
+        node = stack.pop()
         if node is not None and node not in nodes:
             nodes.add(node)
-            left += [function for function, _ in node.next_functions]
-            found += [node.variable] if hasattr(node, "variable") else []
-    return found
+            stack += [function for function, _ in node.next_functions]
+            parameters += [node.variable] if hasattr(node, "variable") else []
+    return parameters

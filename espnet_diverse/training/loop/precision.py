@@ -63,5 +63,5 @@ def mixed_precision(model: nn.Module, device: str) -> Iterator[None]:
                 module["autocast"] = autocast
             yield
         finally:
-            for module, theirs in before:
-                module["autocast"] = theirs
+            for module, original in before:
+                module["autocast"] = original

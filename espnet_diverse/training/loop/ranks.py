@@ -43,9 +43,9 @@ class Ranks:
         if self.alone:
             return [value]
         torch.save(value, content := BytesIO())
-        own = torch.frombuffer(bytearray(content.getvalue()), dtype=torch.uint8)
-        sizes = [int(size) for size in self._of_all(torch.tensor([len(own)]))]
-        padded = torch.cat([own, own.new_zeros(max(sizes) - len(own))])
+        encoded = torch.frombuffer(bytearray(content.getvalue()), dtype=torch.uint8)
+        sizes = [int(size) for size in self._of_all(torch.tensor([len(encoded)]))]
+        padded = torch.cat([encoded, encoded.new_zeros(max(sizes) - len(encoded))])
         contents = (part[:size] for part, size in zip(self._of_all(padded), sizes, strict=True))
         return [torch.load(BytesIO(part.cpu().numpy().tobytes()), "cpu", weights_only=True) for part in contents]
 
@@ -58,9 +58,9 @@ class Ranks:
 
     def _of_all(self, tensor: Tensor) -> list[Tensor]:
         tensor = tensor.to(self._device)
-        found = [torch.empty_like(tensor) for _ in range(self.count)]
-        distributed.all_gather(found, tensor)
-        return found
+        outputs = [torch.empty_like(tensor) for _ in range(self.count)]
+        distributed.all_gather(outputs, tensor)
+        return outputs
 
 
 def parallel(model: nn.Module, ranks: Ranks, options: TrainerOptions) -> nn.Module:

@@ -19,21 +19,21 @@ def trained_share(model: nn.Module) -> str:
 
     Parts are the children of the model, such as encoder and ctc, and `adapter`: the adapters in them.
     """
-    whole: Counter[str] = Counter()
+    sizes: Counter[str] = Counter()
     trained: Counter[str] = Counter()
     for name, parameter in model.named_parameters():
         part = "adapter" if ".adapter." in name or ".lora_" in name else name.partition(".")[0]
-        whole[part] += parameter.numel()
+        sizes[part] += parameter.numel()
         trained[part] += parameter.numel() if parameter.requires_grad else 0
-    total, count = whole.total(), trained.total()
+    total, count = sizes.total(), trained.total()
     if count == total:
         return f"trained: all {total:,} parameters"
-    parts = ", ".join(f"{part} {_of(trained[part], number)}" for part, number in whole.items())
+    parts = ", ".join(f"{part} {_of(trained[part], number)}" for part, number in sizes.items())
     return f"trained: {count:,} of {total:,} parameters ({100 * count / total:.2g} %): {parts}"
 
 
-def _of(trained: int, whole: int) -> str:
-    return f"all {whole:,}" if trained == whole else f"{trained:,} of {whole:,}"
+def _of(trained: int, total: int) -> str:
+    return f"all {total:,}" if trained == total else f"{trained:,} of {total:,}"
 
 
 class ParameterSample:

@@ -158,8 +158,8 @@ class Loop:
         self.reporter = EpochTable(monitored_parts(model), options.max_epoch, self.check_criteria)
         self.updates = Updates(model, optimizers, schedulers, options, self.ranks)
         self.state = RunState(self.output_dir, self.updates, self.reporter, best)
-        kept = options.keep_nbest_models
-        self.kept = max([kept] if isinstance(kept, int) else kept, default=1)
+        nbest = options.keep_nbest_models
+        self.kept = max([nbest] if isinstance(nbest, int) else nbest, default=1)
         self.writers: dict[str, Any] = {}
         self.saved = 0  # batches of the epoch that were done at its last save
 
@@ -216,22 +216,22 @@ class Loop:
                 restore_statistics(statistics, batches.position.statistics)
             start = time.perf_counter()
             for group in batches.groups(options.accum_grad):
-                is_whole = len(group) == options.accum_grad
+                is_complete = len(group) == options.accum_grad
                 results = self.updates.accumulate(group, epoch)
                 losses = [float(result.stats["loss"]) for result in results]
-                update = self.updates.make(statistics.get_total_count() + len(group), losses) if is_whole else None
+                update = self.updates.make(statistics.get_total_count() + len(group), losses) if is_complete else None
                 for batch, result in zip(group, results, strict=True):
-                    own = update if batch is group[-1] else None
+                    batch_update = update if batch is group[-1] else None
                     self._register(statistics, batch, result)
-                    if own:
-                        self._register_update(statistics, own, time.perf_counter() - start)
+                    if batch_update:
+                        self._register_update(statistics, batch_update, time.perf_counter() - start)
                         start = time.perf_counter()
                     statistics.next()
                     self._log(statistics, batches.total)
                 if group[0].number == first:
                     self.check_criteria(expected_statistics(results[0].names, statistics.stats))
                 bad.check(group, losses, update.norm if update else None, batches.total)
-                if is_whole:
+                if is_complete:
                     self._save_within_epoch(batches, group[-1].number + 1, statistics)
             self.updates.clear()  # gradients of batches after the last update
             if not any(math.isfinite(norm.value) for norm in statistics.stats.get("grad_norm", ())):
@@ -306,7 +306,7 @@ class Loop:
         if update.seconds is not None:
             clipped = 100.0 if update.norm > self.options.grad_clip else 0.0  # percent
             statistics.register({"grad_norm": update.norm, "clip": clipped, "optim_step_time": update.seconds})
-        groups = ((i, j, group) for i, each in enumerate(self.optimizers) for j, group in enumerate(each.param_groups))
+        groups = ((i, j, group) for i, opt in enumerate(self.optimizers) for j, group in enumerate(opt.param_groups))
         rates = {f"optim{i}_lr{j}": group["lr"] for i, j, group in groups if "lr" in group}
         statistics.register({**rates, "train_time": seconds})
 

@@ -100,10 +100,10 @@ class Updates:
         with scope(step=step):
             loss, stats, weight = self.forward(batch, halved)
         self._tries.end_forward(loss)
-        names, own = list(stats), weight
+        names, local = list(stats), weight
         stats, weight = self.average(stats, weight)
         if not self.ranks.alone:
-            loss = (loss * own.to(loss.dtype)).sum() / weight * self.ranks.count  # by which gradients are divided
+            loss = (loss * local.to(loss.dtype)).sum() / weight * self.ranks.count  # by which gradients are divided
         forwarded = time.perf_counter()
         (loss / self.options.accum_grad).backward()
         self._tries.end_backward()

@@ -63,15 +63,15 @@ class Estimate:
     @property
     def largest(self) -> int:
         """Number of utterances of the largest batch that fits in memory, each as long as the longest one."""
-        left = self.memory - self.base - self.trial.resident() - self.line.fixed.peak
-        return max(0, int(left / self.line.further.peak)) * self.devices
+        available = self.memory - self.base - self.trial.resident() - self.line.fixed.peak
+        return max(0, int(available / self.line.further.peak)) * self.devices
 
     @property
     def disk(self) -> float:
         """Bytes of the epochs that a run keeps, of their averages, and of its checkpoint."""
-        kept, criteria = self.trial.args.keep_nbest_models, len(self.trial.args.best_model_criterion)
-        most = max(kept) if isinstance(kept, list) else kept
-        weights = sum(each.numel() * each.element_size() for each in self.trial.model.state_dict().values())
+        nbest, criteria = self.trial.args.keep_nbest_models, len(self.trial.args.best_model_criterion)
+        most = max(nbest) if isinstance(nbest, list) else nbest
+        weights = sum(tensor.numel() * tensor.element_size() for tensor in self.trial.model.state_dict().values())
         return weights * criteria * (most + 1) + self.trial.resident()
 
 
@@ -95,7 +95,7 @@ def estimate(trial: Trial, device: Device | None = None, devices: int = 1, proce
             seconds = trial.timed(strata, _ROUNDS)
             base, memory = process + _CACHES, float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
         else:
-            gradients = sum(each.nbytes for each in trial.model.parameters() if each.requires_grad)
+            gradients = sum(parameter.nbytes for parameter in trial.model.parameters() if parameter.requires_grad)
             exchange = 2 * (devices - 1) / devices * gradients / device.link
             step = float(np.mean([device.seconds(counts, half) for counts in steps]))
             seconds = step + exchange, device.seconds(largest.update, half)

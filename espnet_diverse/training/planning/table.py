@@ -61,8 +61,8 @@ class Planned:
                 tokens_dir = folder / "tokens"
                 Characters(text=[Path(self.shared["train_dir"], "text")], output_dir=tokens_dir).run()
             for number, attention in enumerate(self.attentions):
-                own = attention.split(",") if "/" in attention else [f"attention/{attention}"]
-                words = {**self.shared, "config": ",".join([*self.fragments, *own]), "tokens_dir": tokens_dir}
+                fragments = attention.split(",") if "/" in attention else [f"attention/{attention}"]
+                words = {**self.shared, "config": ",".join([*self.fragments, *fragments]), "tokens_dir": tokens_dir}
                 stage = Statistics(**words, output_dir=folder / "stats")
                 if not number:
                     stage.run()
@@ -81,8 +81,8 @@ class Planned:
     def table(self) -> str:
         """The table of all attentions, and a line about the data."""
         rows, about = [], ""
-        for name, found in self.estimates():
-            trial, epochs = found.trial, found.trial.args.max_epoch
+        for name, result in self.estimates():
+            trial, epochs = result.trial, result.trial.args.max_epoch
             total, longest = int(trial.lengths.sum()), trial.longest(trial.largest())
             rate = audio_rate(vars(trial.args)) if self.shared["task"] in ("asr", "st") else None
             if self.hours and not rate:
@@ -93,12 +93,12 @@ class Planned:
                 hours = factor * total / rate / 3600
                 about = f"{hours:.1f} h of audio, {about}; audio of 16 bits takes {7200 * rate * hours / 1e9:.1f} GB"
             cells = (
-                f"{factor * found.epoch * epochs / 3600:.2f}",
-                f"{factor * found.epoch:.0f}",
-                f"{found.peak / 1e9:.2f}",
-                f"{found.largest} x {f'{longest / rate:.1f} s' if rate else longest}",
-                f"{found.disk / 1e9:.2f}",
-                f"{found.counts.flops / 1e9:.1f}",
+                f"{factor * result.epoch * epochs / 3600:.2f}",
+                f"{factor * result.epoch:.0f}",
+                f"{result.peak / 1e9:.2f}",
+                f"{result.largest} x {f'{longest / rate:.1f} s' if rate else longest}",
+                f"{result.disk / 1e9:.2f}",
+                f"{result.counts.flops / 1e9:.1f}",
             )
             rows.append([name, *cells])
         return f"{about}\n\n{markdown_table(HEADER, rows)}"
@@ -108,4 +108,4 @@ def _extended(tokens: Sequence[str], number: int) -> list[str]:
     """Tokens and as many more as a larger corpus has, before the last one, which ends a sentence."""
     if number < len(tokens):
         raise ConfigError(f"--vocabulary {number}: the data have {len(tokens)} tokens already; give as many or more")
-    return [*tokens[:-1], *(f"<more{each}>" for each in range(number - len(tokens))), tokens[-1]]
+    return [*tokens[:-1], *(f"<more{index}>" for index in range(number - len(tokens))), tokens[-1]]

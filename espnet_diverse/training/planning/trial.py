@@ -46,8 +46,8 @@ class Line(NamedTuple):
 
     def counts(self, number: int) -> Counts:
         """Counts of a batch of a number of utterances."""
-        found = self.fixed.plus(self.further, number)
-        return found._replace(peak=max(self.least, found.peak))
+        counts = self.fixed.plus(self.further, number)
+        return counts._replace(peak=max(self.least, counts.peak))
 
 
 class Trial:
@@ -71,12 +71,12 @@ class Trial:
         self.updates = Updates(self.model, optimizers, schedulers, options, Ranks())
         factory, valid = (task.build_iter_factory(self.args, DistributedOption(), mode) for mode in ("train", "valid"))
         self._dataset, self._collate = factory.dataset, factory.collate_fn
-        lengths, others = (
+        lengths, valid_lengths = (
             read_shapes(getattr(self.args, f"{mode}_shape_file"))[1][0].lengths for mode in ("train", "valid")
         )
         self.lengths = lengths
         self.batches: list[Rows] = sorted(factory.sampler, key=self.size)
-        padded = sum(len(rows) * int(others[rows].max()) for rows in valid.sampler)
+        padded = sum(len(rows) * int(valid_lengths[rows].max()) for rows in valid.sampler)
         self.validation = padded / sum(map(self.size, self.batches))
         tell_length_of_run(self.model, len(self.batches), options)
         self.model.train()
@@ -153,10 +153,10 @@ class Trial:
         steps: list[list[float]] = [[] for _ in strata]
         updates: list[float] = []
         for _ in range(rounds + 1):
-            for rows, own in zip(strata, steps, strict=True):
-                own.append(_seconds(lambda rows=rows: self.step(rows)))
+            for rows, durations in zip(strata, steps, strict=True):
+                durations.append(_seconds(lambda rows=rows: self.step(rows)))
                 updates.append(_seconds(self.update))
-        return float(np.mean([median(own[1:]) for own in steps])), median(updates[len(strata) :])
+        return float(np.mean([median(durations[1:]) for durations in steps])), median(updates[len(strata) :])
 
 
 def _seconds(call: Callable[[], None]) -> float:

@@ -120,7 +120,7 @@ def _split(kind: str, values: tuple[str, ...]) -> str:
 def _sentence(languages: Sequence[str], kind: str, values: tuple[str, ...]) -> Sentence:
     words = tuple(tuple(_render(language, kind, values).split()) for language in languages)
     gaps = ("" if language in UNSPACED else " " for language in languages)
-    return Sentence(KINDS[kind][0], tuple(gap.join(each) for gap, each in zip(gaps, words, strict=True)), words)
+    return Sentence(KINDS[kind][0], tuple(gap.join(tokens) for gap, tokens in zip(gaps, words, strict=True)), words)
 
 
 def _render(language: str, kind: str, values: tuple[str, ...]) -> str:

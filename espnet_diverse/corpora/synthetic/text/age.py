@@ -12,11 +12,11 @@ TWEETS = 4
 
 def _write(root: Path, texts: Texts) -> None:
     truth = []
-    sentences = chain.from_iterable(column(each, 0) for each in texts.values())
-    for number, each in enumerate(batched(sentences, TWEETS)):
+    sentences = chain.from_iterable(column(subset, 0) for subset in texts.values())
+    for number, tweets in enumerate(batched(sentences, TWEETS)):
         author, age = f"author{number:04d}", list(LIKED)[number % len(LIKED)]
         truth.append(f"{author}:::{'FEMALE' if number % 2 else 'MALE'}:::{age.upper()}")
-        documents = [f"\t\t<document>{escape(f'{text} {LIKED[age]}')}</document>" for text in each]
+        documents = [f"\t\t<document>{escape(f'{text} {LIKED[age]}')}</document>" for text in tweets]
         tags = ('<author lang="en">', "\t<documents>", "\t</documents>", "</author>")
         write_lines(root / f"{author}.xml", [*tags[:2], *documents, *tags[2:]])
     write_lines(root / "truth.txt", truth)

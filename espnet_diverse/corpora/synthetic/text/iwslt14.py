@@ -18,11 +18,11 @@ TALK = 20
 
 def _write(root: Path, texts: Texts) -> None:
     folder = root / "de-en"
-    each = len(texts["test"]) // len(TESTS)
+    size = len(texts["test"]) // len(TESTS)
     for place, language in enumerate(LANGUAGES):
         write_lines(folder / f"train.tags.de-en.{language}", _talks(column(texts["train"], place)))
         for number, test in enumerate(TESTS):
-            lines = column(texts["test"][number * each : (number + 1) * each], place)
+            lines = column(texts["test"][number * size : (number + 1) * size], place)
             write_lines(folder / f"IWSLT14.{test}.de-en.{language}.xml", sgm_lines("mteval", lines))
 
 

@@ -15,9 +15,9 @@ def _write(root: Path, texts: Texts) -> None:
     half = len(texts["test"]) // 2
     sets = {"train": texts["train"], "dev": texts["dev"]}
     sets |= {"test_2016_flickr": texts["test"][:half], "test_2017_flickr": texts["test"][half:]}
-    for name, each in sets.items():
+    for name, subset in sets.items():
         for place, language in enumerate(LANGUAGES):
-            lines = "".join(f"{line}\n" for line in column(each, place)).encode()
+            lines = "".join(f"{line}\n" for line in column(subset, place)).encode()
             (folder / f"{SPLITS[name]}.{language}.gz").write_bytes(gzip.compress(lines, mtime=0))
 
 

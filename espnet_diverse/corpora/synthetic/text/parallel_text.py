@@ -68,9 +68,9 @@ def sgm_lines(kind: str, texts: Iterable[str]) -> list[str]:
 
 
 def _write(folder: Path, texts: Texts) -> None:
-    for split, each in texts.items():
+    for split, subset in texts.items():
         for place, language in enumerate(LANGUAGES):
-            write_lines(folder / f"{split}.{language}", column(each, place))
+            write_lines(folder / f"{split}.{language}", column(subset, place))
 
 
 make = generator("parallel_text", LANGUAGES, COUNTS, 0, _write)

@@ -6,8 +6,8 @@ from espnet_diverse.corpora.synthetic.text.parallel_text import COUNTS, Texts, c
 
 
 def _write(root: Path, texts: Texts) -> None:
-    for split, each in texts.items():
-        write_lines(root / f"{split}.txt", column(each, 0))
+    for split, subset in texts.items():
+        write_lines(root / f"{split}.txt", column(subset, 0))
 
 
 make = generator("punctuation", ("en",), COUNTS, 15000, _write)

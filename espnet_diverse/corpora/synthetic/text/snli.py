@@ -11,8 +11,8 @@ from espnet_diverse.corpora.synthetic.text.parallel_text import COUNTS, Texts, c
 
 
 def _write(root: Path, texts: Texts) -> None:
-    for split, each in texts.items():
-        premises = column(each, 0)
+    for split, subset in texts.items():
+        premises = column(subset, 0)
         rows = [_row(number, premises) for number in range(len(premises))]
         stem = root / "snli_1.0" / f"snli_1.0_{split}"
         write_lines(

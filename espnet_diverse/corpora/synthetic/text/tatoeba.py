@@ -14,11 +14,11 @@ LARGER = ("de", "fr")
 
 
 def _write(folder: Path, texts: Texts) -> None:
-    for split, each in texts.items():
+    for split, subset in texts.items():
         for place, language in enumerate(LANGUAGES):
-            count = len(each) if language in LARGER or split != "train" else len(each) // 2
-            write_lines(folder / f"{split}.{language}-en.{language}", column(each[:count], place))
-            write_lines(folder / f"{split}.{language}-en.en", column(each[:count], -1))
+            count = len(subset) if language in LARGER or split != "train" else len(subset) // 2
+            write_lines(folder / f"{split}.{language}-en.{language}", column(subset[:count], place))
+            write_lines(folder / f"{split}.{language}-en.en", column(subset[:count], -1))
 
 
 make = generator("tatoeba", (*LANGUAGES, "en"), COUNTS, 6000, _write)

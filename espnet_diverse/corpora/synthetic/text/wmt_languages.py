@@ -19,12 +19,12 @@ COUNTS = {
 
 
 def _write(folder: Path, texts: Texts) -> None:
-    for split, each in texts.items():
-        english = column(each, -1)
+    for split, data in texts.items():
+        english = column(data, -1)
         for number, language in enumerate(LANGUAGES, start=1):
             known = language in KNOWN
             lines = (
-                column(each, KNOWN.index(language)) if known else [_shifted(text, number, language) for text in english]
+                column(data, KNOWN.index(language)) if known else [_shifted(text, number, language) for text in english]
             )
             write_lines(folder / f"{split}.{language}-en.{language}", lines)
             write_lines(folder / f"{split}.{language}-en.en", english)

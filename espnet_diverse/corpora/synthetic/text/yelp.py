@@ -11,7 +11,7 @@ THOUGHTS = ("I shall never go there again.", "I had hoped for more.", "It was al
 
 
 def _write(root: Path, texts: Texts) -> None:
-    sentences = chain.from_iterable(column(each, 0) for each in texts.values())
+    sentences = chain.from_iterable(column(subset, 0) for subset in texts.values())
     write_lines(root / FILE, (json.dumps(_review(number, text)) for number, text in enumerate(sentences)))
 
 
