@@ -81,18 +81,18 @@ def base_language(code: str) -> str:
     return "zh" if (language := _primary(code)) == "yue" else language
 
 
-def known_value(condition: str, given: str, names: Sequence[str]) -> str | None:
+def known_value(condition: str, value: str, names: Sequence[str]) -> str | None:
     """The value of a condition among `names` that a user means, or None where none is meant or several may be.
 
     The case does not matter, nor the form of a language: no, NO, no-NO, nor, nob and Norwegian are one; but pt-BR is
     not pt-PT.
     """
-    if given in names:
-        return given
-    alike = [name for name in names if name.casefold().replace("_", "-") == given.casefold().replace("_", "-")]
+    if value in names:
+        return value
+    alike = [name for name in names if name.casefold().replace("_", "-") == value.casefold().replace("_", "-")]
     if not alike and condition != "domain":
-        same = [name for name in names if _primary(name) == _primary(given)]
-        alike = [name for name in same if not (_OF_A_COUNTRY.search(name) and _OF_A_COUNTRY.search(given))]
+        same = [name for name in names if _primary(name) == _primary(value)]
+        alike = [name for name in same if not (_OF_A_COUNTRY.search(name) and _OF_A_COUNTRY.search(value))]
     return alike[0] if len(alike) == 1 else None
 
 

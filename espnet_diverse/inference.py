@@ -384,7 +384,7 @@ class Translator(_Pretrained[Predictor]):
 
     def _translate(self, texts: Sequence[str], values: dict[str, str], options: SearchOptions) -> list[Translation]:
         search, options = self.search, self.search.resolve(options_of(options, self.search.options))
-        warn_of_unused(search.conditions, values, same_language=False, told=search.warned)
+        warn_of_unused(search.conditions, values, same_language=False, warned=search.warned)
         indices = indices_of(search.conditions, completed(search.conditions, values, same_language=False))
         cleaned = [clean_text(text)[0] for text in texts]  # as the tables of training data are
         translations = [Translation("", float("-inf") if text else 0.0) for text in cleaned]

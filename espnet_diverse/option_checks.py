@@ -228,38 +228,38 @@ def _declared(default: Any, rule: Rule) -> Any:
     return field(default=default, metadata={"rule": rule})
 
 
-def read[Kind](kind: type[Kind], given: Mapping[str, Any], owner: str) -> Kind:
+def read[Kind](kind: type[Kind], values: Mapping[str, Any], owner: str) -> Kind:
     """Build the dataclass `kind` from options by name.
 
     Args:
         kind: Dataclass of options.
-        given: Options by name.
+        values: Options by name.
         owner: Part of the program that the options belong to, such as "head selection", for messages.
 
     Raises:
-        ConfigError: `given` is not a mapping.
+        ConfigError: `values` is not a mapping.
         UnknownOptionError: An option is not a field of `kind`.
     """
     names = [option.name for option in fields(kind)]
-    if not isinstance(given, Mapping):
+    if not isinstance(values, Mapping):
         such = f"a mapping of options, such as {{{names[0]}: ...}}"
-        raise ConfigError(f"{owner} must be {such}, but is {given!r:.100}")
-    check_names(given, names, owner)
-    return kind(**given)
+        raise ConfigError(f"{owner} must be {such}, but is {values!r:.100}")
+    check_names(values, names, owner)
+    return kind(**values)
 
 
-def check_names(given: Collection[str], known: Collection[str], owner: str) -> None:
+def check_names(names: Collection[str], known: Collection[str], owner: str) -> None:
     """Refuse options that do not exist.
 
     Args:
-        given: Names of the given options.
+        names: Names of the given options.
         known: Names of the options that exist.
         owner: Part of the program that the options belong to, for the message.
 
     Raises:
-        UnknownOptionError: The first of `given` that is not in `known`.
+        UnknownOptionError: The first of `names` that is not in `known`.
     """
-    for name in given:
+    for name in names:
         if name not in known:
             raise UnknownOptionError(owner, name, known)
 

@@ -59,16 +59,16 @@ def write_page(
     page.write(path)
 
 
-def verdict(found: Difference, first: str, metric: str) -> str:
+def verdict(difference: Difference, first: str, metric: str) -> str:
     """Say in a sentence how a system differs from the first one, and whether that is certain."""
-    low, high = found.interval
-    if len(found.by_utterance) < 2:
+    low, high = difference.interval
+    if len(difference.by_utterance) < 2:
         message = "one utterance has no interval and says nothing of others"
-        return f"{found.name} has {found.difference:+.1f} {metric} against {first}; {message}."
+        return f"{difference.name} has {difference.difference:+.1f} {metric} against {first}; {message}."
     certain = "certain" if low > 0 or high < 0 else "not certain: the interval holds 0"
     return (
-        f"{found.name} has {found.difference:+.1f} {metric} against {first} (95 % interval {low:+.1f} to {high:+.1f}, "
-        f"p = {found.p_value:.3f}), which is {certain}."
+        f"{difference.name} has {difference.difference:+.1f} {metric} against {first} "
+        f"(95 % interval {low:+.1f} to {high:+.1f}, p = {difference.p_value:.3f}), which is {certain}."
     )
 
 
@@ -102,19 +102,19 @@ def draw_comparison(systems: Sequence[System], metric: str, path: Path) -> None:
     save_figure(figure, path)
 
 
-def draw_differences(found: Differences, metric: str, path: Path) -> None:
+def draw_differences(differences: Differences, metric: str, path: Path) -> None:
     """Plot differences from the first system: with intervals above, by utterance and sorted below."""
-    figure = Figure(figsize=(6.4, 3.6 + _ROW * len(found.found)), layout="constrained")
-    above, below = figure.subplots(2, 1, height_ratios=(0.6 + _ROW * len(found.found), 3))
+    figure = Figure(figsize=(6.4, 3.6 + _ROW * len(differences.found)), layout="constrained")
+    above, below = figure.subplots(2, 1, height_ratios=(0.6 + _ROW * len(differences.found), 3))
     series = [
         Series(system.name, {system.name: [system.difference]}, {system.name: system.interval}, f"C{number}")
-        for number, system in enumerate(found.found, 1)
+        for number, system in enumerate(differences.found, 1)
     ]
-    draw_forest(above, [system.name for system in found.found], series)
-    for number, system in enumerate(found.found):
+    draw_forest(above, [system.name for system in differences.found], series)
+    for number, system in enumerate(differences.found):
         sizes = np.sort(system.by_utterance[np.isfinite(system.by_utterance)])
         below.step(np.arange(1, len(sizes) + 1), sizes, where="mid", color=f"C{number + 1}", label=system.name)
-    above.set_xlabel(f"{metric}, difference from {next(iter(found.texts))}")
+    above.set_xlabel(f"{metric}, difference from {next(iter(differences.texts))}")
     above.axvline(0, color="grey", linestyle="--", linewidth=1)
     below.axhline(0, color="grey", linestyle="--", linewidth=1)
     below.set(xlabel="utterances, sorted", ylabel=f"difference of {metric}")

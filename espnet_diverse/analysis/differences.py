@@ -49,14 +49,14 @@ class Differences:
     texts: Mapping[str, Sequence[str]]
     found: Sequence[Difference]
 
-    def summary(self, found: Difference) -> dict:
+    def summary(self, difference: Difference) -> dict:
         """Return the numbers of a comparison, for JSON; None replaces not a number."""
-        sizes = [None if np.isnan(size) else float(size) for size in found.by_utterance]
+        sizes = [None if np.isnan(size) else float(size) for size in difference.by_utterance]
         return {
-            "system": found.name,
-            "difference": found.difference,
-            "interval": list(found.interval),
-            "p_value": found.p_value,
+            "system": difference.name,
+            "difference": difference.difference,
+            "interval": list(difference.interval),
+            "p_value": difference.p_value,
             "utterances": dict(zip(self.references, sizes, strict=True)),
         }
 

@@ -308,11 +308,11 @@ class SupportSection:
         return {"support_utterances": names, "ctc_support": support, "reference_ctc_support": reference}
 
 
-def draw_support(found: TextSupport, path: Path) -> None:
+def draw_support(support: TextSupport, path: Path) -> None:
     """Plot the sorted support of the texts and of the references, in percent of tokens."""
     figure = Figure(figsize=(6.4, 4.2), layout="constrained")
     axes = figure.subplots()
-    for name, shares in zip(("text of the model", "reference"), found.shares(), strict=True):
+    for name, shares in zip(("text of the model", "reference"), support.shares(), strict=True):
         axes.plot(np.arange(1, len(shares) + 1), 100 * np.sort(shares), marker=".", label=name)
     axes.axhline(100 * INVENTED, color="grey", linestyle="--", linewidth=1, label="below: may be invented")
     axes.set(ylim=(-2, 102), xlabel="utterances, least supported first", ylabel="tokens that CTC supports (%)")

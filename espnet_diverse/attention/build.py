@@ -78,17 +78,17 @@ def build_core(
     return built
 
 
-def core_options(core: str, given: Mapping[str, Any]) -> Core.Options:
-    """Return the options of the core named `core`; `given` are the `options` of `build_core`.
+def core_options(core: str, settings: Mapping[str, Any]) -> Core.Options:
+    """Return the options of the core named `core`; `settings` are the `options` of `build_core`.
 
     Raises:
         ValueError: As for `build_core`.
     """
     kind = core_class(core).Options
     known = [field.name for field in dataclasses.fields(kind)] + ["preset"] * bool(kind.PRESETS)
-    if unknown := [name for name in given if name not in known]:
+    if unknown := [name for name in settings if name not in known]:
         raise UnknownOptionError(f"attention {core!r}", unknown[0], [*known, *PARTS])
-    preset, explicit = given.get("preset"), {name: value for name, value in given.items() if name != "preset"}
+    preset, explicit = settings.get("preset"), {name: value for name, value in settings.items() if name != "preset"}
     if preset is None:
         return kind(**explicit)
     if not isinstance(preset, str) or preset not in kind.PRESETS:
@@ -127,7 +127,7 @@ def build_attention(
 
 
 def attention_parts(
-    given: Mapping[str, Any],
+    settings: Mapping[str, Any],
     size: int,
     heads: int,
     cross: bool = False,
@@ -138,7 +138,7 @@ def attention_parts(
     """Build the core of an attention and the parts around it.
 
     Args:
-        given: An `attention:` section.
+        settings: An `attention:` section.
         size: Model width M.
         heads: Number of heads H.
         cross: Whether it is cross-attention.
@@ -152,9 +152,11 @@ def attention_parts(
     Raises:
         ValueError: A name or an option is unknown, or the core does not support a use or a part.
     """
-    options = {option: value for option, value in given.items() if option not in PARTS}
+    options = {option: value for option, value in settings.items() if option not in PARTS}
     name = options.pop("core", "softmax")
-    part = {option: None if given.get(option) is None else reader(given[option]) for option, reader in PARTS.items()}
+    part = {
+        option: None if settings.get(option) is None else reader(settings[option]) for option, reader in PARTS.items()
+    }
     selection = build_selection(part["selection"], heads)
     pool = selection.pool if selection else heads
     core = build_core(name, size, heads, options, cross, causal)

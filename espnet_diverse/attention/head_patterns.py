@@ -190,20 +190,24 @@ def build_head_patterns(
     return HeadPatterns(tuple(patterns) * (heads // len(patterns)), causal, cross)
 
 
-def head_patterns(given: Sequence[Any]) -> list[HeadPattern]:
+def head_patterns(settings: Sequence[Any]) -> list[HeadPattern]:
     """Read the patterns of one attention from a configuration.
 
     Raises:
         OptionError: They are no list of at least one pattern, or a pattern is unknown.
     """
-    if not isinstance(given, list | tuple) or not given:
-        raise must_be("head_patterns", "a list of patterns, such as [global, window: 2, forward, backward]", given)
-    return [_pattern(entry) for entry in given]
+    if not isinstance(settings, list | tuple) or not settings:
+        raise must_be("head_patterns", "a list of patterns, such as [global, window: 2, forward, backward]", settings)
+    return [_pattern(entry) for entry in settings]
 
 
-def are_by_layer(given: Any) -> bool:
+def are_by_layer(settings: Any) -> bool:
     """Return whether patterns of a configuration are a list for each layer: `[[global], [window: 8, global]]`."""
-    return isinstance(given, list | tuple) and bool(given) and all(isinstance(entry, list | tuple) for entry in given)
+    return (
+        isinstance(settings, list | tuple)
+        and bool(settings)
+        and all(isinstance(entry, list | tuple) for entry in settings)
+    )
 
 
 def _pattern(entry: Any) -> HeadPattern:

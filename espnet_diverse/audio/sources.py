@@ -135,12 +135,12 @@ def open_audio(
         yield Audio(name, _duration(frames, file_rate, target_rate), file_rate, decode, target_rate, powers)
 
 
-def is_recording(given: object) -> bool:
+def is_recording(value: object) -> bool:
     """Return whether an object is a single recording, and not several."""
-    kind = getattr(getattr(given, "dtype", None), "kind", None)
-    is_array = hasattr(given, "__array__") and kind not in ("O", "U")  # kinds of arrays of paths
-    is_content = isinstance(given, str | Path | bytes | bytearray | memoryview | Mapping | Decoder)
-    return is_array or is_content or hasattr(given, "read")
+    kind = getattr(getattr(value, "dtype", None), "kind", None)
+    is_array = hasattr(value, "__array__") and kind not in ("O", "U")  # kinds of arrays of paths
+    is_content = isinstance(value, str | Path | bytes | bytearray | memoryview | Mapping | Decoder)
+    return is_array or is_content or hasattr(value, "read")
 
 
 def _with_rate(source: Source, rate: int | None) -> tuple[Source, int | None]:

@@ -248,13 +248,13 @@ def _mapping(value: object, where: str) -> Mapping[str, Any]:
     return value
 
 
-def check_keys(given: Mapping[str, Any], known: set[str], where: str, needed: Sequence[str] = ()) -> None:
+def check_keys(method: Mapping[str, Any], known: set[str], where: str, needed: Sequence[str] = ()) -> None:
     """Refuse unknown keys of a section of a table of runs, and missing ones that are needed.
 
     Raises:
         ConfigError: A key is unknown or missing; the message begins with `where`.
     """
-    if unknown := sorted(set(given) - known):
+    if unknown := sorted(set(method) - known):
         raise ConfigError(f"{where} has an unknown key {unknown[0]!r}; known: {' '.join(sorted(known))}")
-    if lacking := [key for key in needed if key not in given]:
+    if lacking := [key for key in needed if key not in method]:
         raise ConfigError(f"{where} has no {lacking[0]}; needed: {' '.join(needed)}")

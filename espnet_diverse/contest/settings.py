@@ -38,11 +38,11 @@ _BUDGET = (
 _NAME = re.compile(r"[A-Za-z0-9][\w.+-]{0,99}")
 
 
-def methods(given: Sequence[str], file: Path | None, common: Sequence[str]) -> dict[str, dict[str, Any]]:
+def methods(names: Sequence[str], file: Path | None, common: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Settings of the methods by name.
 
     Args:
-        given: Fragments joined by commas, or NAME=FRAGMENTS.
+        names: Fragments joined by commas, or NAME=FRAGMENTS.
         file: YAML of settings by name: `fragments`, and optionally `set`, `seeds`, `init_param`.
         common: Changes of the configuration of all methods, which come before their own.
 
@@ -51,7 +51,7 @@ def methods(given: Sequence[str], file: Path | None, common: Sequence[str]) -> d
             there are fewer than two methods.
     """
     by_name: dict[str, dict[str, Any]] = {}
-    for argument in given:
+    for argument in names:
         name, equals, fragments = argument.partition("=")
         if not equals:
             name, fragments = stems(argument), argument

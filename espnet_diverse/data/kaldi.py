@@ -147,14 +147,14 @@ def column(table: Mapping[str, Any], numbers: array) -> Mapping[str, float]:
     return {key: number for key, number in zip(in_order(table), numbers, strict=True) if not isnan(number)}
 
 
-def keep_utterances(data: DataTables, kept: Collection[str]) -> DataDir:
+def keep_utterances(data: DataTables, utterances: Collection[str]) -> DataDir:
     """Return some utterances of a set, without recordings that have no utterance left. Dropped ones stay listed."""
 
     def of_kept(table: Mapping) -> dict:
-        return {utterance: value for utterance, value in table.items() if utterance in kept}
+        return {utterance: value for utterance, value in table.items() if utterance in utterances}
 
     segments = of_kept(data.segments)
-    recordings = {segment.recording for segment in segments.values()} if data.segments else kept
+    recordings = {segment.recording for segment in segments.values()} if data.segments else utterances
     return DataDir(
         wav_scp={recording: path for recording, path in data.wav_scp.items() if recording in recordings},
         text=of_kept(data.text),
@@ -165,7 +165,7 @@ def keep_utterances(data: DataTables, kept: Collection[str]) -> DataDir:
         dropped=dict(data.dropped),
         bad=set(data.bad),
         extra={
-            name: {key: value for key, value in table.items() if key in kept or key not in data.by_utterance()}
+            name: {key: value for key, value in table.items() if key in utterances or key not in data.by_utterance()}
             for name, table in data.extra.items()
         },
     )

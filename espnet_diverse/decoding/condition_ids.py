@@ -63,7 +63,7 @@ class _Indices(Mapping[str, dict[str, int]]):
 
 
 def condition_indices(
-    known: KnownConditions, data_dir: Path, utterances: Collection[str], given: Mapping[str, str]
+    known: KnownConditions, data_dir: Path, utterances: Collection[str], values: Mapping[str, str]
 ) -> Mapping[str, dict[str, int]]:
     """Look up the condition indices of utterances.
 
@@ -71,7 +71,7 @@ def condition_indices(
         known: The conditions that the model depends on.
         data_dir: Data directory with the tables of the conditions.
         utterances: Ids of the utterances.
-        given: Values by condition that hold for all utterances.
+        values: Values by condition that hold for all utterances.
 
     Returns:
         Index by condition for each utterance.
@@ -80,11 +80,11 @@ def condition_indices(
         ConfigError: A given condition is unknown.
         DataError: A given value is unknown, or an utterance has no known value of a condition without a default.
     """
-    _warn(known, given, {source for condition in known.names for source in _sources(condition, data_dir)})
+    _warn(known, values, {source for condition in known.names for source in _sources(condition, data_dir)})
     indices = _Indices(utterances)
     for condition, names in known.names.items():
-        if source := next(filter(given.get, _sources(condition, data_dir)), None):
-            index = _index(condition, source, given[source], names)
+        if source := next(filter(values.get, _sources(condition, data_dir)), None):
+            index = _index(condition, source, values[source], names)
             indices.lookups[condition] = lambda _, index=index: index
             continue
         table, default = condition_table(data_dir, condition), known.defaults.get(condition)
@@ -162,19 +162,19 @@ def check_conditions(names: Iterable[str]) -> None:
 
 
 def warn_of_unused(
-    known: KnownConditions, given: Mapping[str, str], same_language: bool, told: set[str] | None = None
+    known: KnownConditions, values: Mapping[str, str], same_language: bool, warned: set[str] | None = None
 ) -> None:
     """Warn about given values that have no effect.
 
     Args:
         known, given, same_language: As for `completed`.
-        told: Conditions that earlier calls warned about, which are not repeated; this call adds its own.
+        warned: Conditions that earlier calls warned about, which are not repeated; this call adds its own.
 
     Raises:
         ConfigError: A given condition is unknown.
     """
     twins = {"lang", "tgtlang"}
-    _warn(known, given, twins if same_language and twins & known.names.keys() else set(), told)
+    _warn(known, values, twins if same_language and twins & known.names.keys() else set(), warned)
 
 
 def _warn(known: KnownConditions, values: Mapping[str, str], sources: set[str], warned: set[str] | None = None) -> None:

@@ -213,11 +213,11 @@ def options_of(
     return options
 
 
-def with_keywords(given: SearchOptions, keywords: Mapping[str, Any], arguments: Collection[str]) -> SearchOptions:
+def with_keywords(options: SearchOptions, keywords: Mapping[str, Any], arguments: Collection[str]) -> SearchOptions:
     """Search options with those among them that a call has as keywords.
 
     Args:
-        given: Search options of the call.
+        options: Search options of the call.
         keywords: Search options by name.
         arguments: Names of the call's own arguments, for the error.
 
@@ -225,11 +225,11 @@ def with_keywords(given: SearchOptions, keywords: Mapping[str, Any], arguments: 
         UnknownOptionError: A keyword is neither a search option nor an argument.
     """
     option_checks.check_names(keywords, [*(option.name for option in fields(Options)), *arguments], "the search")
-    if isinstance(given, Options):
-        return replace(given, **keywords)
-    if keywords and given is not None:
-        option_checks.read(Options, given, "the search")  # a mapping
-    return {**(given or {}), **keywords} if keywords else given
+    if isinstance(options, Options):
+        return replace(options, **keywords)
+    if keywords and options is not None:
+        option_checks.read(Options, options, "the search")  # a mapping
+    return {**(options or {}), **keywords} if keywords else options
 
 
 def _bound(ratio: float, length: int) -> int:

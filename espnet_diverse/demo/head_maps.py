@@ -72,12 +72,14 @@ class Sides:
         return self.frames if self.read is None else Axis("token read", ["<sos>", *self.read])
 
 
-def head_maps(seen: dict[str, Observation], kind: str, layer: int, head: int | None, sides: Sides) -> list[dict]:
+def head_maps(
+    observations: dict[str, Observation], kind: str, layer: int, head: int | None, sides: Sides
+) -> list[dict]:
     """Map attention weights, other matrices that the cores report, and cluster probabilities if there are any.
 
     Args:
-        seen: Observations of the attentions, by the keys of `KINDS`.
-        kind: Kind of attention, a key of `seen`.
+        observations: Observations of the attentions, by the keys of `KINDS`.
+        kind: Kind of attention, a key of `observations`.
         layer: Number of the layer, from 1.
         head: Number of the head, from 1; None maps all heads of the layer.
         sides: Meaning of the positions.
@@ -90,9 +92,9 @@ def head_maps(seen: dict[str, Observation], kind: str, layer: int, head: int | N
     Raises:
         ConfigError: There is no such attention, layer or head.
     """
-    if kind not in seen:
-        raise ConfigError(f"attention {kind!r} is unknown; known: {' '.join(seen)}")
-    one = seen[kind]
+    if kind not in observations:
+        raise ConfigError(f"attention {kind!r} is unknown; known: {' '.join(observations)}")
+    one = observations[kind]
     layers, heads = one.weights.shape[:2]
     for name, value, most in (("layer", layer, layers), ("head", 1 if head is None else head, heads)):
         if not 1 <= value <= most:

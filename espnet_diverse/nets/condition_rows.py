@@ -95,12 +95,12 @@ class ConditionRows(nn.Module):
                 raise ConfigError(f"{self.option}: {' '.join(label)} is listed twice; list it once")
 
 
-def read_options(kind: type, option: str, given: Mapping[str, object]):
+def read_options(kind: type, option: str, values: Mapping[str, object]):
     """Build `kind(**given)`, a dataclass of options with `by`.
 
     Raises:
         ConfigError: An option is unknown, or `by` is missing.
     """
-    if isinstance(given, Mapping) and not given.get("by"):
+    if isinstance(values, Mapping) and not values.get("by"):
         raise ConfigError(f"{option}.by is missing; choose from: {' '.join(CONDITIONS)}")
-    return read(kind, given, option)
+    return read(kind, values, option)

@@ -21,8 +21,8 @@ class PartwiseFeedForward(PositionwiseFeedForward):
         whole: ESPnet's module, whose parts it takes over.
     """
 
-    def __init__(self, whole: PositionwiseFeedForward):
-        _take_over(self, whole)
+    def __init__(self, layer: PositionwiseFeedForward):
+        _take_over(self, layer)
 
     def forward(self, x: Tensor) -> Tensor:
         """Compute x (B, T, M) -> (B, T, M)."""
@@ -41,8 +41,8 @@ class PartwiseLayer(EncoderLayer):
 
     feed_forward: nn.Module
 
-    def __init__(self, whole: EncoderLayer):
-        _take_over(self, whole)
+    def __init__(self, layer: EncoderLayer):
+        _take_over(self, layer)
 
     def forward(self, x: Tensor, mask: Any, cache: Tensor | None = None) -> tuple[Tensor, Any]:
         """Compute ESPnet's result: x (B, T, M), mask (B, 1, T), [cache (B, T - 1, M)] -> (B, T, M), mask."""

@@ -22,8 +22,8 @@ class NoPosition(PositionalEncoding):
         whole: The module that it replaces.
     """
 
-    def __init__(self, whole: PositionalEncoding):
-        super().__init__(whole.d_model, whole.dropout.p, max_len=1)
+    def __init__(self, encoding: PositionalEncoding):
+        super().__init__(encoding.d_model, encoding.dropout.p, max_len=1)
 
     def extend_pe(self, x: Tensor) -> None:
         """Provide the positions of x (B, T, ...): zeros (1, T, M)."""

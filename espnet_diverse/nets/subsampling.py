@@ -35,9 +35,9 @@ class ChunkedConvSubsampling(Conv2dSubsampling):
         whole: ESPnet's module, whose parts it takes over.
     """
 
-    def __init__(self, whole: Conv2dSubsampling):
+    def __init__(self, layer: Conv2dSubsampling):
         nn.Module.__init__(self)
-        self.conv, self.out, self.pos_enc = whole.conv, whole.out, whole.pos_enc
+        self.conv, self.out, self.pos_enc = layer.conv, layer.out, layer.pos_enc
 
     def forward(self, x: Tensor, x_mask: Tensor | None, prefix_embeds: Tensor | None = None):
         """Subsample x (B, T, features), x_mask (B, 1, T) -> ESPnet's result, of ((T - 1) // 2 - 1) // 2 frames.

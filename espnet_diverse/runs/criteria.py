@@ -32,9 +32,9 @@ def check_forms(config: Config) -> None:
         _check_reported(config, key, [config[key]] if key in config else [])
 
 
-def are_criteria(given: object) -> bool:
-    """Return whether `given` is a list of criteria: phase, name and mode of each."""
-    return _is_list(given) and all(map(_is_criterion, given))
+def are_criteria(value: object) -> bool:
+    """Return whether `value` is a list of criteria: phase, name and mode of each."""
+    return _is_list(value) and all(map(_is_criterion, value))
 
 
 def preferred_metrics(config: Mapping) -> list[str]:

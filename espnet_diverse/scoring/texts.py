@@ -233,12 +233,12 @@ def system_of(name: str, references: Mapping[str, str], hypotheses: Mapping[str,
     return System(name, texts, tuple(utterance for utterance in references if utterance not in hypotheses))
 
 
-def languages_beside(texts: Path, given: Mapping[str, Mapping[str, str]] = MappingProxyType({})) -> Joined[str]:
-    """Language of each text of a file by utterance id, from the tables next to it, or from tables `given` by name.
+def languages_beside(texts: Path, tables: Mapping[str, Mapping[str, str]] = MappingProxyType({})) -> Joined[str]:
+    """Language of each text of a file by utterance id, from the tables next to it, or from tables `tables` by name.
 
     Raises:
         DataError: A table is faulty.
     """
     names = language_tables(texts.name, (texts.parent / "src_text").is_file())
-    present = [name for name in names if name in given or (texts.parent / name).is_file()]
-    return Joined([given[name] if name in given else pack_table(texts.parent / name) for name in present])
+    present = [name for name in names if name in tables or (texts.parent / name).is_file()]
+    return Joined([tables[name] if name in tables else pack_table(texts.parent / name) for name in present])

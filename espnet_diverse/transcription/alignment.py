@@ -51,29 +51,29 @@ def has_word_times(search: Predictor) -> bool:
 
 
 def align_segment(
-    search: Predictor, segment: Segment, found: Prediction, frames: FrameTimes | None, has_support: bool
+    search: Predictor, segment: Segment, prediction: Prediction, frames: FrameTimes | None, has_support: bool
 ) -> Segment:
     """A segment with what the frames of its tokens say about its text.
 
     Args:
         search: Search with the model.
         segment: The segment with its text and tokens.
-        found: Result of the search, with CTC log probabilities or frames of tokens, or without both.
+        prediction: Result of the search, with CTC log probabilities or frames of tokens, or without both.
         frames: Times of the frames, for words with times and confidences; None leaves them out.
         has_support: Whether CTC may support a text that it did not write.
     """
-    spans = found.spans
-    if found.log_probs is not None:
-        spans = align(found.log_probs, search.tokens.indices(segment.tokens), search.ctc)
+    spans = prediction.spans
+    if prediction.log_probs is not None:
+        spans = align(prediction.log_probs, search.tokens.indices(segment.tokens), search.ctc)
         if has_support and segment.tokens:
             segment = replace(segment, ctc_support=ctc_support(spans))
     if frames is None:
         return segment
     if spans is None:
-        assert found.log_probs is not None  # attention aligns any text
+        assert prediction.log_probs is not None  # attention aligns any text
         logging.warning(
             "%d tokens cannot be aligned to %d frames from %.2f s on; their words get no times",
-            *(len(segment.tokens), len(found.log_probs), segment.start),
+            *(len(segment.tokens), len(prediction.log_probs), segment.start),
         )
         return segment
     words = align_words(spans, search.tokens.pieces(segment.tokens), frames, segment.start, segment.end)

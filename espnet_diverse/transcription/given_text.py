@@ -106,34 +106,34 @@ def _shown(tokens: Sequence[str], timed: Sequence[Word], words: Sequence[Word]) 
     return shown
 
 
-def as_json(found: AlignedText, name: str) -> str:
+def as_json(aligned: AlignedText, name: str) -> str:
     """Name, text, duration, and words and tokens with times and probabilities."""
 
     def row(one: Word, key: str) -> dict[str, Any]:
         times = {"start": round(one.start, 3), "end": round(one.end, 3)}
         return {key: one.text, **times, "probability": rounded_probability(one.confidence)}
 
-    content = {"name": name, "text": found.text, "duration": found.duration}
-    content |= {"words": [row(one, "word") for one in found.words]}
-    content |= {"tokens": [row(one, "token") for one in found.tokens]}
+    content = {"name": name, "text": aligned.text, "duration": aligned.duration}
+    content |= {"words": [row(one, "word") for one in aligned.words]}
+    content |= {"tokens": [row(one, "token") for one in aligned.tokens]}
     return json.dumps(content, ensure_ascii=False, indent=1) + "\n"
 
 
-def as_ctm(found: AlignedText, name: str) -> str:
+def as_ctm(aligned: AlignedText, name: str) -> str:
     """NIST's ctm: name, channel, start, length, word and confidence a line; spaces of the name become "_"."""
     name = "_".join(name.split())  # spaces separate columns
-    rows = ((one.start, one.end - one.start, one.text, one.confidence) for one in found.words)
+    rows = ((one.start, one.end - one.start, one.text, one.confidence) for one in aligned.words)
     return "".join(f"{name} 1 {start:.3f} {length:.3f} {text} {sure:.4f}\n" for start, length, text, sure in rows)
 
 
-def as_textgrid(found: AlignedText, name: str) -> str:
+def as_textgrid(aligned: AlignedText, name: str) -> str:
     """A TextGrid of Praat with the tiers words and tokens; `name` is not used."""
-    lines = ['File type = "ooTextFile"', 'Object class = "TextGrid"', "", *_bounds(0.0, found.duration)]
+    lines = ['File type = "ooTextFile"', 'Object class = "TextGrid"', "", *_bounds(0.0, aligned.duration)]
     lines += ["tiers? <exists>", "size = 2", "item []:"]
-    for number, (title, units) in enumerate({"words": found.words, "tokens": found.tokens}.items(), start=1):
-        intervals = _covering(units, found.duration)
+    for number, (title, units) in enumerate({"words": aligned.words, "tokens": aligned.tokens}.items(), start=1):
+        intervals = _covering(units, aligned.duration)
         lines += [f"    item [{number}]:", '        class = "IntervalTier"', f'        name = "{title}"']
-        lines += [f"        {line}" for line in _bounds(0.0, found.duration)]
+        lines += [f"        {line}" for line in _bounds(0.0, aligned.duration)]
         lines.append(f"        intervals: size = {len(intervals)}")
         for place, (start, end, text) in enumerate(intervals, start=1):
             quoted = text.replace('"', '""')

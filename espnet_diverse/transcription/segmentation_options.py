@@ -70,13 +70,13 @@ class SegmentationOptions(Options):
         return SileroDetector() if silero else EnergyDetector()
 
 
-def segmentation_of(given: SegmentationOptions | Mapping[str, Any] | None) -> SegmentationOptions:
+def segmentation_of(options: SegmentationOptions | Mapping[str, Any] | None) -> SegmentationOptions:
     """Options of segmentation as a user gives them: all of them, some by name, or the defaults.
 
     Raises:
         ConfigError: An option is unknown or has a wrong value, or the detector is not installed.
     """
-    if not isinstance(given, SegmentationOptions):
-        given = read(SegmentationOptions, {} if given is None else given, "the segmentation")
-    given.detector()  # raises before a model is loaded
-    return given
+    if not isinstance(options, SegmentationOptions):
+        options = read(SegmentationOptions, {} if options is None else options, "the segmentation")
+    options.detector()  # raises before a model is loaded
+    return options

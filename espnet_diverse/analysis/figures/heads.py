@@ -34,10 +34,10 @@ class HeadMaps:
     of_vectors: bool = False
 
     @classmethod
-    def of(cls, name: str, seen: Observation) -> "HeadMaps":
+    def of(cls, name: str, observation: Observation) -> "HeadMaps":
         """Take the maps of the last layer of an observation."""
-        others = {shown.title: shown.values[-1].numpy() for shown in seen.maps.values()}
-        return cls(name, seen.weights[-1].numpy(), others, seen.of_vectors)
+        others = {shown.title: shown.values[-1].numpy() for shown in observation.maps.values()}
+        return cls(name, observation.weights[-1].numpy(), others, observation.of_vectors)
 
     def kinds(self) -> dict[str, NDArray]:
         """Return all maps by title."""

@@ -25,15 +25,15 @@ POSITIONS = ("rotary", "alibi", "transformer_xl")
 """Positions that the attention adds itself, without the net."""
 
 
-def position_option(given: Any) -> str:
+def position_option(value: Any) -> str:
     """Read the position of an attention from a configuration.
 
     Raises:
         OptionError: It is unknown.
     """
-    if given not in POSITIONS:
-        raise must_be("position", f"one of {' '.join(POSITIONS)}", given)
-    return given
+    if value not in POSITIONS:
+        raise must_be("position", f"one of {' '.join(POSITIONS)}", value)
+    return value
 
 
 def check_position(

@@ -160,15 +160,15 @@ def checked_values(by: object, conditions: object) -> dict[str, list[str]]:
     return checked
 
 
-def check_lists_of_names(option: str, given: object) -> None:
+def check_lists_of_names(option: str, value: object) -> None:
     """Check that the value of an option is a list of lists of names, and not empty.
 
     Raises:
         OptionError: It is something else.
     """
-    lists = given if isinstance(given, list | tuple) and given else [None]
+    lists = value if isinstance(value, list | tuple) and value else [None]
     if not all(isinstance(names, list | tuple) and _texts(names) for names in lists):
-        raise must_be(option, f"lists of names ({_QUOTES}), such as [[es, en], [fr, en]]", given)
+        raise must_be(option, f"lists of names ({_QUOTES}), such as [[es, en], [fr, en]]", value)
 
 
 def _texts(names: Iterable) -> bool:

@@ -320,9 +320,9 @@ class Searching(Configured):
     searching: Callable[[], Options] = gathered(lambda args: partial(search_options, args))
 
 
-def fragments(given: Configured) -> list[str]:
+def fragments(configured: Configured) -> list[str]:
     """Names given to --config."""
-    return given.config.split(",") if given.config else []
+    return configured.config.split(",") if configured.config else []
 
 
 def model_inputs(model: Model) -> list[Path]:

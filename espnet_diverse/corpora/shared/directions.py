@@ -8,12 +8,12 @@ from espnet_diverse.data.kaldi import DataDir
 from espnet_diverse.errors import ConfigError, DataError
 
 
-def spoken_languages(selection: Selection, there: Sequence[str], where: Path) -> list[str]:
+def spoken_languages(selection: Selection, available: Sequence[str], where: Path) -> list[str]:
     """Languages for speech recognition.
 
     Args:
         selection: Options.
-        there: Available languages.
+        available: Available languages.
         where: Folder of the corpus, for messages.
 
     Raises:
@@ -21,12 +21,12 @@ def spoken_languages(selection: Selection, there: Sequence[str], where: Path) ->
     """
     if selection.pairs or selection.zero_shot:
         raise ConfigError("pairs and zero_shot are for task st; select the languages to recognise with languages")
-    _refuse_unknown("language", selection.languages, there, where)
-    return list(selection.languages or there)
+    _refuse_unknown("language", selection.languages, available, where)
+    return list(selection.languages or available)
 
 
 def translated_directions(
-    selection: Selection, there: Sequence[str], where: Path, default: Sequence[str] = ()
+    selection: Selection, available: Sequence[str], where: Path, default: Sequence[str] = ()
 ) -> dict[str, bool]:
     """Directions of translation, such as "es-en", and whether each is trained (True) or only tested (False).
 
@@ -34,7 +34,7 @@ def translated_directions(
 
     Args:
         selection: Options.
-        there: Available directions.
+        available: Available directions.
         where: Folder of the corpus, for messages.
         default: Directions to train, but for the zero-shot ones, if the selection has neither pairs nor languages; if
             this is empty too, all available ones.
@@ -44,10 +44,12 @@ def translated_directions(
     """
     if selection.pairs and selection.languages:
         raise ConfigError("pairs and languages are both given; give one of them")
-    _refuse_unknown("language", selection.languages, list(dict.fromkeys(split_pair(pair)[0] for pair in there)), where)
-    spoken = [pair for pair in there if split_pair(pair)[0] in selection.languages]
-    pairs = selection.pairs or spoken or default or there
-    _refuse_unknown("direction", [*pairs, *selection.zero_shot], there, where)
+    _refuse_unknown(
+        "language", selection.languages, list(dict.fromkeys(split_pair(pair)[0] for pair in available)), where
+    )
+    spoken = [pair for pair in available if split_pair(pair)[0] in selection.languages]
+    pairs = selection.pairs or spoken or default or available
+    _refuse_unknown("direction", [*pairs, *selection.zero_shot], available, where)
     trained = {pair: True for pair in pairs if pair not in selection.zero_shot}
     return trained | dict.fromkeys(selection.zero_shot, False)
 

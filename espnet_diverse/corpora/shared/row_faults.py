@@ -95,14 +95,14 @@ def read_lines(path: Path, whole: list[Fault], form: Callable[[str], str] = str)
     return Lines(path, texts, {fault.where: fault for fault in reversed(faults) if isinstance(fault.where, int)})
 
 
-def parallel(files: Sequence[Lines | None], whole: list[Fault]) -> list[Row]:
+def parallel(files: Sequence[Lines | None], faults: list[Fault]) -> list[Row]:
     """The rows of files whose lines belong together; none if a file is missing or they differ in length.
 
     Blank lines at the end, by which a file is longer than the text of all, are passed over with a notice.
 
     Args:
         files: The files, from `read_lines`.
-        whole: Receives a fault if their lengths differ.
+        faults: Receives a fault if their lengths differ.
     """
     present = [file for file in files if file is not None]
     if len(present) < len(files):
@@ -114,9 +114,9 @@ def parallel(files: Sequence[Lines | None], whole: list[Fault]) -> list[Row]:
             notice_repairs(file.path, Counter({"blank line at the end": len(file.texts) - size}))
         if size != sizes[0]:
             reason = f"has {size} lines, and {present[0].path.name} has {sizes[0]}; parallel files are equally long"
-            whole.append(Fault(str(file.path), None, f"{reason}: get both again"))
+            faults.append(Fault(str(file.path), None, f"{reason}: get both again"))
     if len({*sizes}) > 1:
-        whole += [fault for file in present for fault in file.faults.values()]
+        faults += [fault for file in present for fault in file.faults.values()]
         return []
     columns = zip(*(file.texts[:count] for file in present), strict=True)
     return [Row(line, texts, _first_fault(present, line)) for line, texts in enumerate(columns, start=1)]

@@ -67,14 +67,16 @@ def measure(blocks: Iterable[NDArray]) -> Measures:
     return Measures(count, low, high, mean, power, share, digest.digest())
 
 
-def sound_findings(found: Measures) -> Iterator[Finding]:
+def sound_findings(measures: Measures) -> Iterator[Finding]:
     """Faults of samples: only silence, an offset, or clipping."""
-    if found.high - found.low < _QUIET:
-        yield Finding("silent", f"is silent: all samples lie between {found.low:.4f} and {found.high:.4f}")
-    elif abs(found.mean) > _OFFSET:
-        yield Finding("offset", f"its samples have a mean of {found.mean:.2f}, and 0 is expected; remove the offset")
-    elif found.clipped > _CLIPPED_SHARE:
-        yield Finding("clipped", f"is clipped: {found.clipped:.0%} of its samples are at full scale; get the original")
+    if measures.high - measures.low < _QUIET:
+        yield Finding("silent", f"is silent: all samples lie between {measures.low:.4f} and {measures.high:.4f}")
+    elif abs(measures.mean) > _OFFSET:
+        yield Finding("offset", f"its samples have a mean of {measures.mean:.2f}, and 0 is expected; remove the offset")
+    elif measures.clipped > _CLIPPED_SHARE:
+        yield Finding(
+            "clipped", f"is clipped: {measures.clipped:.0%} of its samples are at full scale; get the original"
+        )
 
 
 def length_findings(seconds: float, limits: Limits) -> Iterator[Finding]:

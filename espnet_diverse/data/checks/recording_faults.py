@@ -10,9 +10,9 @@ from espnet_diverse.data.checks.repetitions import same_digests
 from espnet_diverse.data.faults import Fault
 
 
-def sound_faults(found: Measures, powers: Powers) -> Iterable[Finding]:
+def sound_faults(measures: Measures, powers: Powers) -> Iterable[Finding]:
     """Faults of samples, by their measures and by the powers of the channels that they are the mean of."""
-    return [Finding("silent", CANCELLED)] if powers.cancel else sound_findings(found)
+    return [Finding("silent", CANCELLED)] if powers.cancel else sound_findings(measures)
 
 
 class SameAudio:

@@ -196,13 +196,13 @@ class _Tree:
         return failure, pending
 
 
-def repeating(found: Sequence[Sequence[Hypothesis]], hotwords: HotwordScorer) -> list[int]:
-    """Indices of the utterances whose best text, the first of `found`, has at least 5 complete phrases."""
-    return [row for row, best in enumerate(found) if best and hotwords.count(best[0].tokens)[0] > _FEW]
+def repeating(batch: Sequence[Sequence[Hypothesis]], hotwords: HotwordScorer) -> list[int]:
+    """Indices of the utterances whose best text, the first of `batch`, has at least 5 complete phrases."""
+    return [row for row, best in enumerate(batch) if best and hotwords.count(best[0].tokens)[0] > _FEW]
 
 
 def without_repeats(
-    found: Sequence[Sequence[Hypothesis]],
+    batch: Sequence[Sequence[Hypothesis]],
     most: Sequence[int],
     options: Options,
     hotwords: HotwordScorer,
@@ -211,7 +211,7 @@ def without_repeats(
     """Search again, with half of the weight each time, for texts in which phrases repeat without end.
 
     Args:
-        found: Hypotheses of each utterance, best first; `search` replaces some.
+        batch: Hypotheses of each utterance, best first; `search` replaces some.
         most: Number of tokens that each utterance can have. A text that has more in at least 5 complete phrases is
             searched again.
         options: Options of the first search.
@@ -220,7 +220,7 @@ def without_repeats(
     """
     weight = options.hotword_weight
     while options.hotword_weight > _LEAST_WEIGHT:
-        counts = [hotwords.count(best[0].tokens if best else ()) for best in found]
+        counts = [hotwords.count(best[0].tokens if best else ()) for best in batch]
         rows = [row for row, (phrases, count) in enumerate(counts) if phrases > _FEW and count > most[row]]
         if not rows:
             return

@@ -25,27 +25,27 @@ def is_ngram(model: Path) -> bool:
     return model.name.endswith(_SUFFIXES) and not model.is_dir()
 
 
-def is_usable(own: Path) -> bool:
+def is_usable(path: Path) -> bool:
     """Return whether the n-gram model of a packed model is used; if not, a warning gives the reason.
 
     KenLM does not check its binary format or the offsets in it, so a damaged or hostile file can do anything. It is
     used only if the user trusts the model; the text format is parsed.
 
     Args:
-        own: The n-gram model, in the directory that the model was unpacked to.
+        path: The n-gram model, in the directory that the model was unpacked to.
     """
     try:
         import kenlm  # noqa: F401, only whether it is there
     except ImportError:
         reason = f"because kenlm is not installed: {_INSTALL}"
     else:
-        with own.open("rb") as file:
+        with path.open("rb") as file:
             is_binary = file.read(len(_BINARY)) == _BINARY
         if not is_binary or os.environ.get(TRUST) == "1":
             return True
         reason = f"because kenlm does not check its binary format; set {TRUST}=1 if you trust the model"
     message = "its n-gram model is not used"
-    logging.warning("%s: %s, %s; scores and texts are as without it", own.parent.parent, message, reason)
+    logging.warning("%s: %s, %s; scores and texts are as without it", path.parent.parent, message, reason)
     return False
 
 

@@ -59,13 +59,13 @@ class Branches(NamedTuple):
 
 
 def add_consistency(
-    model: nn.Module, given: Mapping[str, Any] | None, branches: Branches | None
+    model: nn.Module, settings: Mapping[str, Any] | None, branches: Branches | None
 ) -> "Consistency | None":
     """Let the losses of a model compare the halves of a paired batch.
 
     Args:
         model: A model of ESPnet with our `LabelSmoothingLoss`; parts of it are replaced, with the same parameters.
-        given: `ConsistencyOptions` by name; None is no consistency.
+        settings: `ConsistencyOptions` by name; None is no consistency.
         branches: The losses that it may apply to, or None where the model supports none.
 
     Returns:
@@ -74,7 +74,7 @@ def add_consistency(
     Raises:
         ConfigError: An option is unknown or has a value that is not allowed, or the model has no such loss.
     """
-    options = None if given is None else read(ConsistencyOptions, given, "consistency")
+    options = None if settings is None else read(ConsistencyOptions, settings, "consistency")
     if options is None or not (options.r_drop or options.cr_ctc):
         return None
     if branches is None:

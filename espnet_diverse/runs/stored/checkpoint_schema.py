@@ -229,14 +229,14 @@ class _Layouts:
         self.kind, self.groups, self.place = kind, groups, place
         self._found: dict[tuple, Mapping | None] = {}
 
-    def check(self, kept: object, place: str, group: int, parameter: Tensor) -> None:
+    def check(self, value: object, place: str, group: int, parameter: Tensor) -> None:
         """Check the saved state of a parameter of a group."""
         shape = tuple(range(2, 2 + parameter.dim()))
         key = group, shape, parameter.dtype, parameter.device
         if key not in self._found:
             self._found[key] = self._layout(*key)
         if (layout := self._found[key]) is not None:
-            fields({name: _entry(entry, shape, parameter) for name, entry in layout.items()}, closed=True)(kept, place)
+            fields({name: _entry(entry, shape, parameter) for name, entry in layout.items()}, closed=True)(value, place)
 
     def _layout(self, group: int, shape: tuple, dtype: torch.dtype, device: torch.device) -> Mapping | None:
         options = {key: value for key, value in self.groups[group].items() if key != "params"}

@@ -54,17 +54,17 @@ def padding(shapes: Mapping[str, Shapes], options: BatchOptions, types: Sequence
     return measured
 
 
-def report(found: Mapping[str, Padding]) -> str:
+def report(padding: Mapping[str, Padding]) -> str:
     """A Markdown table, and advice if padding is a large share of the frames of the first type, which is used."""
-    used, first = next(iter(found.items()))
+    used, first = next(iter(padding.items()))
     header = ["batch_type", "batches", "utterances a batch"]
     header += [f"padding of {name}, {of}" for name in first.shares for of in ("frames", "attention")]
     rows = [
         [kind, f"{result.batches}", f"{result.utterances:.1f}"]
         + [f"{100 * share:.1f} %" for both in result.shares.values() for share in both]
-        for kind, result in found.items()
+        for kind, result in padding.items()
     ]
-    frames = {kind: next(iter(result.shares.values()))[0] for kind, result in found.items()}
+    frames = {kind: next(iter(result.shares.values()))[0] for kind, result in padding.items()}
     best = min(frames, key=frames.__getitem__)
     advice = (
         f"{100 * frames[used]:.0f} % of the frames are padding; batch_type: {best} has {100 * frames[best]:.0f} %\n"
