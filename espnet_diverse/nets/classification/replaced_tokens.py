@@ -10,7 +10,8 @@ x of n tokens, the generator G and the encoder D with a linear layer to one scor
     loss = L_MLM + weight L_Disc                                                                                  (5)
 
 The mean of (2) and (4) is over all positions of the batch, as in the released code. A token that the generator guesses
-right counts as original. No gradient flows through (3). G and D share the embeddings of the tokens, as in the paper.
+right counts as original. No gradient flows through (3). G and D share the embeddings of the tokens, as in the paper;
+G reads them multiplied by sqrt(M), their width, as the encoder of D does.
 """
 
 from collections.abc import Mapping
@@ -22,7 +23,7 @@ from espnet2.train.abs_espnet_model import AbsESPnetModel
 from torch import Tensor, nn
 
 from espnet_diverse.functional.masks import lengths_to_mask
-from espnet_diverse.nets.classification.transformer_classifier import TransformerClassifier
+from espnet_diverse.nets.classification.transformer_classifier import TransformerClassifier, token_encoder
 from espnet_diverse.nets.encoder import DiverseTransformerEncoder
 from espnet_diverse.option_checks import Rule
 
@@ -45,7 +46,7 @@ class ReplacementDetector(nn.Module):
     def __init__(self, vocab_size: int, **options):
         super().__init__()
         of_encoder = {name: value for name, value in options.items() if name not in _OF_CLASSIFIER}
-        self.encoder = DiverseTransformerEncoder(vocab_size, input_layer="embed", **of_encoder)
+        self.encoder = token_encoder(vocab_size, **of_encoder)
         self.score = nn.Linear(self.encoder.output_size(), 1)
 
     @property
@@ -78,7 +79,7 @@ class MaskedGenerator(nn.Module):
 
     def forward(self, text: Tensor, lengths: Tensor, embed: nn.Embedding, chosen: Tensor) -> Tensor:
         """Masked tokens (B, T) with their numbers (B,), N chosen positions, bool (B, T) -> scores of tokens (N, V)."""
-        states = self.encoder(embed(text), lengths)[0]
+        states = self.encoder(embed(text) * embed.embedding_dim**0.5, lengths)[0]
         return F.linear(self.output(states[chosen]), embed.weight, self.bias)
 
 

@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Mapping, Sequence
 
+import torch
 from torch import Tensor, nn
 
 from espnet_diverse.attention.self_attentive_pooling import SelfAttentivePooling
@@ -39,7 +40,7 @@ class TransformerClassifier(PooledClassifier):
         **options,
     ):
         super().__init__(by, conditions)
-        self.encoder = DiverseTransformerEncoder(vocab_size, input_layer="embed", **options)
+        self.encoder = token_encoder(vocab_size, **options)
         size = self.encoder.output_size()
         self.pooling = SelfAttentivePooling(size, pooling_width, heads)
         self.output = nn.Linear(heads * size, len(self.labels))
@@ -57,6 +58,22 @@ class TransformerClassifier(PooledClassifier):
     def _states(self, text: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         x = self.encoder(text, lengths)[0]
         return x, lengths_to_mask(lengths, x.size(1)).unsqueeze(1)
+
+
+def token_encoder(vocab_size: int, **options) -> DiverseTransformerEncoder:
+    """Build an encoder of tokens whose embeddings begin at the scale of the positions.
+
+    The encoder multiplies embeddings by sqrt(D) (Vaswani et al. 2017, section 3.4). ESPnet draws them from N(0, 1), and
+    beside values of sqrt(D) sinusoids of amplitude 1 hardly count; here their deviation is 1 / sqrt(D).
+
+    Args:
+        vocab_size: Number of tokens.
+        options: Options of `DiverseTransformerEncoder`.
+    """
+    encoder = DiverseTransformerEncoder(vocab_size, input_layer="embed", **options)
+    with torch.no_grad():
+        encoder.embed[0].weight.mul_(encoder.output_size() ** -0.5)
+    return encoder
 
 
 def _signature() -> inspect.Signature:

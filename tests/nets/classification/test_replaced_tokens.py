@@ -27,7 +27,8 @@ def test_losses_equal_loops_over_single_texts():
     chosen = choose_positions(LENGTHS, 6, 0.3, draw)
     masked, distributions, originals = TEXTS.masked_fill(chosen, MASK), [], []
     for text, length, own in zip(masked, LENGTHS.tolist(), chosen, strict=True):
-        states = model.generator.encoder(model.classifier.embed(text[None, :length]), torch.tensor([length]))[0][0]
+        embedded = model.classifier.embed(text[None, :length]) * math.sqrt(model.classifier.embed.embedding_dim)
+        states = model.generator.encoder(embedded, torch.tensor([length]))[0][0]
         for i in range(length):
             if own[i]:
                 distributions.append(model.classifier.embed.weight @ model.generator.output(states[i]))
@@ -47,6 +48,13 @@ def test_losses_equal_loops_over_single_texts():
     assert float(stats["loss_replaced"]) == pytest.approx(sum(terms) / 11)
     assert float(loss) == pytest.approx(expected + 7 * sum(terms) / 11) and float(weight) == 3
     assert float(model(TEXTS, LENGTHS)[0]) == float(loss)  # evaluation draws with a fixed seed
+
+
+def test_an_untrained_generator_guesses():
+    torch.manual_seed(0)
+    detector = ReplacementDetector(500, output_size=64, attention_heads=4, linear_units=64, num_blocks=2)
+    _, stats, _ = DiverseReplacedTokenModel(detector)(torch.randint(1, 500, (20, 30)), torch.full((20,), 30))
+    assert float(stats["loss_mlm"]) == pytest.approx(math.log(500), rel=0.1)
 
 
 def test_a_share_of_the_positions_of_each_text_is_drawn():

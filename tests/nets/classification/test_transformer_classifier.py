@@ -55,6 +55,13 @@ def test_the_order_of_the_tokens_counts_and_every_token_is_read():
         )
 
 
+def test_embeddings_begin_at_the_scale_of_the_positions():
+    torch.manual_seed(0)
+    embed = TransformerClassifier(2000, **CLASSES, **SIZE | {"output_size": 64}).eval().encoder.embed
+    tokens, positions = embed[0].weight * 64**0.5, embed(torch.zeros(1, 50, dtype=torch.long)).std(1)
+    assert float(tokens.std()) == pytest.approx(1, rel=0.02) and float(positions.mean()) > 0.4
+
+
 @pytest.mark.parametrize("part", ["softmax", "luna"])
 def test_every_parameter_is_trained(part):
     model = DiverseClassificationModel(build(part).float().train(), conditions=CLASSES["conditions"])
