@@ -10,8 +10,9 @@ x of n tokens, the generator G and the encoder D with a linear layer to one scor
     loss = L_MLM + weight L_Disc                                                                                  (5)
 
 The mean of (2) and (4) is over all positions of the batch, as in the released code. A token that the generator guesses
-right counts as original. No gradient flows through (3). G and D share the embeddings of the tokens, as in the paper;
-G reads them multiplied by sqrt(M), their width, as the encoder of D does.
+right counts as original. No gradient flows through (3). G and D share the embeddings of the tokens, as in the paper.
+G reads them through a linear layer alone: after a normalised layer, which ESPnet's input layer `linear` has, the
+positions would hardly count (`transformer_classifier.token_encoder`).
 """
 
 from collections.abc import Mapping
@@ -67,19 +68,21 @@ class MaskedGenerator(nn.Module):
 
     Args:
         embed: The embedding, width M, which belongs to another module.
-        options: Options of `DiverseTransformerEncoder`.
+        options: Options of `DiverseTransformerEncoder`, with its `output_size`.
     """
 
     def __init__(self, embed: nn.Embedding, **options):
         super().__init__()
         vocab_size, width = embed.weight.shape
-        self.encoder = DiverseTransformerEncoder(width, input_layer="linear", **options)
+        size = options.pop("output_size")
+        self.input = nn.Linear(width, size)
+        self.encoder = DiverseTransformerEncoder(size, size, input_layer=None, **options)
         self.output = nn.Sequential(nn.Linear(self.encoder.output_size(), width), nn.GELU(), nn.LayerNorm(width))
         self.bias = nn.Parameter(torch.zeros(vocab_size))
 
     def forward(self, text: Tensor, lengths: Tensor, embed: nn.Embedding, chosen: Tensor) -> Tensor:
         """Masked tokens (B, T) with their numbers (B,), N chosen positions, bool (B, T) -> scores of tokens (N, V)."""
-        states = self.encoder(embed(text) * embed.embedding_dim**0.5, lengths)[0]
+        states = self.encoder(self.input(embed(text)), lengths)[0]
         return F.linear(self.output(states[chosen]), embed.weight, self.bias)
 
 

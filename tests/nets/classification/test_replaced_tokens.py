@@ -27,7 +27,7 @@ def test_losses_equal_loops_over_single_texts():
     chosen = choose_positions(LENGTHS, 6, 0.3, draw)
     masked, distributions, originals = TEXTS.masked_fill(chosen, MASK), [], []
     for text, length, own in zip(masked, LENGTHS.tolist(), chosen, strict=True):
-        embedded = model.classifier.embed(text[None, :length]) * math.sqrt(model.classifier.embed.embedding_dim)
+        embedded = model.generator.input(model.classifier.embed(text[None, :length]))
         states = model.generator.encoder(embedded, torch.tensor([length]))[0][0]
         for i in range(length):
             if own[i]:
