@@ -25,7 +25,7 @@ KNOWN = {
         *("recordings._Recording.keeping_faults: Exception", "recordings.Transcription._read: Exception"),
         *(
             "samples.read_samples: DataError",
-            "translate._translated.each: DataError",
+            "translate._translated.translations: DataError",
             "translate.run: DataError",
             "utterances.readable: Exception",
         ),
