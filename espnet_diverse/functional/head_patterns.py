@@ -98,7 +98,8 @@ def gated_bias(gates: Tensor, pairs: Tensor) -> tuple[Tensor, Tensor]:
     """
     allowed = pairs.any(1, keepdim=True)
     share = torch.einsum("hp,bpij->bhij", gates, pairs.to(gates.dtype))
-    return share.masked_fill(~allowed, 1.0).log(), allowed
+    least = torch.finfo(share.dtype).tiny  # a gate may underflow to 0, whose logarithm has no finite gradient
+    return share.masked_fill(~allowed, 1.0).clamp(min=least).log(), allowed
 
 
 def one_key_attention(name: str, v: Tensor, length: Tensor, mask: Tensor | None = None, dropout: float = 0.0) -> Tensor:

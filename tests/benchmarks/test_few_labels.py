@@ -4,6 +4,7 @@ import sys
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_matrix
 
 WORDS = {"news": "minister", "talks": "thanks"}
 
@@ -31,4 +32,20 @@ def test_codes_and_words_give_the_domains(folders, monkeypatch, capsys):
     argv = ["few_labels.py", "--train", *folders["train"], "--test", *folders["test"], "--labels", "30", "--draws", "2"]
     monkeypatch.setattr(sys, "argv", argv)
     few_labels.main()
-    assert capsys.readouterr().out == "codes 30 100.0  100.0 100.0\nwords 30 100.0  100.0 100.0\n"
+    lines = [f"{kind} 30 100.0  100.0 100.0\n" for kind in ("codes", "words", "nblr")]
+    assert capsys.readouterr().out == "".join(lines)
+    few_labels.main([f"--{name}={folders[name][0]}" for name in folders] + ["--labels", "30", "--draws", "2"])
+    assert capsys.readouterr().out == "".join(lines[1:])
+
+
+def test_words_are_weighted_by_ratios_of_their_counts():
+    """Of 4 sentences, "a" is in all of the first class and in none of the second, "b" in one of each."""
+    import few_labels
+
+    words, classes = csr_matrix([[1, 1], [1, 0], [0, 1], [0, 0]] * 5), np.array(["x", "x", "y", "y"] * 5)
+    classifier = few_labels.NaiveBayesLogisticRegression()
+    classifier.fit(words, classes)
+    a, b = np.log((11 / 17) / (1 / 7)), np.log((6 / 17) / (6 / 7))
+    np.testing.assert_allclose(classifier.fitted[0][0], [[a, b]])
+    np.testing.assert_allclose(classifier.fitted[1][0], [[-a, -b]])
+    assert classifier.score(words, classes) == 1

@@ -11,8 +11,9 @@ x of n tokens, the generator G and the encoder D with a linear layer to one scor
 
 The mean of (2) and (4) is over all positions of the batch, as in the released code. A token that the generator guesses
 right counts as original. No gradient flows through (3). G and D share the embeddings of the tokens, as in the paper.
-G reads them through a linear layer alone: after a normalised layer, which ESPnet's input layer `linear` has, the
-positions would hardly count (`transformer_classifier.token_encoder`).
+G reads them through a linear layer, to which its encoder adds positions: after a normalised layer, which ESPnet's input
+layer `linear` has, positions would hardly count (`transformer_classifier.token_encoder`), and without an input layer
+ESPnet's encoder adds none.
 """
 
 from collections.abc import Mapping
@@ -75,14 +76,14 @@ class MaskedGenerator(nn.Module):
         super().__init__()
         vocab_size, width = embed.weight.shape
         size = options.pop("output_size")
-        self.input = nn.Linear(width, size)
-        self.encoder = DiverseTransformerEncoder(size, size, input_layer=None, **options)
+        self.encoder = DiverseTransformerEncoder(1, size, input_layer="embed", **options)
+        self.encoder.embed[0] = nn.Linear(width, size)  # the positions follow it
         self.output = nn.Sequential(nn.Linear(self.encoder.output_size(), width), nn.GELU(), nn.LayerNorm(width))
         self.bias = nn.Parameter(torch.zeros(vocab_size))
 
     def forward(self, text: Tensor, lengths: Tensor, embed: nn.Embedding, chosen: Tensor) -> Tensor:
         """Masked tokens (B, T) with their numbers (B,), N chosen positions, bool (B, T) -> scores of tokens (N, V)."""
-        states = self.encoder(self.input(embed(text)), lengths)[0]
+        states = self.encoder(embed(text), lengths)[0]
         return F.linear(self.output(states[chosen]), embed.weight, self.bias)
 
 
@@ -171,7 +172,7 @@ def choose_positions(lengths: Tensor, time: int, rate: float, draw: torch.Genera
 
 def _smaller(encoder: DiverseTransformerEncoder) -> dict[str, int]:
     """Return the default options of the generator for a detector's encoder."""
-    attention, units = encoder.encoders[0].self_attn, encoder.encoders[0].feed_forward.w_1.out_features
+    attention, units = encoder.encoders[0].self_attn, encoder.encoders[0].feed_forward.w_1.weight.size(0)
     heads = max(1, attention.h // 4)
     return {
         "output_size": max(1, encoder.output_size() // 4 // heads) * heads,

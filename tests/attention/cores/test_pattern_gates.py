@@ -1,6 +1,7 @@
 """The core of pattern gates against loops in double precision, its temperature, its choice and options."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -62,6 +63,18 @@ def test_gradcheck_and_gradients_of_the_gates():
         return torch.func.functional_call(core, {"gates": gates}, (heads(PADDED),))[0][:, :, :4]
 
     assert torch.autograd.gradcheck(context, core.gates.detach().clone().requires_grad_())
+
+
+def test_gates_that_underflow_have_finite_gradients():
+    """In float32 exp(-120) is 0; the pairs of the other patterns then get no weight, and nothing becomes NaN."""
+    core = build(patterns=["global", "previous"]).float()
+    with torch.no_grad():
+        core.gates.copy_(torch.tensor([[0.0, 120.0]]).expand(H, 2))
+    given = whole_position(heads(PADDED, need_weights=True))
+    context, weights = core(replace(given, **{name: getattr(given, name).float() for name in "qkv"}))
+    assert weights[0, 0, 2].argmax() == 1 and float(weights[0, 0, 2, 1].detach()) == pytest.approx(1)
+    context.square().sum().backward()
+    assert torch.isfinite(core.gates.grad).all()
 
 
 def test_the_temperature_falls_so_that_small_differences_decide():

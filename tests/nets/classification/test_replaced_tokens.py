@@ -27,7 +27,7 @@ def test_losses_equal_loops_over_single_texts():
     chosen = choose_positions(LENGTHS, 6, 0.3, draw)
     masked, distributions, originals = TEXTS.masked_fill(chosen, MASK), [], []
     for text, length, own in zip(masked, LENGTHS.tolist(), chosen, strict=True):
-        embedded = model.generator.input(model.classifier.embed(text[None, :length]))
+        embedded = model.classifier.embed(text[None, :length])
         states = model.generator.encoder(embedded, torch.tensor([length]))[0][0]
         for i in range(length):
             if own[i]:
@@ -48,6 +48,26 @@ def test_losses_equal_loops_over_single_texts():
     assert float(stats["loss_replaced"]) == pytest.approx(sum(terms) / 11)
     assert float(loss) == pytest.approx(expected + 7 * sum(terms) / 11) and float(weight) == 3
     assert float(model(TEXTS, LENGTHS)[0]) == float(loss)  # evaluation draws with a fixed seed
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("position", ["absolute", "rotary", "alibi"])
+def test_the_generator_reads_positions(position):
+    """In another order, tokens have other scores: each follows from its position, too."""
+    torch.manual_seed(0)
+    attention = {} if position == "absolute" else {"attention": {"core": "softmax", "position": position}}
+    detector = ReplacementDetector(9, **SIZE | {"output_size": 64, "linear_units": 64})
+    generator = DiverseReplacedTokenModel(detector, generator=attention).eval().generator
+    text, order = torch.tensor([[2, 3, 4, 5, 6, 7]]), torch.tensor([3, 0, 5, 1, 4, 2])
+    every, lengths = torch.ones(1, 6, dtype=torch.bool), torch.tensor([6])
+    scores, moved = (generator(tokens, lengths, detector.embed, every) for tokens in (text, text[:, order]))
+    assert not torch.isclose(scores[order], moved, rtol=1e-3).all(-1).any()
+
+
+def test_convolutions_between_positions():
+    detector = ReplacementDetector(9, **SIZE | {"positionwise_layer_type": "conv1d"})
+    model = DiverseReplacedTokenModel(detector, generator={"positionwise_layer_type": "conv1d"})
+    assert torch.isfinite(model(TEXTS, LENGTHS)[0])
 
 
 def test_an_untrained_generator_guesses():
