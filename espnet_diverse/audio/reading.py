@@ -31,6 +31,7 @@ from espnet_diverse.audio.segments import Segment, segment_fault
 from espnet_diverse.audio.truncation import check_ogg, unread_bytes, unread_format
 from espnet_diverse.errors import DataError, TruncatedError
 from espnet_diverse.portable import unnamed_file
+from espnet_diverse.untrusted.output_limits import most_bytes, too_large
 
 _CHAINED_OGG = MediaFormat("concatenated ogg", "ogg")
 
@@ -154,9 +155,16 @@ def read_audio(path: Path, segment: Segment | None = None, target_rate: int = RA
         Samples (T,) float32, the channels averaged, and the sampling rate in Hz.
 
     Raises:
-        DataError: See `open_file` and `AudioFile.read`.
+        DataError: See `open_file` and `AudioFile.read`; or a whole file holds more samples than
+            `output_limits.most_bytes`, in 16 bits.
     """
     with open_file(path, target_rate=target_rate) as file:
+        if (
+            segment is None
+            and path.is_file()
+            and 2 * file.info.frames * file.info.channels > (most := most_bytes(path))
+        ):
+            raise DataError(f"{file.name}: {too_large(most)}")
         return file.read(segment), file.info.rate
 
 

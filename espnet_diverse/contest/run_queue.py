@@ -1,4 +1,4 @@
-"""Runs that are made several at a time, each once: a run with scores in the file of results is done."""
+"""A queue of runs, several of them at a time; runs whose scores are in the file of results are skipped."""
 
 import sys
 import threading

@@ -114,7 +114,8 @@ class Selection(Options):
     split_by: str = choice(
         *("speaker", "audio"),
         bare=True,
-        help="without a column split, sets share no speaker and no recording: speaker; or no recording: audio",
+        help="what the sets must not share if no column `split` names them: speakers (and recordings), or audio, only "
+        "recordings",
     )
     split_shares: tuple[float, float] = listed(
         (0.1, 0.1), of=number(0.1), nargs=2, metavar=("DEV", "TEST"), help="shares of dev and test, if sets are drawn"

@@ -167,7 +167,7 @@ def warn_of_unused(
     """Warn about given values that have no effect.
 
     Args:
-        known, given, same_language: As for `completed`.
+        known, values, same_language: As for `completed`.
         warned: Conditions that earlier calls warned about, which are not repeated; this call adds its own.
 
     Raises:

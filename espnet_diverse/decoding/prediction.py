@@ -54,7 +54,7 @@ def rounded_score(score: float) -> float:
 
 
 def json_score(score: float) -> float | None:
-    """The certain digits of a score; JSON has no infinity, which is the score where there is no hypothesis."""
+    """The certain digits of a score, or None for -inf, the score without a hypothesis, which JSON cannot store."""
     return rounded_score(score) if math.isfinite(score) else None
 
 

@@ -18,7 +18,7 @@ class PartwiseFeedForward(PositionwiseFeedForward):
     """ESPnet's `PositionwiseFeedForward`, which computes long inputs part by part where there are no gradients.
 
     Args:
-        whole: ESPnet's module, whose parts it takes over.
+        layer: ESPnet's module, whose parts it takes over.
     """
 
     def __init__(self, layer: PositionwiseFeedForward):
@@ -36,7 +36,7 @@ class PartwiseLayer(EncoderLayer):
     """ESPnet's transformer `EncoderLayer`, which computes long inputs part by part where there are no gradients.
 
     Args:
-        whole: ESPnet's layer, whose parts it takes over.
+        layer: ESPnet's layer, whose parts it takes over.
     """
 
     feed_forward: nn.Module

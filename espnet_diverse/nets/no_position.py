@@ -19,7 +19,7 @@ class NoPosition(PositionalEncoding):
     """ESPnet's `PositionalEncoding` with zeros for positions: it scales its input and applies dropout.
 
     Args:
-        whole: The module that it replaces.
+        encoding: The module that it replaces.
     """
 
     def __init__(self, encoding: PositionalEncoding):

@@ -32,7 +32,7 @@ class ChunkedConvSubsampling(Conv2dSubsampling):
     """ESPnet's `Conv2dSubsampling`, which without gradients computes long inputs in chunks.
 
     Args:
-        whole: ESPnet's module, whose parts it takes over.
+        layer: ESPnet's module, whose parts it takes over.
     """
 
     def __init__(self, layer: Conv2dSubsampling):

@@ -2,7 +2,7 @@
 
 Koehn 2004, "Statistical significance tests for machine translation evaluation": as many sentences as the corpus has are
 drawn with replacement, and the resampled corpus is scored. Resamples, intervals and p-values equal sacrebleu's (Post
-2018) for the same number of resamples and the same seed.
+2018) for the same number of resamples and the same seed, up to its sums of counts in float32.
 """
 
 from collections.abc import Callable, Sequence

@@ -187,7 +187,7 @@ class _Uvicorn(uvicorn.Server):
 class _Protocol(H11Protocol):
     """uvicorn's protocol; a connection is closed if it sends no request, or no further one after an answer.
 
-    uvicorn also limits its wait for the next request, but not any more once a byte of it has come.
+    uvicorn limits only the time until the first byte of the next request.
     """
 
     _silence: asyncio.TimerHandle

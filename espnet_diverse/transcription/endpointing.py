@@ -2,7 +2,7 @@
 
 The detector and the options of `segmentation.py` decide where an utterance begins and ends, and its samples are the
 same as of the segment that a recording would be split into. Samples are returned as soon as they certainly belong to
-the utterance: not before the speech is longer than a click, and a longer silence not before speech follows it. An
+the utterance: speech once it is longer than a click, and a longer silence once speech follows it. An
 utterance without a pause cannot be split at its quietest place, which may have passed; instead, from half of the
 greatest length on, ever shorter pauses end it.
 """

@@ -38,8 +38,8 @@ class SegmentationOptions(Options):
     vad: str = choice(
         *VADS,
         help="voice activity detector: silero (extra vad), energy, none (split by length alone), whisper (times that a "
-        "Whisper model writes), or auto: silero, else energy, and no splitting of recordings of up to 20 s, nor by "
-        "OWSM-CTC of longer ones",
+        "Whisper model writes), or auto: silero if it is installed, else energy; with auto, recordings of up to 20 s "
+        "are not split, and OWSM-CTC splits none",
     )
     max_seconds: float = number(20.0, least=1, most=inf)
     min_speech_seconds: float = number(0.1, least=0, most=1)

@@ -141,3 +141,13 @@ def test_a_temporary_wav_has_the_rate_that_is_wanted(tmp_path, name):
 def test_flac_without_its_length_keeps_its_samples(tmp_path):
     path = KINDS["flac without its length"][0](tmp_path)  # of 8 kHz
     np.testing.assert_array_equal(read_at(path, 8000)[0], read_audio(tmp_path / "source.wav")[0])
+
+
+def test_a_file_that_holds_too_many_samples_is_not_read_whole(tmp_path, monkeypatch):
+    path = tmp_path / "silence.flac"
+    soundfile.write(path, np.zeros(40 * RATE, np.int16), RATE)  # 1.28 MB in a file of some hundred bytes
+    assert len(read_audio(path)[0]) == 40 * RATE
+    monkeypatch.setenv("ESPNET_DIVERSE_MAX_DECODED_MB", "1")
+    with pytest.raises(DataError, match="silence.flac: holds more than 1 MB"):
+        read_audio(path)
+    assert len(read_audio(path, Segment("silence", 1.0, 2.0))[0]) == RATE

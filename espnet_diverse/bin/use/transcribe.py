@@ -90,9 +90,9 @@ class CommandOptions(OutputOptions, Whole, StreamOptions):
         None,
         parse=TABLE,
         metavar="FILE",
-        help="a Kaldi wav.scp, or a table of path, language and domain separated by tabs; a first line `path ...` "
-        "names the columns: path language target_language domain, or other names of `prepare table`; paths are "
-        "relative to the table, in wav.scp and from standard input (-) to the working directory",
+        help="a Kaldi wav.scp, or a table of path, language and domain separated by tabs; its first line may name the "
+        "columns (path language target_language domain, or as for `prepare table`); paths in a table are relative to "
+        "it, those in a wav.scp or from standard input (-) to the working directory",
     )
     channels: str = choice(
         *("mean", "each", "speakers"),

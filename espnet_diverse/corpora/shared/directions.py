@@ -69,7 +69,7 @@ def refuse_untrained(train: DataDir, wanted: Collection[str], where: Path) -> No
 
 
 def refuse_names(selection: Selection, sets: Collection[str], why: str) -> None:
-    """Check that the user names no sets whose files have no separate names.
+    """Refuse a `--set_names` for sets that the corpus stores under one name.
 
     Raises:
         ConfigError: `selection.set_names` names one of `sets`; the message ends with `why`.

@@ -71,9 +71,19 @@ def token_encoder(vocab_size: int, **options) -> DiverseTransformerEncoder:
         options: Options of `DiverseTransformerEncoder`.
     """
     encoder = DiverseTransformerEncoder(vocab_size, input_layer="embed", **options)
-    with torch.no_grad():
-        encoder.embed[0].weight.mul_(encoder.output_size() ** -0.5)
+    drawn = encoder.embed[0]
+    weight = drawn.weight.detach() * drawn.embedding_dim**-0.5
+    encoder.embed[0] = _ScaledEmbedding(*weight.shape, padding_idx=drawn.padding_idx, _weight=weight)
     return encoder
+
+
+class _ScaledEmbedding(nn.Embedding):
+    """An embedding of deviation 1 / sqrt(D), also where ESPnet's option `init` draws it again."""
+
+    def reset_parameters(self) -> None:
+        super().reset_parameters()
+        with torch.no_grad():
+            self.weight.mul_(self.embedding_dim**-0.5)
 
 
 def _signature() -> inspect.Signature:

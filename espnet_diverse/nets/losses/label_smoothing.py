@@ -15,7 +15,7 @@ class LabelSmoothingLoss(nn.Module):
     Args:
         ignored: Index of padding, which is ignored.
         smoothing: Total probability of all wrong classes.
-        by_token: Whether to divide by the number of tokens, see `processes.token_count`; otherwise by the number of
+        by_token: Whether to divide by the number of tokens, see `reductions.token_count`; otherwise by the number of
             sequences.
     """
 

@@ -1,4 +1,4 @@
-"""Memories: what a net that works by segments knows of earlier segments."""
+"""Memories of earlier segments, for nets that process their input in segments."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

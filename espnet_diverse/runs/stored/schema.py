@@ -193,7 +193,7 @@ def fields(required: Mapping[Any, Check], others: Mapping[Any, Check] | None = N
 def like(template: object) -> Check:
     """A check of the value of an attribute by its present value: it must have the same kind, and texts must be equal.
 
-    A whole number that is 0 or at least 1 now must not fall below 0 or 1; None may become a number.
+    A whole number must be at least 0, or at least 1 if it is so now; None may become a number.
     """
     if template is None or isinstance(template, bool):
         return plain

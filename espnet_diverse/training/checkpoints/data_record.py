@@ -96,7 +96,7 @@ class DataRecord:
 
 
 def saved_digests(output_dir: Path) -> dict[str, str]:
-    """Return the digests that a run has, and its identity; none if it has no file of them.
+    """Return the digests of a run's data, with its identity, or an empty dict if the run has no file of digests.
 
     Raises:
         DataError: The file is damaged.

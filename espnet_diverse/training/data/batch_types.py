@@ -5,7 +5,7 @@ an array of row numbers of the first shape file, in 4 bytes each, and the batche
 
     unsorted   batch_size utterances in the order of the file
     sorted     batch_size utterances of similar length
-    folded     the fewer, the more often the longest is longer than its fold length
+    folded     batch_size / (1 + floor(longest length / fold length)) utterances
     length     utterances * sum of the lengths of their longest <= batch_bins
     numel      as length, each length times the width of its data
 

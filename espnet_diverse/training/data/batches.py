@@ -1,4 +1,4 @@
-"""Batches of a run: all utterances, divided as ESPnet divides them, or sampled ones, without their ids."""
+"""Batches of a run: all utterances in ESPnet's batches, or sampled utterances without their ids."""
 
 import logging
 from argparse import Namespace

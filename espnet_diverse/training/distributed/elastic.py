@@ -63,7 +63,7 @@ def launch(task: str, config: Config, processes: Processes) -> None:
 
 
 def _start_tracker() -> None:
-    """Start the process that tracks semaphores for Python, so that SIGHUP does not end it, as SIGTERM does not.
+    """Start the process that tracks semaphores for Python, with SIGHUP blocked; it ignores SIGTERM by itself.
 
     A closed terminal sends SIGHUP to all processes; a tracker that starts after it knows none of their semaphores.
     """

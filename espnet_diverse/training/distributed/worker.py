@@ -22,7 +22,7 @@ def work(task: str, config: Mapping, errors: str, place: Path | str) -> None:
         task: Name of the task, a key of `TASKS`.
         config: The configuration of ESPnet's command.
         errors: Folder for the errors of users. A process ends at once if there is one, because it would fail again.
-        place: Where the processes that are started together meet, see `meeting.group_at`.
+        place: Where the processes that are started together meet, see `rendezvous.group_at`.
     """
     if any(Path(errors).iterdir()):
         sys.exit(1)

@@ -4,6 +4,7 @@ import inspect
 
 import pytest
 import torch
+from espnet2.torch_utils.initialize import initialize
 
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.nets.classification.transformer_classifier import TransformerClassifier
@@ -57,11 +58,14 @@ def test_the_order_of_the_tokens_counts_and_every_token_is_read():
 
 def test_embeddings_begin_at_the_scale_of_the_positions():
     torch.manual_seed(0)
-    embed = TransformerClassifier(2000, **CLASSES, **SIZE | {"output_size": 64}).eval().encoder.embed
+    model = TransformerClassifier(2000, **CLASSES, **SIZE | {"output_size": 64}).eval()
+    embed = model.encoder.embed
     with torch.no_grad():
         tokens = embed[0].weight * 64**0.5
         positions = embed(torch.zeros(1, 50, dtype=torch.long)) - tokens[0]
     assert float(tokens.std()) == pytest.approx(1, rel=0.02)
+    initialize(model, "xavier_uniform")  # ESPnet's option `init`
+    assert float(model.embed.weight.detach().std()) * 8 == pytest.approx(1, rel=0.02)
     assert float(positions.square().mean()) == pytest.approx(0.5)
 
 
