@@ -9,6 +9,8 @@ from typing import Any
 
 from espnet_diverse.data.files.atomic_files import staged_file
 
+log = logging.getLogger(__name__)
+
 
 def families(characters: Iterable[str]) -> tuple[list[str], set[str]]:
     """Find fonts for characters.
@@ -39,7 +41,7 @@ def families(characters: Iterable[str]) -> tuple[list[str], set[str]]:
 @cache
 def _warn(character: str) -> None:
     reason = f"no font of this machine has characters such as {character!r} of a figure"
-    logging.warning("%s: install one, such as Noto Sans CJK", reason)
+    log.warning("%s: install one, such as Noto Sans CJK", reason)
 
 
 @cache

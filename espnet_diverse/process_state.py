@@ -36,11 +36,17 @@ def environment(**variables: str | None) -> Iterator[None]:
 @contextlib.contextmanager
 def restored() -> Iterator[None]:
     """Restore handlers of log records, filters of warnings, random generators and PyTorch's number of threads."""
+    with restored_handlers(), warnings.catch_warnings(), _kept_random_state():
+        yield
+
+
+@contextlib.contextmanager
+def restored_handlers() -> Iterator[None]:
+    """Restore level and handlers of the root logger, to which ESPnet's `logging.info` adds one where there is none."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     try:
-        with warnings.catch_warnings(), _kept_random_state():
-            yield
+        yield
     finally:
         for handler in set(root.handlers) - set(handlers):
             handler.close()

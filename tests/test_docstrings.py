@@ -56,7 +56,7 @@ def documented(node):
 def parameters(node):
     """The parameters of a function, or of the constructor of a class; None for a class without one or with another."""
     if isinstance(node, ast.ClassDef):
-        if any(isinstance(child, ast.Assign) and child.targets[0].id == "__signature__" for child in node.body):
+        if "__signature__" in {ast.unparse(child.targets[0]) for child in node.body if isinstance(child, ast.Assign)}:
             return None
         node = next((child for child in node.body if getattr(child, "name", None) == "__init__"), None)
     if node is None:

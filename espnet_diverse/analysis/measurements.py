@@ -22,6 +22,8 @@ from espnet_diverse.progress import progress
 from espnet_diverse.text.vocabulary import Vocabulary
 from espnet_diverse.upstream.layers import TooShortUttError
 
+log = logging.getLogger(__name__)
+
 
 @dataclass
 class Survey:
@@ -136,7 +138,7 @@ def survey(
             )
         except DataError as error:
             result.skipped[utterance] = str(error)
-            logging.warning("%s was left out: %s", utterance, error)
+            log.warning("%s was left out: %s", utterance, error)
             continue
         result.utterances.append(utterance)
         read = {"tokens": ["<sos>", *vocabulary.tokenise(data.text[utterance])]}
@@ -153,7 +155,7 @@ def survey(
                 result.clusters[kind, clustered].add(posteriors, tokens if len(tokens) == posteriors.size(-2) else ())
             result.queries.setdefault(kind, QuerySample(len(conditions))).add(observation.queries)
     for kind in [kind for kind, stats in result.redundancy.items() if len(stats.heads) < len(result.utterances)]:
-        logging.warning("%s attention is left out: some utterances have no weights for it", kind)
+        log.warning("%s attention is left out: some utterances have no weights for it", kind)
         result.leave_out(kind)
     if not result.utterances:
         utterance, reason = next(iter(result.skipped.items()))

@@ -19,6 +19,8 @@ from espnet_diverse.progress import progress
 from espnet_diverse.text.vocabulary import Vocabulary
 from espnet_diverse.upstream.layers import TooShortUttError
 
+log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True)
 class Sample:
@@ -99,7 +101,7 @@ def read_samples(
             source = _read(predictor, data, utterance)
         except (DataError, TooShortUttError) as error:
             skipped[utterance] = str(error)
-            logging.warning("%s was left out: %s", utterance, error)
+            log.warning("%s was left out: %s", utterance, error)
             continue
         text = data.text[utterance]
         tokens, language = vocabulary.encode(text), languages.get(utterance, "")

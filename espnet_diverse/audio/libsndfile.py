@@ -14,7 +14,7 @@ import numpy as np
 import soundfile
 
 from espnet_diverse.audio import RATE, RATES
-from espnet_diverse.audio.ark import CODED, WAV, ArkPart, ark_entry
+from espnet_diverse.audio.ark import ArkPart, ark_entry
 from espnet_diverse.audio.suffixes import READABLE, TO_CONVERT
 from espnet_diverse.errors import DataError, TruncatedError
 
@@ -67,11 +67,6 @@ class AudioInfo:
     def seconds(self) -> float:
         """Length in seconds."""
         return self.frames / self.rate
-
-    @property
-    def is_converted(self) -> bool:
-        """Whether the channels were lost by conversion; an entry of an ark keeps its channels."""
-        return self.converted_from not in ("", WAV, CODED)
 
     def is_ready(self, rate: int = RATE) -> bool:
         """Return whether the file is already what `write_audio` writes: mono 16-bit wav or flac at `rate` Hz."""

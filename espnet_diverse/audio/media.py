@@ -22,6 +22,7 @@ log = logging.getLogger(__name__)
 
 _ERROR = re.compile(r"^(?:\[[^]]* @ [^]]*\] )?\[(?:error|fatal)\] (.*)$", re.MULTILINE)
 _BLOCK = 1 << 16  # bytes by which ffmpeg may stay below its limit
+_ROUNDING = 0.05  # seconds by which a resampled recording may be shorter
 _TRACK = re.compile(r"^ *(?:\[info\])? *Stream #0:(\d+)\S*: Audio:", re.MULTILINE)
 _MAPPED = re.compile(r"Stream #0:(\d+) -> #0:0")
 _TIMED = re.compile("Input #0, (?:matroska|avi|flv)")
@@ -35,11 +36,13 @@ class MediaFormat(NamedTuple):
         title: Name in messages.
         demuxer: ffmpeg's name of its demuxer.
         is_strict: Whether any error of ffmpeg means a faulty file. In an mp3, tags between recordings are errors, too.
+        seconds: Least length by the headers of its recordings, between which ffmpeg 5 loses frames of a flac.
     """
 
     title: str
     demuxer: str
     is_strict: bool = True
+    seconds: float = 0.0
 
 
 _MP4 = MediaFormat("MPEG-4 (m4a, mp4, mov)", "mov")
@@ -57,6 +60,7 @@ _SIGNATURES = {
 }
 _AAC = MediaFormat("AAC", "aac")
 _TRANSPORT_STREAM = MediaFormat("MPEG transport stream (ts)", "mpegts")
+_SEVERAL = ("flac", "mp3", "ogg")  # demuxers of files with several recordings
 _PACKETS = ((0, 188), (4, 192))  # offset and length of packets of a transport stream, which begin with "G"
 
 
@@ -78,7 +82,10 @@ def media_format(path: Path) -> MediaFormat | None:
 def convert(
     path: Path, name: str, kind: MediaFormat, wav: Path, rate: int = RATE, at_most: float | None = None
 ) -> None:
-    """Write an audio track of a file as mono 16-bit wav (115 MB an hour at 16 kHz); of several, ffmpeg's default.
+    """Write an audio track of a file as 16-bit wav with one or two channels; of several tracks, ffmpeg's default.
+
+    At 16 kHz the wav has 115 MB an hour and channel. More than two channels are mixed to two, and those of formats that
+    may hold several recordings, which may differ in their channels, to one.
 
     Args:
         path: Path of the file.
@@ -102,7 +109,9 @@ def convert(
     limit = () if at_most is None else ("-t", f"{at_most:g}")
     # Each recording in a file may begin at time 0, so samples get times by their number. The 32-bit header of wav holds
     # at most 37 hours, RF64 more.
-    samples = ("-af", "asetpts=N/SR/TB", "-ac", "1", "-ar", str(rate), "-c:a", "pcm_s16le")
+    layouts = "mono" if kind.demuxer in _SEVERAL else "mono|stereo"
+    filters = f"asetpts=N/SR/TB,aformat=channel_layouts={layouts}"
+    samples = ("-af", filters, "-ar", str(rate), "-c:a", "pcm_s16le")
     most = most_bytes(path)
     target = (*samples, "-f", "wav", "-rf64", "auto", "-fs", str(most), "-y", f"file:{wav}")
     command = [program, "-nostdin", "-hide_banner", "-nostats", "-v", "level+info", *strict, *source, *limit, *target]
@@ -114,11 +123,11 @@ def convert(
     if not done.returncode and wav.stat().st_size >= most - _BLOCK:
         raise DataError(f"{name}: {too_large(most)}")
     message = done.stderr.decode("utf-8", "replace")
-    fault = _fault(message, done.returncode, wav, rate, at_most)
+    fault = _fault(message, done.returncode, wav, rate, at_most, kind.seconds)
     if fault:
         reason = f"ffmpeg cannot read it as {kind.title} ({fault})"
         raise DataError(f"{name}: {reason}; get it again, or {TO_CONVERT}")
-    tracks = _TRACK.findall(message.partition("Output #0")[0])
+    tracks = _tracks(message)
     if tracks[1:] and (read := _MAPPED.search(message)):
         _tell_of_tracks(name, len(tracks), tracks.index(read[1]) + 1)
 
@@ -129,7 +138,12 @@ def _tell_of_tracks(name: str, count: int, number: int) -> None:
     log.warning("notice: %s: %s; for another: ffmpeg -i X -map 0:a:N Y.wav, with N from 0", name, reason)
 
 
-def _fault(log: str, code: int, wav: Path, rate: int, at_most: float | None) -> str | None:
+def _tracks(log: str) -> list[str]:
+    """The numbers of the audio tracks of the file, as ffmpeg's messages name them."""
+    return _TRACK.findall(log.partition("Output #0")[0])
+
+
+def _fault(log: str, code: int, wav: Path, rate: int, at_most: float | None, expected: float) -> str | None:
     """The fault that ffmpeg found, or None.
 
     Args:
@@ -138,21 +152,25 @@ def _fault(log: str, code: int, wav: Path, rate: int, at_most: float | None) -> 
         wav: Path of the wav file that ffmpeg wrote.
         rate: Its sampling rate.
         at_most: Seconds that were to be converted.
+        expected: Least length in seconds, 0 if it is not known.
     """
     errors = _ERROR.findall(log)
     if code or "partial file" in " ".join(errors):
         if "does not contain any stream" in log:
             return "it has no audio track"
         return errors[0].strip() if errors else f"exit code {code}"
+    channels = 2 if ", stereo," in log.partition("Output #0")[2] else 1
+    seconds, least = wav.stat().st_size / 2 / channels / rate, expected - _ROUNDING
     # A truncated file of these formats is no error for ffmpeg. The duration in its header is for the longest track, so
-    # it helps only for files without video. Streams (ac3, mpg, ts) have none: any part of one is whole.
+    # it helps only for files of one track. Streams (ac3, mpg, ts) have none: any part of one is whole.
     duration = _DURATION.search(log)
-    if duration and _TIMED.search(log) and "Video:" not in log:
+    if duration and _TIMED.search(log) and "Video:" not in log and len(_tracks(log)) == 1:
         hours, minutes, remainder = map(float, duration.groups())
-        expected, seconds = 3600 * hours + 60 * minutes + remainder, wav.stat().st_size / 2 / rate
-        expected = expected if at_most is None else min(expected, at_most)
-        return f"it ends at {seconds:.1f} of {expected:.1f} s" if seconds < 0.9 * expected else None
-    return None
+        expected = 3600 * hours + 60 * minutes + remainder
+        least = 0.9 * expected
+    if at_most is not None:
+        expected, least = min(expected, at_most), min(least, 0.9 * at_most)
+    return f"it ends at {seconds:.1f} of {expected:.1f} s" if seconds < least else None
 
 
 def _program() -> str | None:

@@ -1,7 +1,7 @@
 """The reader of audio files, for preparation, decoding and transcription alike.
 
 libsndfile decodes most files directly: wav, flac, mp3, ogg, opus, sph and more, and entries of arks. Other files are
-first converted by ffmpeg to a temporary mono wav of the requested rate (`media.convert`): m4a, mp4, webm, wma, amr and
+first converted by ffmpeg to a temporary wav of the requested rate (`media.convert`): m4a, mp4, webm, wma, amr and
 aac, and files that libsndfile does not read to the end, because their length is missing or wrong or they hold several
 recordings.
 """
@@ -67,7 +67,7 @@ class AudioFile:
     def fault_of(self, segment: Segment) -> str | None:
         """Return the reason why a segment is not in this file, or None."""
         info = self.info
-        return segment_fault(segment, info.seconds, info.channels, info.is_converted)
+        return segment_fault(segment, info.seconds, info.channels)
 
     def read(self, segment: Segment | None = None, powers: Powers | None = None) -> NDArray:
         """Samples (T,) float32 of the file, or of a segment of it, at its own rate, one channel or the mean of all.

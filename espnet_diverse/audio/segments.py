@@ -32,20 +32,17 @@ def milliseconds(seconds: float) -> str:
     return "end" if seconds == inf else f"{round(1000 * seconds):07d}"
 
 
-def segment_fault(segment: Segment, seconds: float, channels: int, is_converted: bool = False) -> str | None:
+def segment_fault(segment: Segment, seconds: float, channels: int) -> str | None:
     """Return the reason why a segment is not in a recording, or None.
 
     Args:
         segment: The segment.
         seconds: Length of the recording.
         channels: Number of its channels.
-        is_converted: Whether conversion has changed the channels of its file.
     """
     if segment.start >= seconds or seconds + OVERSHOOT_SECONDS < segment.end < inf:
         end = "its end" if segment.end == inf else f"{segment.end} s"
         return f"segment from {segment.start} to {end} lies past the end of the audio at {seconds:.3f} s"
-    if segment.channel is not None and is_converted:
-        return f"channel {segment.channel} of segment cannot be read, as the file is converted; write it as wav first"
     if segment.channel is not None and segment.channel >= channels:
         return f"segment has channel {segment.channel}, and the audio has {channels}, counted from 0"
     return None

@@ -27,6 +27,8 @@ from espnet_diverse.audio.segments import Segment
 from espnet_diverse.errors import DataError, TruncatedError
 from espnet_diverse.portable import unnamed_file
 
+log = logging.getLogger(__name__)
+
 
 @runtime_checkable
 class Decoder(Protocol):
@@ -103,7 +105,7 @@ def open_audio(
         target_rate: Sampling rate in Hz that the blocks of the recording will have.
         at_most: Seconds to convert of a file that needs conversion, to bound its size on the disk.
         complete: Whether a truncated file is an error; otherwise the samples that exist are read, with a warning.
-        channel: Number of the channel of a file to read, from 0; by default the mean of all. An array has columns.
+        channel: Number of the channel to read, from 0, a column of an array; by default the mean of all.
 
     Raises:
         DataError: The source cannot be read, is damaged, truncated, empty or not audio, or holds NaN or infinite
@@ -112,7 +114,7 @@ def open_audio(
     """
     source, rate = _with_rate(source, rate)
     if hasattr(source, "__array__") and not isinstance(source, str | bytes):  # a NumPy string is also a Python string
-        yield _from_array(_array(source, "audio array"), rate, target_rate)
+        yield _from_array(_column(_array(source, "audio array"), channel), rate, target_rate)
         return
     source = io.BytesIO(source) if isinstance(source, bytes) else source
     name = _name(source)
@@ -124,7 +126,7 @@ def open_audio(
             file, frames = _opened(stack, path, name, target_rate, at_most, complete)
             if lost := file.unread_bytes():  # for example, a recorder was cut off before it wrote the length
                 reason = f"its header leaves out {lost} bytes after the samples, which are not read"
-                logging.warning("%s: %s; write the header again, as sox --ignore-length does", name, reason)
+                log.warning("%s: %s; write the header again, as sox --ignore-length does", name, reason)
         except OSError as error:
             reason = error.strerror or error
             raise DataError(f"{name}: cannot be read ({reason}); correct the path or the file") from error
@@ -176,7 +178,7 @@ def _opened(
         if not frames:
             raise
         message = str(error).partition(";")[0]
-        logging.warning(
+        log.warning(
             "%s; the file is truncated, and the %.1f s that are there are read", message, frames / file.info.rate
         )
         return file, frames
@@ -219,6 +221,16 @@ def _array(samples: object, name: str) -> NDArray:
         raise DataError(
             f"{name}: {reason}; give an array of NumPy, such as tensor.detach().float().cpu().numpy()"
         ) from error
+
+
+def _column(samples: NDArray, channel: int | None) -> NDArray:
+    """Return one channel of samples (T,) or (T, channels), or all of them for None."""
+    if channel is None:
+        return samples
+    samples = samples.reshape(len(samples), -1)
+    if channel >= samples.shape[1]:
+        raise DataError(f"audio array: has no channel {channel}; it has {samples.shape[1]}, counted from 0")
+    return samples[:, channel]
 
 
 def _from_array(samples: NDArray, rate: int | None, target_rate: int) -> Audio:

@@ -86,8 +86,11 @@ def _flac_format(sound: Sound, file: io.RawIOBase, data: mmap) -> MediaFormat | 
     if sound.frames > _MOST_SAMPLES:
         return MediaFormat("flac without its length", "flac")
     last = _read_last(sound, file)
-    is_longer = last.is_there and len(data) - last.position > _LEAST or _FLAC.search(data, 4)
-    return MediaFormat("flac longer than its length", "flac") if is_longer else None
+    if not (last.is_there and len(data) - last.position > _LEAST or _FLAC.search(data, 4)):
+        return None
+    counts = [int.from_bytes(data[found.start() + 21 : found.start() + 26], "big") for found in _FLAC.finditer(data)]
+    samples = sum(count % (1 << 36) for count in counts)
+    return MediaFormat("flac longer than its length", "flac", seconds=samples / sound.samplerate)
 
 
 def _mp3_format(sound: Sound, file: io.RawIOBase, data: mmap, name: str | Path) -> MediaFormat | None:

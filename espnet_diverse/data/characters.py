@@ -128,6 +128,9 @@ def columns(text: str) -> int:
     )
 
 
+_ALONE = frozenset("àáåæéèêíìóòôöøúù")  # words of one letter in the languages of cp1252
+
+
 def guess_encodings(raw: bytes) -> list[str]:
     """The encodings that a line which is not utf-8 may have: UTF-16, or those of cp1252, cp1251 and GBK that fit."""
     if raw.startswith((b"\xff\xfe", b"\xfe\xff")) or raw.count(0) > len(raw) // 4:
@@ -148,7 +151,7 @@ def _words(raw: bytes, encoding: str) -> list[str]:
 
 def _is_latin(raw: bytes) -> bool:
     words = _words(raw, "cp1252")
-    return bool(words) and all(len(word) == 1 or re.search("[A-Za-z]", word) for word in words)
+    return bool(words) and all(word.lower() in _ALONE or re.search("[A-Za-z]", word) for word in words)
 
 
 def _is_cyrillic(raw: bytes) -> bool:

@@ -119,10 +119,16 @@ def _skipped(file: BinaryIO, chunk: bytes) -> int:
 
 
 def _encoding_fault(path: Path, number: int, offset: int, line: bytes) -> Fault:
-    guesses = guess_encodings(line)
-    seems = f"it decodes as {' or '.join(guesses)}" if guesses else "its encoding is unknown"
-    todo = f"iconv -f {guesses[0] if len(guesses) == 1 else 'ENCODING'} -t UTF-8"
-    return Fault(str(path), number, f"not utf-8 at byte offset {offset} ({seems}); convert the file with {todo}")
+    readings = [f"{encoding} would be {_reading(line, encoding)}" for encoding in guess_encodings(line)]
+    seems = ", ".join(readings) or "its encoding is unknown"
+    todo = "if one is right, convert the file with iconv -f THAT -t UTF-8, else with its own encoding"
+    return Fault(str(path), number, f"not utf-8 at byte offset {offset}: {seems}; {todo}")
+
+
+def _reading(line: bytes, encoding: str) -> str:
+    """A few of the words with letters besides ASCII that a line has in an encoding, for a reader to judge."""
+    words = [word for word in line.decode(encoding, "replace").split() if not word.isascii()]
+    return repr(" ".join(words[:3])[:60])
 
 
 def read_utf8(

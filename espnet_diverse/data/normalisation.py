@@ -28,6 +28,7 @@ _SPELLED: dict[int, str | int | None] = {
     **dict.fromkeys(map(ord, "\u2018\u2019\uff07`\u00b4\u2032"), "'"),
     **dict.fromkeys(map(ord, "\u2010\u2011"), "-"),
     **{code: code - 0xFEE0 for code in range(0xFF10, 0xFF5B) if chr(code).isalnum()},  # of full width
+    **{code: unicodedata.normalize("NFKC", chr(code)) for code in (*range(0xFF66, 0xFFA0), *range(0xFB00, 0xFB07))},
     **GLYPH_VARIANTS,
     **dict.fromkeys([*range(0x20DD, 0x20E1), *range(0x20E2, 0x20E5), *range(0xA670, 0xA673), 0x488, 0x489, 0x1ABE]),
 }
@@ -46,10 +47,10 @@ def for_wer(text: str, language: str = "") -> str:
         language: Language code of the transcript; Turkish and Azerbaijani have their own lower-case letters.
 
     Returns:
-        The text in lower case (see `lower_case`) and composed form (NFC), with one space between words and with
-        letters and digits of usual width. Punctuation and symbols (Unicode categories P and S) are removed, with the
-        marks on them, except ' and - between letters or digits, and . and , between digits. Variation selectors and
-        marks that enclose a character, such as a key cap, are removed.
+        The text in lower case (see `lower_case`) and composed form (NFC), with one space between words, with letters,
+        digits and kana of usual width, and with the letters of Latin ligatures. Punctuation and symbols (Unicode
+        categories P and S) are removed, with the marks on them, except ' and - between letters or digits, and . and ,
+        between digits. Variation selectors and marks that enclose a character, such as a key cap, are removed.
     """
     text, _ = clean_text(text)
     text = text.translate(_SPELLED)

@@ -21,6 +21,8 @@ from espnet_diverse.decoding.search.sampling import SamplingSearch
 from espnet_diverse.decoding.search.shortlist import Shortlist
 from espnet_diverse.errors import ConfigError, NoBatchedSearchError
 
+log = logging.getLogger(__name__)
+
 Search = BeamSearch | ESPnetBeamSearch | GreedySearch | OnePassSearch | SamplingSearch
 
 
@@ -88,7 +90,7 @@ def build_search(
 def _of_espnet(search: ESPnetBeamSearch, options: Options, reason: str) -> ESPnetBeamSearch:
     """The search, with a warning, after its check of the options."""
     search.check(options)
-    logging.warning("%s: ESPnet's is used, one utterance at a time", reason)
+    log.warning("%s: ESPnet's is used, one utterance at a time", reason)
     return search
 
 

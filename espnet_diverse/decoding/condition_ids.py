@@ -20,6 +20,8 @@ from espnet_diverse.data.tables import pack_table
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.runs.condition_names import condition_table
 
+log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True)
 class KnownConditions:
@@ -94,7 +96,7 @@ def condition_indices(
             if default is None:
                 raise DataError(_refusal(condition, table, unknown[0], named(unknown[0]), names))
             reason = f"{CONDITIONS[condition].label} that the model knows; the default {default} is used"
-            logging.warning("%d of %d utterances have no %s", len(unknown), len(indices), reason)
+            log.warning("%d of %d utterances have no %s", len(unknown), len(indices), reason)
         indices.lookups[condition] = partial(_number, named, numbers, default)
     return indices
 
@@ -188,7 +190,7 @@ def _warn(known: KnownConditions, values: Mapping[str, str], sources: set[str], 
         if condition not in used | warned:
             warned.add(condition)
             label, option = CONDITIONS[condition].label, CONDITIONS[condition].option
-            logging.warning("%s %s has no effect: no part of this model depends on the %s", option, name, label)
+            log.warning("%s %s has no effect: no part of this model depends on the %s", option, name, label)
 
 
 def _sources(condition: str, data_dir: Path) -> tuple[str, str]:

@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from espnet_diverse.errors import UserError
 
+log = logging.getLogger(__name__)
+
 
 def grouped[Item](
     items: Iterable[Item], length: Callable[[Item], int], batch_size: int, batch_frames: int
@@ -41,5 +43,5 @@ def each_result[Item, Result](
         if len(batch) == 1:
             return [error]
         reason, trace = f"{type(error).__name__}: {error}", None if isinstance(error, UserError) else error
-        logging.warning("a batch of %d failed and is done one by one: %s", len(batch), reason, exc_info=trace)
+        log.warning("a batch of %d failed and is done one by one: %s", len(batch), reason, exc_info=trace)
         return [result for one in batch for result in each_result(function, [one])]

@@ -35,6 +35,8 @@ from espnet_diverse.transcription.result import Segment
 from espnet_diverse.transcription.segmentation_options import SegmentationOptions
 from espnet_diverse.transcription.transcript import Transcript
 
+log = logging.getLogger(__name__)
+
 _NBEST = 5
 _FILES = ("srt", "vtt", "txt", "json")
 
@@ -120,7 +122,7 @@ class ModelService(ABC):
             try:
                 metrics = read_metrics(path)
             except DataError as error:
-                logging.warning("%s", error)
+                log.warning("%s", error)
                 continue
             overall = (f"{metric.upper()} {groups['overall']['score']:.1f}" for metric, groups in metrics.items())
             scores[f"scores of {folder}"] = ", ".join(overall)

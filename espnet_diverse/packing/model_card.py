@@ -22,6 +22,8 @@ from espnet_diverse.scoring.score_file import read_metrics, rows_of
 from espnet_diverse.untrusted.hub import PREFIX
 from espnet_diverse.untrusted.whole_files import read_json, read_text
 
+log = logging.getLogger(__name__)
+
 WHAT = {
     "asr": ("Speech recognition", "automatic-speech-recognition"),
     "st": ("Speech translation", "automatic-speech-recognition"),
@@ -185,7 +187,7 @@ def _is_of(folder: Path, weights: str) -> bool:
     if not isinstance(used, str) or Path(used).stem == weights:
         return True
     reason = f"was decoded with {used}, so its scores are not of the weights {weights}, and left out"
-    logging.warning("%s: %s; give --model_file %s to use those", folder, reason, used)
+    log.warning("%s: %s; give --model_file %s to use those", folder, reason, used)
     return False
 
 

@@ -32,6 +32,8 @@ from espnet_diverse.runs.stored import checkpoint_schema, frozen_part
 from espnet_diverse.runs.stored.checkpoint_archive import check_archive
 from espnet_diverse.runs.stored.schema import MisfitError
 
+log = logging.getLogger(__name__)
+
 # Besides tensors and plain containers, ESPnet's checkpoints hold the statistics of its reporter.
 _ALLOWED = [
     np.float64().__reduce__()[0],  # the scalar constructor, which NumPy 2 moved to another module
@@ -211,7 +213,7 @@ def load_run(run: Path, device: str | torch.device = "cpu") -> tuple[dict, Path]
             state = load(previous, device)
         except ModelError:
             raise error from None
-        logging.warning("%s; taken instead: %s, which was saved before it", error, previous.name)
+        log.warning("%s; taken instead: %s, which was saved before it", error, previous.name)
         return state, previous
 
 

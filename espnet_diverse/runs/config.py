@@ -29,6 +29,8 @@ from espnet_diverse.option_checks import (
 from espnet_diverse.untrusted.foreign_config import told_task
 from espnet_diverse.untrusted.foreign_yaml import MOST_OF_A_RUN, OwnDumper, kind, parse_own, read_yaml, shortened
 
+log = logging.getLogger(__name__)
+
 NONE = ("none", "null", "nil")
 """Words that ESPnet reads as no value, as in its recipes."""
 
@@ -270,7 +272,7 @@ def _find_one(name: str, folders: list[Path]) -> Path:
 
 @cache  # a command may look up its fragments several times
 def _warn_of_replaced(name: str, path: Path, other: Path) -> None:
-    logging.warning("configuration fragment %s: %s is used instead of %s", name, path, other)
+    log.warning("configuration fragment %s: %s is used instead of %s", name, path, other)
 
 
 def _read(path: Path) -> tuple[dict, dict[tuple[str, ...], str]]:

@@ -9,6 +9,8 @@ from espnet_diverse.errors import ConfigError, TrainingError
 from espnet_diverse.option_checks import hint
 from espnet_diverse.runs.config import Config
 
+log = logging.getLogger(__name__)
+
 _OF_UPDATES = ("grad_norm", "clip", "optim_step_time")  # an update has these only if it is finite
 _OF_DEFAULTS = ("loss", "acc")
 _WITHOUT_ACCURACY = ("lm", "s2t_ctc")  # tasks whose models report none
@@ -105,7 +107,7 @@ def check_criteria(stats: Mapping[str, Collection[str]], criteria: Mapping[str, 
             raise TrainingError(f"{option}: an epoch has no {' '.join(missing)}; {hint(missing[0], known, 'an epoch')}")
         for metric in missing:
             if named[metric] not in _OF_DEFAULTS:
-                logging.warning("%s: an epoch has no %s; %s", option, metric, hint(metric, known, "an epoch"))
+                log.warning("%s: an epoch has no %s; %s", option, metric, hint(metric, known, "an epoch"))
 
 
 def expected_statistics(names: Iterable[str], registered: Iterable[str]) -> dict[str, Collection[str]]:

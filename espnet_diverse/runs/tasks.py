@@ -22,6 +22,7 @@ from espnet_diverse.nets.frontends.bert import BertFrontend
 from espnet_diverse.nets.models import DiverseClassificationModel, DiverseReplacedTokenModel, DiverseSTModel
 from espnet_diverse.nets.no_position import remove_positions_of_frontend
 from espnet_diverse.nets.size_limits import bounded_by
+from espnet_diverse.process_state import restored_handlers
 from espnet_diverse.registration import with_globals
 from espnet_diverse.registration.lazy_imports import explain_missing_transformers
 from espnet_diverse.registration.transducer_loss import transducer_loss
@@ -35,6 +36,8 @@ from espnet_diverse.text.foreign_sentencepiece import check_model_file
 from espnet_diverse.text.pretrained_tokenizer import PretrainedTokenizer
 from espnet_diverse.untrusted.foreign_config import FILES_OF_TRAINING, check_config, named_files
 from espnet_diverse.untrusted.whole_files import check_arrays, read_bytes
+
+log = logging.getLogger(__name__)
 
 PRETRAINED = "hugging_face"
 """ESPnet's type of tokens of a pretrained tokenizer, which is read from a single file."""
@@ -135,12 +138,13 @@ class _TaskMixin:
             ModelError: A file is missing or damaged, or the weights do not fit the configuration.
         """
         config_file = Path(config_file or Path(model_file).parent / "config.yaml")
-        logging.info("loading %s, %s", config_file, model_file)
+        log.info("loading %s, %s", config_file, model_file)
         args = Namespace(**(config or read_config(config_file)))
         if model_file is None:
-            with prefixed(config_file):
+            with restored_handlers(), prefixed(config_file):
                 return cls.build_whole_model(args).to(device), args
-        with prefixed(config_file), bounded_by(state := checkpoint.load_weights(model_file), model_file):
+        state = checkpoint.load_weights(model_file)
+        with restored_handlers(), prefixed(config_file), bounded_by(state, model_file):
             model = cls.build_whole_model(args)
         check_whole(vars(args), state, model, model_file)
         checkpoint.load_strict(model, state, model_file)

@@ -15,6 +15,8 @@ from espnet_diverse.runs.config import as_lists
 from espnet_diverse.runs.tasks import TASKS, TRAINED
 from espnet_diverse.untrusted.foreign_config import OF_THE_MACHINE
 
+log = logging.getLogger(__name__)
+
 FILLED_IN = (
     *("output_dir", "ngpu", "collect_stats", "task"),
     *(f"{prefix}{key}" for prefix in ("", "src_") for key in ("token_list", "token_type", "bpemodel")),
@@ -98,7 +100,7 @@ def training_config(config: Mapping[str, Any]) -> dict[str, Any]:
     }
     named = {key for key in changed if key in defaults and not key.startswith(("wandb_", "dist_"))}
     if omitted := sorted(named - selected.keys() - _OF_EACH_RUN):
-        logging.warning("of the model's configuration, %s are not taken over; give them by --set", ", ".join(omitted))
+        log.warning("of the model's configuration, %s are not taken over; give them by --set", ", ".join(omitted))
     if config.get("normalize") == "global_mvn":
         values = config.get("normalize_conf")
         options = {key: values[key] for key in (values if isinstance(values, Mapping) else ()) if key != "stats_file"}

@@ -24,6 +24,8 @@ from espnet_diverse.transcription.recordings import Transcription
 from espnet_diverse.transcription.segmentation_options import SegmentationOptions
 from espnet_diverse.transcription.transcript import Request, Transcript
 
+log = logging.getLogger(__name__)
+
 OPENAIS = ("whisper-1", "gpt-4o-transcribe", "gpt-4o-mini-transcribe", "gpt-transcribe")
 """Names of OpenAI's models that clients send by default."""
 
@@ -140,7 +142,7 @@ class Models:
         try:
             model = await in_thread(self.load, name)
         except UserError as error:  # its message names paths of the server
-            logging.error("model %s: %s", name, error)
+            log.error("model %s: %s", name, error)
             message = f"model {name!r} cannot be loaded; see the terminal of the server for details"
             raise RefusedError(HTTPStatus.INTERNAL_SERVER_ERROR, message) from error
         self._loaded[name] = model

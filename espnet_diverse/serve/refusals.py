@@ -11,6 +11,8 @@ from starlette.responses import JSONResponse, Response
 from espnet_diverse.errors import UserError
 from espnet_diverse.serve.metrics import METRICS
 
+log = logging.getLogger(__name__)
+
 _RETRY_SECONDS = {HTTPStatus.TOO_MANY_REQUESTS: 1, HTTPStatus.SERVICE_UNAVAILABLE: 5}
 _TYPES = {
     HTTPStatus.UNAUTHORIZED: "authentication_error",
@@ -56,7 +58,7 @@ def as_refusal(error: Exception) -> RefusedError:
         return error
     if isinstance(error, UserError):
         return RefusedError(HTTPStatus.BAD_REQUEST, str(error), param=getattr(error, "name", None))
-    logging.error("a request failed", exc_info=error)
+    log.error("a request failed", exc_info=error)
     message = f"the model failed ({type(error).__name__}); see the terminal of the server for details"
     return RefusedError(HTTPStatus.INTERNAL_SERVER_ERROR, message)
 

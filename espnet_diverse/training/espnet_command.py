@@ -29,6 +29,8 @@ from espnet_diverse.runs.config import Config
 from espnet_diverse.training.frozen_features import keep, read_kept, without_features
 from espnet_diverse.training.initialisation import initialise
 
+log = logging.getLogger(__name__)
+
 Built = tuple[nn.Module, list[Optimizer], list]
 """A model, its optimizers, and for each of them a scheduler or None."""
 
@@ -121,7 +123,7 @@ def _train(task: type[AbsTask], args: Namespace, processes: DistributedOption) -
     device = "cuda" if args.ngpu else "cpu"
     model, optimizers, schedulers = _built(task, args, device)
     for described in (pytorch_cudnn_version(), model_summary(model), *optimizers, *schedulers):
-        logging.info(described)
+        log.info(described)
     is_first = not processes.distributed or processes.dist_rank == 0
     if is_first:
         _save_config(args)
@@ -175,7 +177,7 @@ def _start_wandb(task: type[AbsTask], args: Namespace) -> bool:
     try:
         wandb.login()
     except wandb.errors.UsageError:
-        logging.warning("use_wandb: nothing is sent, as nobody has logged in; run `wandb login`")
+        log.warning("use_wandb: nothing is sent, as nobody has logged in; run `wandb login`")
         return False
     wandb.init(
         entity=args.wandb_entity,

@@ -25,6 +25,8 @@ from espnet_diverse.runs import checkpoint
 from espnet_diverse.runs.condition_names import names_of_conditions
 from espnet_diverse.runs.config import load
 
+log = logging.getLogger(__name__)
+
 Label = tuple[str, ...]
 _OUTPUT_LAYERS = (".ctc_lo", ".output_layer", "decoder.output", ".lin_out", ".lm_head", "lm.decoder")
 """Ends of the names of linear maps to tokens: of CTC, decoders, transducers and language models."""
@@ -89,7 +91,7 @@ def initialise(
             same = "the same configuration and vocabulary (--tokens_dir)"
             rows = ", set init_known_tokens to take the rows of known tokens" if of_tokens else ""
             raise ModelError(f"{message}; take {same}{rows}, exclude them, or set ignore_init_mismatch")
-        logging.warning(message)
+        log.warning(message)
     if not fitting:
         raise ModelError(f"init_param {init_param}: no parameter of {path} fits the model")
     part.load_state_dict(expected | fitting)
@@ -100,7 +102,7 @@ def initialise(
         ):
             module.mark_start()
     unset = [name for name in expected if name not in fitting]
-    logging.info("init_param %s: %d set, %d as they were: %s", init_param, len(fitting), len(unset), " ".join(unset))
+    log.info("init_param %s: %d set, %d as they were: %s", init_param, len(fitting), len(unset), " ".join(unset))
 
 
 def _under(prefix: str, state: Mapping[str, Tensor], where: str) -> dict[str, Tensor]:
@@ -193,7 +195,7 @@ def _known_rows(
         if made.shape[1:] == trained.shape[1:]:
             made[new] = trained[old].to(made)
             filled[name] = made.movedim(0, dim)
-            logging.info("%s: rows of %d of %d tokens are those of the trained model", name, len(new), len(made))
+            log.info("%s: rows of %d of %d tokens are those of the trained model", name, len(new), len(made))
     return filled
 
 

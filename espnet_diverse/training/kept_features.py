@@ -23,6 +23,8 @@ from espnet_diverse.errors import DataError
 from espnet_diverse.runs.config import Config
 from espnet_diverse.untrusted.whole_files import read_json
 
+log = logging.getLogger(__name__)
+
 RECORD, INDEX, KIND = "kept_features.json", "kept_features", "kept_features"
 DTYPES = ("float16", "float32")
 _ARRAYS = "kept_features.bin"
@@ -97,7 +99,7 @@ def copied(former: Path, stats_dir: Path, wanted: Record) -> bool:
     try:
         record = Record.load(former)
     except DataError as error:
-        logging.warning("%s; they are computed again", error)
+        log.warning("%s; they are computed again", error)
         return False
     if replace(record, size=wanted.size, sizes=wanted.sizes) != wanted:
         return False

@@ -29,6 +29,8 @@ from espnet_diverse.errors import ConfigError
 from espnet_diverse.functional.particles import cosine_direction, noise_std, spos_direction, svgd_direction
 from espnet_diverse.training.repulsion_options import WITHOUT_NOISE, RepulsionOptions
 
+log = logging.getLogger(__name__)
+
 
 @runtime_checkable
 class HeadedAttention(Protocol):
@@ -95,7 +97,7 @@ class Repulsion:
                 "repulsion: the noise of %s is %.3g times as large as the gradients of the heads (root mean squares "
                 "%.2g and %.2g); raise %s"
             )
-            logging.warning(message, option.method, noise / size, noise, size, remedy)
+            log.warning(message, option.method, noise / size, noise, size, remedy)
 
     def _noise_std(self) -> float:
         option = self.options

@@ -49,6 +49,8 @@ from espnet_diverse.training.learning_curves import draw_curves
 from espnet_diverse.training.loop.non_finite import NAME as NONFINITE
 from espnet_diverse.training.loop.tasks import TASKS
 
+log = logging.getLogger(__name__)
+
 _UNKNOWN = 1  # index of <unk>
 _MOST_UNKNOWN = 0.1  # with a larger share of <unk>, the vocabulary must be of another text
 
@@ -97,7 +99,7 @@ def collect_stats(config: Config, data: RunData, output_dir: Path, workers: Work
                         _write_lines(folder / f"{name}_shape", _lengths(data_dir / file, phase, tokens, name))
                     _write_sizes(folder / f"{name}_shape", folder / tokens.shape(name), tokens, name)
         padded = _padding(original, data, tokens, staging)
-        logging.info("batches of the training set:\n%s", padded)
+        log.info("batches of the training set:\n%s", padded)
         if original.get("keep_features"):
             if normalised:
                 original.add({"normalize_conf": {"stats_file": str(staging / "train" / "feats_stats.npz")}}, {})
@@ -189,9 +191,9 @@ def train(
         save(config, output_dir / "train.yaml")
         with logged(output_dir / "train.log"):
             if changed:
-                logging.warning("%s: training continues with changed settings: %s", output_dir, "; ".join(changed))
+                log.warning("%s: training continues with changed settings: %s", output_dir, "; ".join(changed))
             for message in doubts(TASKS[data.task], filled):
-                logging.warning("%s", message)
+                log.warning("%s", message)
             if not processes.ngpu:
                 run_kernels.keep(output_dir, resumed=newest is not None)
             _run(filled, data.task, stats_dir, processes)
@@ -347,7 +349,7 @@ def _lengths(text: Path, phase: str, tokens: Tokens, name: str) -> Iterator[str]
     if unknown > _MOST_UNKNOWN * total:
         has = f"the vocabulary {folder} lacks {unknown} of its {total} tokens"
         if phase == "valid":
-            logging.warning("%s: %s, which count as errors; is it a set of the training data?", text, has)
+            log.warning("%s: %s, which count as errors; is it a set of the training data?", text, has)
             return
         raise DataError(
             f"{text}: {has}; make a vocabulary of this text with espnet-diverse tokens, and give it by --tokens_dir"

@@ -24,6 +24,8 @@ from espnet_diverse.errors import ConfigError, UserError
 from espnet_diverse.text.vocabulary import SPACE
 from espnet_diverse.transcription.result import Segment, Word
 
+log = logging.getLogger(__name__)
+
 _LONGEST = 0.5  # seconds of a character with a pause after it
 WORD_START = "▁"  # marks the first piece of a word in sentencepiece
 
@@ -71,7 +73,7 @@ def align_segment(
         return segment
     if spans is None:
         assert prediction.log_probs is not None  # attention aligns any text
-        logging.warning(
+        log.warning(
             "%d tokens cannot be aligned to %d frames from %.2f s on; their words get no times",
             *(len(segment.tokens), len(prediction.log_probs), segment.start),
         )

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from espnet_diverse.audio.libsndfile import check_file, open_sound
+from espnet_diverse.audio.media import media_format
 from espnet_diverse.audio.sources import STDIN
 from espnet_diverse.errors import DataError
 from espnet_diverse.progress import cursor_stream
@@ -88,6 +89,8 @@ def header_seconds(path: str) -> float | None:
         return None
     try:
         check_file(Path(path), path)
+        if media_format(Path(path)) is not None:  # libsndfile would search all of it for the frames of an mp3
+            return None
         with open_sound(Path(path), path) as sound:
             return sound.frames / sound.samplerate if sound.frames < _UNKNOWN_FRAMES else None
     except (DataError, OSError, ValueError, ZeroDivisionError):  # reported when the recording is opened

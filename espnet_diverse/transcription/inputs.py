@@ -180,6 +180,8 @@ def _of_table(table: Path) -> list[Recording]:
     folder = table.parent if table.is_file() else Path()
     rows = [(n, line.split("\t")) for n, line in numbered_lines(source, faults, Counter(), pipe=True) if line.strip()]
     columns: Sequence[str] = ("path", "language", "domain")
+    if rows and (fault := _separator_fault(rows[0][1])):
+        refuse([Fault(str(table), rows[0][0], fault)])
     if rows and rows[0][1][0].strip().lower() in _HEADERS:
         number, header = rows.pop(0)
         columns = [name.strip().lower() for name in header]
@@ -205,6 +207,15 @@ def _of_table(table: Path) -> list[Recording]:
     return recordings
 
 
+def _separator_fault(fields: Sequence[str]) -> str | None:
+    """Return the fault of a header whose names are not separated by tabs, or None."""
+    for separator in ",;|" if len(fields) == 1 else "":
+        names = [name.strip().lower() for name in fields[0].split(separator)]
+        if names[1:] and set(names) <= COLUMNS.keys():
+            return f"its columns are separated by {separator!r}; separate them by tabs"
+    return None
+
+
 def _header_faults(columns: Sequence[str]) -> Iterator[str]:
     """Faults of column names: the path is missing, or two names mean the same."""
     for meaning in ("path", *CONDITIONS):
@@ -224,7 +235,7 @@ def by_channel(one: Recording) -> list[Recording]:
     if one.path == STDIN:
         raise DataError("the channels of standard input cannot be read one by one; give files")
     with suppress(DataError), open_file(Path(one.path)) as file:
-        if file.info.channels > 1 or file.info.is_converted:
+        if file.info.channels > 1:
             return [one._replace(channel=channel) for channel in range(file.info.channels)]
     return [one]
 

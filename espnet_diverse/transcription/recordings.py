@@ -34,6 +34,8 @@ from espnet_diverse.transcription.transcript import Request, Transcript
 from espnet_diverse.transcription.unsegmented import check_whole, input_of_whole, stays_whole
 from espnet_diverse.upstream.layers import TooShortUttError
 
+log = logging.getLogger(__name__)
+
 _WINDOW = 4  # batches
 _LANGUAGE_SECONDS = 30.0  # of speech, used to detect a language
 
@@ -389,7 +391,7 @@ def warn_of_channels(audio: Audio) -> None:
     """Log that the channels of a recording have little in common, of which the mean was read."""
     if audio.powers.differ:
         reason = "channels that differ, as in a call with a speaker a channel, and their mean is transcribed"
-        logging.warning("notice: %s: has %s; transcribe --channels each or speakers separates them", audio.name, reason)
+        log.warning("notice: %s: has %s; transcribe --channels each or speakers separates them", audio.name, reason)
 
 
 def _start(segment: Segment) -> float:

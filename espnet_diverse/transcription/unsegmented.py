@@ -19,6 +19,8 @@ from espnet_diverse.decoding.predictor import Predictor
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.transcription.segmentation_options import SegmentationOptions
 
+log = logging.getLogger(__name__)
+
 _QUADRATIC_SECONDS = 120
 """Greatest length for an encoder whose cost grows with its square."""
 
@@ -82,4 +84,4 @@ def input_of_whole(
 @cache
 def _warn(message: str, seconds: float) -> None:
     """Warn once how recordings of more than `seconds` are decoded; programs may transcribe one after the other."""
-    logging.warning(message, seconds)
+    log.warning(message, seconds)

@@ -3,10 +3,11 @@ import sys
 
 import numpy as np
 import pytest
+import soundfile
 from references.converted_audio import encoded, level, run_ffmpeg
 
 from espnet_diverse.audio import media
-from espnet_diverse.audio.reading import read_audio
+from espnet_diverse.audio.reading import inspect_audio, read_audio
 from espnet_diverse.audio.resampling import RATE
 from espnet_diverse.audio.sources import open_audio
 from espnet_diverse.errors import DataError
@@ -34,6 +35,29 @@ def test_media_go_through_ffmpeg(recordings, suffix):
     assert level(samples[4000:-4000]) == pytest.approx(0.5 / 2**0.5, rel=0.05)
 
 
+@pytest.mark.usefixtures("ffmpeg")
+@pytest.mark.parametrize("suffix", ["m4a", "webm", "mka", "wv"])
+def test_both_channels_of_a_call_stay(tmp_path, suffix):
+    time = np.arange(2 * RATE) / RATE
+    call = 0.4 * np.sin(2 * np.pi * np.stack([440 * time, 880 * time], axis=1))
+    soundfile.write(tmp_path / "x.wav", call, RATE)
+    path = tmp_path / f"call.{suffix}"
+    run_ffmpeg("-i", tmp_path / "x.wav", path)
+    for channel, hertz in ((0, 440), (1, 880)):
+        with open_audio(path, channel=channel) as audio:
+            samples = audio.samples()
+        assert np.argmax(np.abs(np.fft.rfft(samples))) * RATE / len(samples) == pytest.approx(hertz, abs=1)
+    with open_audio(path) as audio:
+        assert audio.duration == pytest.approx(2.0, abs=0.1) and len(audio.samples()) and audio.powers.differ
+
+
+@pytest.mark.usefixtures("ffmpeg")
+def test_six_channels_are_mixed_to_two(tmp_path):
+    soundfile.write(tmp_path / "x.wav", np.full((RATE, 6), 0.1), RATE)
+    run_ffmpeg("-i", tmp_path / "x.wav", "-c:a", "wavpack", tmp_path / "x.wv")
+    assert inspect_audio(tmp_path / "x.wv").channels == 2
+
+
 @pytest.mark.parametrize("suffix", MEDIA)
 def test_truncated_media_are_refused(recordings, tmp_path, suffix):
     content = (recordings / f"x.{suffix}").read_bytes()
@@ -55,6 +79,14 @@ def test_of_several_tracks_the_default_one_is_read_with_a_notice(tmp_path, caplo
     assert hertz == pytest.approx((300, 900)[default], abs=5)
     read_audio(tmp_path / "x.mkv")
     assert caplog.text.count(f"x.mkv: has 2 audio tracks, and number {default + 1} is read") == 1
+
+
+@pytest.mark.parametrize("suffix", ["mka", "avi", "m4a"])
+def test_of_tracks_of_different_length_the_first_may_be_the_shorter(recordings, tmp_path, suffix):
+    path = tmp_path / f"two.{suffix}"
+    tracks = ("-t", "1", "-i", recordings / "x.wav", "-i", recordings / "x.wav", "-map", "0:a", "-map", "1:a")
+    run_ffmpeg(*tracks, *(() if suffix == "m4a" else ("-c:a", "pcm_s16le")), path)
+    assert len(read_audio(path)[0]) / RATE == pytest.approx(1.0, abs=0.1)
 
 
 @pytest.mark.usefixtures("ffmpeg")

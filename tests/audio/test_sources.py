@@ -118,6 +118,17 @@ class Pipe:
         self.read = self._stream.read
 
 
+def test_one_channel_of_an_array():
+    samples = np.stack([tone(), -0.5 * tone()], axis=1).astype(np.float32)
+    for channel, expected in ((None, samples.mean(1)), (0, samples[:, 0]), (1, samples[:, 1])):
+        with open_audio(samples, 16_000, channel=channel) as audio:
+            np.testing.assert_allclose(audio.samples(), expected, atol=1e-7)
+    with open_audio(samples[:, 1], 16_000, channel=0) as audio:
+        np.testing.assert_array_equal(audio.samples(), samples[:, 1])
+    with pytest.raises(DataError, match="audio array: has no channel 2; it has 2, counted from 0"):
+        open_audio(samples, 16_000, channel=2).__enter__()
+
+
 def test_one_channel_of_a_file(tmp_path):
     samples = np.stack([np.linspace(-0.5, 0.5, 800), np.zeros(800)], 1).astype(np.float32)
     soundfile.write(tmp_path / "x.wav", samples, 8000, subtype="FLOAT")

@@ -1,5 +1,6 @@
 """Files that libsndfile does not read to their end: they are read whole through ffmpeg, or refused."""
 
+import re
 import struct
 import sys
 from pathlib import Path
@@ -136,7 +137,10 @@ def test_flac_that_is_longer_than_its_header_says_is_read_to_its_end(tmp_path):
     shorter[21:26] = (int.from_bytes(one[21:26], "big") - 16_000).to_bytes(5, "big")
     for content, pitches in ((shorter, [440] * 3), (one + other, [440] * 3 + [880] * 2), (other * 2, [880] * 4)):
         (tmp_path / "x.flac").write_bytes(content)
-        assert seconds_and_pitches(tmp_path / "x.flac") == (len(pitches), pitches)
+        try:
+            assert seconds_and_pitches(tmp_path / "x.flac") == (len(pitches), pitches)
+        except DataError as error:  # ffmpeg 5 loses frames between recordings
+            assert re.search(rf"it ends at [34]\.\d of {len(pitches)}\.0 s", str(error)) and content != shorter
 
 
 @pytest.mark.usefixtures("ffmpeg")

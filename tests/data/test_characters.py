@@ -102,6 +102,8 @@ def test_control_characters_are_refused_and_less_than_is_not():
         ("МОСКВА".encode("cp1251"), ["cp1251", "GBK"]),
         (b"a1 \xb0\xc9abc", ["cp1252", "GBK"]),
         (b"a1 \x81\x8d \xff\xff\xff", []),
+        ("a1 今天天氣很好".encode("big5"), []),
+        ("a1 voilà l'été à Paris".encode("cp1252"), ["cp1252"]),
     ],
 )
 def test_encodings_are_guessed(raw, expected):

@@ -24,6 +24,8 @@ from espnet_diverse.data.normalisation import _tell_of_dotless_i, for_wer, lower
         ("İyi Işık", "", "iyi işık"),
         ("İyi i\u0307yi", "de", "iyi iyi"),
         ("ＡＩ技術２０、１．５", "ja", "ai技術20 1 5"),
+        ("ｶﾞｷﾞｸﾞ ﾊﾟﾝ ﾃｽﾄ", "ja", "ガギグ パン テスト"),
+        ("ﬁne oﬀice", "en", "fine office"),
         ("Cafe\u0301\u00a0bar", "fr", "café bar"),
         ("...", "en", ""),
         ("I \u2764\ufe0f you \u263a\ufe0f", "en", "i you"),

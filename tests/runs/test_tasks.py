@@ -1,3 +1,4 @@
+import logging
 import re
 import shutil
 from argparse import Namespace
@@ -33,6 +34,13 @@ def test_a_moved_run_loads_from_another_working_directory(tiny_run, copied, tmp_
     for name, tensor in model.state_dict().items():
         assert torch.equal(tensor, expected[name]), name
     assert args.token_list == ["<blank>", "<unk>", "a", "b", "c", "d", "<sos/eos>"]
+
+
+def test_loading_leaves_the_handlers_of_the_calling_program(tiny_run, monkeypatch):
+    """`logging.info` of other packages would add one, after which `logging.basicConfig` has no effect."""
+    monkeypatch.setattr(logging.root, "handlers", [])
+    load_model(tiny_run.model_dir)
+    assert logging.root.handlers == []
 
 
 def test_paths_relative_to_where_espnet_was_started_are_found(copied, tmp_path):

@@ -1,4 +1,5 @@
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -173,6 +174,13 @@ def test_faults_of_the_first_line(here, header, what):
     Path("all.tsv").write_text(f"{header}a.wav\tes\n")
     with pytest.raises(DataError, match=rf"^all\.tsv:1: {what}$"):
         find_recordings([], Path("all.tsv"))
+
+
+@pytest.mark.parametrize("separator", [",", ";", "|"])
+def test_a_header_with_another_separator_is_named(here, separator):
+    Path("all.csv").write_text(f"path{separator}language\na.wav{separator}es\n")
+    with pytest.raises(DataError, match=rf"^all\.csv:1: its columns are separated by '{re.escape(separator)}'"):
+        find_recordings([], Path("all.csv"))
 
 
 def test_a_list_may_come_from_a_pipe(here):

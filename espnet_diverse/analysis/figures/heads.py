@@ -16,6 +16,8 @@ from espnet_diverse.attention import MultiHeadAttention
 from espnet_diverse.decoding.frame_times import FrameTimes
 from espnet_diverse.pictures import save_figure
 
+log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True)
 class HeadMaps:
@@ -58,7 +60,7 @@ def head_maps(
         if kind in observations:
             maps[net] = HeadMaps.of(name.format(len(observations[kind].weights)), observations[kind])
         else:
-            logging.warning("no figure of the %s: %s", net, _why_not_drawn(attentions(model)[kind]))
+            log.warning("no figure of the %s: %s", net, _why_not_drawn(attentions(model)[kind]))
     return maps
 
 

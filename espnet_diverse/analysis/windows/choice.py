@@ -35,6 +35,8 @@ from espnet_diverse.scoring.significance import Bootstrap, interval
 from espnet_diverse.text.vocabulary import Vocabulary
 from espnet_diverse.upstream.layers import TooShortUttError
 
+log = logging.getLogger(__name__)
+
 SHARES = (0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 1.0)
 """Shares of the weight of each head that proposed windows keep; the last is that of the widest windows."""
 _PART = 0.5  # of the tolerance, that a proposal may use up
@@ -194,7 +196,7 @@ def _reach(
             observations = observe(model, utterance.samples, utterance.tokens, utterance.conditions)
         except TooShortUttError as error:
             skipped[utterance.name] = str(error)
-            logging.warning("%s was left out: %s", utterance.name, error)
+            log.warning("%s was left out: %s", utterance.name, error)
             continue
         if "encoder" not in observations:
             raise ModelError("the encoder keeps no matrix of weights for each head, whose reach could be measured")

@@ -12,6 +12,8 @@ from espnet_diverse.attention.head_patterns import HeadPattern, HeadPatterns
 from espnet_diverse.errors import ModelError
 from espnet_diverse.upstream.layers import LegacyRelPositionalEncoding
 
+log = logging.getLogger(__name__)
+
 
 def encoder_heads(model: nn.Module) -> list[MultiHeadAttention]:
     """Return the self-attention of each encoder layer, without that of ESPnet's own classes."""
@@ -33,7 +35,7 @@ def check_heads(model: nn.Module) -> None:
         if has := next((name for name, present in features.items() if present), None):
             raise ModelError(f"layer {number} of the encoder has {has}; windows are for softmax over all positions")
     if any(isinstance(module, LegacyRelPositionalEncoding) for module in model.modules()):
-        logging.warning("rel_pos_type is legacy: windows save no time, because its term of the logits needs all pairs")
+        log.warning("rel_pos_type is legacy: windows save no time, because its term of the logits needs all pairs")
 
 
 def set_windows(layers: Sequence[MultiHeadAttention], widths: NDArray | None) -> None:

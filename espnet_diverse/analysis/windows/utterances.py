@@ -16,6 +16,8 @@ from espnet_diverse.decoding.token_text import TokenText
 from espnet_diverse.errors import DataError
 from espnet_diverse.text.vocabulary import Vocabulary
 
+log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True)
 class Utterance:
@@ -57,7 +59,7 @@ def read_utterances(
             read.append(Utterance(name, read_speech(data, name, rate), vocabulary.encode(data.text[name]), known))
         except DataError as error:
             skipped[name] = str(error)
-            logging.warning("%s was left out: %s", name, error)
+            log.warning("%s was left out: %s", name, error)
     if not read:
         name, reason = next(iter(skipped.items()))
         raise DataError(f"none of {len(skipped)} utterances could be read; first {name}: {reason}")

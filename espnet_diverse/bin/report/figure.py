@@ -16,6 +16,8 @@ from espnet_diverse.conditions import CONDITIONS
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.option_checks import path, text
 
+log = logging.getLogger(__name__)
+
 
 class CommandOptions(shared.Model, shared.Conditions, shared.Device):
     data_dir: Path | None = path(None, parse=DATA_DIR, help="data directory with the utterance")
@@ -114,7 +116,7 @@ def _reads_features(options: CommandOptions) -> bool:
     if not reads_features(read_config(options.model_dir / "config.yaml")):
         return False
     with logged(options.output_dir / "figure.log"):
-        logging.warning("%s: its heads are not drawn, for the model reads features and not audio", options.model_dir)
+        log.warning("%s: its heads are not drawn, for the model reads features and not audio", options.model_dir)
     return True
 
 

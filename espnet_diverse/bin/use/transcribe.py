@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from espnet_diverse.transcription.inputs import Recording
     from espnet_diverse.transcription.transcript import Transcript
 
+log = logging.getLogger(__name__)
+
 TASKS = ("asr", "st", "s2t", "s2t_ctc")
 OPENS_PACKED_MODELS = True
 _MANY = ("txt", "trn")  # formats in which several recordings can be printed
@@ -334,7 +336,7 @@ def _reason(shown: str, error: Exception, debug: bool) -> str:
     from espnet_diverse.transcription.inputs import printable
 
     if debug or not isinstance(error, UserError | OSError):
-        logging.error("transcribing %s failed", shown, exc_info=error)
+        log.error("transcribing %s failed", shown, exc_info=error)
     reason = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
     reason = printable(" ".join(reason.split()))
     return reason if reason.startswith(shown) else f"{shown}: {reason}"

@@ -183,8 +183,8 @@ def _audio_faults(
     for one in map_in_parallel(hear, items_in_order(data.wav_scp), nj, "check audio", _unheard):
         faults += [Fault(table, one.recording, reason, kind) for kind, reason in one.findings]
         lengths.append(nan if one.info is None else one.info.seconds)
-        if data.segments:  # a channel that a segment names must be in the file itself
-            channels.append(nan if one.info is None else 0 if one.info.is_converted else one.info.channels)
+        if data.segments:
+            channels.append(nan if one.info is None else one.info.channels)
         if survey is not None:
             survey.add(one.info, one.measures)
         if one.info is not None:
@@ -205,8 +205,7 @@ def _audio_faults(
         duration = seconds.get(segment.recording)
         past = None
         if duration is not None:
-            count = int(counts[segment.recording])
-            past = segment_fault(segment, duration, count, is_converted=not count)
+            past = segment_fault(segment, duration, int(counts[segment.recording]))
         if past:
             faults.append(Fault(f"{folder}segments", utterance, past, "audio"))
         length = nan if duration is None else segment.length(duration)

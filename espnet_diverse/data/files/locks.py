@@ -17,6 +17,8 @@ from pathlib import Path
 from espnet_diverse.data.files.disk_space import named_if_full
 from espnet_diverse.errors import DataError, UserError
 
+log = logging.getLogger(__name__)
+
 NAME = ".lock"
 """File of the lock of a folder."""
 NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP)  # the last two are equal on Linux
@@ -106,7 +108,7 @@ def lock(path: Path, refuse: Callable[[str], UserError] | None = None) -> Iterat
             os.close(descriptor)
             raise refuse(holder) from None
         except OSError as error:
-            logging.warning("%s: cannot be locked (%s); let no other process write here", path.parent, error.strerror)
+            log.warning("%s: cannot be locked (%s); let no other process write here", path.parent, error.strerror)
         if is_at(descriptor, path):
             break
         os.close(descriptor)  # the process that held the lock before has deleted the file

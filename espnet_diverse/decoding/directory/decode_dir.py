@@ -39,6 +39,8 @@ from espnet_diverse.errors import DataError
 from espnet_diverse.portable import can_fork
 from espnet_diverse.progress import progress
 
+log = logging.getLogger(__name__)
+
 UNFINISHED = ".decoding"
 """Folder in an output directory with the results of a call that has not finished."""
 
@@ -97,7 +99,7 @@ def decode(
         shutil.rmtree(folder)
     lines = (f"{utterance} was not decoded: {failure}" for utterance, failure in failures.items())
     for one in alike_once(lines, listed="failures.json lists all"):
-        logging.warning("%s", one)
+        log.warning("%s", one)
     if not done:
         utterance, failure = next(iter(failures.items()))
         raise DataError(f"{data_dir}: none of {len(jobs)} utterances could be decoded; first {utterance}: {failure}")
@@ -132,7 +134,7 @@ def _decode(
     done = Mapped(journal.table(), Result.from_json)
     nj = min(nj, count) if search.device == "cpu" else 1
     if nj > 1 and not can_fork():
-        logging.warning("--nj %d: a process cannot share its model on this system; this one decodes alone", nj)
+        log.warning("--nj %d: a process cannot share its model on this system; this one decodes alone", nj)
         nj = 1
     batches = _results(search, _with_results(jobs, done.values()), nj, pool)
 
@@ -227,7 +229,7 @@ def _entries(path: Path) -> tuple[PackedTable, dict[str, str]]:
     wrong = {key: "; ".join(reasons) for key, reasons in row_reasons.items() if reasons}
     reasons = {reason for several in row_reasons.values() for reason in several}  # of utterances, reported as failures
     for one in alike_once(str(fault) for fault in faults if fault.what not in reasons):
-        logging.warning("%s", one)
+        log.warning("%s", one)
     return table, wrong
 
 

@@ -18,6 +18,8 @@ from espnet_diverse.decoding.directory.results import Result
 from espnet_diverse.decoding.directory.utterances import Read, Search, decode_batch
 from espnet_diverse.errors import UserError
 
+log = logging.getLogger(__name__)
+
 
 def decode_in_processes(search: Search, batches: Iterator[list[Read]], nj: int) -> Iterator[list[Result]]:
     """Decode batches in `nj` processes; batches are read only as they are needed, and results come in order.
@@ -44,7 +46,7 @@ def decode_in_processes(search: Search, batches: Iterator[list[Read]], nj: int) 
                     "run the same command again with a smaller --nj or --batch_size, which decodes what is left"
                 ) from error
             broken_at = done
-            logging.warning("%s; %d batches are tried again", reason, len(pending))
+            log.warning("%s; %d batches are tried again", reason, len(pending))
 
 
 def _in_order(

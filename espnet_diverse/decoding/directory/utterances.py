@@ -21,6 +21,8 @@ from espnet_diverse.decoding.prediction import Text
 from espnet_diverse.errors import ClusterError, DataError
 from espnet_diverse.upstream.layers import TooShortUttError
 
+log = logging.getLogger(__name__)
+
 _WINDOW = 16  # batches
 
 
@@ -158,5 +160,5 @@ def failure_of(job: Job, error: Exception) -> Result:
     """The result of an utterance that could not be decoded; an unexpected error is logged with its traceback."""
     if isinstance(error, DataError | ClusterError | TooShortUttError):
         return Result(job.utterance, failure=str(error))
-    logging.error("decoding %s failed", job.utterance, exc_info=error)
+    log.error("decoding %s failed", job.utterance, exc_info=error)
     return Result(job.utterance, failure=f"{type(error).__name__}: {error}")

@@ -25,6 +25,8 @@ from espnet_diverse.decoding.options import PRECISIONS
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.functional.linear import arranged, has_bfloat16, product
 
+log = logging.getLogger(__name__)
+
 
 class Int8Linear(nn.Module):
     """A linear layer with 8-bit weights, which takes and returns float32, for inference on a CPU.
@@ -134,7 +136,7 @@ def set_precision(modules: Iterable[nn.Module], precision: str) -> None:
             replace_linear(module, Int8Linear if precision == "int8" else HalfLinear)
             selective = selective or any(map(_selects, module.modules()))
     if selective:
-        logging.warning("precision %s: projections of attention with head selection stay in float32", precision)
+        log.warning("precision %s: projections of attention with head selection stay in float32", precision)
 
 
 def _selects(module: nn.Module) -> bool:

@@ -15,6 +15,8 @@ from espnet_diverse.errors import ModelError
 from espnet_diverse.runs.model_files import INSIDE, NGRAM, find_weights
 from espnet_diverse.runs.tasks import load_model, read_config
 
+log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True)
 class Fusion:
@@ -59,7 +61,7 @@ def language_model_of(
         return None
     if streams or decoder == "transducer":
         how = "while streaming" if streams else "with a transducer"
-        logging.warning("%s: its n-gram model is not used %s; scores and texts are as without it", model_dir, how)
+        log.warning("%s: its n-gram model is not used %s; scores and texts are as without it", model_dir, how)
         return None
     return folder / NGRAM if is_usable(folder / NGRAM) else None
 
@@ -81,7 +83,7 @@ def used_language_model(folder: Path | None, fusion: Fusion, weight: float | Non
         message = (
             "the language model %s, which is part of the model, counts with lm_weight %g; set lm_weight 0 without it"
         )
-        logging.warning(message, folder, weight)
+        log.warning(message, folder, weight)
     return {"language_model": str(folder), "lm_weight": weight}
 
 

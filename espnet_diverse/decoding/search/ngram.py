@@ -15,6 +15,8 @@ from torch import Tensor
 from espnet_diverse.errors import ConfigError, ModelError
 from espnet_diverse.untrusted.foreign_config import TRUST
 
+log = logging.getLogger(__name__)
+
 _SUFFIXES = (".arpa", ".arpa.gz", ".bin", ".binary")
 _BINARY = b"mmap lm http://kheafield.com/code"
 _INSTALL = "pip install 'espnet_diverse[kenlm]'"
@@ -45,7 +47,7 @@ def is_usable(path: Path) -> bool:
             return True
         reason = f"because kenlm does not check its binary format; set {TRUST}=1 if you trust the model"
     message = "its n-gram model is not used"
-    logging.warning("%s: %s, %s; scores and texts are as without it", path.parent.parent, message, reason)
+    log.warning("%s: %s, %s; scores and texts are as without it", path.parent.parent, message, reason)
     return False
 
 

@@ -73,7 +73,8 @@ def token_encoder(vocab_size: int, **options) -> DiverseTransformerEncoder:
     encoder = DiverseTransformerEncoder(vocab_size, input_layer="embed", **options)
     drawn = encoder.embed[0]
     weight = drawn.weight.detach() * drawn.embedding_dim**-0.5
-    encoder.embed[0] = _ScaledEmbedding(*weight.shape, padding_idx=drawn.padding_idx, _weight=weight)
+    count, size = weight.shape
+    encoder.embed[0] = _ScaledEmbedding(count, size, padding_idx=drawn.padding_idx, _weight=weight)
     return encoder
 
 

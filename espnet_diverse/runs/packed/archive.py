@@ -29,6 +29,8 @@ from espnet_diverse.untrusted.hub import fetched, name_of
 from espnet_diverse.untrusted.whole_files import read_text
 from espnet_diverse.untrusted.zip_files import unzip
 
+log = logging.getLogger(__name__)
+
 META = "meta.yaml"
 SAFETENSORS = "model.safetensors"
 CARD = "README.md"
@@ -117,7 +119,7 @@ def _run_of(model: Path, key: str, files: Path | None = None) -> Path:
                 _arrange(Members(model, files or members), folder)
     if (target / _UNUSED).is_file():
         unused = read_text(target / _UNUSED).strip()
-        logging.warning("%s: its %s is not used; scores and texts are as without it", model, unused)
+        log.warning("%s: its %s is not used; scores and texts are as without it", model, unused)
     return target
 
 

@@ -18,6 +18,8 @@ from espnet_diverse.runs import checkpoint
 from espnet_diverse.runs.config import load
 from espnet_diverse.runs.criteria import are_criteria, preferred_metrics
 
+log = logging.getLogger(__name__)
+
 Stats = dict[int, dict[str, dict[str, float]]]
 """ESPnet's record of a run: epoch, then "train" or "valid", then the name of a statistic."""
 
@@ -59,7 +61,7 @@ def average(model_dir: str | Path, metric: str | None = None, number: int = 5) -
     path, ranked = model_dir / f"{metric}.ave.pth", best[metric]
     if len(ranked) < number:
         message = "%s: %d of the %d epochs that are asked for: the run has no more with a finite %s; averaging these"
-        logging.warning(message, path, len(ranked), number, metric)
+        log.warning(message, path, len(ranked), number, metric)
     _write_average(model_dir, ranked[:number], path)
     return path
 
@@ -95,7 +97,7 @@ def average_best(
         if ranked := rank_epochs(reporter.stats, metric, mode):
             _write_average(path.parent, ranked[:number], path)
         else:
-            logging.warning("%s is not written, because %s was finite in no epoch", path, metric)
+            log.warning("%s is not written, because %s was finite in no epoch", path, metric)
 
 
 def rank_epochs(stats: Stats, metric: str, mode: str) -> list[int]:
@@ -116,14 +118,14 @@ def _write_average(model_dir: Path, epochs: list[int], path: Path) -> None:
     if not remaining:
         raise ModelError(f"{model_dir}: no epoch file is left to average; train again")
     if lost:
-        logging.warning(
+        log.warning(
             "%s: epochs %s have no file any more (keep_nbest_models); averaging the other %d",
             path,
             " ".join(map(str, lost)),
             len(remaining),
         )
     checkpoint.save(_mean([model_dir / f"{epoch}epoch.pth" for epoch in remaining]), path)
-    logging.info("%s: average of epochs %s", path, " ".join(map(str, remaining)))
+    log.info("%s: average of epochs %s", path, " ".join(map(str, remaining)))
 
 
 def _mean(files: list[Path]) -> dict[str, Tensor]:
@@ -159,7 +161,7 @@ def _sound(files: list[Path]) -> Iterator[tuple[Path, dict[str, Tensor]]]:
         try:
             state = checkpoint.load_weights(file)
         except ModelError as error:
-            logging.warning("%s; averaging the others", error)
+            log.warning("%s; averaging the others", error)
             fault = error
             continue
         yielded = True

@@ -12,6 +12,8 @@ from pathlib import Path
 from espnet_diverse.errors import ModelError
 from espnet_diverse.training.checkpoints.data_record import saved_digests
 
+log = logging.getLogger(__name__)
+
 KEY = "run"
 """Key of the identity in data.json and in a checkpoint."""
 
@@ -44,7 +46,7 @@ def check_identity(saved: str | None, source: Path) -> None:
     """
     expected = identity_of(source.parent)
     if expected is None and saved is not None:
-        logging.warning(
+        log.warning(
             "%s: is of the run %s, and the folder does not say of which run it is, as data.json is missing or of a "
             "former version; training continues with this checkpoint",
             source,

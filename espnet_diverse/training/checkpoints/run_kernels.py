@@ -13,6 +13,8 @@ from espnet_diverse.cpu import linear_kernels
 from espnet_diverse.data.files.atomic_files import write_text
 from espnet_diverse.errors import DataError
 
+log = logging.getLogger(__name__)
+
 FILE = "kernels.json"
 """File in the folder of a run: the library by place and size, as `linear_kernels.choice` returns it."""
 
@@ -42,7 +44,7 @@ def keep(output_dir: Path, resumed: bool) -> None:
         lacks = (
             "its kernels are onednn, which this PyTorch lacks; those of mkl, which round in another order, are taken"
         )
-        logging.warning("%s: %s", output_dir, lacks)
+        log.warning("%s: %s", output_dir, lacks)
 
 
 def taken_of(output_dir: Path) -> AbstractContextManager[None]:

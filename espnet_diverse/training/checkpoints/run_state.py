@@ -32,6 +32,8 @@ from espnet_diverse.training.checkpoints.averaging import rank_epochs
 from espnet_diverse.training.checkpoints.position import Position
 from espnet_diverse.training.checkpoints.run_identity import KEY, identity_of
 
+log = logging.getLogger(__name__)
+
 _POSITION, _RATES, _UPDATES = "within_epoch", "base_learning_rates", "updates"
 _BEFORE = "updates_before"  # updates of a trained model that the run continues, by counter
 
@@ -158,7 +160,7 @@ class RunState:
         counters = update_counters(self.model)
         for counter, before in zip(counters, chain(state.get(_BEFORE) or (), repeat(0.0)), strict=False):
             counter.before = before
-        logging.info("training is resumed from %s", path)
+        log.info("training is resumed from %s", path)
         if position := state.get(_POSITION):
             return Position(**position)
         if not self._weights(epoch := state["reporter"]["epoch"]).is_file():
@@ -256,4 +258,4 @@ def _rescale(state: dict, old: Sequence[Sequence[float]], new: Sequence[Sequence
                     group[key] *= present / former
         if scheduler and "base_lrs" in scheduler:
             scheduler["base_lrs"] = list(after)
-    logging.warning("learning rates continue with base %s instead of %s", new, old)
+    log.warning("learning rates continue with base %s instead of %s", new, old)

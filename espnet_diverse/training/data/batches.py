@@ -13,6 +13,8 @@ from espnet_diverse.training.data.batch_types import BatchOptions, Shapes, make_
 from espnet_diverse.training.data.row_dataset import RowBatches, RowDataset, RowIterFactory
 from espnet_diverse.training.data.sampling import BalancedSampler, read_sampling, too_small
 
+log = logging.getLogger(__name__)
+
 
 def row_batches(args: Namespace, iter_options, mode: str, check: Callable[..., None]) -> RowIterFactory:
     """Replacement of ESPnet's `build_sequence_iter_factory`: the same batches, or sampled ones, without their ids.
@@ -38,7 +40,7 @@ def row_batches(args: Namespace, iter_options, mode: str, check: Callable[..., N
         sampler = BalancedSampler(ids, categories, sampling, shapes, options, shard)
     else:
         sampler = _plain_batches(shapes, options, shard, iter_options.num_batches)
-    logging.info("[%s] Batch sampler: %s", mode, sampler)
+    log.info("[%s] Batch sampler: %s", mode, sampler)
     dataset = RowDataset.of(args, iter_options, ids)
     check(dataset, args.allow_variable_data_keys, train=iter_options.train)
     return RowIterFactory(

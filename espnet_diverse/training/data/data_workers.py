@@ -18,6 +18,8 @@ from torch.utils.data._utils import signal_handling
 from espnet_diverse.errors import TrainingError
 from espnet_diverse.training.data.row_dataset import RowLoader
 
+log = logging.getLogger(__name__)
+
 Tensors = dict[str, torch.Tensor]
 Item = tuple[list[str], Tensors]
 
@@ -142,7 +144,7 @@ class LoaderBatches:
                 "num_workers, and give the same command again"
             ) from error
         self.again = True
-        logging.warning("%s: a worker that reads data was killed; it is started again", self.name)
+        log.warning("%s: a worker that reads data was killed; it is started again", self.name)
         state = torch.get_rng_state()
         torch.set_rng_state(self._seed)
         self._begin(self.number)

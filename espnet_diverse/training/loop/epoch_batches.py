@@ -13,6 +13,8 @@ from espnet_diverse.training.data.data_workers import Item, LoaderBatches, Tenso
 from espnet_diverse.training.data.row_dataset import RowLoader
 from espnet_diverse.training.loop.ranks import Ranks
 
+log = logging.getLogger(__name__)
+
 _SHOWN = 5
 
 
@@ -119,11 +121,11 @@ class EpochBatches:
     def _checked(self, position: Position) -> Position | None:
         """Return the position, if the epoch has the same batches as before."""
         if self.digest != position.digest:
-            logging.warning("%s: its batches have changed; all of the epoch is trained again", self.name)
+            log.warning("%s: its batches have changed; all of the epoch is trained again", self.name)
             return None
         if (before := position.processes) != self.ranks.count:
             message = "%s: %d processes resume a run of %d: they share the rest of the batches, and draw other noise"
-            logging.warning(message, self.name, self.ranks.count, before)
+            log.warning(message, self.name, self.ranks.count, before)
         return position
 
 

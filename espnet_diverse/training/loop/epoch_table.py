@@ -13,6 +13,8 @@ from espnet2.train.reporter import ReportedValue, Reporter, SubReporter, Weighte
 from espnet_diverse.progress import timespan
 from espnet_diverse.training.loop.diagnosis import Parts, findings
 
+log = logging.getLogger(__name__)
+
 _SHOWN = [("train", "loss"), ("train", "acc"), ("valid", "loss"), ("valid", "acc"), ("valid", "cer_ctc")]
 _TIMES = (11, 11)  # columns of the times
 _GRADIENT = "gradient_"
@@ -68,7 +70,7 @@ class EpochTable(Reporter):
         # In the first updates the task has hardly a gradient in the queries: attention is even, whatever they are.
         judged = phases["train"] if self.epoch > 1 else {k: v for k, v in phases["train"].items() if k not in ratios}
         for finding in findings(judged, self.parts):
-            logging.warning("epoch %d: %s", self.epoch, finding)
+            log.warning("epoch %d: %s", self.epoch, finding)
 
     def _print_row(self) -> None:
         phases = self.stats[self.epoch]

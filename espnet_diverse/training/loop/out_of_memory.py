@@ -20,6 +20,8 @@ from espnet_diverse.nets.reductions import OutOfMemoryElsewhereError, summed
 from espnet_diverse.training.loop.epoch_batches import Batch
 from espnet_diverse.training.loop.ranks import Ranks
 
+log = logging.getLogger(__name__)
+
 
 def out_of_memory(error: torch.OutOfMemoryError) -> str:
     """The beginning of a message, with the first line of an error."""
@@ -110,7 +112,7 @@ class SecondTries:
         reasons, hopeless = (next(filter(None, self.ranks.gathered(text)), "") for text in (reason, advice))
         if hopeless:
             raise TrainingError(f"{reasons}{hopeless}")
-        logging.warning("%s; they are tried in two halves", reasons)
+        log.warning("%s; they are tried in two halves", reasons)
 
     def _hand_on_zeros(self) -> None:
         """End the backward pass that was interrupted: with gradients of zero for parameters that have none yet."""

@@ -10,6 +10,8 @@ from torch import nn
 from espnet_diverse.attention.update_counter import counters_by_share, set_updates_of_run
 from espnet_diverse.errors import ConfigError
 
+log = logging.getLogger(__name__)
+
 
 def tell_length_of_run(model: nn.Module, batches: int | None, options: TrainerOptions) -> None:
     """Set the number of updates of the run, `max_epoch` times an epoch's, for the schedules of a model.
@@ -46,7 +48,7 @@ def warn_of_warmup(schedulers: Sequence, batches: int | None, options: TrainerOp
     for scheduler in schedulers:
         steps = getattr(scheduler, "warmup_steps", 0) if isinstance(scheduler, AbsBatchStepScheduler) else 0
         if batches is not None and steps > (updates := _updates(batches, options)):
-            logging.warning(
+            log.warning(
                 "%d epochs make %d updates, and the learning rate rises for scheduler_conf.warmup_steps %d: it does "
                 "not reach its peak; set warmup_steps to about %d, or train longer",
                 *(options.max_epoch, updates, steps, max(1, updates // 10)),

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 
 from espnet_diverse.errors import InterruptedRunError
 
+log = logging.getLogger(__name__)
+
 SECONDS = 25
 """From the request on, training has this time until the next update is done; then it ends without a save. A save that
 has begun is finished. Of several processes, the one that started them ends them after 30 seconds."""
@@ -41,7 +43,7 @@ class StopRequest:
         if self.number and number == signal.SIGINT:
             raise KeyboardInterrupt
         self.number = number
-        logging.warning("%s: training is saved within the epoch, then it ends", self.signal)
+        log.warning("%s: training is saved within the epoch, then it ends", self.signal)
         if not self._started and not self._saving:
             signal.alarm(SECONDS)
 

@@ -46,6 +46,8 @@ from espnet_diverse.training.loop.trained_parameters import UNCHANGED, Parameter
 from espnet_diverse.training.loop.updates import Result, Update, Updates
 from espnet_diverse.training.repulsion_options import RepulsionOptions, read_repulsion
 
+log = logging.getLogger(__name__)
+
 
 @dataclass
 class Options(espnet_trainer.TrainerOptions):
@@ -183,7 +185,7 @@ class Loop:
             epoch = reporter.get_epoch() + 1
             set_all_random_seed(options.seed + epoch)  # of iterators without seeds of their own
             reporter.set_epoch(epoch)
-            logging.info("epoch %d of %d", epoch, options.max_epoch)
+            log.info("epoch %d of %d", epoch, options.max_epoch)
             with reporter.observe("train") as statistics:
                 reached = self.train_epoch(training.build_iter(epoch), statistics, position)
             with reporter.observe("valid") as statistics:
@@ -275,7 +277,7 @@ class Loop:
                 scheduler.step()
         if self.ranks.own:
             return
-        logging.info(reporter.log_message())
+        log.info(reporter.log_message())
         if options.use_matplotlib:
             reporter.matplotlib_plot(self.output_dir / "images")
         for phase, writer in self.writers.items():
@@ -315,7 +317,7 @@ class Loop:
         interval = self.options.log_interval or (max(total // 20, 10) if total is not None else 100)
         if statistics.count % interval:
             return
-        logging.info(statistics.log_message(-interval))
+        log.info(statistics.log_message(-interval))
         if writer := self.writers.get("train"):
             statistics.tensorboard_add_scalar(writer, -interval)
         if self.options.use_wandb and self.ranks.own == 0:

@@ -25,6 +25,8 @@ from espnet_diverse.training.loop.out_of_memory import SecondTries, out_of_memor
 from espnet_diverse.training.loop.ranks import Ranks, parallel
 from espnet_diverse.training.repulsion import Repulsion
 
+log = logging.getLogger(__name__)
+
 
 class Result(NamedTuple):
     """Statistics of a batch and their weight, over all processes, and the times of its passes in seconds.
@@ -148,7 +150,7 @@ class Updates:
             self.made += 1
         else:
             message = f"a loss is {infinite[0]}" if infinite else f"the norm of the gradients is {norm}"
-            logging.warning("%s; no update is made", message)
+            log.warning("%s; no update is made", message)
         self.clear()
         return Update(norm, seconds)
 

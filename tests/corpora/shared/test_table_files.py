@@ -86,11 +86,11 @@ def test_all_faults_of_rows_are_found_and_the_others_read(tmp_path):
     assert [row.values["audio"] for row in table.rows] == ["c.wav"]
     path = tmp_path / "t.csv"
     todo = "write a quotation mark in a quoted field twice, and close what is opened"
-    iconv = "convert the file with iconv -f ENCODING -t UTF-8"
+    iconv = "if one is right, convert the file with iconv -f THAT -t UTF-8, else with its own encoding"
     assert sorted(map(str, table.faults)) == [
         f"{path}:2: has 3 fields, and the header has 2, audio text; quote a field with a separator",
         f"{path}:3: is no csv (',' expected after '\"'); {todo}",
-        f"{path}:5: not utf-8 at byte offset 48 (it decodes as cp1252 or cp1251); {iconv}",
+        f"{path}:5: not utf-8 at byte offset 48: cp1251 would be 'd.wav,я'; {iconv}",
         f"{path}:6: is no csv (unexpected end of data); {todo}",
         f"{path}:7: was read as a part of line 6, which is no csv",
     ]
