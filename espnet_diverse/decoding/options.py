@@ -37,6 +37,11 @@ _number = partial(number, most=_GREATEST)
 _WITH_LM = 0.3
 _WITH_CTC = 0.3
 _SHORTLIST = 100  # as in Marian
+_COUNTERPARTS = {  # of keywords of openai-whisper and faster-whisper
+    "task": "to translate, give target_language='en'",
+    "vad_filter": "the constructor has segmentation=SegmentationOptions(vad=...)",
+    "initial_prompt": "phrases that are expected are hotwords=[...]",
+}
 
 
 @dataclass(frozen=True)
@@ -222,8 +227,10 @@ def with_keywords(options: SearchOptions, keywords: Mapping[str, Any], arguments
         arguments: Names of the call's own arguments, for the error.
 
     Raises:
-        UnknownOptionError: A keyword is neither a search option nor an argument.
+        OptionError: A keyword is neither a search option nor an argument.
     """
+    for name in keywords.keys() & _COUNTERPARTS.keys():
+        raise option_checks.OptionError(name, f"unknown option {name!r} of the search; {_COUNTERPARTS[name]}")
     option_checks.check_names(keywords, [*(option.name for option in fields(Options)), *arguments], "the search")
     if isinstance(options, Options):
         return replace(options, **keywords)

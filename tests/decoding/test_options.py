@@ -55,6 +55,9 @@ def test_keywords_that_are_no_options_are_refused():
     for wrong, near in (("beam", "beam_size"), ("langauge", "language"), ("hot_words", "hotwords")):
         with pytest.raises(ConfigError, match=f"unknown option '{wrong}' of the search; did you mean '{near}'"):
             with_keywords(None, {wrong: 3}, ["language", "hotwords"])
+    for other, ours in (("task", "target_language="), ("vad_filter", "segmentation="), ("initial_prompt", "hotwords=")):
+        with pytest.raises(ConfigError, match=f"unknown option '{other}' of the search; .*{ours}"):
+            with_keywords(None, {other: "x"}, ["language", "hotwords"])
     with pytest.raises(ConfigError, match="the search must be a mapping of options"):
         with_keywords(3, {"beam_size": 4}, [])
 
