@@ -224,13 +224,13 @@ def _array(samples: object, name: str) -> NDArray:
 
 
 def _column(samples: NDArray, channel: int | None) -> NDArray:
-    """Return one channel of samples (T,) or (T, channels), or all of them for None."""
-    if channel is None:
+    """Return one channel of samples (T,) or (T, channels), or all of them for None and for other shapes."""
+    if channel is None or samples.ndim > 2:
         return samples
-    samples = samples.reshape(len(samples), -1)
-    if channel >= samples.shape[1]:
-        raise DataError(f"audio array: has no channel {channel}; it has {samples.shape[1]}, counted from 0")
-    return samples[:, channel]
+    columns = samples[:, None] if samples.ndim == 1 else samples
+    if not 0 <= channel < columns.shape[1]:
+        raise DataError(f"audio array: has no channel {channel}; it has {columns.shape[1]}, counted from 0")
+    return columns[:, channel]
 
 
 def _from_array(samples: NDArray, rate: int | None, target_rate: int) -> Audio:

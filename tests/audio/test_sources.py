@@ -125,8 +125,11 @@ def test_one_channel_of_an_array():
             np.testing.assert_allclose(audio.samples(), expected, atol=1e-7)
     with open_audio(samples[:, 1], 16_000, channel=0) as audio:
         np.testing.assert_array_equal(audio.samples(), samples[:, 1])
-    with pytest.raises(DataError, match="audio array: has no channel 2; it has 2, counted from 0"):
-        open_audio(samples, 16_000, channel=2).__enter__()
+    for wrong in (2, -1):
+        with pytest.raises(DataError, match=f"audio array: has no channel {wrong}; it has 2, counted from 0"):
+            open_audio(samples, 16_000, channel=wrong).__enter__()
+    with pytest.raises(DataError, match="its shape is"):
+        open_audio(samples[:0], 16_000, channel=0).__enter__()
 
 
 def test_one_channel_of_a_file(tmp_path):
