@@ -224,7 +224,7 @@ def sizes(path: Path) -> list[str]:
     faults = [f"has {lines} lines"] * (lines > 400)
     for node in ast.walk(parse(path)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            faults += [f"{node.name} has 80 lines or more"] * (node.end_lineno - node.lineno >= 80)
+            faults += [f"{node.name} has 80 lines or more"] * (node.end_lineno - node.lineno >= 79)
             count = len(node.args.args) + len(node.args.kwonlyargs) - 1
             faults += [f"constructor in line {node.lineno}"] * (node.name == "__init__" and count > 10)
     return faults

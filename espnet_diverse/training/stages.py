@@ -156,12 +156,11 @@ def train(
     processes = processes or Processes()
     tokens = Tokens.load(data)
     filled, rate = _of_run(config, data, tokens, stats_dir, output_dir)
-    checked = f"rate {rate}, size {filled.get('input_size')}"
-    record = DataRecord(filled, None if restart else output_dir, checked, verify)
+    shape = f"rate {rate}, size {filled.get('input_size')}"
+    record = DataRecord(filled, None if restart else output_dir, shape, verify)
     _check_run_data(filled, data, rate, not record.is_unchanged())
     filled["ngpu"] = processes.ngpu
-    statistics = stats_dir / "train" / "feats_stats.npz" if data.speech else None
-    if statistics:
+    if statistics := stats_dir / "train" / "feats_stats.npz" if data.speech else None:
         check_statistics(statistics, filled.get("normalize") == "global_mvn")
     if processes.node_rank:  # machine 0 compares and writes
         _run(filled, data.task, stats_dir, processes)
