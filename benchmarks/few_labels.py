@@ -19,8 +19,10 @@ from sklearn.preprocessing import StandardScaler
 from espnet_diverse.data.tables import read_table
 
 _FEATURES = ("codes", "words", "nblr")
-_CLASSIFIER = {"Cs": np.logspace(-4, 2, 7), "cv": 5, "max_iter": 2000, "use_legacy_attributes": False}
-_CLASSIFIER |= {"l1_ratios": (0.0,), "scoring": "accuracy"}
+_CLASSIFIER = {
+    **{"Cs": np.logspace(-4, 2, 7), "l1_ratios": (0.0,), "cv": 5, "scoring": "accuracy"},
+    **{"max_iter": 2000, "use_legacy_attributes": False},
+}
 
 
 class NaiveBayesLogisticRegression:

@@ -60,7 +60,6 @@ _SIGNATURES = {
 }
 _AAC = MediaFormat("AAC", "aac")
 _TRANSPORT_STREAM = MediaFormat("MPEG transport stream (ts)", "mpegts")
-_SEVERAL = ("flac", "mp3", "ogg")  # demuxers of files with several recordings
 _PACKETS = ((0, 188), (4, 192))  # offset and length of packets of a transport stream, which begin with "G"
 
 
@@ -84,8 +83,7 @@ def convert(
 ) -> None:
     """Write an audio track of a file as 16-bit wav with one or two channels; of several tracks, ffmpeg's default.
 
-    At 16 kHz the wav has 115 MB an hour and channel. More than two channels are mixed to two, and those of formats that
-    may hold several recordings, which may differ in their channels, to one.
+    At 16 kHz the wav has 115 MB an hour and channel. More than two channels are mixed to two.
 
     Args:
         path: Path of the file.
@@ -109,8 +107,7 @@ def convert(
     limit = () if at_most is None else ("-t", f"{at_most:g}")
     # Each recording in a file may begin at time 0, so samples get times by their number. The 32-bit header of wav holds
     # at most 37 hours, RF64 more.
-    layouts = "mono" if kind.demuxer in _SEVERAL else "mono|stereo"
-    filters = f"asetpts=N/SR/TB,aformat=channel_layouts={layouts}"
+    filters = "asetpts=N/SR/TB,aformat=channel_layouts=mono|stereo"
     samples = ("-af", filters, "-ar", str(rate), "-c:a", "pcm_s16le")
     most = most_bytes(path)
     target = (*samples, "-f", "wav", "-rf64", "auto", "-fs", str(most), "-y", f"file:{wav}")

@@ -76,7 +76,7 @@ class AudioFile:
 
         Raises:
             DataError: The file is damaged or truncated, holds NaN, infinite or unscaled samples, or ends before the
-                segment.
+                segment; or there are more samples, in 16 bits, than `output_limits.most_bytes` of the file.
         """
         start, wanted, channel = 0, None, None
         if segment is not None:
@@ -85,6 +85,9 @@ class AudioFile:
                 raise DataError(f"{self.name}: {fault}")
             start, channel = round(segment.start * self.info.rate), segment.channel
             wanted = round(min(segment.end * self.info.rate, self.info.frames)) - start
+        size = 2 * self.info.channels * (self.info.frames if wanted is None else wanted)
+        if self.path.is_file() and size > (most := most_bytes(self.path)):
+            raise DataError(f"{self.name}: {too_large(most)}")
         return np.concatenate([np.zeros(0, np.float32), *self.blocks(start, wanted, channel=channel, powers=powers)])
 
     def unread_bytes(self) -> int:
@@ -155,16 +158,9 @@ def read_audio(path: Path, segment: Segment | None = None, target_rate: int = RA
         Samples (T,) float32, the channels averaged, and the sampling rate in Hz.
 
     Raises:
-        DataError: See `open_file` and `AudioFile.read`; or a whole file holds more samples than
-            `output_limits.most_bytes`, in 16 bits.
+        DataError: See `open_file` and `AudioFile.read`.
     """
     with open_file(path, target_rate=target_rate) as file:
-        if (
-            segment is None
-            and path.is_file()
-            and 2 * file.info.frames * file.info.channels > (most := most_bytes(path))
-        ):
-            raise DataError(f"{file.name}: {too_large(most)}")
         return file.read(segment), file.info.rate
 
 

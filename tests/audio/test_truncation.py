@@ -1,6 +1,5 @@
 """Files that libsndfile does not read to their end: they are read whole through ffmpeg, or refused."""
 
-import re
 import struct
 import sys
 from pathlib import Path
@@ -12,7 +11,7 @@ from references import lying_headers
 from references.bad_audio import encoded as in_format
 from references.converted_audio import KINDS, encoded, piped_flac, run_ffmpeg, seconds_and_pitches, without_header
 
-from espnet_diverse.audio.reading import open_file, read_audio
+from espnet_diverse.audio.reading import inspect_audio, open_file, read_audio
 from espnet_diverse.audio.truncation import check_ogg, unread_bytes, unread_format
 from espnet_diverse.errors import DataError
 
@@ -128,6 +127,8 @@ def test_all_recordings_of_an_ogg_file_are_read(tmp_path, subtype):
     seconds, pitches = seconds_and_pitches(tmp_path / "x.ogg")
     assert seconds == pytest.approx(5.0, abs=0.05)
     assert pitches == pytest.approx([440] * 3 + [880] * 2, abs=1)
+    (tmp_path / "x.ogg").write_bytes(encoded(3, channels=2, **how) + encoded(2, channels=2, hertz=880, **how))
+    assert inspect_audio(tmp_path / "x.ogg").channels == 2
 
 
 @pytest.mark.usefixtures("ffmpeg")
@@ -135,12 +136,16 @@ def test_flac_that_is_longer_than_its_header_says_is_read_to_its_end(tmp_path):
     one, other = encoded(3, format="FLAC"), encoded(2, hertz=880, format="FLAC")
     shorter = bytearray(one)
     shorter[21:26] = (int.from_bytes(one[21:26], "big") - 16_000).to_bytes(5, "big")
+    (tmp_path / "two.flac").write_bytes(one + other)
+    run_ffmpeg("-i", tmp_path / "two.flac", tmp_path / "two.wav")
+    loses = soundfile.info(tmp_path / "two.wav").duration < 4.9  # ffmpeg 5 loses frames between recordings
     for content, pitches in ((shorter, [440] * 3), (one + other, [440] * 3 + [880] * 2), (other * 2, [880] * 4)):
         (tmp_path / "x.flac").write_bytes(content)
-        try:
+        if loses and content != shorter:
+            with pytest.raises(DataError, match=rf"it ends at [34]\.\d of {len(pitches)}\.0 s"):
+                read_audio(tmp_path / "x.flac")
+        else:
             assert seconds_and_pitches(tmp_path / "x.flac") == (len(pitches), pitches)
-        except DataError as error:  # ffmpeg 5 loses frames between recordings
-            assert re.search(rf"it ends at [34]\.\d of {len(pitches)}\.0 s", str(error)) and content != shorter
 
 
 @pytest.mark.usefixtures("ffmpeg")

@@ -110,19 +110,21 @@ class TestWithMemory:
             DiverseTransformerLM(11, attention={"core": "own"}, memory={"kind": "xl"}, **OPTIONS)
 
     @pytest.mark.parametrize(
-        ("memory", "changed", "millions"),
+        ("fragments", "memory", "attention", "millions"),
         [
-            ("lm_xl", {}, 151.0),  # 151 in Table 4 of the CDT paper
-            ("lm_cdt", {"scope": "shared"}, 152.2),  # 153 in the table
-            ("lm_cdt", {"scope": "layer"}, 169.9),
+            (["memory/lm_xl"], {}, {"position": "transformer_xl"}, 151.0),  # 151 in Table 4 of the CDT paper
+            (["memory/lm_cdt"], {"scope": "shared"}, {"position": "transformer_xl"}, 152.2),  # 153 in the table
+            (["memory/lm_cdt"], {"scope": "layer"}, {"position": "transformer_xl"}, 169.9),
+            ([], {}, {"core": "bigbird"}, 148.3),  # 156, sparse transformer
         ],
     )
-    def test_sizes_of_the_papers_models_for_wikitext_103(self, memory, changed, millions):
+    def test_sizes_of_the_papers_models_for_wikitext_103(self, fragments, memory, attention, millions):
         """With one table of 267,735 words for embedding and output layer, the vocabulary of Transformer-XL."""
-        options = merge(["model/lm_16x410", f"memory/{memory}"])["lm_conf"]
-        options["memory"] |= changed
+        options = merge(["model/lm_16x410", *fragments])["lm_conf"]
+        if memory:
+            options["memory"] |= memory
         with torch.device("meta"):
-            net = DiverseTransformerLM(11, **options, attention={"position": "transformer_xl"})
+            net = DiverseTransformerLM(11, **options, attention=attention)
         words = net.embed.weight.numel() + net.decoder.weight.numel() + net.decoder.bias.numel()
         inner = sum(each.numel() for each in net.parameters()) - words
         assert (inner + 267_735 * 410) / 1e6 == pytest.approx(millions, abs=0.05)
