@@ -5,9 +5,11 @@ the square of its length, and deep nesting overflows the stack of a parser. So t
 first, which builds nothing; then the document is read with safe constructors.
 """
 
+import copy
 import re
 from collections.abc import Callable
 from errno import EFBIG
+from functools import lru_cache
 from pathlib import Path
 from typing import ClassVar
 
@@ -135,7 +137,7 @@ def read_yaml(
             raise ModelError(f"{shown} {error.strerror}; check where the file is from") from error
         raise ModelError(f"{shown} cannot be read ({error.strerror}); give the directory of a trained model") from error
     try:
-        mapping = _load(text, _Loader, most_values=most[1])
+        mapping = copy.deepcopy(_document(text, most[1]))
     except YAML_ERRORS as error:
         raise ModelError(f"{shown} is not valid YAML ({_reason(error)}); {todo}") from error
     if not isinstance(mapping, dict):
@@ -202,6 +204,12 @@ def _load(text: str | bytes, loader: type, check: Callable | None = None, most_v
     if check is not None:
         check(node)  # before merge keys are replaced
     return None if node is None else reading.construct_document(node)
+
+
+@lru_cache(maxsize=2)
+def _document(text: str, most_values: int) -> object:
+    """`_load` for the configurations of a model and of its language model, which a command reads several times."""
+    return _load(text, _Loader, most_values=most_values)
 
 
 def _reason(error: Exception) -> str:

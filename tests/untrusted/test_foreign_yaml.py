@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from espnet_diverse.errors import ConfigError, DataError, ModelError
+from espnet_diverse.untrusted import foreign_yaml
 from espnet_diverse.untrusted.foreign_yaml import OwnDumper, kind, parse_own, read_list, read_yaml, shortened
 
 BOMB = "a: &a [x]\n" + "".join(f"{b}: &{b} [{', '.join([f'*{a}'] * 10)}]\n" for a, b in pairwise("abcdefghi"))
@@ -73,6 +74,18 @@ def test_unsafe_and_malformed_yaml_is_refused_quickly_in_one_line(tmp_path, cont
         read_yaml(path, "shown.yaml", "get it again")
     assert "\n" not in str(error.value) and len(str(error.value)) < 300
     assert time.monotonic() - start < 5
+
+
+def test_a_text_is_parsed_once_and_each_reader_has_values_of_its_own(tmp_path, monkeypatch):
+    path, parsed = tmp_path / "config.yaml", []
+    load = foreign_yaml._load
+    monkeypatch.setattr(foreign_yaml, "_load", lambda *args, **named: parsed.append(1) or load(*args, **named))
+    path.write_text("once: 1\nconf: {size: [1, 2]}\n", encoding="utf-8")
+    first = read_yaml(path, "config.yaml")
+    first["conf"]["size"].append(3)
+    assert read_yaml(path, "config.yaml") == {"once": 1, "conf": {"size": [1, 2]}} and len(parsed) == 1
+    path.write_text("once: 2\nconf: {size: [1, 2]}\n", encoding="utf-8")
+    assert read_yaml(path, "config.yaml")["once"] == 2
 
 
 def test_missing_and_irregular_files_are_named(tmp_path):
