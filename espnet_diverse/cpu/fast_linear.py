@@ -81,14 +81,12 @@ def replace_linear(model: nn.Module, make: Callable[[nn.Linear], nn.Module]) -> 
         make: Makes the replacement of a linear layer.
     """
     compiled = {x for layer in model.modules() if layer._compiled_call_impl is not None for x in layer.modules()}
-    parents = [
-        module for module in model.modules() if type(module) is not nn.Linear
-    ]  # keep no weights that are replaced
+    parents = [module for module in model.modules() if type(module) is not nn.Linear]
     for parent in parents:
         if type(parent).__name__ == "WavLMAttention" or parent in compiled:
             continue
         selective = isinstance(parent, MultiHeadAttention) and parent.selection is not None
-        for name in [name for name, _ in parent.named_children()]:
+        for name in [name for name, _ in parent.named_children()]:  # names alone: a replaced layer is freed at once
             child = getattr(parent, name)
             if type(child) is nn.Linear and not (selective and name != "linear_out"):
                 setattr(parent, name, make(child))

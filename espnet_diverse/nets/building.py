@@ -27,9 +27,8 @@ _TIMES = 4
 """Our nets build a layer of ESPnet and replace its attention, and a layer may make a parameter twice."""
 _MORE_TENSORS = 1000
 _LARGE = 2**16  # values of a parameter; constructors may read smaller ones, such as the first logits of heads
-_WRITES = re.compile(
-    "(?<!requires_gra)[^_]_$"
-)  # names of functions, such as normal_, but not requires_grad_ or __get__
+_WRITES = re.compile("(?<!requires_gra)[^_]_$")
+"""Names of functions that write, such as normal_, but not requires_grad_ or __get__."""
 _MORE_VALUES = 50_000_000  # buffers that are not saved, such as positions and windows
 
 
