@@ -24,6 +24,11 @@ and distance, and "decoding" classifies the utterances.
 
 Times and memory are ratios to the baseline; measuring.py describes how they are measured. A step has the auxiliary
 losses of the attentions and the repulsion of the run.
+
+`--rows FILE` draws the table of this program that a file holds, and measures nothing:
+
+    python benchmarks/trained_runs.py --rows egs/sentence/cls1/RESULTS.md --task cls --metric accuracy --set test \
+        --plot docs/classification.png
 """
 
 import argparse
@@ -32,6 +37,7 @@ import math
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,6 +54,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 CPU = torch.device("cpu")
+HEAD = ("run", "score", "parameters", "step", "step peak", "decoding")
 AREA = 150  # of the point of the baseline, in square points
 DIGITS = {"LR / log2 H": 3, "distance": 2, "diversity of slots": 2}  # of what is measured beside score, time and memory
 
@@ -83,6 +90,9 @@ class Row:
 def main(argv: list[str] | None = None) -> None:
     """Measure, print the table, and draw --plot."""
     args = _arguments(argv)
+    if args.rows:
+        _draw(read_rows(args.rows), args)
+        return
     fast_start()
     conditions = measuring.conditions(f"medians of {args.repeats} rounds", CPU)
     print(*conditions, "", sep="\n", flush=True)
@@ -90,7 +100,7 @@ def main(argv: list[str] | None = None) -> None:
     for name in [name for name in rows[0].measures if all(math.isnan(row.measures[name]) for row in rows)]:
         for row in rows:
             del row.measures[name]
-    head = ("run", "score", *rows[0].measures, "parameters", "step", "step peak", "decoding")
+    head = (*HEAD[:2], *rows[0].measures, *HEAD[2:])
     print(f"| {' | '.join(head)} |\n{'|---' * len(head)}|", *rows, sep="\n")
     if args.plot:
         _draw(rows, args)
@@ -99,8 +109,8 @@ def main(argv: list[str] | None = None) -> None:
 
 def _arguments(argv: list[str] | None) -> Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="folder of a run; the first is the baseline")
-    parser.add_argument("--data_dir", type=Path, required=True, help="folder with the data directory of the set")
+    parser.add_argument("runs", nargs="*", type=Path, metavar="RUN", help="folder of a run; the first is the baseline")
+    parser.add_argument("--data_dir", type=Path, help="folder with the data directory of the set")
     parser.add_argument("--set", required=True, help="set to score and decode")
     parser.add_argument("--metric", default="cer", help="metric of the score (default: cer; lm has its own)")
     parser.add_argument("--task", default="mt", choices=("asr", "st", "mt", "lm", "cls"))
@@ -109,8 +119,23 @@ def _arguments(argv: list[str] | None) -> Namespace:
     parser.add_argument("--beam_size", type=int, default=5, help="of decoding (default: 5)")
     parser.add_argument("--repeats", type=int, default=5, help="rounds (default: 5)")
     parser.add_argument("--plot", type=Path, help="draw the score against time and memory of a step to this file")
+    parser.add_argument("--rows", type=Path, help="file with a table of this program, to draw in place of runs")
     results.add_arguments(parser)
-    return results.parsed(parser, argv)
+    args = results.parsed(parser, argv)
+    if bool(args.rows) == bool(args.runs and args.data_dir) or args.rows and not args.plot:
+        parser.error("give runs with --data_dir, or --rows with --plot")
+    return args
+
+
+def read_rows(file: Path) -> list[Row]:
+    """The rows of the table of classifiers in a Markdown file, as `main` prints it."""
+    lines = file.read_text(encoding="utf-8").splitlines()
+    first = lines.index(f"| {' | '.join(HEAD)} |") + 2
+    tables = [line.strip("| ").split(" | ") for line in takewhile(bool, lines[first:])]
+    return [
+        Row(run, float(score), {}, round(float(millions.removesuffix(" M")) * 1e6), *map(float, ratios))
+        for run, score, millions, *ratios in tables
+    ]
 
 
 def _rows(args: Namespace) -> tuple[list[Row], list[results.Row]]:

@@ -219,8 +219,17 @@ def test_trained_classifiers_are_compared_by_their_accuracy(tiny_classifier, tmp
     data = tiny_classifier.test_dir
     options = ["--task", "cls", "--metric", "accuracy", "--set", data.name, "--data_dir", str(data.parent)]
     options += ["--batches", "2", "--utterances", "3", "--repeats", "1", "--plot", str(tmp_path / "runs.png")]
-    importlib.import_module("trained_runs").main([*map(str, runs), *options])
-    *_, first, second = rows_of(capsys.readouterr().out)
+    trained_runs = importlib.import_module("trained_runs")
+    trained_runs.main([*map(str, runs), *options])
+    printed = capsys.readouterr().out
+    (tmp_path / "RESULTS.md").write_text(f"{printed}\nAs expected.\n")
+    assert [(row.run, row.score, row.step) for row in trained_runs.read_rows(tmp_path / "RESULTS.md")] == [
+        ("softmax", 40.5, 1.0),
+        ("luna", 41.5, float(rows_of(printed)[-1][3])),
+    ]
+    trained_runs.main(["--rows", str(tmp_path / "RESULTS.md"), *options[:6], "--plot", str(tmp_path / "again.png")])
+    assert (tmp_path / "again.png").stat().st_size > 5000
+    *_, first, second = rows_of(printed)
     assert first[:2] == ["softmax", "40.5"] and second[:2] == ["luna", "41.5"]
     assert first[3:] == ["1.00"] * 3 and second[2] == first[2] and len(second) == 6
     assert (tmp_path / "runs.png").stat().st_size > 5000
