@@ -20,8 +20,12 @@ from espnet_diverse.data.tables import read_table
 
 _FEATURES = ("codes", "words", "nblr")
 _CLASSIFIER = {
-    **{"Cs": np.logspace(-4, 2, 7), "l1_ratios": (0.0,), "cv": 5, "scoring": "accuracy"},
-    **{"max_iter": 2000, "use_legacy_attributes": False},
+    "Cs": np.logspace(-4, 2, 7),
+    "l1_ratios": (0.0,),
+    "cv": 5,
+    "scoring": "accuracy",
+    "max_iter": 2000,
+    "use_legacy_attributes": False,
 }
 
 

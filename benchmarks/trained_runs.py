@@ -122,7 +122,7 @@ def _arguments(argv: list[str] | None) -> Namespace:
     parser.add_argument("--rows", type=Path, help="file with a table of this program, to draw in place of runs")
     results.add_arguments(parser)
     args = results.parsed(parser, argv)
-    if bool(args.rows) == bool(args.runs and args.data_dir) or args.rows and not args.plot:
+    if not (args.plot and not args.runs if args.rows else args.runs and args.data_dir):
         parser.error("give runs with --data_dir, or --rows with --plot")
     return args
 
@@ -131,10 +131,10 @@ def read_rows(file: Path) -> list[Row]:
     """The rows of the table of classifiers in a Markdown file, as `main` prints it."""
     lines = file.read_text(encoding="utf-8").splitlines()
     first = lines.index(f"| {' | '.join(HEAD)} |") + 2
-    tables = [line.strip("| ").split(" | ") for line in takewhile(bool, lines[first:])]
+    cells = [line.strip("| ").split(" | ") for line in takewhile(bool, lines[first:])]
     return [
         Row(run, float(score), {}, round(float(millions.removesuffix(" M")) * 1e6), *map(float, ratios))
-        for run, score, millions, *ratios in tables
+        for run, score, millions, *ratios in cells
     ]
 
 

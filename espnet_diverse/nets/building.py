@@ -2,7 +2,7 @@
 
 A configuration of a few bytes can ask for any number of blocks and any width. The weights say what the model really
 has, so building stops as soon as the model has several times as many parameters. And a constructor draws values of all
-parameters, for which it needs as much memory again as the weights, and as much time as reading them.
+parameters, which takes time, and as much memory again as the weights.
 
 PyTorch calls the hooks below before a layer initialises what it registers: memory that was only reserved until then.
 """
@@ -81,7 +81,6 @@ def without_values() -> Iterator[None]:
             return value
         if value not in replaced:
             replaced[value] = nn.Parameter(value.detach().to("meta"), value.requires_grad)
-            vars(replaced[value]).update(vars(value))
         return replaced[value]
 
     hook = register_module_parameter_registration_hook(empty)  # type: ignore[arg-type]  # it takes what this returns
@@ -107,17 +106,20 @@ def fill(model: nn.Module, state: Mapping[str, Tensor]) -> None:
 
     Args:
         model: The model; parameters with values stay as they are.
-        state: Values by name, for all parameters without values. A tensor of the type of its parameter is not copied.
+        state: Values by name, for all parameters without values. A tensor of the type of its parameter is not copied,
+            unless it shares its memory.
     """
     filled: dict[int, nn.Parameter] = {}
+    taken: set[int] = set()  # memory of values
     for name, value in list(model.named_parameters(remove_duplicate=False)):
         if not value.is_meta:
             continue
         if id(value) not in filled:
-            given = state[name].detach()
-            alone = given.untyped_storage().nbytes() == given.nbytes  # otherwise it would keep all of a file
-            tensor = given.to(value.dtype) if alone or given.dtype != value.dtype else given.clone()
-            filled[id(value)] = nn.Parameter(tensor.contiguous(), value.requires_grad)
-            vars(filled[id(value)]).update(vars(value))
+            tensor = state[name].detach().to(value.dtype).contiguous()
+            storage = tensor.untyped_storage()
+            if storage.nbytes() != tensor.nbytes or storage.data_ptr() in taken:
+                tensor = tensor.clone()  # it would keep all of a file, or change with another parameter
+            taken.add(storage.data_ptr())
+            filled[id(value)] = nn.Parameter(tensor, value.requires_grad)
         owner, _, attribute = name.rpartition(".")
         setattr(model.get_submodule(owner), attribute, filled[id(value)])
