@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from espnet2.text.build_tokenizer import build_tokenizer
 from espnet2.text.token_id_converter import TokenIDConverter
 
+from espnet_diverse.data.scripts import UNSPACED_LETTER
 from espnet_diverse.decoding.prediction import Text
 from espnet_diverse.errors import ModelError
 from espnet_diverse.runs.tasks import PRETRAINED
@@ -14,6 +15,8 @@ from espnet_diverse.untrusted.whole_files import read_bytes
 
 UNKNOWN = 1
 """Index of <unk>."""
+WORD_START = "▁"
+"""Begins the first piece of a word in sentencepiece."""
 
 
 class TokenText:
@@ -55,11 +58,24 @@ class TokenText:
         """Indices of tokens."""
         return self._converter.tokens2ids(tokens)
 
+    def inside(self, indices: Sequence[int]) -> list[int]:
+        """Tokens of a phrase within a text of a script without spaces, where no "▁" begins it; none for other scripts.
+
+        Args:
+            indices: Token indices of the phrase as a text, at least one.
+        """
+        first, *others = self._converter.ids2tokens(indices)
+        rest = first.removeprefix(WORD_START)
+        if rest == first or not UNSPACED_LETTER.match(rest + "".join(others)):
+            return []
+        inner = self.indices([*filter(None, [rest]), *others])
+        return [] if UNKNOWN in inner else inner
+
     def pieces(self, tokens: Sequence[str]) -> Sequence[str]:
         """Tokens as pieces, of which those that begin a word begin with "▁", or follow <space>."""
         if isinstance(self._tokenizer, PretrainedTokenizer):
             return self._tokenizer.pieces(tokens)
-        return [f"▁{token}" for token in tokens] if self._has_words else tokens
+        return [f"{WORD_START}{token}" for token in tokens] if self._has_words else tokens
 
     def decode(self, indices: Sequence[int], score: float) -> Text:
         """The text of token indices, without blank and the other tokens that are left out, as ESPnet writes it.

@@ -22,7 +22,7 @@ from espnet_diverse.conditions import CONDITIONS, base_language, values_by_condi
 from espnet_diverse.data.scripts import join_texts
 from espnet_diverse.decoding.condition_ids import completed
 from espnet_diverse.decoding.options import SAME_LANGUAGE_TASKS
-from espnet_diverse.decoding.token_text import TokenText
+from espnet_diverse.decoding.token_text import WORD_START, TokenText
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.serve.application import application, in_thread
 from espnet_diverse.serve.batches import Job, Kind
@@ -36,7 +36,6 @@ from espnet_diverse.serve.openapi import METRICS_PATH, STREAM, description, page
 from espnet_diverse.serve.refusals import RefusedError, as_refusal, error_body
 from espnet_diverse.text.vocabulary import SPACE
 from espnet_diverse.transcription import recordings
-from espnet_diverse.transcription.alignment import WORD_START
 from espnet_diverse.transcription.formats import FORMATS
 from espnet_diverse.transcription.result import Segment
 from espnet_diverse.transcription.transcript import Transcript
@@ -333,5 +332,5 @@ def _segment(number: int, segment: Segment, ids: Callable[[Sequence[str]], list[
         "temperature": 0.0,  # the search does not sample
         "avg_logprob": segment.score / (len(segment.tokens) + 1) if math.isfinite(segment.score) else None,
         "compression_ratio": len(text) / len(zlib.compress(text)),
-        "no_speech_prob": None,  # our models do not estimate it
+        "no_speech_prob": None,  # only Whisper estimates it, and the search does not return it
     }

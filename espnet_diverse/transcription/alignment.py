@@ -20,6 +20,7 @@ from espnet_diverse.decoding.ctc_alignment import align, ctc_support
 from espnet_diverse.decoding.frame_times import FrameTimes, frame_times
 from espnet_diverse.decoding.prediction import Prediction
 from espnet_diverse.decoding.predictor import Predictor
+from espnet_diverse.decoding.token_text import WORD_START
 from espnet_diverse.errors import ConfigError, UserError
 from espnet_diverse.text.vocabulary import SPACE
 from espnet_diverse.transcription.result import Segment, Word
@@ -27,7 +28,6 @@ from espnet_diverse.transcription.result import Segment, Word
 log = logging.getLogger(__name__)
 
 _LONGEST = 0.5  # seconds of a character with a pause after it
-WORD_START = "▁"  # marks the first piece of a word in sentencepiece
 
 
 def check_aligns(search: Predictor) -> None:
@@ -37,8 +37,8 @@ def check_aligns(search: Predictor) -> None:
         ConfigError: The model has neither.
     """
     if not search.aligns:
-        reason = "times of words need CTC that was trained on the output text, which this model lacks"
-        raise ConfigError(f"{reason}; turn word_timestamps off, or take another model")
+        reason = "times of words need CTC that was trained on the output text, or heads that align"
+        raise ConfigError(f"{reason}, and this model has neither; turn word_timestamps off, or take another model")
 
 
 def has_word_times(search: Predictor) -> bool:
@@ -117,7 +117,8 @@ def split_words(tokens: Sequence[str]) -> list[tuple[str, int, int]]:
     """Group tokens into words: the text of each word, its first token and the token after its last.
 
     A word begins after <space> and at a piece with "▁". In a script without spaces, a character is a separate
-    word, with the marks and punctuation after it. Pieces are never split.
+    word, with the marks and punctuation after it. Pieces are never split. Of a character of several tokens, the first
+    has the text, and the others are empty.
     """
     words: list[tuple[str, int, int]] = []
     begins = True
@@ -125,6 +126,9 @@ def split_words(tokens: Sequence[str]) -> list[tuple[str, int, int]]:
         begins |= token == SPACE or token.startswith(WORD_START)
         piece = "" if token == SPACE else token.removeprefix(WORD_START)
         if not piece:
+            if not token and words and not begins:  # more tokens of the last character
+                text, first, _ = words[-1]
+                words[-1] = text, first, index + 1
             continue
         if begins or may_break(words[-1][0], piece):
             words.append((piece, index, index + 1))

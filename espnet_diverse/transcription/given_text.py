@@ -12,10 +12,10 @@ from espnet_diverse.decoding.frame_times import frame_times
 from espnet_diverse.decoding.options import SAME_LANGUAGE_TASKS
 from espnet_diverse.decoding.prediction import rounded_probability
 from espnet_diverse.decoding.predictor import Predictor
-from espnet_diverse.decoding.token_text import UNKNOWN
+from espnet_diverse.decoding.token_text import UNKNOWN, WORD_START
 from espnet_diverse.errors import DataError, abridged
 from espnet_diverse.text.vocabulary import SPACE, normalise
-from espnet_diverse.transcription.alignment import WORD_START, align_words, check_aligns, split_words
+from espnet_diverse.transcription.alignment import align_words, check_aligns, split_words
 from espnet_diverse.transcription.result import Word
 from espnet_diverse.upstream.layers import TooShortUttError
 

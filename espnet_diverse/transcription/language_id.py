@@ -78,10 +78,10 @@ def identify_language(
     candidates = [
         {**conditions, **{condition: names[condition].index(name) for condition in unknown}} for name in languages
     ]
-    # The length penalty would divide scores by n again, and the penalty would add to each token.
+    # The length penalty would divide scores by n again, and the penalty and hotwords would add to tokens.
     options = options or search.options
     nbest = options.nbest if options.search == "sampling" else 1  # of samples, the best of all is taken
-    plain = replace(options, length_penalty=0.0, penalty=0.0, nbest=nbest)
+    plain = replace(options, length_penalty=0.0, penalty=0.0, hotword_weight=0.0, nbest=nbest)
     nothing = torch.zeros(2, 1, dtype=torch.float64)
     scores, tokens = sum((_scores(search, segment, candidates, plain) for segment in features), nothing)
     probabilities = (scores / (_TEMPERATURE * tokens)).softmax(0).tolist()

@@ -148,8 +148,8 @@ class Transcription:
         window: Number of segments, of one recording or several, that are sorted into batches together.
 
     Raises:
-        ConfigError: Word times are requested and the model has no CTC; the search has no hotwords; or see
-            `check_whole`.
+        ConfigError: Word times are requested and the model has neither CTC nor heads that align; the search has no
+            hotwords; or see `check_whole`.
         DataError: The hotwords cannot be read, see `read_hotwords`.
         ModelError: Word times are requested and the model's frontend has no hop length; or see `check_whole`.
     """
@@ -240,7 +240,7 @@ class Transcription:
                 recording.report()
                 chunks = self._chunks(recording, audio)
                 read = self._begin(recording, chunks, window, detect)
-                if self.timed and audio.duration <= self.search.seconds:  # it is in memory
+                if self.timed and read and audio.duration <= self.search.seconds:  # it is in memory
                     recording.following = chunks
                 elif len(read) >= window or any(map(self._is_long, read)):
                     while read:

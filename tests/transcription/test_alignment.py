@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from references.posteriors import planted
+from torchaudio.functional import TokenSpan
 
 from espnet_diverse.decoding.ctc_alignment import align
 from espnet_diverse.decoding.frame_times import FrameTimes
@@ -81,6 +82,13 @@ def test_words_of_characters_and_of_pieces(tokens, words):
     assert [text for text, _, _ in found] == words
     for text, first, last in found:
         assert "".join(tokens[first:last]).replace("▁", "").replace("<space>", "") == text
+
+
+def test_a_word_has_all_tokens_of_its_last_character():
+    assert split_words(["▁ab", "", "", "▁c", "", "▁"]) == [("ab", 0, 3), ("c", 3, 5)]
+    spans = [TokenSpan(1, 0, 10, 0.9), TokenSpan(2, 10, 20, 0.1), TokenSpan(3, 20, 30, 0.2)]
+    (word,) = align_words(spans, ["▁ab", "", ""], FrameTimes(0.0, 0.02), 0.0, 2.0)
+    assert word.end == 0.59 and word.confidence == pytest.approx(0.4)
 
 
 def test_a_model_that_does_not_align_is_refused():

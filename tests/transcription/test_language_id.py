@@ -149,3 +149,12 @@ def test_the_language_whose_text_is_heard_is_found(bilingual, heard, next_best):
         assert (
             search.batch(features[:1], [{"lang": search.conditions.names["lang"].index(language)}])[0][0].text == word
         )
+
+
+def test_hotwords_do_not_choose_the_language(bilingual):
+    search, bias = bilingual
+    bias.copy_(torch.tensor([{"<blank>": 2.0, "a": 0.0, "b": -2.0}.get(token, -4.0) for token in TOKENS]))
+    features = [search.features(np.random.default_rng(0).standard_normal(8000, np.float32))]
+    found = identify_language(search, features, {})
+    search.search.hotwords = search.hotwords_of(["b"])
+    assert identify_language(search, features, {}) == found

@@ -7,12 +7,14 @@ import pytest
 import soundfile
 import torch
 from references.tones import tones
+from references.whisper import write_whisper
 
 from espnet_diverse.decoding.condition_ids import KnownConditions
 from espnet_diverse.decoding.ctc_alignment import ctc_support
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.errors import DataError
 from espnet_diverse.inference import Recognizer, Request, SegmentationOptions
+from espnet_diverse.runs.packed.whisper import write_run
 from espnet_diverse.scope import current
 from espnet_diverse.transcription import alignment, recordings
 
@@ -339,3 +341,17 @@ def test_a_text_that_ctc_does_not_hear_may_be_invented(tiny_run):
     (segment,) = recognizer(tones(1, seed=0), RATE).segments
     assert segment.ctc_support == 0.0 and segment.tokens and segment.may_be_invented
     assert not replace(segment, ctc_support=None).may_be_invented
+
+
+def test_a_click_does_not_hold_back_the_recordings_after_it(tmp_path):
+    """With times by Whisper, whose windows follow each other, a recording without a window is done at once."""
+    write_run(write_whisper(tmp_path / "whisper"), tmp_path / "run")
+    options = {"beam_size": 1, "batch_size": 1, "maxlenratio": -4}
+    recognizer, read = Recognizer(tmp_path / "run", options=options, segmentation={"vad": "whisper"}), []
+
+    def requests():
+        for seconds in (0.05, *[0.5] * 8):
+            read.append(seconds)
+            yield Request(tones(0.5, seed=1)[: int(16_000 * seconds)], 16_000, {"lang": "de"})
+
+    assert next(recognizer.transcribe_all(requests())).segments == () and len(read) == 1

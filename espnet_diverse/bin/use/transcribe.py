@@ -41,7 +41,8 @@ log = logging.getLogger(__name__)
 TASKS = ("asr", "st", "s2t", "s2t_ctc")
 OPENS_PACKED_MODELS = True
 _MANY = ("txt", "trn")  # formats in which several recordings can be printed
-_OF_WORDS = ("json", "srt", "vtt", "all")  # formats that the times of words change
+_OF_TURNS = ("json", "srt", "vtt", "all")  # formats with labels of speakers
+_OF_WORDS = ("tsv", *_OF_TURNS)  # formats that the times of words change
 
 
 class OutputOptions(Arguments):
@@ -51,7 +52,7 @@ class OutputOptions(Arguments):
 
     output_dir: Path | None = path(None, metavar="DIR", help="directory for one file per recording and format")
     output_format: str = choice(*FORMATS, "all", default="txt", help="json contains everything")
-    word_timestamps: bool = flag(help="times of words in json, and shorter cues in srt and vtt")
+    word_timestamps: bool = flag(help="times of words in json, shorter cues in srt and vtt, and exact ones in tsv")
     turns: Path | None = path(
         None,
         parse=FILE,
@@ -125,10 +126,10 @@ def run(options: CommandOptions) -> int:
         _check_stream(options)
         return run_stream(options, options.sources[0], options.output_format)
     form, output_dir = options.output_format, options.output_dir
-    for option in ("word_timestamps", "turns"):
-        if getattr(options, option) and form not in _OF_WORDS:
+    for option, formats in {"word_timestamps": _OF_WORDS, "turns": _OF_TURNS}.items():
+        if getattr(options, option) and form not in formats:
             has = f"--{option} changes nothing in --output_format {form}"
-            raise ConfigError(f"{has}; give one of {' '.join(_OF_WORDS)}, or leave it out")
+            raise ConfigError(f"{has}; give one of {' '.join(formats)}, or leave it out")
     width = options.max_line_width
     if width is not None and (width < 1 or form not in (*SUBTITLES, "all")):
         allowed = f"is for --output_format {' '.join(SUBTITLES)} all, and 1 or more"
@@ -160,9 +161,9 @@ def run(options: CommandOptions) -> int:
 def _check_speakers(recordings: Sequence["Recording"], options: CommandOptions) -> None:
     from espnet_diverse.transcription.inputs import by_channel
 
-    if options.output_format not in _OF_WORDS:
+    if options.output_format not in _OF_TURNS:
         has = f"--channels speakers changes nothing in --output_format {options.output_format}"
-        raise ConfigError(f"{has}; give one of {' '.join(_OF_WORDS)}, or --channels each")
+        raise ConfigError(f"{has}; give one of {' '.join(_OF_TURNS)}, or --channels each")
     if options.turns:
         raise ConfigError("--channels speakers and --turns both name speakers; leave one out")
     for recording in recordings:

@@ -139,6 +139,7 @@ class BeamSearch:
         results = self._search(source, lengths, options, hotwords, log_probs, allowed)
         # Of this search, not of the next.
         no_speech = None if options.ctc_weight == 1 or self.decoder is None else self.decoder.no_speech
+        weights = [0.0 if hotwords is None else options.hotword_weight] * len(results)
 
         def again(rows: list[int], options: Options, hotwords: HotwordScorer | None = hotwords) -> None:
             index = copied(rows, lengths.device)
@@ -148,6 +149,7 @@ class BeamSearch:
                 best = self._search(source[index], lengths[index], options, hotwords, part, tokens)
             for row, hypotheses in zip(rows, best, strict=True):
                 results[row] = hypotheses
+                weights[row] = 0.0 if hotwords is None else options.hotword_weight
 
         while options.minlenratio >= 0.1 and not all(results):  # ESPnet tries again with shorter hypotheses
             options = replace(options, minlenratio=options.minlenratio - 0.1)
@@ -162,12 +164,13 @@ class BeamSearch:
             by_ctc = options.ctc_weight and not self._spelled
             spoken = heard_tokens(log_probs, lengths) if by_ctc else self._bounds(lengths, options)[1] // 2
             without_repeats(results, spoken.tolist(), options, hotwords, again)
+        if no_speech is not None:  # before repetitions are cut: a score is that of all tokens
+            for row, (best, probability) in enumerate(zip(results, no_speech.tolist(), strict=True)):
+                added = _added(best, options.penalty, weights[row], hotwords)
+                results[row] = heard(best, probability, options.length_penalty, added)
         if self.decoder is not None and self.decoder.most_tokens is not None and not options.maxlenratio:
             bounds = self._bounds(lengths, options)[1].tolist()
             results = [without_loops(best, most) for best, most in zip(results, bounds, strict=True)]
-        if no_speech is not None:
-            pairs = zip(results, no_speech.tolist(), strict=True)
-            return [heard(best, probability, options.length_penalty) for best, probability in pairs]
         return results
 
     def check(self, options: Options) -> None:
@@ -291,6 +294,13 @@ class BeamSearch:
             best = torch.cat([best, highest(masked, room)], -1)
         eos = best.new_full((*best.shape[:2], 1), self.eos)
         return torch.cat([best.masked_fill(best == self.eos, 0), eos], -1)  # <eos> once; blank is impossible
+
+
+def _added(best: Sequence[Hypothesis], penalty: float, weight: float, hotwords: HotwordScorer | None) -> float:
+    """Sum of what the penalty and hotwords of this weight added to the score of the first hypothesis."""
+    tokens = best[0].tokens if best else []
+    bonus = weight * hotwords.count(tokens)[1] if weight and hotwords is not None else 0.0
+    return penalty * (len(tokens) + 1) + bonus
 
 
 def _bonus(hotwords: HotwordScorer, weight: float, beam: Beam) -> tuple[Tensor, Tensor]:

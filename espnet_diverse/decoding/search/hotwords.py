@@ -267,6 +267,7 @@ def load_hotwords(hotwords: Hotwords, search: str, tokens: TokenText, device: st
         log.warning("notice: %s", notice)
     if not phrases:
         log.warning("notice: no hotword is left; the search is without hotwords")
+    phrases += [inner for phrase in phrases if (inner := tokens.inside(phrase))]
     return HotwordScorer(phrases, len(tokens), device)
 
 

@@ -26,18 +26,21 @@ def without_loops(hypotheses: Sequence[Hypothesis], most: int) -> list[Hypothesi
     return [hyp._replace(tokens=_cut(hyp.tokens)) if 2 * len(hyp.tokens) >= most else hyp for hyp in hypotheses]
 
 
-def heard(hypotheses: list[Hypothesis], no_speech: float, length_penalty: float = 0.0) -> list[Hypothesis]:
+def heard(
+    hypotheses: list[Hypothesis], no_speech: float, length_penalty: float = 0.0, added: float = 0.0
+) -> list[Hypothesis]:
     """Hypotheses of an utterance, best first, or one without tokens where there is no speech.
 
     Args:
         hypotheses: The hypotheses.
         no_speech: Probability that there is no speech.
         length_penalty: Exponent of the number of tokens that scores were divided by.
+        added: What the penalty and hotwords added to the score of the best one, before it was divided.
     """
     if not hypotheses or no_speech <= _NO_SPEECH:
         return hypotheses
-    best = hypotheses[0]
-    mean = best.score * (len(best.tokens) + 1) ** (length_penalty - 1)
+    best, count = hypotheses[0], len(hypotheses[0].tokens) + 1
+    mean = best.score * count ** (length_penalty - 1) - added / count
     return hypotheses if mean >= _UNSURE else [best._replace(tokens=[])]
 
 

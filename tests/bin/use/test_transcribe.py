@@ -280,7 +280,7 @@ def test_ids_of_one_file_that_failed_are_all_listed(tiny_run, tmp_path):
         ([], "no recording is named; give files, folders, - for standard input, or --list"),
         (["gone.wav"], "gone.wav: no such audio file; correct the path or get the file"),
         (["a.wav", "b.wav"], "none of 2 recordings could be transcribed; first a.wav: no such audio file"),
-        (["a.wav", "--word_timestamps"], "--word_timestamps changes nothing in --output_format txt; give one of json "),
+        (["a.wav", "--word_timestamps"], "--word_timestamps changes nothing in --output_format txt; give one of tsv "),
         (["a.wav", "--output_format", "all"], "--output_format all needs --output_dir, the directory to write to"),
         (["a.wav", "b.wav", "--output_format", "srt"], "--output_format srt of 2 recordings needs --output_dir"),
         (
@@ -290,6 +290,7 @@ def test_ids_of_one_file_that_failed_are_all_listed(tiny_run, tmp_path):
         (["a.wav", "--output_dir", "/dev/null/x"], "--output_dir /dev/null/x: cannot be written to (Not a directory)"),
         (["a.wav", "--task", "st"], "is a model of task asr; give another model or task"),
         (["a.wav", "--beam_size", "0"], "beam_size must be at least 1"),
+        (["a.wav", "--hotword_weight", "5"], "--hotword_weight 5 needs hotwords; give --hotwords, or leave it out"),
     ],
 )
 def test_faults_are_one_line(tiny_run, capsys, arguments, what):
