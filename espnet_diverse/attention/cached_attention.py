@@ -108,8 +108,10 @@ class CachedAttention(HeadProjections):
         return context.to(heads.v.dtype), weights
 
     def _change(self, heads: Heads, context: Tensor) -> Tensor:
+        # Updates are counted in training alone, and a layer that was replaced for inference may have no weight.
+        watched = self.linear_out.weight if self.training else context
         for change in self.changes:
-            context = change(heads, context, self.linear_out.weight)
+            context = change(heads, context, watched)
         return context
 
 

@@ -27,6 +27,7 @@ from torch import Tensor, nn
 from espnet_diverse.attention import MultiHeadAttention
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.functional.particles import cosine_direction, noise_std, spos_direction, svgd_direction
+from espnet_diverse.nets.memory import Memory
 from espnet_diverse.training.repulsion_options import WITHOUT_NOISE, RepulsionOptions
 
 log = logging.getLogger(__name__)
@@ -174,9 +175,10 @@ def _attentions(model: nn.Module, options: RepulsionOptions) -> dict[str, Headed
     """Return the attentions of the kinds and layers that options select, by the name of the module."""
     nets: dict[tuple[str, str], list[str]] = {}
     modules = {name: module for name, module in model.named_modules() if isinstance(module, HeadedAttention)}
+    memories = [name for name, module in model.named_modules() if isinstance(module, Memory)]
     for name, module in modules.items():
-        if any(name.startswith(f"{other}.") for other in modules):
-            continue  # part of another attention, in its memory
+        if any(name.startswith(f"{other}.") for other in (*modules, *memories)):
+            continue  # part of another attention, or of a memory
         *net, _, attribute = ["", "", *name.split(".")]  # such as decoder.decoders, 0, src_attn
         if _kind(module, net, attribute) in options.modules:
             nets.setdefault((".".join(net), attribute), []).append(name)

@@ -99,6 +99,13 @@ def test_the_attention_in_a_memory_is_no_attention_of_the_net():
     assert list(Repulsion(nn.ModuleDict({"encoder": net}), options).particles) == ["encoder.encoders.0.self_attn"]
 
 
+def test_the_attention_in_a_memory_of_the_source_is_no_attention_of_the_net():
+    memory = {"kind": "cdt", "segment": 4, "slots": 2}
+    net = DECODERS["diverse_transformer"](12, 16, attention_heads=2, linear_units=8, num_blocks=1, cross_memory=memory)
+    options = read_repulsion({"method": "svgd", "modules": ["decoder_self"]})
+    assert list(Repulsion(nn.ModuleDict({"decoder": net}), options).particles) == ["decoder.decoders.0.self_attn"]
+
+
 def test_self_attention_of_a_decoder_without_causal_mask_matches_the_decoder():
     net = ENCODERS["diverse_transformer"](20, 16, attention_heads=2, linear_units=8, num_blocks=1)
     options = read_repulsion({"method": "svgd", "modules": ["decoder_self"]})

@@ -196,6 +196,7 @@ def split_heads(x: Tensor, heads: int, width: int) -> Tensor:
 def zero_of(modules: Iterable[nn.Module]) -> Tensor:
     """Return 0, (), with gradients of 0 for the parameters of modules whose results are not needed.
 
-    Training in several processes waits for the gradient of each parameter.
+    Training in several processes waits for the gradient of each parameter. Layers for inference may have none.
     """
-    return torch.stack([parameter.flatten()[:0].sum() for module in modules for parameter in module.parameters()]).sum()
+    zeros = [parameter.flatten()[:0].sum() for module in modules for parameter in module.parameters()]
+    return torch.stack(zeros).sum() if zeros else torch.zeros(())

@@ -26,6 +26,7 @@ from espnet_diverse.errors import ConfigError
 from espnet_diverse.functional.consistency import consistency
 from espnet_diverse.functional.masks import lengths_to_mask
 from espnet_diverse.nets.losses.label_smoothing import LabelSmoothingLoss
+from espnet_diverse.nets.whisper.byte_ctc import ByteCTC
 from espnet_diverse.option_checks import Options, needs, number, read
 from espnet_diverse.scope import current
 
@@ -168,10 +169,9 @@ class PairedCTC(CTC):
     """
 
     def __init__(self, ctc: CTC, name: str):
-        linear = ctc.ctc_lo
-        with torch.random.fork_rng(devices=()):  # weights that are replaced
-            super().__init__(linear.out_features, linear.in_features, ctc.dropout_rate, ctc.ctc_type, ctc.reduce)
-        self.ctc_lo, self.ctc_loss, self.name = linear, ctc.ctc_loss, name
+        nn.Module.__init__(self)
+        self.__dict__.update(ctc.__dict__)
+        self.name = name
 
     def loss_fn(self, th_pred: Tensor, th_target: Tensor, th_ilen: Tensor, th_olen: Tensor) -> Tensor:
         """Compute the loss () of scores (T, B, V) of sequences of th_ilen (B,) frames, as ESPnet's method."""
@@ -180,6 +180,12 @@ class PairedCTC(CTC):
             valid = lengths_to_mask(th_ilen.chunk(2)[0].to(scores.device), scores.size(1))
             current().add_loss(self.name, consistency(scores, valid, constant_targets=True).mean())
         return super().loss_fn(th_pred, th_target, th_ilen, th_olen)
+
+
+class PairedByteCTC(ByteCTC, PairedCTC):
+    """CTC over bytes that adds CR-CTC; its arguments are those of `PairedCTC`."""
+
+    __init__ = PairedCTC.__init__
 
 
 class SharedTimeWarp(TimeWarp):
@@ -212,4 +218,4 @@ def _paired_ctc(ctc: CTC, name: str) -> PairedCTC:
     if ctc.ctc_type not in _CTC_TYPES:
         allowed = " or ".join(_CTC_TYPES)
         raise ConfigError(f"consistency.cr_ctc does not fit ctc_type {ctc.ctc_type}; set ctc_conf.ctc_type {allowed}")
-    return PairedCTC(ctc, name)
+    return (PairedByteCTC if isinstance(ctc, ByteCTC) else PairedCTC)(ctc, name)

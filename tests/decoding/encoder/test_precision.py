@@ -188,3 +188,17 @@ def test_the_command_decodes_in_8_bits(tiny_run, tmp_path):
     decode(search, tiny_run.test_dir, tmp_path / "function")
     scores = [(tmp_path / name / "score").read_text() for name in ("command", "function")]
     assert scores[0] == scores[1] != ""
+
+
+@pytest.mark.parametrize("precision", CLASSES)
+@pytest.mark.parametrize(
+    "part", [{"drop_heads": {}}, {"relaxed": {}}, {"routing": {}}, {"dex": {}}, {"head_patterns": ["previous", "next"]}]
+)
+def test_parts_of_an_attention_work_in_every_precision(part, precision):
+    torch.manual_seed(0)
+    net = nn.ModuleList([build_attention("softmax", 64, 4, **part)]).eval()
+    x, mask = torch.randn(2, 7, 64), torch.arange(7) < torch.tensor([[[7]], [[4]]])
+    with torch.inference_mode():
+        expected = net[0](x, x, x, mask)
+        set_precision([net], precision)
+        torch.testing.assert_close(net[0](x, x, x, mask), expected, rtol=0.05, atol=0.05)

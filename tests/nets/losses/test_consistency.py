@@ -7,6 +7,7 @@ from espnet2.asr.ctc import CTC
 from espnet2.layers.time_warp import TimeWarp
 from references.markdown import ROOT
 from references.two_passes import LENGTHS, SMALL, TOKENS, batch, build
+from torch import nn
 
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.nets.losses.consistency import (
@@ -20,6 +21,7 @@ from espnet_diverse.nets.losses.consistency import (
     doubled_conditions,
 )
 from espnet_diverse.nets.losses.label_smoothing import LabelSmoothingLoss
+from espnet_diverse.nets.whisper.byte_ctc import ByteCTC
 from espnet_diverse.runs.config import merge
 from espnet_diverse.runs.tasks import TASKS
 from espnet_diverse.scope import scope
@@ -373,3 +375,16 @@ def test_ctc_takes_over_the_parts_and_draws_no_random_numbers():
     assert (ours.dropout_rate, ours.ctc_type, ours.reduce) == (0.2, "builtin2", True)
     assert isinstance(build("asr", {"r_drop": 1.0}).ctc, CTC)
     assert type(build("asr", {"cr_ctc": 1.0}).criterion_att) is LabelSmoothingLoss
+
+
+def test_ctc_over_bytes_stays_over_bytes():
+    tokens = ["<blank>", "<unk>", "a", "Ġb", "Ã¼b", "<sos/eos>"]
+    model = nn.Module()
+    model.ctc = ByteCTC(CTC(len(tokens), 8), tokens)
+    batch = torch.randn(2, 12, 8), torch.tensor([12, 9]), torch.tensor([[4, 3, 2], [3, 2, -1]]), torch.tensor([3, 2])
+    expected = model.ctc(*batch)
+    add_consistency(model, {"cr_ctc": 0.2}, Branches({}, {"ctc": 0.3}))
+    assert isinstance(model.ctc, ByteCTC) and torch.equal(model.ctc(*batch), expected)
+    with scope(paired=True) as shared:
+        torch.testing.assert_close(model.ctc(*map(doubled, batch)), expected)
+    assert "cr_ctc.ctc" in shared.losses()
