@@ -34,6 +34,7 @@ def magnitude_scale(weight: Tensor, change: Tensor, magnitude: Tensor) -> Tensor
         magnitude: m (..., out).
 
     Returns:
-        Factors of the outputs, (..., out).
+        Factors of the outputs, (..., out); 1 where W_i is 0 and has no direction.
     """
-    return magnitude / torch.linalg.vector_norm((weight + change).detach(), dim=-1)
+    length = torch.linalg.vector_norm((weight + change).detach(), dim=-1)
+    return torch.where(length > 0, magnitude / length.masked_fill(length == 0, 1.0), 1.0)

@@ -101,6 +101,9 @@ def initialise(
             isinstance(module, UpdateCounter) and not any(fault.startswith(owner) for fault in faults)
         ):
             module.mark_start()
+        loaded = {key for key in ("weight", "lora_B", "lora_magnitude") if f"{name}.{key}".lstrip(".") in fitting}
+        if isinstance(module, LowRank) and "weight" in loaded and "lora_magnitude" not in loaded:
+            module.take_lengths("lora_B" in loaded)
     unset = [name for name in expected if name not in fitting]
     log.info("init_param %s: %d set, %d as they were: %s", init_param, len(fitting), len(unset), " ".join(unset))
 

@@ -268,3 +268,23 @@ def test_parameters_of_units_are_none_of_tokens_where_there_are_as_many(task, ro
     order = [old.index(token) for token in new]
     assert {name for name in given if not torch.equal(after[name], given[name])} == rows
     assert all(torch.equal(after[name], given[name][order]) for name in rows)
+
+
+@pytest.mark.parametrize("by", [{}, {"by": "lang", "conditions": {"lang": ["de", "en"]}}])
+@pytest.mark.parametrize("had_adapter", [False, True])
+def test_magnitudes_are_those_of_the_trained_weights(tmp_path, by, had_adapter):
+    torch.manual_seed(0)
+    options = {"rank": 2, "alpha": 4, "target_modules": ["0", "2"], **by}
+    trained, model = (nn.Sequential(nn.Linear(6, 6), nn.ReLU(), nn.Linear(6, 4)) for _ in range(2))
+    if had_adapter:
+        low_rank.add_low_rank(trained, low_rank.LowRankOptions(**options))
+    with torch.no_grad():
+        for parameter in trained.parameters():
+            parameter.mul_(3).add_(0.3 * torch.randn_like(parameter))
+    checkpoint.save(trained.train().eval().state_dict(), tmp_path / "model.pth")
+    low_rank.add_low_rank(model, low_rank.LowRankOptions(**options, use_dora=True))
+    initialise(str(tmp_path / "model.pth"), model)
+    x = torch.randn(5, 6)
+    with scope({"lang": torch.tensor([0, 1, 0, 1, 1])}):
+        torch.testing.assert_close(model(x), trained(x))
+        torch.testing.assert_close(model.train()(x), trained(x))

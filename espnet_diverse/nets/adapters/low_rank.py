@@ -143,6 +143,20 @@ class LowRank(nn.Module, ABC):
         return scale.unsqueeze(-1) * (self.weight + change) - self.weight
 
     @torch.no_grad()
+    def take_lengths(self, of_one_pair: bool) -> None:
+        """Set the magnitudes, if there are any, to the lengths of weights that were loaded without magnitudes.
+
+        Args:
+            of_one_pair: Whether matrices were loaded too. A file with one pair of them has their product in its weight.
+        """
+        if self.lora_magnitude is None:
+            return
+        change = self.scaling * (self.lora_B @ self.lora_A)
+        if of_one_pair and self.rows is None:
+            self.weight.sub_(change)
+        self.lora_magnitude.copy_(torch.linalg.vector_norm(self.weight + change, dim=-1))
+
+    @torch.no_grad()
     def merged_weight(self) -> nn.Parameter:
         """Return the weight with its update, which then needs no adapter; see `update`."""
         return nn.Parameter(self.weight.clone() if self.merged else self.weight + self.update())

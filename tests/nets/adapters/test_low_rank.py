@@ -7,6 +7,7 @@ import torch
 from references.cached import assert_cached_equals_full
 from torch import nn
 
+from espnet_diverse.attention import build_attention
 from espnet_diverse.attention.self_attentive_pooling import SelfAttentivePooling
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.nets import DECODERS, ENCODERS
@@ -318,3 +319,12 @@ def test_a_map_that_shares_its_weight_is_named():
 def test_wrong_options_are_refused(given, said):
     with pytest.raises(OptionError, match=said):
         options(**given)
+
+
+def test_magnitudes_of_rows_of_zero_change_nothing():
+    net, x = nn.ModuleDict({"a": build_attention("gated", 16, 4, start="zero", scale=2.0)}), torch.randn(1, 5, 16)
+    before = net["a"](x, x, x, None)
+    add_low_rank(net, LowRankOptions(rank=2, use_dora=True, target_modules=["gate"]))
+    torch.testing.assert_close(net.train()["a"](x, x, x, None), before)
+    net["a"](x, x, x, None).sum().backward()
+    assert all(parameter.grad is None or parameter.grad.isfinite().all() for parameter in net.parameters())
