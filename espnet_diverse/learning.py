@@ -25,7 +25,7 @@ from espnet_diverse.runs.config import in_one_line
 from espnet_diverse.stage_runs import Stage, isolated, run_stages
 from espnet_diverse.training.fine_tuning import fine_tuning_stages
 from espnet_diverse.training.options import FineTuningOptions, TrainingOptions, several
-from espnet_diverse.training.pipeline import Characters, model_stages, sets_of
+from espnet_diverse.training.pipeline import Characters, model_stages, sets_of, texts_of
 
 __all__ = ["FineTuningOptions", "TrainingOptions", "fine_tune", "train"]
 
@@ -49,7 +49,8 @@ def train(
         config: Fragments by name, such as "model/small,attention/sdma", or YAML files; the last one has priority.
         data: Folder of the data directories train and dev (or valid).
         output_dir: Directory of the run.
-        tokens_dir: Vocabulary; by default the characters of the training text.
+        tokens_dir: Vocabulary; by default the characters of the training text, and of a source text without a
+            vocabulary of its own.
         settings: Changes of the configuration, such as {"optim_conf": {"lr": 1e-3}, "max_epoch": 20}; dotted keys such
             as "optim_conf.lr" are allowed.
         options: Task, initial parameters, epochs to average, processes and how to resume.
@@ -66,7 +67,8 @@ def train(
         raise ConfigError("config is empty; give fragments, such as model/small,attention/sdma")
     if tokens_dir is None:
         tokens_dir = folder / "tokens"
-        stages.append(Characters(text=[Path(data, "train", "text")], output_dir=tokens_dir))
+        texts = texts_of(Path(data, "train"), options.task, options.src_tokens_dir)
+        stages.append(Characters(text=texts, output_dir=tokens_dir))
     source = {"src_tokens_dir": Path(options.src_tokens_dir)} if options.src_tokens_dir else {}
     shared = {"config": ",".join(fragments), "set": _changes(settings), "task": options.task, **sets, **source}
     training = {"init_param": several(options.init_param), **options.of_training()}

@@ -156,3 +156,15 @@ def test_the_page_runs(tiny_run, tmp_path, monkeypatch, capfd):
     Path("block.py").write_text(block.replace('"max_epoch": 10', '"max_epoch": 1').replace("model/small", "model/tiny"))
     runpy.run_path("block.py")
     assert Path("exp/new/tokens/tokens.txt").is_file() and Path("exp/new/valid.acc.ave.pth").is_file()
+
+
+@pytest.mark.parametrize(("task", "names"), [("mt", ["text", "src_text"]), ("st", ["text"])])
+def test_the_vocabulary_covers_a_source_text_that_shares_it(tmp_path, monkeypatch, task, names):
+    for name in ("train", "dev"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "src_text").write_text("a größe\n", encoding="utf-8")
+        (tmp_path / name / "text").write_text("a size\n", encoding="utf-8")
+    stages = []
+    monkeypatch.setattr(learning, "_run", lambda made, folder: stages.extend(made))
+    train("model/mt_tiny", tmp_path, tmp_path / "run", options=TrainingOptions(task=task))
+    assert [path.name for path in stages[0].text] == names

@@ -10,7 +10,7 @@ from espnet_diverse.nets.adapters.bottleneck import keep_statistics
 from espnet_diverse.nets.adapters.low_rank import adapted
 
 
-def freeze(model: nn.Module, names: str | Sequence[str], but: str | Sequence[str] = ()) -> None:
+def freeze(model: nn.Module, names: str | Sequence[str] | None, but: str | Sequence[str] | None = None) -> None:
     """Freeze parameters of `model`, as ESPnet does for `freeze_param`, and shared ones by each of their names.
 
     The parameters of an adapter of low rank (`use_adapter`) are trained, as ESPnet adds it after it has frozen the
@@ -28,7 +28,7 @@ def freeze(model: nn.Module, names: str | Sequence[str], but: str | Sequence[str
         ConfigError: The model has nothing of that name, no parameter is left to train, or a map with an adapter of low
             rank is trained itself.
     """
-    names, but = ([value] if isinstance(value, str) else value for value in (names, but))
+    names, but = ([value] if isinstance(value, str) else value or () for value in (names, but))
     for name in names:
         for full, parameter in _named(model, name, "freeze_param"):
             parameter.requires_grad_(full.rpartition(".")[2].startswith("lora_") and parameter.requires_grad)

@@ -8,6 +8,7 @@ of the command: what one of them has finished, the other skips. Modules are impo
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import MISSING, dataclass, field, fields, replace
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -59,6 +60,18 @@ class OptionStage(Stage):
             else:
                 words += [f"--{option.name}", *map(str, value if isinstance(value, list | tuple) else [value])]
         return words
+
+
+def texts_of(train_dir: Path, task: str, src_tokens_dir: str | PathLike[str] | None = None) -> list[Path]:
+    """Texts of a training set that a vocabulary must cover: the source text too, where both have one vocabulary.
+
+    Args:
+        train_dir: The training set.
+        task: Task of the model.
+        src_tokens_dir: Vocabulary of the source text alone, or None.
+    """
+    source = [train_dir / "src_text"] if task in ("mt", "cls") and not src_tokens_dir else []
+    return [train_dir / "text", *(path for path in source if path.is_file())]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -301,6 +314,8 @@ class Averaging(OptionStage):
         Raises:
             ConfigError: The metric is none of the criteria of its configuration.
         """
+        if self.number < 1:
+            raise ConfigError(f"{self.number} epochs cannot be averaged; give a number of at least 1")
         runs = [stage for stage in before if isinstance(stage, Training) and stage.output_dir == self.model_dir]
         if not runs or self.metric is None:
             return

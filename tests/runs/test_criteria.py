@@ -152,6 +152,11 @@ BEST = [["train", "loss", "min"], ["valid", "loss", "min"], ["valid", "acc", "ma
         ({"task": "lm"}, "valid.loss"),
         ({"task": "asr", "freeze_param": ["encoder"]}, "valid.acc"),
         ({"task": "asr", "freeze_param": ["encoder", "decoder"]}, "valid.loss"),
+        ({"task": "asr", "freeze_param": ["encoder.*", "decoder.*"]}, "valid.loss"),
+        ({"task": "asr", "freeze_param": "*", "unfreeze_param": ["ctc.*"]}, "valid.loss"),
+        ({"task": "asr", "freeze_param": ["*"], "unfreeze_param": ["*norm*"]}, "valid.acc"),
+        ({"task": "asr", "freeze_param": ["*"], "unfreeze_param": ["decoder.embed"]}, "valid.acc"),
+        ({"task": "asr", "freeze_param": ["*"], "use_adapter": True}, "valid.acc"),
     ],
 )
 def test_epochs_are_ranked_by_what_the_training_changes(config, first):

@@ -40,6 +40,8 @@ def test_patterns_freeze_and_unfreeze():
     freeze(net, "*", ["*.bias"])
     assert still_trained(net) == {"hidden.bias", "output_layer.bias"}
     net = decoder()
+    freeze(net, None, None)  # null in a configuration
+    assert still_trained(net) == {name for name, _ in net.named_parameters()}
     freeze(net, ["hidden.*", "output_layer.bias"], "hidden.bias")
     assert still_trained(net) == {"embed.weight", "hidden.bias"}
     with pytest.raises(ConfigError, match="unfreeze_param: the model has nothing under the name 'hidden.scale'; it"):

@@ -111,6 +111,8 @@ def test_an_unknown_metric_of_the_training_before_is_refused():
         Averaging(model_dir=Path("exp"), metric="valid.cer").check_options([statistics, training])
     Averaging(model_dir=Path("exp"), metric="valid.acc").check_options([statistics, training])
     Averaging(model_dir=Path("other"), metric="valid.cer").check_options([statistics, training])
+    with pytest.raises(ConfigError, match="0 epochs cannot be averaged"):
+        Averaging(model_dir=Path("exp"), number=0).check_options([statistics, training])
 
 
 def test_the_sets_of_a_folder(tmp_path):

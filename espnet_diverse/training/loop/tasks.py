@@ -10,7 +10,9 @@ from torch.optim import Optimizer
 
 from espnet_diverse.progress import WithProgress
 from espnet_diverse.runs import tasks
+from espnet_diverse.runs.condition_names import ConditionIndices
 from espnet_diverse.training.data.batches import row_batches
+from espnet_diverse.training.data.sampled_pieces import seeded
 from espnet_diverse.training.freezing import freeze
 from espnet_diverse.training.loop.trainer import Trainer
 
@@ -42,6 +44,15 @@ class _Trained:
         if args.optim in FUSED and not options.keys() & {"fused", "foreach", "differentiable"}:
             args = Namespace(**{**vars(args), "optim_conf": {**options, "fused": True}})
         return super().build_optimizers(args, model)  # type: ignore[misc]
+
+    @classmethod
+    def build_preprocess_fn(cls, args: Namespace, train: bool):
+        """ESPnet's preprocessor; where it samples pieces of words, by the seed of each row."""
+        preprocess = super().build_preprocess_fn(args, train)  # type: ignore[misc]
+        inner = preprocess.preprocess if isinstance(preprocess, ConditionIndices) else preprocess
+        if isinstance(tokenizers := getattr(inner, "tokenizer", None), list):  # only these can sample
+            inner.tokenizer = list(map(seeded, tokenizers))
+        return preprocess
 
     @classmethod
     def build_sequence_iter_factory(cls, args: Namespace, iter_options, mode: str):

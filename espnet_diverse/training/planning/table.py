@@ -11,7 +11,7 @@ from espnet_diverse.runs.audio_rate import audio_rate
 from espnet_diverse.scoring.table import markdown_table
 from espnet_diverse.text.vocabulary import Vocabulary
 from espnet_diverse.training.loop.tasks import TASKS
-from espnet_diverse.training.pipeline import Characters, Statistics
+from espnet_diverse.training.pipeline import Characters, Statistics, texts_of
 from espnet_diverse.training.planning.devices import DEVICES
 from espnet_diverse.training.planning.estimate import Estimate, estimate, process_memory
 from espnet_diverse.training.planning.trial import Trial
@@ -59,7 +59,8 @@ class Planned:
             folder, tokens_dir = Path(name), self.tokens_dir
             if tokens_dir is None:
                 tokens_dir = folder / "tokens"
-                Characters(text=[Path(self.shared["train_dir"], "text")], output_dir=tokens_dir).run()
+                texts = texts_of(Path(self.shared["train_dir"]), self.shared["task"], self.shared.get("src_tokens_dir"))
+                Characters(text=texts, output_dir=tokens_dir).run()
             for number, attention in enumerate(self.attentions):
                 fragments = attention.split(",") if "/" in attention else [f"attention/{attention}"]
                 words = {**self.shared, "config": ",".join([*self.fragments, *fragments]), "tokens_dir": tokens_dir}
