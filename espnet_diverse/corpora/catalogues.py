@@ -35,6 +35,7 @@ _WORDS = 4
 _LANGUAGE = re.compile("[a-z]{2,3}(_[A-Z]{2})?")
 _MARKS = re.compile(r"</?[A-Za-z][^<>]*>|\s*\([_&]\w\)")  # tags, and shortcuts as in Chinese
 _SHORTCUT = re.compile(r"[_&](?=\w)")
+_CHARSET = re.compile(rb"charset=([\w.:-]+)")
 _ORDERS = {b"\xde\x12\x04\x95": "<", b"\x95\x04\x12\xde": ">"}
 
 
@@ -64,7 +65,8 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
         outwards = direction.startswith("en-")
         language = direction.removeprefix("en-") if outwards else direction.removesuffix("-en")
         for english, text in texts[language].items():
-            name, pair = hashed_set(english, selection), (english, text) if outwards else (text, english)
+            drawn = lower_case(english, "en") if selection.case == "lower" else english
+            name, pair = hashed_set(drawn, selection), (english, text) if outwards else (text, english)
             if selection.case == "lower":
                 pair = tuple(map(lower_case, pair, split_pair(direction)))
             if trained or name == "test":
@@ -99,10 +101,11 @@ def _messages(path: Path) -> Iterator[tuple[str, str]]:
     """Messages and translations of a file in gettext's format, without its header; forms are separated by U+0000.
 
     Raises:
-        DataError: It is no such file, or is cut off, or its texts are not UTF-8.
+        DataError: It is no such file, or is cut off, or its texts are not in the charset that its header declares, by
+            default UTF-8.
     """
     content = read_bytes(path)
-    order = _ORDERS.get(content[:4])
+    order, charset = _ORDERS.get(content[:4]), "utf-8"
     if order is None:
         raise DataError(f"{path}: is no catalogue of gettext; remove it")
     try:
@@ -110,11 +113,14 @@ def _messages(path: Path) -> Iterator[tuple[str, str]]:
         for row in range(count):
             places = (struct.unpack_from(f"{order}2I", content, table + 8 * row) for table in tables)
             both = [content[start : start + length] for length, start in places if start + length <= len(content)]
-            message, translation = (raw.decode() for raw in both)
+            message, translation = both
             if message:
-                yield message, translation
-    except (struct.error, ValueError) as error:  # of which UnicodeDecodeError is one
-        raise DataError(f"{path}: is damaged or not in UTF-8 ({error}); get it again, or remove it") from error
+                yield message.decode(charset), translation.decode(charset)
+            elif declared := _CHARSET.search(translation):  # in the header, which is the first message
+                charset = declared[1].decode()
+    except (struct.error, ValueError, LookupError) as error:  # of which UnicodeDecodeError is one
+        reason = f"is damaged or not in its charset, {charset}"
+        raise DataError(f"{path}: {reason} ({error}); get it again, or remove it") from error
 
 
 def _plain(text: str) -> str:

@@ -27,6 +27,7 @@ TABLES = ("src_text", "text")
 OPTIONS = ("languages", "pairs", "zero_shot", "case", "segmentation")
 NO_DOWNLOAD = "parallel_text has no download; give a folder with train.de, train.en and so on"
 STEMS = {"train": ("train",), "dev": ("dev", "valid", "val"), "test": ("test",)}
+_FORMATS = {"txt", "tsv", "csv", "xml", "zip", "tgz", "tar", "log"}  # suffixes that are no language
 _CODE = r"[a-z]{2,3}(?:-[A-Z]{2})?"
 _NAME = re.compile(rf"(?P<stem>.+?)(?:\.(?P<pair>{_CODE}-{_CODE}))?\.(?P<language>{_CODE})(?:\.gz)?")
 
@@ -86,7 +87,7 @@ class Layout:
         directions: dict[str, None] = {}
         for folder in self.folders:
             names = [_NAME.fullmatch(path.name) for path in sorted(folder.glob("*"))]
-            names = [name for name in names if name and name["stem"] in stems]
+            names = [name for name in names if name and name["stem"] in stems and name["language"] not in _FORMATS]
             free = dict.fromkeys(name["language"] for name in names if not name["pair"])
             pairs = [*permutations(free, 2), *(split_pair(name["pair"]) for name in names if name["pair"])]
             directions |= {direction: None for a, b in pairs for direction in (f"{a}-{b}", f"{b}-{a}")}

@@ -7,8 +7,9 @@ Two layouts are read, plain or as .gz:
                                                         interfaces in OPUS"), where Mandarin is cmn or zh
 
 In OPUS's layout, duplicate pairs are read once, and a hash of the English sentence selects the set (without English,
-the sentence whose language code is first in the alphabet): one in 200 goes to dev and one to test. Therefore no
-sentence of a test set is in the training text of another language either.
+the sentence whose language code is first in the alphabet): one in 200 goes to dev and one to test. Pairs whose other
+sentence is in a set that is tested, with another translation, are left out. Therefore no sentence of a test set, of
+either side, is in the training text of any direction.
 
 Every pair can be read in both directions. By default all directions into English are trained (many-to-one);
 `pairs=("en-de", "en-fr")`, for example, trains one-to-many.
@@ -58,12 +59,23 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
     refuse_names(selection, SETS, "in OPUS's layout the sets are drawn from one text")
     reader = Reader(selection, "tatoeba")
     sets = {name: DataDir() for name in SETS}
+    drawn: list[tuple[str, Pair, str, set[tuple[str, str]]]] = []
+    held: dict[str, set[tuple[str, str]]] = {name: set() for name in SETS}
     for direction, trained in translated_directions(selection, list(published), root, into_english).items():
         pairs = reader.read(published[direction], direction, "train", sets["train"])
         for pair in {(pair.source, pair.target): pair for pair in reversed(pairs)}.values():
             name = _set(pair, direction)
             if trained or name == "test":
-                reader.put(sets[name], [pair], direction, name)
+                sentences = {*zip(split_pair(direction), (pair.source, pair.target), strict=True)}
+                drawn.append((direction, pair, name, sentences))
+                held[name] |= sentences
+    others = {"train": held["dev"] | held["test"], "dev": held["test"], "test": set()}
+    for direction, pair, name, sentences in drawn:
+        if sentences & others[name]:
+            reason = "a sentence of it is in dev or test, with another translation"
+            sets[name].dropped[reader.utterance(direction, name, pair.line)] = reason
+        else:
+            reader.put(sets[name], [pair], direction, name)
     reader.faults.refuse()
     return complete({name: sets[name] for name in selection.wanted(SETS)}, root)
 

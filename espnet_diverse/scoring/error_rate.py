@@ -91,7 +91,7 @@ class ErrorRate(Metric):
     def signature(self, languages: Sequence[str], bootstrap: Bootstrap) -> str:
         """Unit, treatment of spaces, case and punctuation, number and seed of resamples, version of jiwer."""
         spaces = "" if self.unit != "char" else f"|spaces:{'ignored' if self.ignore_spaces else 'counted'}"
-        text = f"{self.normalisation.signature}|norm:NFC"
+        text = f"{self.normalisation.signature}|norm:NFC{self.normalisation.of_languages(languages)}"
         draws = f"bs:{bootstrap.samples}|seed:{bootstrap.seed}"
         return f"{self.name}{spaces}|{text}|{draws}|jiwer:{importlib.metadata.version('jiwer')}"
 

@@ -18,14 +18,17 @@ import hashlib
 import importlib.metadata
 import json
 import unicodedata
-from collections.abc import Callable, Set
+from collections.abc import Callable, Iterable, Set
 from pathlib import Path
 
-from espnet_diverse.data.normalisation import GLYPH_VARIANTS, VOCALISATION, for_wer, lower_case
+from espnet_diverse.conditions import base_language
+from espnet_diverse.data.normalisation import DOTTED_I, GLYPH_VARIANTS, VOCALISATION, for_wer, lower_case
 from espnet_diverse.errors import ConfigError, DataError, optional_package
 from espnet_diverse.untrusted.whole_files import read_bytes
 
 NORMALISATIONS = ("none", "wer", "unvocalised", "whisper", "whisper_en")
+DOTLESS = "i:dotless"
+"""Part of a signature: the lower case of I is ı in Turkish and Azerbaijani, and i in other languages."""
 _WHISPER = "transformers.models.whisper.english_normalizer"
 
 
@@ -67,6 +70,11 @@ class Normalisation:
         if self.name == "unvocalised":
             text = VOCALISATION.sub("", text)
         return text if self.name == "none" else for_wer(text, language)
+
+    def of_languages(self, languages: Iterable[str]) -> str:
+        """Return the addition to the signature for texts in these languages, of which some write I as ı."""
+        lowers = self.name in ("wer", "unvocalised", "whisper")
+        return f"|{DOTLESS}" if lowers and any(base_language(name) in DOTTED_I for name in languages) else ""
 
     def notes(self, references: Set[str], hypotheses: Set[str]) -> list[str]:
         """Notes on what the normalisation does to texts.

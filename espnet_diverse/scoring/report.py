@@ -9,6 +9,7 @@ from espnet_diverse.scoring.alignment import Alignment
 from espnet_diverse.scoring.error_rate import ErrorRate
 from espnet_diverse.scoring.evaluate import Row, to_dict
 from espnet_diverse.scoring.metric import Metric
+from espnet_diverse.scoring.normalisation import DOTLESS
 from espnet_diverse.scoring.table import cells, measured, table
 from espnet_diverse.scoring.texts import Corpus
 
@@ -118,4 +119,4 @@ class Report:
 
 
 def _is_rare(part: str, ways: Collection[list[str]]) -> bool:
-    return any(part not in parts for parts in ways)
+    return part != DOTLESS and any(part not in parts for parts in ways)

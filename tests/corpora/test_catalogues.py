@@ -79,6 +79,20 @@ def test_sets_share_no_message_in_any_language(tree):
     assert prepare(tree, Selection(split_seed=1))["dev"].text != prepare(tree)["dev"].text
 
 
+def test_messages_that_differ_in_case_are_in_one_set(tmp_path):
+    many = {f"{word} the file number {n}": f"Datei {n}" for n in range(200) for word in ("Open", "open")}
+    write_catalogue(catalogue(tmp_path, "de"), many)
+    train, dev, test = ({*data.text.values()} for data in prepare(tmp_path, Selection(case="lower")).values())
+    assert dev and test and not train & (dev | test) and not dev & test
+
+
+def test_catalogues_are_read_in_the_charset_that_they_declare(tree):
+    path = catalogue(tree, "de", "zoo")  # the replacements keep the lengths, and so the table of places
+    content = path.read_bytes().replace(b"charset=UTF-8\n", b"charset=CP1252")
+    path.write_bytes(content.replace("ö".encode(), "ö ".encode("cp1252")))
+    assert any("ö" in text for text in pairs_of(prepare(tree), "de-en"))
+
+
 def test_directions_are_to_and_from_english(tree):
     with pytest.raises(ConfigError, match=re.escape("there are: de-en pt-BR-en en-de en-pt-BR")):
         prepare(tree, Selection(pairs=("de-pt-BR",)))

@@ -31,6 +31,11 @@ def test_all_directions_of_one_text(tree):
     assert sets["dev"].text["fr-de-corpus-dev-0000001"] == "de valid"
 
 
+def test_other_files_beside_the_texts_are_no_languages(write_texts):
+    tree = write_texts({f"{s}.{side}": ["a b"] for s in ("train", "dev", "test") for side in ("de", "en", "txt")})
+    assert {*prepare(tree)["train"].conditions["utt2lang"].values()} == {"de", "en"}
+
+
 def test_pairs_with_their_own_texts_are_read_both_ways(write_texts):
     tree = write_texts({f"{split}.de-en.{side}": [side] for split in ("train", "dev", "test") for side in ("de", "en")})
     assert Layout((tree,), {"test": ("test",)}).directions() == ["de-en", "en-de"]

@@ -48,6 +48,15 @@ def test_sets_of_the_published_layout_share_no_english_sentence(published):
     assert set(reverse["test"].src_text.values()) == english["test"]
 
 
+def test_sentences_with_several_translations_are_in_one_set(write_texts):
+    german = [f"Satz {number}." for number in range(900) for _ in range(2)]
+    english = [f"{word} {number}." for number in range(900) for word in ("Sentence", "Phrase")]
+    sets = tatoeba.prepare(write_texts({"Tatoeba.de-en.de": german, "Tatoeba.de-en.en": english}))
+    train, dev, test = ({*sets[name].src_text.values()} for name in tatoeba.SETS)
+    assert dev and test and not train & (dev | test) and not dev & test
+    assert sum(len(sets[name].text) + len(sets[name].dropped) for name in tatoeba.SETS) == len(german)
+
+
 def test_zero_shot_directions_of_the_published_layout(published):
     sets = tatoeba.prepare(published, Selection(pairs=("zh-en",), zero_shot=("en-fr",)))
     assert {key[:5] for key in sets["train"].text} == {"zh-en"}

@@ -8,6 +8,7 @@ from references.edit_distance import edit_distance
 from references.traced import traced
 
 from espnet_diverse.scoring import error_rate
+from espnet_diverse.scoring.build import build_metrics
 from espnet_diverse.scoring.error_rate import ErrorRate
 from espnet_diverse.scoring.normalisation import Normalisation
 from espnet_diverse.scoring.significance import Bootstrap
@@ -139,3 +140,11 @@ def test_sentences_are_aligned_in_blocks_and_not_kept(unit, monkeypatch):
     monkeypatch.setattr(error_rate, "_BLOCK", 70)
     in_blocks, taken = traced(metric.statistics, references, hypotheses, languages)
     assert (in_blocks == at_once).all() and taken < 600 * 1500
+
+
+def test_the_signature_has_the_lower_case_of_turkish():
+    metric = build_metrics(["wer"], normalisation="wer")["wer"]
+    assert metric.signature(["tr"], Bootstrap()) == metric.signature([""], Bootstrap()).replace("NFC", "NFC|i:dotless")
+    assert metric.signature(["de"], Bootstrap()) == metric.signature([""], Bootstrap())
+    plain = build_metrics(["wer"])["wer"]
+    assert plain.signature(["tr"], Bootstrap()) == plain.signature([""], Bootstrap())
