@@ -121,17 +121,26 @@ class Models:
         model = self._loaded.get(name)
         if model is None:
             # Also for those who ask next if this request ends meanwhile: a thread that loads cannot be stopped.
-            model = await asyncio.shield(asyncio.ensure_future(self._found(name)))
-        self._loaded.move_to_end(name)
-        model.users += 1
+            finding = asyncio.ensure_future(self._found(name))
+            try:
+                model = await asyncio.shield(finding)
+            except asyncio.CancelledError:
+                finding.add_done_callback(_leave)
+                raise
+        else:
+            model.users += 1
         try:
+            self._loaded.move_to_end(name)
             yield model
         finally:
             model.users -= 1
 
     async def _found(self, name: str) -> Model:
+        """The model, with one more user: a request that waits for the lock must not drop it before it is used."""
         async with self._lock:
-            return self._loaded.get(name) or await self._load(name)
+            model = self._loaded.get(name) or await self._load(name)
+            model.users += 1
+            return model
 
     async def _load(self, name: str) -> Model:
         if len(self._loaded) >= self.most:
@@ -147,6 +156,12 @@ class Models:
             raise RefusedError(HTTPStatus.INTERNAL_SERVER_ERROR, message) from error
         self._loaded[name] = model
         return model
+
+
+def _leave(finding: "asyncio.Future[Model]") -> None:
+    """Take back the use of a model whose request ended before it was loaded."""
+    if not finding.cancelled() and finding.exception() is None:
+        finding.result().users -= 1
 
 
 def load_model(

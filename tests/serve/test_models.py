@@ -79,6 +79,15 @@ def test_requests_at_once_load_a_model_once(models, loader):
     assert asyncio.run(run()) == [*"ab"] * 10 and loader.loaded == [*"ab"]
 
 
+def test_a_model_that_was_just_loaded_is_not_dropped_before_its_request_uses_it(loader):
+    async def run():
+        models = Models(["a", "b"], loader, 1)
+        return await asyncio.gather(name_of(models, "a"), name_of(models, "b"), return_exceptions=True)
+
+    first, second = asyncio.run(run())
+    assert first == "a" and isinstance(second, RefusedError) and second.status == 429 and not loader.closed
+
+
 def test_a_model_in_use_is_not_dropped(models, loader):
     async def run():
         async with models.use("a"):
