@@ -165,7 +165,8 @@ class Recognizer(_Pretrained[Predictor]):
             search: Search options by name, such as beam_size=3, in addition to `options`.
 
         Raises:
-            ConfigError: Word timestamps are asked for and the model has no CTC, or a search option is not possible.
+            ConfigError: Word timestamps are requested and the model has neither CTC nor heads that align, or a search
+                option is not possible.
             DataError: The recording cannot be read, or a language or domain is unknown or missing.
         """
         names = values_by_condition({"language": language, "target_language": target_language, "domain": domain})
@@ -220,7 +221,8 @@ class Recognizer(_Pretrained[Predictor]):
             hotwords: Hotwords of this call, as for `transcribe`.
 
         Raises:
-            ConfigError: Word timestamps are asked for and the model has no CTC, or a search option is not possible.
+            ConfigError: Word timestamps are requested and the model has neither CTC nor heads that align, or a search
+                option is not possible.
             DataError: `requests` is a single recording, or nothing that can be iterated over.
         """
         if is_recording(requests) or not isinstance(requests, Iterable):

@@ -1,6 +1,7 @@
 """Differences between operating systems, Linux, where everything is tested, and macOS; the folder of the cache."""
 
 import ctypes
+import errno
 import os
 import sys
 import tempfile
@@ -42,7 +43,17 @@ CACHE = "ESPNET_DIVERSE_CACHE"
 
 
 def cache_folder() -> Path:
-    """Folder of the cache, which may not exist: $ESPNET_DIVERSE_CACHE, by default ~/.cache/espnet_diverse."""
+    """Folder of the cache, which may not exist: $ESPNET_DIVERSE_CACHE, by default ~/.cache/espnet_diverse.
+
+    Raises:
+        FileNotFoundError: None of these is known: a user without an entry in passwd, as in containers, has no home.
+    """
     if folder := os.environ.get(CACHE):
         return Path(folder)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "espnet_diverse")
+    if folder := os.environ.get("XDG_CACHE_HOME"):
+        return Path(folder, "espnet_diverse")
+    try:
+        return Path.home() / ".cache" / "espnet_diverse"
+    except RuntimeError as error:
+        why = f"the home folder is not known; set ${CACHE} to a folder for the cache"
+        raise FileNotFoundError(errno.ENOENT, why) from error

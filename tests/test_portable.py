@@ -11,6 +11,7 @@ from references.converted_audio import run_ffmpeg
 
 from espnet_diverse import portable
 from espnet_diverse.bin.main import main
+from espnet_diverse.cpu import linear_kernels
 
 HIDDEN = """
 import json, os, sys
@@ -96,12 +97,27 @@ def test_the_folder_of_the_cache(environment, expected, monkeypatch):
     assert portable.cache_folder() == expected
 
 
-@pytest.mark.parametrize("name", ["ESPNET_DIVERSE_CACHE", "XDG_CACHE_HOME"])
-def test_a_folder_that_is_given_needs_no_home(name, tmp_path, monkeypatch):
+@pytest.fixture
+def homeless(monkeypatch):
+    """A user without a home folder, as in containers, and without folders of caches."""
+
     def home():
         raise RuntimeError("Could not determine home directory.")
 
     monkeypatch.setattr(Path, "home", home)
-    monkeypatch.delenv("ESPNET_DIVERSE_CACHE", raising=False)
+    for name in ("ESPNET_DIVERSE_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.usefixtures("homeless")
+def test_without_a_home_products_are_measured_and_others_need_a_folder():
+    with pytest.raises(FileNotFoundError, match="set .ESPNET_DIVERSE_CACHE"):
+        portable.cache_folder()
+    assert linear_kernels.read_choice(linear_kernels._cache_file()) is None
+
+
+@pytest.mark.usefixtures("homeless")
+@pytest.mark.parametrize("name", ["ESPNET_DIVERSE_CACHE", "XDG_CACHE_HOME"])
+def test_a_folder_that_is_given_needs_no_home(name, tmp_path, monkeypatch):
     monkeypatch.setenv(name, str(tmp_path))
     assert portable.cache_folder() in (tmp_path, tmp_path / "espnet_diverse")

@@ -64,7 +64,7 @@ KNOWN = {
             "output_paths._written: ValueError",
             "alignment.has_word_times: UserError",
         ),
-        *("validate._is_list_of_faults: ValueError", "worker._threads: ValueError"),
+        *("prepare._is_report: ValueError", "validate._is_list_of_faults: ValueError", "worker._threads: ValueError"),
     ],
     "it is of a number or a text of JSON, and the next lines refuse its value": [
         *("groups.read_sizes: ValueError", "score_file.read_metrics: ValueError"),

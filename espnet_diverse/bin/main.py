@@ -144,8 +144,9 @@ def run_command(name: str, arguments: list[str]) -> int:
         if args.debug:
             raise
         message, code = _explain(name, error)
-        if model is not None and args.model_dir != model:  # the user knows the packed model, not where it is unpacked
-            message = message.replace(str(args.model_dir), str(model))
+        archive = sys.modules.get("espnet_diverse.runs.packed.archive")  # the user knows the packed model alone
+        for folder, packed in archive.opened.items() if archive else ():
+            message = message.replace(str(folder), str(packed))
         several = parser and isinstance(error, UserError) and parser.several(message)
         print(f"espnet-diverse {name}: {message}{several and f'; {several}' or ''}", file=sys.stderr)
         return code

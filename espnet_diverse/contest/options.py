@@ -23,7 +23,7 @@ class Budget(Options):
     )
     updates: int | None = number(None, kind=int, least=1, help="number of updates, divided among the epochs")
     patience: int | None = number(
-        None, kind=int, least=1, help="end a run after this many epochs without an improvement", shown="never"
+        None, kind=int, least=1, help="end a run after more than this many epochs without an improvement", shown="never"
     )
 
     def changes(self, config: "Config") -> list[str]:
@@ -61,7 +61,7 @@ class Budget(Options):
 
     def __str__(self) -> str:
         parts = [f"{value} {name}" for name, value in (("updates", self.updates), ("epochs", self.epochs)) if value]
-        early = f"ends after {self.patience} epochs without an improvement" if self.patience else ""
+        early = f"ends after more than {self.patience} epochs without an improvement" if self.patience else ""
         return ", ".join([*(parts or ["the epochs of the configuration"]), *([early] if early else [])])
 
 

@@ -128,7 +128,11 @@ def read_choice(file: Path) -> dict[str, str] | None:
 def _cache_file() -> Path:
     """The file of this kind of CPU and version of PyTorch."""
     kind = "\n".join([cpu_kind(), torch.backends.cpu.get_cpu_capability(), torch.__version__])
-    return cache_folder() / f"products-{hashlib.sha256(kind.encode()).hexdigest()[:16]}.json"
+    try:
+        folder = cache_folder()
+    except FileNotFoundError:
+        folder = Path(os.devnull)  # nothing is read or written: the choice holds for this process
+    return folder / f"products-{hashlib.sha256(kind.encode()).hexdigest()[:16]}.json"
 
 
 @torch.inference_mode(False)  # a search may be the first that asks

@@ -59,9 +59,9 @@ class Options(option_checks.Options):
         minlenratio: Minimum number of tokens as a fraction of the encoder frames; a negative value is minus the number
             itself.
         maxlenratio: Maximum number of tokens in the same form; 0 stops when hypotheses no longer improve.
-        search: "batched" is our beam search; "greedy" decodes by CTC alone and ignores the other options; "sampling"
-            draws `nbest` texts from the attention decoder, see `decoding/search/sampling.py`; "espnet" is ESPnet's beam
-            search, one utterance at a time.
+        search: "batched" is our beam search. "greedy" decodes by CTC alone: of the other options only `batch_size` has
+            an effect, and `length_penalty` is refused. "sampling" draws `nbest` texts from the attention decoder, see
+            `decoding/search/sampling.py`. "espnet" is ESPnet's beam search, one utterance at a time.
         batch_size: Maximum number of utterances decoded together; ESPnet's search ignores it.
         shortlist_first: Number of tokens that every translation may have, the most probable ones of NULL, see
             `decoding/search/shortlist.py`.

@@ -1,4 +1,4 @@
-"""ESPnet's models with the auxiliary losses of diverse attention: one mixin, seven classes."""
+"""ESPnet's models with the auxiliary losses of diverse attention: a mixin, and a class for each task."""
 
 from collections.abc import Mapping
 from inspect import signature

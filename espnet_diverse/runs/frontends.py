@@ -93,7 +93,7 @@ def pretrained_encoders(config: Mapping) -> Iterator[tuple[Mapping[str, Any], bo
 
 
 def _has_whole_encoder(names: str | Sequence[str]) -> bool:
-    """Return whether names and patterns, matched as in training/loop/tasks.py, cover all parameters of the encoder."""
+    """Return whether names and patterns, matched as in training/freezing.py, cover all parameters of the encoder."""
     names = [names] if isinstance(names, str) else names
     any_parameter = f"{_ENCODER}.\0"  # only a pattern that ends in * matches it
     return any(name in _OF_ENCODER or fnmatchcase(any_parameter, name) for name in names)

@@ -211,7 +211,7 @@ def _separator_fault(fields: Sequence[str]) -> str | None:
     """Return the fault of a header whose names are not separated by tabs, or None."""
     for separator in ",;|" if len(fields) == 1 else "":
         names = [name.strip().lower() for name in fields[0].split(separator)]
-        if names[1:] and set(names) <= COLUMNS.keys():
+        if names[1:] and set(names) <= _HEADERS:
             return f"its columns are separated by {separator!r}; separate them by tabs"
     return None
 

@@ -20,3 +20,5 @@ def test_a_run_without_accuracy_needs_no_name_of_its_weights(tiny_run, tmp_path,
         assert main(["transcribe", str(model), str(wav)]) == 0
     texts = [(tmp_path / f"decoded_{name}" / "text").read_text() for name in ("run", "packed")]
     assert texts[0] == texts[1] and texts[0]
+    assert main(["transcribe", str(packed), str(wav), "--model_file", "nofile"]) == 1
+    assert f"error: {packed}/nofile: no such model file" in capfd.readouterr().err  # and not its folder in the cache

@@ -14,7 +14,7 @@ def test_a_budget_is_a_number(name):
 
 def test_a_budget_is_told_in_words():
     assert str(Budget()) == "the epochs of the configuration"
-    said = "40 updates, 5 epochs, ends after 2 epochs without an improvement"
+    said = "40 updates, 5 epochs, ends after more than 2 epochs without an improvement"
     assert str(Budget(epochs=5, updates=40, patience=2)) == said
 
 

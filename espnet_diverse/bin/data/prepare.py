@@ -161,8 +161,19 @@ def _check_targets(options: CommandOptions, corpus: ModuleType) -> None:
     for target in _targets(options, corpus):
         check_unread(target, read)
         check_prepared(target)
+    report = options.report
+    if report is not None and report.exists() and not _is_report(report):
+        raise ConfigError(f"--report {report}: exists, and `prepare` has not written it; give another file")
     data_directories = hasattr(corpus, "reads")  # where a report could be written over a table
     check_outputs(filter(None, [options.report]), [path for path in read if data_directories or path.is_file()])
+
+
+def _is_report(path: Path) -> bool:
+    """Return whether a file may be a list of faults, each of which has a place, a colon and a reason."""
+    try:
+        return all(": " in line for line in path.read_text(encoding="utf-8").splitlines())
+    except (OSError, ValueError):
+        return False
 
 
 def _corpus_dir(options: CommandOptions, corpus: ModuleType) -> Path:

@@ -142,6 +142,8 @@ def _check(options: CommandOptions) -> None:
     from espnet_diverse.data.files.atomic_files import check_no_file
     from espnet_diverse.data.output_paths import check_prepared, check_unread
 
+    if options.utterances != CommandOptions.utterances:
+        raise ConfigError(f"--utterances {options.utterances} is for the check of a model; give --model and --data_dir")
     if not options.data_dirs:
         raise ConfigError("no data directory is given; give DIR, or --model and --data_dir")
     if options.fix and len(options.data_dirs) > 1:
@@ -164,7 +166,7 @@ def _compare(options: CommandOptions) -> int:
         raise ConfigError("the check of a model needs --model and --data_dir; give both")
     model_options = {name: getattr(options, name) for name in ("model", "data_dir", "utterances")}
     plain = CommandOptions(**model_options, limits=Limits())
-    if conflicting := [name for name, value in vars(options).items() if value != getattr(plain, name)]:
+    if conflicting := [name for name in _given(options) if _given(options)[name] != _given(plain)[name]]:
         raise ConfigError(f"{conflicting[0]} is for faults of data directories; leave it out, or leave out --model")
     from espnet_diverse.decoding.directory.variants import differences
     from espnet_diverse.decoding.predictor import load_predictor
@@ -187,6 +189,12 @@ def _compare(options: CommandOptions) -> int:
     if changing:
         print(f"{options.model}: texts depend on the order of sums here ({', '.join(changing)})")
     return int(bool(changing))
+
+
+def _given(options: CommandOptions) -> dict[str, object]:
+    """Values by option, as it is written on the command line."""
+    values = {name: value for name, value in vars(options).items() if name != "limits"} | vars(options.limits)
+    return {"DIR" if name == "data_dirs" else f"--{name}": value for name, value in values.items()}
 
 
 def _is_list_of_faults(path: Path) -> bool:

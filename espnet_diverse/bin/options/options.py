@@ -189,6 +189,8 @@ def search_options(args: argparse.Namespace, **defaults: object) -> Options:
             other = f"--set {name}={changed[name]}"
             raise ConfigError(f"--{name} {value} and {other} contradict each other; give one of them")
         config.add({name: value}, {(name,): f"--{name} {value}"})
+    if args.hotword_weight is not None and getattr(args, "hotwords", None) is None:
+        raise ConfigError(f"--hotword_weight {args.hotword_weight:g} needs hotwords; give --hotwords, or leave it out")
     with located(config):
         options = Options(**{**defaults, **config})
     for name in SAMPLING:

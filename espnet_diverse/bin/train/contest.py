@@ -56,7 +56,7 @@ class ScoringOptions(Arguments):
     test_sets: Sequence[str] = listed(("dev", "test"), help="sets to decode and score")
     decode_config: str | None = text(None, metavar="A,B", help="fragments of the search", shown="its defaults")
     average_number: int | None = number(
-        None, kind=int, help="number of epochs to average", shown=f"{_AVERAGED}, or the recipe's"
+        None, kind=int, least=1, help="number of epochs to average", shown=f"{_AVERAGED}, or the recipe's"
     )
     metric: str | None = text(
         None,

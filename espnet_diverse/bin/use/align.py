@@ -1,6 +1,7 @@
-"""Find the times of the words and characters of a known text in a recording, by forced alignment with CTC.
+"""Find the times of the words and characters of a known text in a recording, by forced alignment.
 
-The model needs CTC over its output text; the text must be written like the training text, without unknown characters.
+The model needs CTC over its output text, or heads that align, as Whisper has. The text must be written like the
+training text, without unknown characters.
 The result is printed, or written to --output.
 """
 

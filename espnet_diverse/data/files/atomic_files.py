@@ -1,5 +1,6 @@
 """Atomic writes: files and directories that appear complete or not at all."""
 
+import errno
 import os
 import re
 import shutil
@@ -41,6 +42,8 @@ def staged_file(target: Path, durable: bool = False) -> Iterator[Path]:
     Raises:
         OSError: There is no room for the file, or it cannot be written; the error has a file name.
     """
+    if target.is_dir() and not target.is_symlink():  # before the work, and with its own name
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(target))
     with _claimed(target) as partial, named_if_full(target):
         yield partial
         if durable:

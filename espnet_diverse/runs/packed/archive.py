@@ -45,6 +45,8 @@ NGRAM_FILE = "ngram_file"
 """ESPnet's argument name of an n-gram model."""
 
 _LM = NAMES["lm"]
+opened: dict[Path, Path] = {}
+"""Models that this process has opened, by the directory in the cache, whose name tells a user nothing."""
 _UNUSED = "unused.txt"  # names parts of an archive that are not used, in the directory that it is unpacked to
 _LAYOUT = "9"  # version of the directories in the cache; increase it when unpacking changes
 _FILES = 10_000
@@ -117,6 +119,7 @@ def _run_of(model: Path, key: str, files: Path | None = None) -> Path:
                 if files is None:
                     _unzip(model, members)
                 _arrange(Members(model, files or members), folder)
+    opened[target] = model
     if (target / _UNUSED).is_file():
         unused = read_text(target / _UNUSED).strip()
         log.warning("%s: its %s is not used; scores and texts are as without it", model, unused)

@@ -131,6 +131,18 @@ def test_all_faults_are_listed_on_request(tmp_path, corpus_dir, prepare, capsys)
     )
 
 
+def test_a_report_replaces_no_recording(tmp_path, capsys):
+    audio, table = tmp_path / "one.wav", tmp_path / "t.csv"
+    soundfile.write(audio, np.zeros(16000), 16000)
+    before = audio.read_bytes()
+    table.write_text("audio,text\none.wav,a\nlacking.wav,b\n")
+    words = ["prepare", "table", str(table), "--output_dir", str(tmp_path / "data"), "--report"]
+    assert main([*words, str(audio)]) == 1
+    assert "has not written it" in capsys.readouterr().err and audio.read_bytes() == before
+    for _ in range(2):  # a former report is replaced
+        assert main([*words, str(tmp_path / "faults")]) == 1 and (tmp_path / "faults").is_file()
+
+
 @pytest.mark.parametrize(
     ("options", "what"),
     [

@@ -131,6 +131,7 @@ def test_the_vocabulary_is_read_once_for_all_directories(data_dir, tmp_path, mon
         (["--nj", "0"], "--nj must be at least 1, but is 0"),
         (["--min_seconds", "0"], "--min_seconds 0 must be above 0 and below --max_seconds"),
         (["--against", "."], "--against .: is a directory that is checked itself; give the others as DIR"),
+        (["--utterances", "3"], "--utterances 3 is for the check of a model; give --model and --data_dir"),
         (["more", "--fix", "x"], "--fix x: mends one directory, and 2 are given"),
     ],
 )
@@ -211,6 +212,7 @@ def test_a_check_without_data_or_model_is_refused(more, named, data_dir, capsys)
 
 def test_options_of_faults_are_refused_with_a_model(tiny_run, data_dir, capsys):
     words = ["--model", str(tiny_run.model_dir), "--data_dir", str(data_dir)]
-    for option, more in (("headers", ["--headers"]), ("data_dirs", [str(data_dir)]), ("nj", ["--nj", "2"])):
+    limit = ["--min_seconds", "1"]
+    for option, more in (("--headers", ["--headers"]), ("DIR", [str(data_dir)]), ("--min_seconds", limit)):
         assert main(["validate", *words, *more]) == 1
-        assert f"{option} is for faults" in capsys.readouterr().err
+        assert f"error: {option} is for faults" in capsys.readouterr().err

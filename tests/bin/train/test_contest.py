@@ -146,6 +146,7 @@ def test_there_is_no_report_of_nothing(here, capsys):
         ("--test_sets dev tset", "data/tset: is no data directory; name the sets of data"),
         ("wrong=typo.yaml", "method wrong: typo.yaml:2: unknown option 'encoder_conf.output_sise'; did you mean"),
         ("--jobs 0", "jobs must be at least 1, but is 0"),
+        ("--average_number 0", "--average_number must be at least 1, but is 0"),
         ("--nj 0", "--nj must be at least 1, but is 0"),
         ("--minutes 0", "minutes must be above 0, but is 0.0"),
         ("--epochs 0", "epochs must be at least 1, but is 0"),

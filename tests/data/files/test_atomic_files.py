@@ -22,6 +22,12 @@ from espnet_diverse.data.files.atomic_files import (
 from espnet_diverse.errors import DataError
 
 
+def test_a_folder_in_place_of_the_file_is_named(tmp_path):
+    with pytest.raises(IsADirectoryError) as error:
+        write_text(tmp_path, "text")
+    assert error.value.filename == str(tmp_path)
+
+
 def test_writers_of_the_same_file_do_not_disturb_each_other(tmp_path):
     def slow():
         yield "first "
