@@ -73,7 +73,7 @@ class UpdateCounter(nn.Module):
         self.before = float(self.count)
 
     def __getstate__(self) -> dict:
-        """Return the state for a copy, whose parameters have other versions: it marks only an uncounted update."""
+        """Return the state for a copy, whose parameters have other versions: only whether an update is uncounted."""
         watched = self._watched() if self._watched else None
         behind = self._seen == _UNSEEN or (watched is not None and watched._version != self._seen)
         return {**self.__dict__, "_seen": _UNSEEN if behind else None, "_watched": None}

@@ -1,4 +1,4 @@
-"""Programs that run at this moment: started with a log, stopped together, measured."""
+"""Subprocesses of a contest: started with a log, stopped together, with measured time and memory."""
 
 import os
 import shutil

@@ -151,7 +151,7 @@ class Options(option_checks.Options):
     def resolved(
         self, has_ctc: bool, has_lm: bool = False, usual_weight: float = _WITH_CTC, has_shortlist: bool = False
     ) -> "Options":
-        """These options with `ctc_weight` and `lm_weight`, and those of a shortlist that there is, as numbers.
+        """These options with numbers for `ctc_weight` and `lm_weight` and, with a shortlist, for its options.
 
         Args:
             has_ctc: Whether the model was trained with CTC over its output text.

@@ -58,5 +58,5 @@ def token_log_probs(
         scores, _ = model.decoder(encoded.output, encoded.lengths, read, lengths)
     width = written.size(1)
     places = [row * width + place for row, text in enumerate(texts) for place in range(len(text) + 1)]
-    index = copied(places, device, torch.long)  # a mask would be read, for which a GPU would be waited for
+    index = copied(places, device, torch.long)  # reading a mask would wait for a GPU
     return scores.flatten(0, 1)[index].float().log_softmax(-1), written.flatten()[index]

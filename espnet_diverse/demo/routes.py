@@ -80,7 +80,7 @@ class _Page:
         if self.service.live is not None:
             await self.service.live.serve(websocket, websocket.query_params)
             return
-        reason = "this model does not transcribe while somebody speaks; send the whole recording"
+        reason = "this model does not stream; send the whole recording"
         await close_with(websocket, ConfigError(reason))
 
     async def serve(self, method: Callable, request: Request) -> Response:

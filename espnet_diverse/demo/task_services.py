@@ -55,7 +55,7 @@ class ModelService(ABC):
 
     Attributes:
         options: Search options of a request that does not choose any.
-        live: Recognition while somebody speaks; None if the model needs whole recordings.
+        live: Streaming recognition; None if the model needs whole recordings.
     """
 
     def __init__(self, name: str, search: Predictor, results: Results, limits: Limits):

@@ -1,4 +1,4 @@
-"""Copies of numbers of the host to a device, for which the host does not wait."""
+"""Copies from the host to a device that do not block the host."""
 
 from typing import Any
 

@@ -73,7 +73,7 @@ def masked_lambda_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None
     assert mask is not None  # where there are keys
     k = k / math.sqrt(k.size(-1))
     low, high = (k if before is None else torch.cat([k, before.top], 2)).detach().aminmax(dim=-2, keepdim=True)
-    near = not k.is_cuda and bool((high - low).amax() <= _NEAR)  # a GPU would be waited for
+    near = not k.is_cuda and bool((high - low).amax() <= _NEAR)  # would wait for a GPU
     if near:
         top, terms, visible = high, (k - high).exp(), mask.to(k.dtype)
         z = visible @ terms

@@ -1,4 +1,4 @@
-"""Statements of the user about a model, for its card."""
+"""Fields of a model card that the user gives."""
 
 import re
 from collections.abc import Sequence

@@ -100,7 +100,7 @@ def fast_start() -> None:
 
 
 def explain_missing_transformers(message: str) -> str:
-    """ESPnet's message about a missing package; a true one where it is `fast_start` that hides transformers."""
+    """ESPnet's message about a missing package, or advice where the package is there and `fast_start` hides it."""
     if "transformers" not in message or not _started() or importlib.util.find_spec("transformers") is None:
         return message
     return (

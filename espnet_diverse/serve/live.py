@@ -1,4 +1,4 @@
-"""Recognition while somebody speaks: a client sends samples by a websocket, and gets the text so far.
+"""Streaming recognition: a client sends samples by a websocket, and gets the text so far.
 
 The recogniser runs in a thread and requests samples from the websocket as it needs them, so that a client that sends
 faster than speech is recognised has to wait. Each stream has its own search; all searches of a model share its nets.
@@ -106,7 +106,7 @@ class LiveRecognition:
     def _indices(self, choices: Mapping[str, str]) -> dict[str, int]:
         names = completed(self.conditions, values_by_condition(choices), same_language=True)
         for condition in self.conditions.names.keys() - names.keys():
-            reason = f"the {CONDITIONS[condition].label} cannot be identified while somebody speaks"
+            reason = f"the {CONDITIONS[condition].label} cannot be identified in a stream"
             raise DataError(f"{reason}; choose one before you record: {' '.join(self.conditions.names[condition])}")
         return indices_of(self.conditions, names)
 

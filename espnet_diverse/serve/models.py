@@ -38,7 +38,7 @@ class Model:
         limits: Limits of its queue.
         batch_size: Maximum number of recordings, and of their segments, that are searched together.
         wait: Seconds that a recording waits for others.
-        live: Recognition while somebody speaks; None where the model needs whole recordings.
+        live: Streaming recognition; None where the model needs whole recordings.
 
     Attributes:
         batches: The queue of recordings.

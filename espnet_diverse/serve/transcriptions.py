@@ -101,7 +101,7 @@ class _Endpoints:
         try:
             async with self._models.use(choices.get("model", "")) as model:
                 if model.live is None:
-                    raise ConfigError("this model does not transcribe while somebody speaks; send a whole recording")
+                    raise ConfigError("this model does not stream; send a whole recording")
                 await model.live.serve(websocket, choices)
         except Exception as error:  # of any kind, such as one while the model is loaded
             await close_with(websocket, error)

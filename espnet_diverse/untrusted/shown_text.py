@@ -1,4 +1,4 @@
-"""Texts of other people on a terminal or a page: what would act there is shown as U+FFFD, and markup as text."""
+"""Escaping of untrusted text on terminals and pages: control characters become U+FFFD, and markup is text."""
 
 import html
 import re

@@ -1,4 +1,4 @@
-"""The one door to ESPnet's layers, search and scorers: what nets, decoding and analysis build on, by ESPnet's names.
+"""Re-exports of `espnet2.legacy`: layers, beam search and scorers, under ESPnet's names.
 
 - `layers`: attention, encoder and decoder layers, subsampling, positions, losses.
 - `search`: beam search and scorers.

@@ -105,7 +105,7 @@ def test_a_websocket_needs_the_key_too(closed):
         connect(url)
     assert caught.value.response.status_code == 401
     with connect(url, additional_headers={"Authorization": f"Bearer {KEY}"}) as socket:
-        assert "this model does not transcribe while somebody speaks" in socket.recv(60)
+        assert "this model does not stream" in socket.recv(60)
 
 
 def test_without_a_key_this_machine_alone_is_served(served):

@@ -62,7 +62,7 @@ def test_the_websocket_of_a_model_that_does_not_stream(served, folder):
     (block,) = [block for block in blocks(PAGE, "python") if "websockets" in block]
     done = run([sys.executable, "-c", here(block, served.server).replace("=streaming", "=tones")], folder)
     assert done.returncode == 1 and "Traceback" not in done.stderr
-    assert "this model does not transcribe while somebody speaks; send a whole recording" in done.stderr + done.stdout
+    assert "this model does not stream; send a whole recording" in done.stderr + done.stdout
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl on this machine")

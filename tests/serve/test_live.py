@@ -288,7 +288,7 @@ def test_the_language_of_a_recording_is_given_when_it_begins(tmp_path):
     search.options = replace(search.options, ctc_weight=0.1)  # or CTC, which knows no language, decides
     with serving(live) as server:
         (refused,) = said(server, PCM)
-        unknown = "the language cannot be identified while somebody speaks; choose one before you record: de el"
+        unknown = "the language cannot be identified in a stream; choose one before you record: de el"
         assert refused["error"]["message"] == unknown
         texts = [whole(said(server, PCM, language=language)) for language in ("de", "el")]
     assert texts[0] != texts[1]
@@ -316,7 +316,7 @@ def test_models_that_do_not_stream_keep_whole_recordings(tiny_run):
     assert service.live is None and service.about()["live"] is False
     with running(page(service)) as server:
         (told,) = said(server, PCM)
-    said_so = "this model does not transcribe while somebody speaks; send the whole recording"
+    said_so = "this model does not stream; send the whole recording"
     assert told["error"]["message"] == said_so
 
 

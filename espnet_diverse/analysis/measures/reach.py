@@ -50,7 +50,7 @@ class Reach:
 
 
 def widths_up_to(positions: int) -> tuple[int, ...]:
-    """Return the powers of two up to the first that leaves no pair of so many positions out."""
+    """Return the powers of two up to the first width within which all pairs of positions are."""
     widths = [1]
     while widths[-1] < positions - 1:
         widths.append(2 * widths[-1])
@@ -58,6 +58,6 @@ def widths_up_to(positions: int) -> tuple[int, ...]:
 
 
 def pairs_within(positions: int, width: int) -> int:
-    """Return how many of the pairs of so many positions are at most `width` apart."""
+    """Return the number of pairs of positions that are at most `width` apart."""
     width = min(width, positions - 1)
     return positions * (2 * width + 1) - width * (width + 1)

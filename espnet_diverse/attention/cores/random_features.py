@@ -83,7 +83,7 @@ class RandomFeatures(Core):
     linear = True
     bits: Tensor
     batches: Tensor
-    _known: tuple[int, int] | None = None  # `batches` and an entry of `bits`, which a GPU would be waited for
+    _known: tuple[int, int] | None = None  # `batches` and an entry of `bits`, whose reading would wait for a GPU
 
     def build(self) -> None:
         self.register_buffer("bits", self._draw(int(torch.randint(2**31, ()))))

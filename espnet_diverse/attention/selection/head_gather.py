@@ -128,7 +128,7 @@ class SelectedHeads(AllHeads):
 
     def patterns(self, pool: HeadPatterns) -> HeadPatterns | SelectedPatterns:
         """Return the patterns of each sample's heads, given the patterns of the pool."""
-        if self.alike and not self.picks.is_cuda:  # a GPU would be waited for
+        if self.alike and not self.picks.is_cuda:  # would wait for a GPU
             return pool.of(self.picks[0])
         return SelectedPatterns(pool, self._of_samples())
 

@@ -1,4 +1,4 @@
-"""`espnet-diverse transcribe --stream`: text while somebody speaks."""
+"""`espnet-diverse transcribe --stream`: streaming recognition."""
 
 import json
 import os

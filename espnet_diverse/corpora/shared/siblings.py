@@ -1,4 +1,4 @@
-"""Files that are there under another name: other letter case, with a suffix or another one, or a path of Windows."""
+"""Search for a missing file under similar names: other letter case, another suffix, or a path of Windows."""
 
 from contextlib import suppress
 from functools import lru_cache

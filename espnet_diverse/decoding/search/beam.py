@@ -118,7 +118,7 @@ class Beam:
         """Keep the n-best completed hypotheses; scores (B, W) are -inf where a hypothesis is not completed."""
         best = scores.amax(1, keepdim=True)
         self.best_ended_at = torch.cat([self.best_ended_at, best], 1)
-        if not best.is_cuda and not bool((best > -torch.inf).any()):  # a GPU would be waited for
+        if not best.is_cuda and not bool((best > -torch.inf).any()):  # would wait for a GPU
             return
         missing = prefixes.size(2) - self.ended_prefixes.size(2)
         before = F.pad(self.ended_prefixes, (0, missing), value=self.eos)

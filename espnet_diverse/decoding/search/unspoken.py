@@ -1,4 +1,4 @@
-"""Texts of Whisper that nobody spoke: repetitions without end, and texts of recordings without speech.
+"""Filters for hallucinations of Whisper: repetitions without end, and texts of recordings without speech.
 
 Radford et al. 2023, section 4.5, take a segment for silence where the probability of no speech is above .6 and the mean
 log probability of a token below -1. They detect repetitions by the size of the compressed text and search again with

@@ -1,4 +1,4 @@
-"""Recognition while somebody speaks, by a blockwise encoder and ESPnet's blockwise synchronous search.
+"""Streaming recognition by a blockwise encoder and ESPnet's blockwise synchronous search.
 
 Tsunoo et al. 2021, "Streaming Transformer ASR with blockwise synchronous beam search". The encoder reads blocks of
 frames (`stream_encoder.py`); the search extends hypotheses as far as the blocks support them, and goes one step back
@@ -209,7 +209,7 @@ def load_block_search(
 
 
 def check_streaming(config: Mapping, config_file: Path) -> None:
-    """Refuse a model that cannot recognise while somebody speaks.
+    """Refuse a model that does not stream.
 
     Args:
         config: The model's configuration, from its config.yaml.
@@ -242,7 +242,7 @@ def check_streaming(config: Mapping, config_file: Path) -> None:
 
 
 def check_stream_options(options: Options, fusion: Fusion) -> None:
-    """Refuse what a search cannot do while somebody speaks.
+    """Refuse options that a streaming search does not have.
 
     Raises:
         ConfigError: An option or a part of the fusion is not possible.

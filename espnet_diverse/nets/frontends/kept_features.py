@@ -1,4 +1,4 @@
-"""The joint at which a model of speech reads features of its frozen part instead of samples.
+"""Reading of features of the frozen part of a speech model, which were computed once, instead of samples.
 
 `stats` computes these features once, with the frontend or with the encoder and all before it, and training reads them:
 its epochs cost what the trained part costs. The frozen part stays in the model, which is saved and used as any other.

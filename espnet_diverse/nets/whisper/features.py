@@ -66,7 +66,7 @@ class WhisperFrontend(AbsFrontend):
         Raises:
             DataError: A recording is longer than 30 seconds.
         """
-        longest = input.size(1) if input_lengths.is_cuda else int(input_lengths.max())  # a GPU would be waited for
+        longest = input.size(1) if input_lengths.is_cuda else int(input_lengths.max())  # would wait for a GPU
         if longest > SECONDS * RATE:
             has = f"{longest / RATE:.1f} s are more than the {SECONDS} s that Whisper reads"
             raise DataError(f"{has}; use transcribe, or split the recording")

@@ -83,7 +83,7 @@ def _bins(number: int, kinds: Sequence[Shapes], kind: str) -> int:
 
 
 def _share(batches: Batches, values: NDArray[np.int64]) -> float:
-    """The share of padding, if an utterance takes the value of the longest one of its batch and not its own."""
+    """The share of padding, if each utterance is padded to the longest of its batch."""
     sizes, ordered = _sizes(batches), values[np.concatenate(batches)]
     longest = np.maximum.reduceat(ordered, np.cumsum([0, *sizes[:-1]]))
     return 1 - float(ordered.sum() / max(1, (sizes * longest).sum()))

@@ -1,4 +1,4 @@
-"""The meeting of the processes of a training, where they learn their ranks and addresses.
+"""Rendezvous of the processes of a training, which assigns ranks and exchanges addresses.
 
 The launches, one on each machine, share a state by PyTorch's dynamic rendezvous, which keeps it as a pickle in a store.
 The processes that they start share their addresses in a store, too. On one machine both stores are files in a private

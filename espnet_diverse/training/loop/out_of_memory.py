@@ -1,4 +1,4 @@
-"""Second tries of updates for which the memory of a GPU was too small: the batch that did not fit comes in two halves.
+"""Retries of updates that ran out of memory of a GPU, with the batch in two halves.
 
 An interrupted backward pass has added an unknown part of its gradients to the gradients of earlier batches. Therefore
 the whole update begins again, with the same noise, and with `halved_batch` for the batch that did not fit. The result

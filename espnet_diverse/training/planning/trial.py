@@ -30,7 +30,7 @@ _LINEAR = 1.5
 
 
 class Line(NamedTuple):
-    """Counts of batches of utterances of one length, on a straight line through those of two numbers of utterances.
+    """Counts of batches of utterances of one length, interpolated linearly between two numbers of utterances.
 
     Attributes:
         fixed: Counts of no utterances.
