@@ -50,6 +50,11 @@ class ClusterError(UserError):
     """A cluster cannot be started or was lost, or its workers do not see what the client sees."""
 
 
+def first_line(error: BaseException) -> str:
+    """The first line of the message of a library, without a final full stop, or the type of an error without one."""
+    return str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
+
+
 def abridged(items: Iterable[str], most: int = 5, separator: str = ", ") -> str:
     """The first items of a list for a message, and the number of the others."""
     items = list(items)

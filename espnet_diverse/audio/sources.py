@@ -24,7 +24,7 @@ from espnet_diverse.audio.libsndfile import LOUDEST, RATES, Powers
 from espnet_diverse.audio.reading import AudioFile, open_file
 from espnet_diverse.audio.resampling import RATE, resample_blocks
 from espnet_diverse.audio.segments import Segment
-from espnet_diverse.errors import DataError, TruncatedError
+from espnet_diverse.errors import DataError, TruncatedError, first_line
 from espnet_diverse.portable import unnamed_file
 
 log = logging.getLogger(__name__)
@@ -217,7 +217,7 @@ def _array(samples: object, name: str) -> NDArray:
     try:
         return np.asarray(samples)
     except (RuntimeError, TypeError, ValueError) as error:  # as of a tensor with a gradient, or of bfloat16
-        reason = f"cannot be read as an array ({str(error).splitlines()[0]})"
+        reason = f"cannot be read as an array ({first_line(error)})"
         raise DataError(
             f"{name}: {reason}; give an array of NumPy, such as tensor.detach().float().cpu().numpy()"
         ) from error

@@ -16,6 +16,7 @@ from functools import cache
 
 import numpy as np
 
+from espnet_diverse.analysis.rounding import half_interval
 from espnet_diverse.contest.runs import MEASURED_BY_DECODING, Run
 from espnet_diverse.data.tables import pack_table
 from espnet_diverse.scoring.metric import Metric, lower_is_better, shown_name
@@ -128,12 +129,9 @@ def _resampling(runs: Sequence[Run], data_set: str, metric: Metric | None) -> Ca
 
 def seed_interval(differences: Sequence[float]) -> tuple[float, float] | None:
     """The 95 % interval of Student's t for the mean of paired differences; None for fewer than two."""
-    from scipy.stats import t
-
     if len(differences) < 2:
         return None
-    mean, count = statistics.mean(differences), len(differences)
-    half = float(t.ppf(0.975, count - 1)) * statistics.stdev(differences) / math.sqrt(count)
+    mean, half = statistics.mean(differences), half_interval(differences)
     return mean - half, mean + half
 
 

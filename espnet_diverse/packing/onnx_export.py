@@ -30,7 +30,7 @@ from espnet_diverse.attention import MultiHeadAttention
 from espnet_diverse.attention.pruning import prune_heads
 from espnet_diverse.data.files.atomic_files import scratch_directory, write_text
 from espnet_diverse.decoding.condition_ids import completed, known_conditions, warn_of_unused
-from espnet_diverse.errors import ConfigError, ModelError
+from espnet_diverse.errors import ConfigError, ModelError, first_line
 from espnet_diverse.nets.frontends.fused_frontend import FusedFrontends
 from espnet_diverse.nets.frontends.speech_frontend import HuggingFaceFrontend
 from espnet_diverse.nets.whisper.byte_ctc import ByteCTC
@@ -201,9 +201,7 @@ def _trace(net: EncoderCTC, ids: Mapping[str, Tensor], features: int, path: Path
                 dynamic_axes=_INPUTS | _OUTPUTS,
             )
         except (ValueError, RuntimeError) as error:
-            raise ModelError(
-                f"this model cannot be exported to ONNX: {(str(error) or type(error).__name__).splitlines()[0]}"
-            ) from error
+            raise ModelError(f"this model cannot be exported to ONNX: {first_line(error)}") from error
 
 
 @torch.no_grad()

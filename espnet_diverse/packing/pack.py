@@ -19,7 +19,7 @@ import yaml
 
 import espnet_diverse
 from espnet_diverse.data.files.atomic_files import staged_file
-from espnet_diverse.errors import ConfigError, ModelError
+from espnet_diverse.errors import ConfigError, ModelError, first_line
 from espnet_diverse.nets.adapters.low_rank import adapted, merge_low_rank
 from espnet_diverse.packing.model_card import Facts, card
 from espnet_diverse.packing.pruning import prune_model, pruned_config
@@ -208,7 +208,7 @@ def push(packed: Path, name: str, private: bool = False) -> str:
             api.create_repo(name, private=private, exist_ok=True)
             return str(api.upload_folder(folder_path=folder, repo_id=name, commit_message=f"Upload {packed.name}"))
         except Exception as error:  # of many kinds: the network, the name, a permission
-            reason = str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
+            reason = first_line(error)
             raise ModelError(
                 f"{packed}: is packed, and cannot be published as {name} ({reason}); check the name, the network and "
                 "the token of `hf auth login`, then run the same command"

@@ -20,9 +20,7 @@ class Limits(Options):
     waiting: int = number(
         8, least=1, key="max_waiting", help="maximum recordings that wait for a model; more are answered 429"
     )
-    streams: int = number(
-        4, least=1, key="max_streams", help="maximum number of concurrent streams of a model"
-    )
+    streams: int = number(4, least=1, key="max_streams", help="maximum number of concurrent streams of a model")
     stream_seconds: float = number(
         4 * 3600.0, above=0, key="max_stream_seconds", help="maximum length of a live recording in seconds"
     )

@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from espnet_diverse.errors import ConfigError, ModelError
+from espnet_diverse.errors import ConfigError, ModelError, first_line
 from espnet_diverse.untrusted.foreign_yaml import shortened
 
 PREFIX = "hf:"
@@ -109,7 +109,7 @@ def fetched(name: str, only: Sequence[str] | None = None, cache: str | None = No
     try:
         return Path(snapshot_download(name, allow_patterns=only, ignore_patterns=_UNUSED, cache_dir=cache))
     except Exception as error:  # of many kinds: the network, the name, a permission, the disk
-        reason = str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
+        reason = first_line(error)
         message = f"{PREFIX}{name}: cannot be fetched from the Hugging Face Hub ({reason})"
         raise ModelError(f"{message}; check the name and the network, or give a directory or a packed model") from error
 

@@ -5,7 +5,7 @@ import zlib
 from lzma import LZMAError
 from pathlib import Path, PurePosixPath
 
-from espnet_diverse.errors import DataError
+from espnet_diverse.errors import DataError, first_line
 from espnet_diverse.progress import progress
 
 MOST_BYTES, MOST_FILES = 1 << 36, 2_000_000  # of an archive: 64 GiB, against archive bombs, and members
@@ -43,7 +43,7 @@ def unpack(archive: Path, target: Path, name: str | None = None) -> None:
     except DataError:
         raise
     except (tarfile.TarError, EOFError, zlib.error, LZMAError, OSError, ValueError, OverflowError) as error:
-        reason = str(error).partition("\n")[0] or "it ends too early"
+        reason = first_line(error) if str(error) else "it ends too early"
         todo = "free space if the disk is full, otherwise delete the archive and download it again"
         raise DataError(f"{archive}: cannot be unpacked ({reason}); {todo}") from error
 

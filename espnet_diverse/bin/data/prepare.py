@@ -171,7 +171,8 @@ def _check_targets(options: CommandOptions, corpus: ModuleType) -> None:
 def _is_report(path: Path) -> bool:
     """Return whether a file may be a list of faults, each of which has a place, a colon and a reason."""
     try:
-        return all(": " in line for line in path.read_text(encoding="utf-8").splitlines())
+        with path.open(encoding="utf-8") as file:
+            return all(": " in line for line in file)
     except (OSError, ValueError):
         return False
 

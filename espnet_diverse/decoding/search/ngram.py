@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from espnet_diverse.errors import ConfigError, ModelError
+from espnet_diverse.errors import ConfigError, ModelError, first_line
 from espnet_diverse.untrusted.foreign_config import TRUST
 
 log = logging.getLogger(__name__)
@@ -76,7 +76,7 @@ class NgramScorer:
         try:
             self.espnets = NgramFullScorer(str(path), tokens)
         except (OSError, RuntimeError) as error:
-            reason = str(error).partition("\n")[0]
+            reason = first_line(error)
             raise ModelError(f"{path}: is not a model of KenLM ({reason}); make it with lmplz again") from error
 
     def begin(self, source: Tensor, mask: Tensor | None) -> None:

@@ -21,7 +21,7 @@ from torch.distributed.elastic.rendezvous.api import RendezvousError, Rendezvous
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from espnet_diverse import errors
-from espnet_diverse.errors import InterruptedRunError, TrainingError, UserError
+from espnet_diverse.errors import InterruptedRunError, TrainingError, UserError, first_line
 from espnet_diverse.process_state import environment
 from espnet_diverse.runs.config import Config
 from espnet_diverse.training.distributed.processes import Processes
@@ -132,7 +132,7 @@ def _said(folder: Path) -> UserError | None:
 def _not_met(processes: Processes, folder: Path, error: RendezvousError) -> TrainingError:
     """The error of launches or machines that did not find each other, or that a stranger wrote to."""
     cause = error.__cause__ or error
-    message = (str(cause) or type(cause).__name__).splitlines()[0][:_LONGEST]
+    message = first_line(cause)[:_LONGEST]
     if processes.num_nodes == 1:
         return TrainingError(f"{folder}: the processes cannot meet there ({message}); give another folder as TMPDIR")
     where = f"--rdzv_endpoint {processes.rdzv_endpoint}"
