@@ -161,11 +161,11 @@ def _check_targets(options: CommandOptions, corpus: ModuleType) -> None:
     for target in _targets(options, corpus):
         check_unread(target, read)
         check_prepared(target)
+    data_directories = hasattr(corpus, "reads")  # where a report could be written over a table
+    check_outputs(filter(None, [options.report]), [path for path in read if data_directories or path.is_file()])
     report = options.report
     if report is not None and report.exists() and not _is_report(report):
         raise ConfigError(f"--report {report}: exists, and `prepare` has not written it; give another file")
-    data_directories = hasattr(corpus, "reads")  # where a report could be written over a table
-    check_outputs(filter(None, [options.report]), [path for path in read if data_directories or path.is_file()])
 
 
 def _is_report(path: Path) -> bool:
