@@ -51,25 +51,35 @@ def preferred_metrics(config: Mapping) -> list[str]:
         then the other criteria of the run, those of validation first. Where encoder and decoder are frozen, as for a
         layer of CTC, it is valid.loss: the accuracy of the decoder does not change.
     """
-    frozen = all(_is_frozen(part, config) for part in ("encoder", "decoder"))
+    frozen = not config.get("use_adapter") and all(is_frozen(part, config) for part in ("encoder", "decoder"))
     default = "valid.loss" if frozen or config.get("task") in _WITHOUT_ACCURACY else "valid.acc"
     criteria = config.get("best_model_criterion")
     named = [f"{phase}.{name}" for phase, name, _ in criteria] if are_criteria(criteria) else []
     return sorted(named or [default], key=lambda metric: (metric != default, not metric.startswith("valid.")))
 
 
-def _is_frozen(part: str, config: Mapping) -> bool:
-    """Return whether names and patterns, matched as in training/freezing.py, leave nothing of a part to train."""
+def is_frozen(part: str, config: Mapping) -> bool:
+    """Return whether `freeze_param` and `unfreeze_param`, as training/freezing.py reads them, freeze all of a part.
+
+    Args:
+        part: Name of the part, such as "encoder" or "frontend.encoder".
+        config: Configuration of a run.
+    """
     values = (config.get(key) or () for key in ("freeze_param", "unfreeze_param"))
     names, but = ([value] if isinstance(value, str) else value for value in values)
-    whole = any(name == part or fnmatchcase(f"{part}.\0", name) for name in names)  # only a final * matches \0
-    return whole and not config.get("use_adapter") and not any(_may_be_of(part, name) for name in but)
+    whole = any(_holds(name, part) or fnmatchcase(f"{part}.\0", name) for name in names)  # only a final * matches \0
+    return whole and not any(_may_be_of(part, name) for name in but)
+
+
+def _holds(name: str, part: str) -> bool:
+    return f"{part}.".startswith(f"{name}.")
 
 
 def _may_be_of(part: str, name: str) -> bool:
     """Return whether a name or a pattern may match parameters of a part of the model."""
     beginning = re.split(r"[*?\[]", name)[0]
-    return name == part or beginning.startswith(f"{part}.") or beginning != name and f"{part}.".startswith(beginning)
+    within = beginning.startswith(f"{part}.") or beginning != name and f"{part}.".startswith(beginning)
+    return _holds(name, part) or within
 
 
 def _check(config: Config, key: str, allowed: Callable[[object], bool], advice: str) -> None:

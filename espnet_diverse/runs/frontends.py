@@ -1,9 +1,7 @@
 """Pretrained frontends in configurations: refused types, and the architectures that config.yaml contains."""
 
 import os
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from fnmatch import fnmatchcase
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +13,13 @@ from espnet_diverse.nets.frontends.fused_frontend import FusedFrontends
 from espnet_diverse.nets.frontends.pretrained_speech import read_architecture
 from espnet_diverse.nets.frontends.speech_frontend import HuggingFaceFrontend
 from espnet_diverse.runs.config import find_named
+from espnet_diverse.runs.criteria import is_frozen
 from espnet_diverse.untrusted.foreign_config import TRUST
 
 _REFUSED = {
     "s3prl": "s3prl executes text of checkpoints, and fetches them whenever a model is built",
     "whisper": "openai-whisper fetches a model that is not in its cache, also to build a trained one",
 }
-_ENCODER = "frontend.encoder"
-_OF_ENCODER = ("frontend", _ENCODER)  # names that freeze the encoder with all that it contains
 _INSTEAD = {"s3prl": "hf:facebook/hubert-base-ls960", "whisper": "hf:openai/whisper-small"}
 
 
@@ -83,30 +80,12 @@ def standalone(config: Mapping, config_file: Path) -> dict[str, Any]:
 def pretrained_encoders(config: Mapping) -> Iterator[tuple[Mapping[str, Any], bool]]:
     """Architecture of each pretrained speech encoder of a trained model, and whether that encoder is frozen."""
     options = config.get("frontend_conf") or {}
-    names, but = (config.get(key) or () for key in ("freeze_param", "unfreeze_param"))
-    frozen = _has_whole_encoder(names) and not _has_some_of_encoder(but)
+    frozen = is_frozen("frontend.encoder", config)
     if str(config.get("frontend")).lower() == "huggingface" and options.get("architecture"):
         yield options["architecture"], frozen or bool(options.get("freeze_weights"))
     for part in _fused(config):
         if part.get("architecture"):
             yield part["architecture"], True
-
-
-def _has_whole_encoder(names: str | Sequence[str]) -> bool:
-    """Return whether names and patterns, matched as in training/freezing.py, cover all parameters of the encoder."""
-    names = [names] if isinstance(names, str) else names
-    any_parameter = f"{_ENCODER}.\0"  # only a pattern that ends in * matches it
-    return any(name in _OF_ENCODER or fnmatchcase(any_parameter, name) for name in names)
-
-
-def _has_some_of_encoder(names: str | Sequence[str]) -> bool:
-    """Return whether names and patterns of parameters match, or may match, a part of the encoder."""
-    for name in [names] if isinstance(names, str) else names:
-        beginning = re.split(r"[*?\[]", name)[0]
-        within = beginning.startswith(f"{_ENCODER}.")
-        if name in _OF_ENCODER or within or beginning != name and f"{_ENCODER}.".startswith(beginning):
-            return True
-    return False
 
 
 def _standalone(options: Mapping[str, Any], config_file: Path) -> dict[str, Any]:

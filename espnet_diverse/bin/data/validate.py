@@ -165,8 +165,8 @@ def _compare(options: CommandOptions) -> int:
     if options.model is None or options.data_dir is None:
         raise ConfigError("the check of a model needs --model and --data_dir; give both")
     model_options = {name: getattr(options, name) for name in ("model", "data_dir", "utterances")}
-    plain = CommandOptions(**model_options, limits=Limits())
-    if conflicting := [name for name in _given(options) if _given(options)[name] != _given(plain)[name]]:
+    plain = _given(CommandOptions(**model_options, limits=Limits()))
+    if conflicting := [name for name, value in _given(options).items() if value != plain[name]]:
         raise ConfigError(f"{conflicting[0]} is for faults of data directories; leave it out, or leave out --model")
     from espnet_diverse.decoding.directory.variants import differences
     from espnet_diverse.decoding.predictor import load_predictor
