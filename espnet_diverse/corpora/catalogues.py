@@ -8,7 +8,8 @@ Messages of four English words and more are read, without the marks of their mar
 script or variety in their name, such as sr@latin, and English ones. A message that several programs share is read once.
 
 Directions are to and from English, by default all into English. A hash of the English message draws its set by
-`split_shares`, so that no message of a test set is in the training text of another language.
+`split_shares`, so that no message of a test set is in the training text of another language. Messages that have a
+translation in common with a message of a set that is tested are left out, as in Tatoeba.
 """
 
 import re
@@ -60,17 +61,19 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
     available = [*into_english, *(f"en-{language}" for language in texts)]
     wanted = translated_directions(selection, available, root, into_english)
     places = {english: place for place, english in enumerate(sorted(set().union(*texts.values())), 1)}
-    reader, sets = Reader(selection, "catalogues"), {name: DataDir() for name in SETS}
+    drawn: list[tuple[str, Pair, str]] = []
     for direction, trained in wanted.items():
         outwards = direction.startswith("en-")
         language = direction.removeprefix("en-") if outwards else direction.removesuffix("-en")
         for english, text in texts[language].items():
-            drawn = lower_case(english, "en") if selection.case == "lower" else english
-            name, pair = hashed_set(drawn, selection), (english, text) if outwards else (text, english)
+            key = lower_case(english, "en") if selection.case == "lower" else english
+            name, pair = hashed_set(key, selection), (english, text) if outwards else (text, english)
             if selection.case == "lower":
                 pair = tuple(map(lower_case, pair, split_pair(direction)))
             if trained or name == "test":
-                reader.put(sets[name], [Pair(places[english], *pair)], direction, name)
+                drawn.append((direction, Pair(places[english], *pair), name))
+    sets = {name: DataDir() for name in SETS}
+    Reader(selection, "catalogues").put_apart(sets, drawn)
     refuse_untrained(sets["train"], [direction for direction, trained in wanted.items() if trained], root)
     return complete({name: sets[name] for name in selection.wanted(SETS)}, root)
 

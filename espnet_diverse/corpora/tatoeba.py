@@ -59,23 +59,14 @@ def prepare(corpus_dir: Path, selection: Selection = EVERYTHING) -> dict[str, Da
     refuse_names(selection, SETS, "in OPUS's layout the sets are drawn from one text")
     reader = Reader(selection, "tatoeba")
     sets = {name: DataDir() for name in SETS}
-    drawn: list[tuple[str, Pair, str, set[tuple[str, str]]]] = []
-    held: dict[str, set[tuple[str, str]]] = {name: set() for name in SETS}
+    drawn: list[tuple[str, Pair, str]] = []
     for direction, trained in translated_directions(selection, list(published), root, into_english).items():
         pairs = reader.read(published[direction], direction, "train", sets["train"])
         for pair in {(pair.source, pair.target): pair for pair in reversed(pairs)}.values():
             name = _set(pair, direction)
             if trained or name == "test":
-                sentences = {*zip(split_pair(direction), (pair.source, pair.target), strict=True)}
-                drawn.append((direction, pair, name, sentences))
-                held[name] |= sentences
-    others = {"train": held["dev"] | held["test"], "dev": held["test"], "test": set()}
-    for direction, pair, name, sentences in drawn:
-        if sentences & others[name]:
-            reason = "a sentence of it is in dev or test, with another translation"
-            sets[name].dropped[reader.utterance(direction, name, pair.line)] = reason
-        else:
-            reader.put(sets[name], [pair], direction, name)
+                drawn.append((direction, pair, name))
+    reader.put_apart(sets, drawn)
     reader.faults.refuse()
     return complete({name: sets[name] for name in selection.wanted(SETS)}, root)
 

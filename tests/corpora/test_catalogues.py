@@ -79,6 +79,14 @@ def test_sets_share_no_message_in_any_language(tree):
     assert prepare(tree, Selection(split_seed=1))["dev"].text != prepare(tree)["dev"].text
 
 
+def test_sets_share_no_translation(tmp_path):
+    write_catalogue(catalogue(tmp_path, "de"), {f"This is message number {n}": f"Text {n % 60}" for n in range(200)})
+    sets = prepare(tmp_path, Selection(split_shares=(0.1, 0.1)))
+    train, dev, test = ({*data.src_text.values()} for data in sets.values())
+    assert dev and test and not (train & dev or train & test or dev & test)
+    assert len(sets["train"].dropped) > len(sets["dev"].dropped) and not sets["test"].dropped
+
+
 def test_messages_that_differ_in_case_are_in_one_set(tmp_path):
     many = {f"{word} the file number {n}": f"Datei {n}" for n in range(200) for word in ("Open", "open")}
     write_catalogue(catalogue(tmp_path, "de"), many)

@@ -3,7 +3,7 @@
 import logging
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import zip_longest
@@ -126,6 +126,27 @@ class Reader:
             data.src_text[sentence] = pair.source
             data.conditions.setdefault("utt2lang", {})[sentence] = source
             data.conditions.setdefault("utt2tgtlang", {})[sentence] = target
+
+    def put_apart(self, sets: Mapping[str, DataDir], drawn: Sequence[tuple[str, Pair, str]]) -> None:
+        """Add pairs to the sets train, dev and test, so that no sentence of either side is in two of them.
+
+        A pair with a sentence that another pair has in a set that is tested later is left out: pairs of training with
+        sentences of dev or test, and pairs of dev with sentences of test.
+
+        Args:
+            sets: The sets by name.
+            drawn: Direction, pair and name of the set of each pair.
+        """
+        held: dict[str, set[tuple[str, str]]] = {name: set() for name in ("train", "dev", "test")}
+        for direction, pair, name in drawn:
+            held[name].update(zip(split_pair(direction), pair[1:], strict=True))
+        tested = {"train": held["dev"] | held["test"], "dev": held["test"], "test": set()}
+        for direction, pair, name in drawn:
+            if tested[name].isdisjoint(zip(split_pair(direction), pair[1:], strict=True)):
+                self.put(sets[name], [pair], direction, name)
+            else:
+                reason = "a sentence of it is in dev or test, with another translation"
+                sets[name].dropped[self.utterance(direction, name, pair.line)] = reason
 
     def utterance(self, direction: str, name: str, line: int) -> str:
         """Id of the sentence on a line of a file."""
