@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from references.catalogues import write_catalogue
 
 from espnet_diverse.data.kaldi import read_data_dir
 from espnet_diverse.data.tables import read_table
@@ -101,6 +102,19 @@ def test_fourteen_languages_of_wmt(run_text):
     config = yaml.safe_load((folder / "exp/wmt/config.yaml").read_text())
     named = config["encoder_conf"]["attention"]["selection"]["conditions"]["lang"]
     assert len(named) == 14 and scores(folder, tag="wmt")["bleu"]["rows"].keys() == {f"{name}-en" for name in named}
+
+
+@pytest.mark.recipes
+def test_one_to_many_of_catalogues(run_text, tmp_path):
+    messages = [f"This is message number {number}" for number in range(100)]
+    for language in ("de", "zh_CN"):
+        path = tmp_path / language / "LC_MESSAGES/tool.mo"
+        write_catalogue(path, {text: f"{language} {text[-2:]}" for text in messages})
+    config = "model/mt_tiny,attention/softmax,tag/target_language,conf/one_to_many.yaml,conf/demo.yaml"
+    source = ["--dataset", "catalogues", "--corpus", "", "--corpus_size", "", "--corpus_dir", str(tmp_path)]
+    prepared = "--split_shares 0.2 0.2 --pairs en-de en-zh-CN"
+    folder = run_text("tatoeba/mt1", SIZE, *source, "--config", config, "--prepare_options", prepared)
+    assert set(scores(folder)["bleu"]["rows"]) == {"en-de", "en-zh-CN"}
 
 
 @pytest.mark.recipes
