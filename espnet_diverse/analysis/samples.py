@@ -1,7 +1,7 @@
 """Utterances of a data directory with their reference texts, as a model reads and predicts them."""
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,7 +28,7 @@ class Sample:
 
     Attributes:
         utterance: Id of the utterance.
-        source: Input, as `Predictor.batch` takes it: features (T, F), or the token indices (T,) of a source text.
+        source: Input of the model: samples (L,), features (T, F), or the token indices (T,) of a source text.
         text: Reference text.
         tokens: Token indices of the reference text.
         conditions: Index of the value of each condition that the model needs.
@@ -76,13 +76,28 @@ def source_text(data: DataDir, utterance: str) -> str:
     return data.src_text[utterance]
 
 
+def input_of(predictor: Predictor, data: DataDir, utterance: str) -> NDArray:
+    """Read an input as `Predictor.batch` takes it: features (T, F), or the token indices (T,) of a source text.
+
+    Raises:
+        DataError: As for `read_speech` and `source_text`.
+        TooShortUttError: The audio is too short for the model.
+    """
+    if predictor.table == "wav.scp":
+        return predictor.features(read_speech(data, utterance, predictor.rate))
+    return predictor.read(source_text(data, utterance))[0]
+
+
 def read_samples(
-    predictor: Predictor, vocabulary: Vocabulary | TokenText, data: DataDir, conditions: Mapping[str, Mapping[str, int]]
+    read: Callable[[DataDir, str], NDArray],
+    vocabulary: Vocabulary | TokenText,
+    data: DataDir,
+    conditions: Mapping[str, Mapping[str, int]],
 ) -> tuple[list[Sample], dict[str, str]]:
     """Read utterances; those that cannot be read are left out.
 
     Args:
-        predictor: A model of speech recognition, speech translation or text translation.
+        read: Function from the data directory and the id of an utterance to its input.
         vocabulary: Vocabulary of the reference text.
         data: The data directory.
         conditions: For each utterance to read, the index of the value of each condition that the model needs.
@@ -98,7 +113,7 @@ def read_samples(
     languages = {u: name for table in tables for u, name in data.conditions.get(table, {}).items()}
     for utterance in progress(conditions, "read", unit="utterance"):
         try:
-            source = _read(predictor, data, utterance)
+            source = read(data, utterance)
         except (DataError, TooShortUttError) as error:
             skipped[utterance] = str(error)
             log.warning("%s was left out: %s", utterance, error)
@@ -115,12 +130,6 @@ def read_samples(
 def batches(predictor: Predictor, samples: Sequence[Sample]) -> Iterator[list[Sample]]:
     """Group samples of similar length, as many in a batch as `predictor` allows."""
     return grouped(samples, lambda one: len(one.source), predictor.batch_size, predictor.batch_frames)
-
-
-def _read(predictor: Predictor, data: DataDir, utterance: str) -> NDArray:
-    if predictor.table == "wav.scp":
-        return predictor.features(read_speech(data, utterance, predictor.rate))
-    return predictor.read(source_text(data, utterance))[0]
 
 
 def _check_known(data: DataDir, utterance: str, entry: str, table: str, entries: Mapping[str, str]) -> None:

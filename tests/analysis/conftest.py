@@ -1,8 +1,10 @@
 """The tiny models with their search, and the samples of their test sets."""
 
+from functools import partial
+
 import pytest
 
-from espnet_diverse.analysis.samples import read_samples
+from espnet_diverse.analysis.samples import input_of, read_samples
 from espnet_diverse.data.kaldi import read_data_dir
 from espnet_diverse.decoding.options import Options
 from espnet_diverse.decoding.predictor import load_predictor
@@ -12,7 +14,8 @@ from espnet_diverse.text.vocabulary import Vocabulary
 def loaded(run):
     """The predictor of a run, and the samples of its test set."""
     predictor, data = load_predictor(run.model_dir, options=Options(beam_size=1)), read_data_dir(run.test_dir)
-    samples, skipped = read_samples(predictor, Vocabulary.load(run.model_dir), data, dict.fromkeys(data.text, {}))
+    vocabulary, conditions = Vocabulary.load(run.model_dir), dict.fromkeys(data.text, {})
+    samples, skipped = read_samples(partial(input_of, predictor), vocabulary, data, conditions)
     assert not skipped
     return predictor, samples
 

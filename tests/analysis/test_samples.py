@@ -1,8 +1,10 @@
+from functools import partial
+
 import numpy as np
 import pytest
 import soundfile
 
-from espnet_diverse.analysis.samples import batches, read_samples, read_speech, source_text
+from espnet_diverse.analysis.samples import batches, input_of, read_samples, read_speech, source_text
 from espnet_diverse.audio.segments import Segment
 from espnet_diverse.data.kaldi import DataDir, read_data_dir
 from espnet_diverse.errors import DataError
@@ -38,16 +40,16 @@ def test_batches_hold_every_sample_once(recognition):
 
 
 def test_missing_or_short_audio_is_left_out(recognition, tiny_run, tmp_path, caplog):
-    predictor, data = recognition[0], read_data_dir(tiny_run.test_dir)
+    read, data = partial(input_of, recognition[0]), read_data_dir(tiny_run.test_dir)
     soundfile.write(tmp_path / "short.wav", [0.1] * 800, 16_000)
     data.wav_scp |= {"test-00": "/no/such.wav", "test-01": str(tmp_path / "short.wav")}
     vocabulary = Vocabulary.load(tiny_run.model_dir)
-    samples, skipped = read_samples(predictor, vocabulary, data, dict.fromkeys(data.text, {}))
+    samples, skipped = read_samples(read, vocabulary, data, dict.fromkeys(data.text, {}))
     assert [sample.utterance for sample in samples] == ["test-02"] and list(skipped) == ["test-00", "test-01"]
     assert "no such audio file" in skipped["test-00"] and "too short" in skipped["test-01"]
     assert "test-00 was left out" in caplog.text
     with pytest.raises(DataError, match="none of 1 utterances could be read; first test-00: /no/such.wav"):
-        read_samples(predictor, vocabulary, data, {"test-00": {}})
+        read_samples(read, vocabulary, data, {"test-00": {}})
 
 
 def test_an_utterance_that_is_in_one_table_alone_is_refused():

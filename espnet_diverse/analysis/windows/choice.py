@@ -12,6 +12,7 @@ cost of the encoder then grows linearly with the length.
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from math import inf
 from pathlib import Path
@@ -22,10 +23,11 @@ from numpy.typing import NDArray
 
 from espnet_diverse.analysis.collect import observe
 from espnet_diverse.analysis.measures.reach import Reach, pairs_within, widths_up_to
+from espnet_diverse.analysis.samples import Sample, read_samples, read_speech
 from espnet_diverse.analysis.windows.encoder_heads import check_heads, encoder_heads, set_windows
 from espnet_diverse.analysis.windows.layer_cache import LayerCache
+from espnet_diverse.analysis.windows.losses import losses
 from espnet_diverse.analysis.windows.narrowing import State, narrow, propose
-from espnet_diverse.analysis.windows.utterances import Utterance, losses, read_utterances
 from espnet_diverse.data.kaldi import read_data_dir
 from espnet_diverse.decoding.token_text import TokenText
 from espnet_diverse.errors import DataError, ModelError
@@ -140,7 +142,8 @@ def choose_windows(
         raise ModelError("the loss of this model needs source texts; adopt it with --set model_conf.asr_weight=0")
     check_heads(model.eval())
     layers = encoder_heads(model)
-    read, skipped = read_utterances(read_data_dir(data_dir), conditions, vocabulary, rate)
+    speech = partial(read_speech, rate=rate)
+    read, skipped = read_samples(speech, vocabulary, read_data_dir(data_dir), conditions)
     reach, utterances = _reach(model, read, skipped)
     widths = widths_up_to(max(reach.lengths()))
     shares = reach.by_head(widths)
@@ -163,7 +166,7 @@ def choose_windows(
         expected = _expected(shares, proposals[-1], before.mean())
         path = narrow(proposals[-1], measure, pairs, before.mean() + rise, expected, most_passes - passes)
     set_windows(layers, np.array(widths)[path[-1].levels])
-    names = [utterance.name for utterance in utterances]
+    names = [utterance.utterance for utterance in utterances]
     return Windows(widths, shares, reach.lengths(), before, proposals, path, tolerance, names, skipped, passes)
 
 
@@ -177,9 +180,7 @@ def _expected(shares: NDArray, proposal: State, before: float) -> NDArray:
     return cost * np.diff(shares, axis=-1, prepend=0.0)
 
 
-def _reach(
-    model: AbsESPnetModel, utterances: Sequence[Utterance], skipped: dict[str, str]
-) -> tuple[Reach, list[Utterance]]:
+def _reach(model: AbsESPnetModel, utterances: Sequence[Sample], skipped: dict[str, str]) -> tuple[Reach, list[Sample]]:
     """Measure the reach of the heads of the encoder; utterances that are too short are added to `skipped`.
 
     Returns:
@@ -192,11 +193,11 @@ def _reach(
     reach, used = Reach(), []
     for utterance in progress(utterances, "reach of heads", unit="utterance"):
         try:
-            check_samples(getattr(model, "frontend", None), len(utterance.samples))
-            observations = observe(model, utterance.samples, utterance.tokens, utterance.conditions)
+            check_samples(getattr(model, "frontend", None), len(utterance.source))
+            observations = observe(model, utterance.source, utterance.tokens, utterance.conditions)
         except TooShortUttError as error:
-            skipped[utterance.name] = str(error)
-            log.warning("%s was left out: %s", utterance.name, error)
+            skipped[utterance.utterance] = str(error)
+            log.warning("%s was left out: %s", utterance.utterance, error)
             continue
         if "encoder" not in observations:
             raise ModelError("the encoder keeps no matrix of weights for each head, whose reach could be measured")

@@ -6,6 +6,7 @@ token predictions with their accuracy; --ctc_support lists texts that may be hal
 wrong. Exit code 2 means that utterances were skipped.
 """
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -178,11 +179,11 @@ def _read(
     options: CommandOptions, data_dir: Path, predictor: "Predictor", vocabulary: "Vocabulary | TokenText"
 ) -> tuple[list["Sample"], dict[str, str]]:
     from espnet_diverse.analysis.measurements import choose_utterances
-    from espnet_diverse.analysis.samples import read_samples
+    from espnet_diverse.analysis.samples import input_of, read_samples
     from espnet_diverse.data.kaldi import read_data_dir
     from espnet_diverse.decoding.condition_ids import condition_indices
 
     data = read_data_dir(data_dir)
     chosen = choose_utterances(data, options.utterances)
     indices = condition_indices(predictor.conditions, data_dir, chosen, options.conditions)
-    return read_samples(predictor, vocabulary, data, indices)
+    return read_samples(partial(input_of, predictor), vocabulary, data, indices)

@@ -1,12 +1,15 @@
 """Kept outputs of layers change no loss, and are used."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
+from espnet_diverse.analysis.samples import read_samples, read_speech
 from espnet_diverse.analysis.teacher_forcing import load, target_vocabulary
 from espnet_diverse.analysis.windows.encoder_heads import encoder_heads, set_windows
 from espnet_diverse.analysis.windows.layer_cache import LayerCache
-from espnet_diverse.analysis.windows.utterances import losses, read_utterances
+from espnet_diverse.analysis.windows.losses import losses
 from espnet_diverse.data.kaldi import read_data_dir
 
 TAKEN = np.array([[4, 4], [4, 4]])
@@ -17,7 +20,8 @@ TRIALS = [TAKEN, np.array([[4, 4], [1, 4]]), np.array([[1, 4], [4, 4]]), TAKEN]
 def given(conformer, dev_dir):
     model, rate = load(conformer)
     names = {"u0": {}, "u1": {}}
-    return model, read_utterances(read_data_dir(dev_dir), names, target_vocabulary(conformer), rate)[0]
+    speech = partial(read_speech, rate=rate)
+    return model, read_samples(speech, target_vocabulary(conformer), read_data_dir(dev_dir), names)[0]
 
 
 def run(model, utterances, cache, levels, taken):
