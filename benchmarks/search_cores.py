@@ -64,7 +64,7 @@ def decoder_of(name: str, vocabulary: int, segment: int) -> nn.Module:
 
 def search_of(decoder: nn.Module, time: int, args: argparse.Namespace) -> Callable[[], None]:
     """A beam search from random sources of `time` positions."""
-    from espnet_diverse.decoding.options import Options
+    from espnet_diverse.decoding.options import SearchOptions
     from espnet_diverse.decoding.search.beam_search import BeamSearch
     from espnet_diverse.scope import scope
 
@@ -73,7 +73,7 @@ def search_of(decoder: nn.Module, time: int, args: argparse.Namespace) -> Callab
     torch.manual_seed(1)
     source = torch.randn(args.sentences, time, decoder.output_layer.in_features)
     lengths = torch.linspace(time, 0.85 * time, args.sentences).round().long()
-    options = Options(beam_size=args.beam_size, ctc_weight=0.0, lm_weight=0.0, minlenratio=1.0, maxlenratio=1.0)
+    options = SearchOptions(beam_size=args.beam_size, ctc_weight=0.0, lm_weight=0.0, minlenratio=1.0, maxlenratio=1.0)
 
     def call() -> None:
         with scope({"tgtlang": torch.zeros(1, dtype=torch.long)}):

@@ -110,7 +110,7 @@ def _load(args: argparse.Namespace) -> tuple[dict[str, Contestant], dict[str, Ca
     """The contestants, what they are compared with on whole utterances, and the model's sampling rate."""
     from espnet2.bin.asr_inference_streaming import Speech2TextStreaming
 
-    from espnet_diverse.decoding.options import Options
+    from espnet_diverse.decoding.options import SearchOptions
     from espnet_diverse.decoding.predictor import load_predictor
     from espnet_diverse.decoding.streaming.block_search import load_block_search
 
@@ -123,10 +123,10 @@ def _load(args: argparse.Namespace) -> tuple[dict[str, Contestant], dict[str, Ca
         return lambda samples, last: next((text for text, *_ in model(samples, is_final=last)), "")
 
     def of_ours(search: str) -> Callable[[np.ndarray, bool], str]:
-        model = load_block_search(args.model_dir, args.model_file, Options(search=search, **options))
+        model = load_block_search(args.model_dir, args.model_file, SearchOptions(search=search, **options))
         return lambda samples, last: model.add(samples, last).text
 
-    predictor = load_predictor(args.model_dir, args.model_file, Options(**options))
+    predictor = load_predictor(args.model_dir, args.model_file, SearchOptions(**options))
 
     def offline(samples: np.ndarray, _: bool) -> str:
         found = predictor.batch([predictor.features(samples)], [dict.fromkeys(predictor.conditions.names, 0)])

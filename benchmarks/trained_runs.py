@@ -255,12 +255,12 @@ def _decoding(folder: Path, args: Namespace) -> Callable[[], None]:
     from espnet_diverse.analysis.samples import read_samples
     from espnet_diverse.data.kaldi import read_data_dir
     from espnet_diverse.decoding.condition_ids import condition_indices
-    from espnet_diverse.decoding.options import Options
+    from espnet_diverse.decoding.options import SearchOptions
     from espnet_diverse.decoding.predictor import load_predictor
     from espnet_diverse.text.vocabulary import Vocabulary
 
     data = read_data_dir(args.data_dir / args.set)
-    search = load_predictor(folder, options=Options(beam_size=args.beam_size))
+    search = load_predictor(folder, options=SearchOptions(beam_size=args.beam_size))
     chosen = choose_utterances(data, args.utterances)
     indices = condition_indices(search.conditions, args.data_dir / args.set, chosen, {})
     samples, _ = read_samples(search, Vocabulary.load(folder), data, indices)

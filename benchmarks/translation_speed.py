@@ -89,11 +89,11 @@ def ours(
     args: argparse.Namespace, sources: Sequence[str], precision: str, shortlist: Path | None, best: int | None = None
 ) -> Translate:
     """Our search, with the `best` translations of each source token in the shortlist."""
-    from espnet_diverse.decoding.options import Options
+    from espnet_diverse.decoding.options import SearchOptions
     from espnet_diverse.decoding.predictor import load_predictor
     from espnet_diverse.decoding.search.fusion import Fusion
 
-    options = Options(beam_size=args.beam_size, length_penalty=args.length_penalty, shortlist_best=best)
+    options = SearchOptions(beam_size=args.beam_size, length_penalty=args.length_penalty, shortlist_best=best)
     search = load_predictor(args.model, options=options, precision=precision, fusion=Fusion(shortlist=shortlist))
     values = dict.fromkeys(search.conditions.names, 0)
 

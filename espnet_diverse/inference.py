@@ -28,8 +28,8 @@ from espnet_diverse.decoding.grouping import grouped
 from espnet_diverse.decoding.options import (
     SPEECH_SEARCHES,
     TRANSLATION_SEARCHES,
-    Options,
     SearchOptions,
+    SearchOptionsLike,
     options_of,
     with_keywords,
 )
@@ -49,7 +49,7 @@ if TYPE_CHECKING:  # it imports what only streaming needs
 
 __all__ = [
     "Fusion",
-    "Options",
+    "SearchOptions",
     "Recognizer",
     "Request",
     "Segment",
@@ -101,7 +101,7 @@ class Recognizer(_Pretrained[Predictor]):
         precision: Precision of linear layers: "float32", "int8" or "bfloat16".
         compile: Whether to compile the encoder layers.
         segmentation: Options of splitting recordings into segments of speech, or a mapping of some.
-        options: Default search options, as `Options` or a mapping such as {"beam_size": 5}.
+        options: Default search options, as `SearchOptions` or a mapping such as {"beam_size": 5}.
         fusion: Language model and hotwords of the search.
 
     Attributes:
@@ -122,7 +122,7 @@ class Recognizer(_Pretrained[Predictor]):
         precision: str = "float32",
         compile: bool = False,
         segmentation: SegmentationOptions | Mapping[str, Any] | None = None,
-        options: SearchOptions = None,
+        options: SearchOptionsLike = None,
         fusion: Fusion | None = None,
     ):
         self.model, self.segmentation = str(model), segmentation_of(segmentation)
@@ -142,7 +142,7 @@ class Recognizer(_Pretrained[Predictor]):
         target_language: str | None = None,
         domain: str | None = None,
         word_timestamps: bool = False,
-        options: SearchOptions = None,
+        options: SearchOptionsLike = None,
         hotwords: Hotwords | None = None,
         on_progress: OnProgress | None = None,
         **search: Any,
@@ -188,7 +188,7 @@ class Recognizer(_Pretrained[Predictor]):
         target_language: str | None = None,
         domain: str | None = None,
         word_timestamps: bool = False,
-        options: SearchOptions = None,
+        options: SearchOptionsLike = None,
         hotwords: Hotwords | None = None,
         on_progress: OnProgress | None = None,
         **search: Any,
@@ -206,7 +206,7 @@ class Recognizer(_Pretrained[Predictor]):
         self,
         requests: Iterable[Request | Source],
         word_timestamps: bool = False,
-        options: SearchOptions = None,
+        options: SearchOptionsLike = None,
         hotwords: Hotwords | None = None,
     ) -> Iterator[Transcript | Exception]:
         """Transcribe recordings, several in a batch; one result for each, in order.
@@ -231,9 +231,9 @@ class Recognizer(_Pretrained[Predictor]):
         transcription = self._transcription(word_timestamps, options, hotwords)
         return transcription(request if isinstance(request, Request) else Request(request) for request in requests)
 
-    def _transcription(self, word_timestamps: bool, options: SearchOptions, hotwords: Hotwords | None) -> Transcription:
+    def _transcription(self, timed: bool, options: SearchOptionsLike, hotwords: Hotwords | None) -> Transcription:
         chosen = options_of(options, self.search.options)
-        return Transcription(self.search, self.segmentation, word_timestamps, chosen, hotwords)
+        return Transcription(self.search, self.segmentation, timed, chosen, hotwords)
 
 
 class StreamRecognizer(_Pretrained["BlockSearch"]):
@@ -265,7 +265,7 @@ class StreamRecognizer(_Pretrained["BlockSearch"]):
         *,
         device: str = "cpu",
         segmentation: SegmentationOptions | Mapping[str, Any] | None = None,
-        options: SearchOptions = None,
+        options: SearchOptionsLike = None,
         fusion: Fusion | None = None,
         conditions: Mapping[str, str] | None = None,
     ):
@@ -316,7 +316,7 @@ class Translator(_Pretrained[Predictor]):
         device: str = "cpu",
         precision: str = "float32",
         compile: bool = False,
-        options: SearchOptions = None,
+        options: SearchOptionsLike = None,
         fusion: Fusion | None = None,
     ):
         self.model = str(model)
@@ -333,7 +333,7 @@ class Translator(_Pretrained[Predictor]):
         language: str | None = None,
         target_language: str | None = None,
         domain: str | None = None,
-        options: SearchOptions = None,
+        options: SearchOptionsLike = None,
         **search: Any,
     ) -> Translation: ...
     @overload
@@ -344,7 +344,7 @@ class Translator(_Pretrained[Predictor]):
         language: str | None = None,
         target_language: str | None = None,
         domain: str | None = None,
-        options: SearchOptions = None,
+        options: SearchOptionsLike = None,
         **search: Any,
     ) -> list[Translation]: ...
     def translate(
@@ -354,7 +354,7 @@ class Translator(_Pretrained[Predictor]):
         language: str | None = None,
         target_language: str | None = None,
         domain: str | None = None,
-        options: SearchOptions = None,
+        options: SearchOptionsLike = None,
         **search: Any,
     ) -> Translation | list[Translation]:
         """Translate a text, or several.
@@ -384,7 +384,7 @@ class Translator(_Pretrained[Predictor]):
 
     __call__ = translate
 
-    def _translate(self, texts: Sequence[str], values: dict[str, str], options: SearchOptions) -> list[Translation]:
+    def _translate(self, texts: Sequence[str], values: dict[str, str], options: SearchOptionsLike) -> list[Translation]:
         search, options = self.search, self.search.resolve(options_of(options, self.search.options))
         warn_of_unused(search.conditions, values, same_language=False, warned=search.warned)
         indices = indices_of(search.conditions, completed(search.conditions, values, same_language=False))

@@ -19,7 +19,7 @@ from references.tones import tones
 import espnet_diverse
 from espnet_diverse.audio.resampling import resample
 from espnet_diverse.decoding.directory.decode_dir import decode
-from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.options import SearchOptions
 from espnet_diverse.decoding.predictor import load_predictor
 from espnet_diverse.errors import ConfigError, DataError, ModelError
 from espnet_diverse.inference import Fusion, Recognizer, Request, SegmentationOptions, StreamRecognizer, Translator
@@ -30,7 +30,7 @@ RATE = 16_000
 RATES = (8000, RATE, 44_100)
 ENERGY = SegmentationOptions("energy")
 WHOLE = SegmentationOptions(vad="none", max_seconds=1.3)
-OPTIONS = Options(beam_size=2, ctc_weight=0.4, batch_size=2, maxlenratio=0.3)
+OPTIONS = SearchOptions(beam_size=2, ctc_weight=0.4, batch_size=2, maxlenratio=0.3)
 
 
 @pytest.fixture(scope="module")
@@ -103,8 +103,8 @@ def test_threads_with_other_options_share_a_recognizer(recognizer):
 
 
 def test_options_of_one_translation(tiny_translation):
-    translator = Translator(tiny_translation.model_dir, options=Options(beam_size=1))
-    three = Options(beam_size=3, nbest=3)
+    translator = Translator(tiny_translation.model_dir, options=SearchOptions(beam_size=1))
+    three = SearchOptions(beam_size=3, nbest=3)
     expected = Translator(tiny_translation.model_dir, options=three).translate("abc")
     assert translator.translate("abc", options=three) == expected and len(expected.alternatives) == 3
     assert len(translator.translate("abc").alternatives) <= 1
@@ -184,7 +184,7 @@ def test_without_ctc_there_are_no_word_times(recognizer, monkeypatch):
 
 def test_translations_match_decode(tiny_translation, tmp_path):
     run = tiny_translation
-    options = Options(beam_size=3, nbest=2)
+    options = SearchOptions(beam_size=3, nbest=2)
     results = decode(load_predictor(run.model_dir, options=options), run.test_dir, tmp_path)
     translator = Translator(run.model_dir, options=options)
     sources = [line.split()[1] for line in (run.test_dir / "src_text").read_text().splitlines()]
@@ -207,12 +207,12 @@ def test_translations_match_decode(tiny_translation, tmp_path):
         (lambda speech, text: Recognizer(speech, device="tpu"), ConfigError, "device 'tpu' is not possible .* cpu"),
         (lambda speech, text: Recognizer(speech, precision="int4"), ConfigError, "known: float32 int8 bfloat16"),
         (
-            lambda speech, text: Recognizer(speech, options=Options(search="espnet")),
+            lambda speech, text: Recognizer(speech, options=SearchOptions(search="espnet")),
             ConfigError,
             "search=espnet is not possible here; possible: batched greedy sampling; use espnet-diverse decode for it",
         ),
         (
-            lambda speech, text: Translator(text, options=Options(search="greedy")),
+            lambda speech, text: Translator(text, options=SearchOptions(search="greedy")),
             ConfigError,
             "search=greedy is not possible here; possible: batched sampling$",
         ),
@@ -225,9 +225,9 @@ def test_wrong_models_and_unsupported_options_are_refused(tiny_run, tiny_transla
 
 def test_a_stream_depends_on_its_language(tmp_path):
     run = write_run(tmp_path / "run", "diverse_contextual_block_transformer", languages=["en", "de"])
-    segmentation, options, samples = SegmentationOptions("energy"), Options(beam_size=2, ctc_weight=0.1), spoken(1.3, 0)
+    segmentation, samples = SegmentationOptions("energy"), spoken(1.3, 0)
+    options, texts = SearchOptions(beam_size=2, ctc_weight=0.1), {}
     offline = Recognizer(run, segmentation=segmentation, options=options)
-    texts = {}
     for name in ("en", "de"):
         online = StreamRecognizer(run, segmentation=segmentation, options=options, conditions={"lang": name})
         results = list(online.stream(np.array_split(samples, 9)))
@@ -242,7 +242,7 @@ def test_a_stream_depends_on_its_language(tmp_path):
 
 def test_a_stream_is_heard_at_the_rate_of_the_model(tmp_path):
     run = write_run(tmp_path / "run", rate="8k")
-    segmentation, options = SegmentationOptions("energy"), Options(beam_size=2)
+    segmentation, options = SegmentationOptions("energy"), SearchOptions(beam_size=2)
     soundfile.write(tmp_path / "a.wav", spoken(1.3, 0), RATE)
     online = StreamRecognizer(run, segmentation=segmentation, options=options)
     *_, final = online.listen(str(tmp_path / "a.wav"))
@@ -321,14 +321,14 @@ def test_arguments_of_another_type_are_refused(recognizer, tiny_translation):
             recognizer(tensor, RATE)
     with pytest.raises(DataError, match="a source is empty; give a file, a folder or -"):
         recognizer("")
-    translator = Translator(tiny_translation.model_dir, options=Options(beam_size=1))
+    translator = Translator(tiny_translation.model_dir, options=SearchOptions(beam_size=1))
     for text, kind in ((None, "NoneType"), ([None], "NoneType"), (b"abc", "bytes"), (5, "int")):
         with pytest.raises(DataError, match=f"a text is a {kind}; give a text as str, or a list of them"):
             translator.translate(text)
 
 
 def test_no_translation_within_the_lengths_is_not_certain(tiny_translation):
-    translator = Translator(tiny_translation.model_dir, options=Options(minlenratio=-50, maxlenratio=0.1))
+    translator = Translator(tiny_translation.model_dir, options=SearchOptions(minlenratio=-50, maxlenratio=0.1))
     assert translator.translate(["abc", " "]) == [("", float("-inf"), (), ()), ("", 0.0, (), ())]
 
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from espnet_diverse.contrib.flowseq import FlowDecoder
 from espnet_diverse.decoding.espnet.espnet_beam import ESPnetBeamSearch, TransducerSearch, check_decoder
 from espnet_diverse.decoding.espnet.multitask import DecoderPrompt, MultitaskSearch
-from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.options import SearchOptions
 from espnet_diverse.decoding.search.beam import Hypothesis
 from espnet_diverse.decoding.search.beam_search import BeamSearch
 from espnet_diverse.decoding.search.greedy import GreedySearch
@@ -29,7 +29,7 @@ Search = BeamSearch | ESPnetBeamSearch | GreedySearch | OnePassSearch | Sampling
 def build_search(
     model: nn.Module,
     ctc: nn.Module | None,
-    options: Options,
+    options: SearchOptions,
     of_text: bool,
     language_model: nn.Module | NgramScorer | None = None,
     hotwords: HotwordScorer | None = None,
@@ -42,7 +42,7 @@ def build_search(
         model: Model of speech recognition, speech translation or text translation.
         ctc: CTC module over the output text, or None.
         options: Search options, resolved.
-        of_text: Whether the source is text, see `Options.greatest`.
+        of_text: Whether the source is text, see `SearchOptions.greatest`.
         language_model: Language model over the same tokens, or None.
         hotwords: Scorer of hotwords, or None.
         prompt: Prompts of a multitask model with a decoder; None for another model.
@@ -87,7 +87,7 @@ def build_search(
     return _of_espnet(ESPnetBeamSearch(model, ctc, language_model, of_text), options, reason)
 
 
-def _of_espnet(search: ESPnetBeamSearch, options: Options, reason: str) -> ESPnetBeamSearch:
+def _of_espnet(search: ESPnetBeamSearch, options: SearchOptions, reason: str) -> ESPnetBeamSearch:
     """The search, with a warning, after its check of the options."""
     search.check(options)
     log.warning("%s: ESPnet's is used, one utterance at a time", reason)
@@ -105,7 +105,7 @@ def run_search(
     search: Search,
     source: Tensor,
     lengths: Tensor,
-    options: Options,
+    options: SearchOptions,
     utterances: Sequence[NDArray[np.generic]],
     hotwords: HotwordScorer | None,
     log_probs: Tensor | None,

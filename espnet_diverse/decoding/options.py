@@ -45,7 +45,7 @@ _COUNTERPARTS = {  # of keywords of openai-whisper and faster-whisper
 
 
 @dataclass(frozen=True)
-class Options(option_checks.Options):
+class SearchOptions(option_checks.Options):
     """Search options.
 
     Attributes:
@@ -150,7 +150,7 @@ class Options(option_checks.Options):
 
     def resolved(
         self, has_ctc: bool, has_lm: bool = False, usual_weight: float = _WITH_CTC, has_shortlist: bool = False
-    ) -> "Options":
+    ) -> "SearchOptions":
         """These options with numbers for `ctc_weight` and `lm_weight` and, with a shortlist, for its options.
 
         Args:
@@ -194,23 +194,23 @@ class Options(option_checks.Options):
         return usual if first is None else first, usual if best is None else best
 
 
-SearchOptions = Options | Mapping[str, Any] | None
+SearchOptionsLike = SearchOptions | Mapping[str, Any] | None
 """Search options as arguments: all of them, some by name, or the defaults."""
 
 
 def options_of(
-    given: SearchOptions, defaults: Options | None = None, searches: Sequence[str] = SEARCHES
-) -> Options | None:
+    given: SearchOptionsLike, defaults: SearchOptions | None = None, searches: Sequence[str] = SEARCHES
+) -> SearchOptions | None:
     """Search options as a user gives them; a mapping changes some of `defaults`.
 
     Raises:
         ConfigError: An option is unknown or has a wrong value, or the search is not one of `searches`.
     """
-    options: Options | None
-    if given is None or isinstance(given, Options):
+    options: SearchOptions | None
+    if given is None or isinstance(given, SearchOptions):
         options = given
     else:
-        options = option_checks.read(Options, given, "the search")
+        options = option_checks.read(SearchOptions, given, "the search")
         options = options if defaults is None else replace(defaults, **given)
     if options is not None and options.search not in searches:
         other = "; use espnet-diverse decode for it" if options.search == "espnet" else ""
@@ -218,7 +218,9 @@ def options_of(
     return options
 
 
-def with_keywords(options: SearchOptions, keywords: Mapping[str, Any], arguments: Collection[str]) -> SearchOptions:
+def with_keywords(
+    options: SearchOptionsLike, keywords: Mapping[str, Any], arguments: Collection[str]
+) -> SearchOptionsLike:
     """Search options with those among them that a call has as keywords.
 
     Args:
@@ -231,11 +233,11 @@ def with_keywords(options: SearchOptions, keywords: Mapping[str, Any], arguments
     """
     for name in keywords.keys() & _COUNTERPARTS.keys():
         raise option_checks.OptionError(name, f"unknown option {name!r} of the search; {_COUNTERPARTS[name]}")
-    option_checks.check_names(keywords, [*(option.name for option in fields(Options)), *arguments], "the search")
-    if isinstance(options, Options):
+    option_checks.check_names(keywords, [*(option.name for option in fields(SearchOptions)), *arguments], "the search")
+    if isinstance(options, SearchOptions):
         return replace(options, **keywords)
     if keywords and options is not None:
-        option_checks.read(Options, options, "the search")  # a mapping
+        option_checks.read(SearchOptions, options, "the search")  # a mapping
     return {**(options or {}), **keywords} if keywords else options
 
 
@@ -262,7 +264,7 @@ def text_task(config: Mapping[str, Any], config_file: Path, known: Sequence[str]
     return task
 
 
-def check_search(config: Mapping[str, Any], options: Options) -> None:
+def check_search(config: Mapping[str, Any], options: SearchOptions) -> None:
     """Refuse a search that is not possible with a non-autoregressive model.
 
     Args:

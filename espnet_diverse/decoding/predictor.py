@@ -28,7 +28,7 @@ from espnet_diverse.decoding.espnet.multitask_ctc import PROMPTS, encoding_of
 from espnet_diverse.decoding.options import (
     MULTITASK,
     SEARCHED_TASKS,
-    Options,
+    SearchOptions,
     check_search,
     has_ctc,
     text_task,
@@ -103,7 +103,7 @@ class Predictor:
         model: nn.Module,
         args: Namespace,
         task: str,
-        options: Options,
+        options: SearchOptions,
         device: str = "cpu",
         precision: str = "float32",
         compiled: bool = False,
@@ -149,7 +149,7 @@ class Predictor:
         self.warned: set[str] = set()
         self._lock = RLock()  # scorers cache keys of the current batch, and some modules their last output
 
-    def resolve(self, options: Options | None) -> Options:
+    def resolve(self, options: SearchOptions | None) -> SearchOptions:
         """Search options of a call: `options` with `ctc_weight` as a number, or the default options.
 
         Raises:
@@ -250,7 +250,7 @@ class Predictor:
         self,
         sources: Sequence[NDArray[np.generic]],
         conditions: Sequence[Mapping[str, int]],
-        options: Options | None = None,
+        options: SearchOptions | None = None,
     ) -> list[list[Text]]:
         """The n-best texts of each utterance, best first; arguments and errors as in `find`."""
         return [prediction.texts for prediction in self.find(sources, conditions, options)]
@@ -259,7 +259,7 @@ class Predictor:
         self,
         sources: Sequence[NDArray[np.generic]],
         conditions: Sequence[Mapping[str, int]],
-        options: Options | None = None,
+        options: SearchOptions | None = None,
         posteriors: bool = False,
         hotwords: HotwordScorer | None = None,
         spans: bool = False,
@@ -344,7 +344,7 @@ class Predictor:
 def load_predictor(
     model_dir: Path,
     model_file: str | Path | None = None,
-    options: Options | None = None,
+    options: SearchOptions | None = None,
     device: str = "cpu",
     precision: str = "float32",
     compiled: bool = False,
@@ -373,7 +373,7 @@ def load_predictor(
     """
     check_device(device := str(device))  # may be a torch.device
     check_precision(precision, device, compiled)
-    config_file, options = Path(model_dir) / "config.yaml", options or Options()
+    config_file, options = Path(model_dir) / "config.yaml", options or SearchOptions()
     config = read_config(config_file)
     task = text_task(config, config_file, SEARCHED_TASKS)
     weights = find_weights(Path(model_dir), model_file, config)

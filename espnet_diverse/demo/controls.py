@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from espnet_diverse.conditions import CONDITIONS
 from espnet_diverse.decoding.condition_ids import KnownConditions
-from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.options import SearchOptions
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.option_checks import Rule, must_be
 
@@ -27,7 +27,7 @@ def whole(choices: Mapping[str, str], name: str) -> int | None:
         raise must_be(name, "a whole number", value) from error
 
 
-def search_options(options: Options, choices: Mapping[str, str]) -> Options:
+def search_options(options: SearchOptions, choices: Mapping[str, str]) -> SearchOptions:
     """Search options of a request: `options` with the chosen `beam_size` and `nbest`.
 
     Raises:

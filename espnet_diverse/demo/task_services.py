@@ -14,7 +14,7 @@ from espnet_diverse.audio.suffixes import DIRECT, SUFFIXES
 from espnet_diverse.conditions import as_arguments, values_by_condition
 from espnet_diverse.data.characters import clean_text
 from espnet_diverse.decoding.condition_ids import completed
-from espnet_diverse.decoding.options import Options, text_task
+from espnet_diverse.decoding.options import SearchOptions, text_task
 from espnet_diverse.decoding.predictor import Predictor
 from espnet_diverse.decoding.search.fusion import Fusion
 from espnet_diverse.decoding.search.hotwords import split_hotwords, usable_hotwords
@@ -131,7 +131,7 @@ class ModelService(ABC):
         return [*short.items(), *scores.items()]
 
     @abstractmethod
-    def _run(self, body: bytes, choices: Mapping[str, str], options: Options) -> dict: ...
+    def _run(self, body: bytes, choices: Mapping[str, str], options: SearchOptions) -> dict: ...
 
 
 class SpeechService(ModelService):
@@ -144,7 +144,7 @@ class SpeechService(ModelService):
         self.recognizer, self.live = recognizer, live
         self.has_words = has_word_times(recognizer.search)
 
-    def _run(self, body: bytes, choices: Mapping[str, str], options: Options) -> dict:
+    def _run(self, body: bytes, choices: Mapping[str, str], options: SearchOptions) -> dict:
         name = choices.get("name") or "the recording"
         samples = samples_of(body, name, self.limits.seconds, self.search.rate)
         phrases = split_hotwords(choices.get("hotwords", ""))
@@ -167,7 +167,7 @@ class TextService(ModelService):
         super().__init__(name, translator.search, results, limits)
         self.translator = translator
 
-    def _run(self, body: bytes, choices: Mapping[str, str], options: Options) -> dict:
+    def _run(self, body: bytes, choices: Mapping[str, str], options: SearchOptions) -> dict:
         lines = _lines(body, self.limits.characters)
         translations = self.translator.translate(lines, options=options, **as_arguments(values_by_condition(choices)))
         names = completed(self.search.conditions, values_by_condition(choices), same_language=False)

@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from espnet_diverse.decoding.options import SAME_LANGUAGE_TASKS, Options
+from espnet_diverse.decoding.options import SAME_LANGUAGE_TASKS, SearchOptions
 from espnet_diverse.decoding.predictor import Predictor
 from espnet_diverse.decoding.search.ctc_prefix import IMPOSSIBLE
 
@@ -54,7 +54,7 @@ def identify_language(
     search: Predictor,
     features: Sequence[NDArray[np.float32]],
     conditions: Mapping[str, int],
-    options: Options | None = None,
+    options: SearchOptions | None = None,
 ) -> dict[str, float]:
     """Probabilities of the languages of a model for a recording.
 
@@ -89,7 +89,7 @@ def identify_language(
 
 
 def _scores(
-    search: Predictor, segment: NDArray[np.float32], candidates: Sequence[Mapping[str, int]], options: Options
+    search: Predictor, segment: NDArray[np.float32], candidates: Sequence[Mapping[str, int]], options: SearchOptions
 ) -> Tensor:
     """Log scores of the best texts of a segment for N candidates, and their numbers of tokens, (2, N) float64."""
     size = max(1, search.batch_frames // len(segment))

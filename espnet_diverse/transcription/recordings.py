@@ -21,7 +21,7 @@ from espnet_diverse.audio.sources import Audio, open_audio
 from espnet_diverse.decoding.condition_ids import KnownConditions, completed, indices_of, warn_of_unused
 from espnet_diverse.decoding.frame_times import FrameTimes, frame_times
 from espnet_diverse.decoding.grouping import each_result, grouped
-from espnet_diverse.decoding.options import SAME_LANGUAGE_TASKS, Options
+from espnet_diverse.decoding.options import SAME_LANGUAGE_TASKS, SearchOptions
 from espnet_diverse.decoding.predictor import Prediction, Predictor
 from espnet_diverse.decoding.search.hotwords import Hotwords
 from espnet_diverse.decoding.search.timestamps import check_timed, parts_between
@@ -159,7 +159,7 @@ class Transcription:
         search: Predictor,
         segmentation: SegmentationOptions,
         word_timestamps: bool = False,
-        options: Options | None = None,
+        options: SearchOptions | None = None,
         hotwords: Hotwords | None = None,
     ):
         assert search.rate is not None  # it reads audio

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from espnet_diverse.audio.sources import Audio
 from espnet_diverse.decoding.encoder.long_audio import check_long_audio
-from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.options import SearchOptions
 from espnet_diverse.decoding.predictor import Predictor
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.transcription.segmentation_options import SegmentationOptions
@@ -31,7 +31,9 @@ def stays_whole(search: Predictor, segmentation: SegmentationOptions, word_times
     return segmentation.whole or by_windows
 
 
-def check_whole(search: Predictor, segmentation: SegmentationOptions, word_timestamps: bool, options: Options) -> None:
+def check_whole(
+    search: Predictor, segmentation: SegmentationOptions, word_timestamps: bool, options: SearchOptions
+) -> None:
     """Refuse options that need segmentation, and warn that long recordings are decoded by CTC.
 
     Args:
@@ -59,7 +61,7 @@ def check_whole(search: Predictor, segmentation: SegmentationOptions, word_times
 
 
 def input_of_whole(
-    search: Predictor, audio: Audio, segmentation: SegmentationOptions, options: Options
+    search: Predictor, audio: Audio, segmentation: SegmentationOptions, options: SearchOptions
 ) -> NDArray[np.float32]:
     """The input of `Predictor.find_long` for a recording of any length: its features (T, F), or its samples (L,).
 

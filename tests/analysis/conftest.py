@@ -6,14 +6,14 @@ import pytest
 
 from espnet_diverse.analysis.samples import input_of, read_samples
 from espnet_diverse.data.kaldi import read_data_dir
-from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.options import SearchOptions
 from espnet_diverse.decoding.predictor import load_predictor
 from espnet_diverse.text.vocabulary import Vocabulary
 
 
 def loaded(run):
     """The predictor of a run, and the samples of its test set."""
-    predictor, data = load_predictor(run.model_dir, options=Options(beam_size=1)), read_data_dir(run.test_dir)
+    predictor, data = load_predictor(run.model_dir, options=SearchOptions(beam_size=1)), read_data_dir(run.test_dir)
     vocabulary, conditions = Vocabulary.load(run.model_dir), dict.fromkeys(data.text, {})
     samples, skipped = read_samples(partial(input_of, predictor), vocabulary, data, conditions)
     assert not skipped

@@ -8,7 +8,7 @@ from torch import nn
 
 from espnet_diverse.contrib.flowseq import FlowDecoder
 from espnet_diverse.decoding.build_search import build_search
-from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.options import SearchOptions
 from espnet_diverse.decoding.search.beam_search import BeamSearch
 from espnet_diverse.decoding.search.greedy import GreedySearch
 from espnet_diverse.decoding.search.hotwords import HotwordScorer
@@ -28,9 +28,9 @@ def model(tiny_run):
 @pytest.mark.parametrize(
     ("options", "kind"),
     [
-        (Options(ctc_weight=0.3), BeamSearch),
-        (Options(search="greedy", ctc_weight=0.3), GreedySearch),
-        (Options(search="sampling", ctc_weight=0.0), SamplingSearch),
+        (SearchOptions(ctc_weight=0.3), BeamSearch),
+        (SearchOptions(search="greedy", ctc_weight=0.3), GreedySearch),
+        (SearchOptions(search="sampling", ctc_weight=0.0), SamplingSearch),
     ],
 )
 def test_the_options_decide(model, options, kind):
@@ -38,14 +38,14 @@ def test_the_options_decide(model, options, kind):
 
 
 def test_by_ctc_alone_there_is_no_decoder(model):
-    assert build_search(model, model.ctc, Options(ctc_weight=1.0), of_text=False).decoder is None
+    assert build_search(model, model.ctc, SearchOptions(ctc_weight=1.0), of_text=False).decoder is None
 
 
 def test_one_pass_takes_nothing_else():
     flow = type("Model", (), {"decoder": FlowDecoder.__new__(FlowDecoder), "eos": 7})
     with pytest.raises(ConfigError, match="a non-autoregressive model has neither language model nor hotwords"):
-        build_search(flow, None, Options(ctc_weight=0.0), True, hotwords=HotwordScorer([[1]], 8))
-    assert isinstance(build_search(flow, None, Options(ctc_weight=0.0), True), OnePassSearch)
+        build_search(flow, None, SearchOptions(ctc_weight=0.0), True, hotwords=HotwordScorer([[1]], 8))
+    assert isinstance(build_search(flow, None, SearchOptions(ctc_weight=0.0), True), OnePassSearch)
 
 
 @pytest.mark.parametrize(
@@ -59,4 +59,4 @@ def test_a_shortlist_needs_our_beam_search(decoder, said):
     model = type("Model", (), {"decoder": decoder, "eos": 7, "sos": 7})
     table = LexicalTable.of_entries(np.array([0]), np.array([1]), np.array([1.0]), 1)
     with pytest.raises(ConfigError, match=said):
-        build_search(model, None, Options(ctc_weight=0.0), True, shortlist=Shortlist(table, [0], Path("lex.s2t")))
+        build_search(model, None, SearchOptions(ctc_weight=0.0), True, shortlist=Shortlist(table, [0], Path("lex.s2t")))

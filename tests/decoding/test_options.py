@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from espnet_diverse.decoding.options import Options, options_of, usual_ctc_weight, with_keywords
+from espnet_diverse.decoding.options import SearchOptions, options_of, usual_ctc_weight, with_keywords
 from espnet_diverse.errors import ConfigError
 
 
@@ -36,18 +36,18 @@ from espnet_diverse.errors import ConfigError
 )
 def test_options_out_of_range(options, said):
     with pytest.raises(ConfigError, match=said):
-        Options(**options)
+        SearchOptions(**options)
 
 
 def test_numbers_may_be_whole_or_negative_and_the_weight_of_ctc_may_be_left_out():
-    options = Options(ctc_weight=None, penalty=-1, minlenratio=-3, maxlenratio=1, temperature=2, length_penalty=1)
+    options = SearchOptions(ctc_weight=None, penalty=-1, minlenratio=-3, maxlenratio=1, temperature=2, length_penalty=1)
     assert (options.ctc_weight, options.penalty, options.maxlenratio) == (None, -1, 1)
 
 
-@pytest.mark.parametrize("given", [None, {"nbest": 3}, Options(nbest=3), Options(nbest=3, beam_size=2)])
+@pytest.mark.parametrize("given", [None, {"nbest": 3}, SearchOptions(nbest=3), SearchOptions(nbest=3, beam_size=2)])
 def test_keywords_of_a_call_join_its_options(given):
     nbest = 3 if given else 1
-    assert options_of(with_keywords(given, {"beam_size": 4}, [])) == Options(beam_size=4, nbest=nbest)
+    assert options_of(with_keywords(given, {"beam_size": 4}, [])) == SearchOptions(beam_size=4, nbest=nbest)
     assert with_keywords(given, {}, []) == given
 
 

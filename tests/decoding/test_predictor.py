@@ -17,7 +17,7 @@ from espnet_diverse.decoding.condition_ids import KnownConditions
 from espnet_diverse.decoding.ctc_alignment import align
 from espnet_diverse.decoding.directory.decode_dir import decode
 from espnet_diverse.decoding.espnet.espnet_search import load_search
-from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.options import SearchOptions
 from espnet_diverse.decoding.predictor import load_predictor
 from espnet_diverse.decoding.search.fusion import Fusion
 from espnet_diverse.errors import ConfigError, ModelError
@@ -27,7 +27,7 @@ from espnet_diverse.scope import current
 
 @pytest.mark.parametrize("changed", [{}, {"ctc_weight": 0.0}, {"batch_size": 1, "penalty": 0.1}], ids=str)
 def test_texts_and_scores_match_espnet(tiny_run, tmp_path, changed):
-    options = Options(**{"beam_size": 4, "ctc_weight": 0.4} | changed)
+    options = SearchOptions(**{"beam_size": 4, "ctc_weight": 0.4} | changed)
     theirs = decode(load_search(tiny_run.model_dir, options=options), tiny_run.test_dir, tmp_path / "theirs")
     ours = decode(load_predictor(tiny_run.model_dir, options=options), tiny_run.test_dir, tmp_path / "ours")
     for one, other in zip(ours, theirs, strict=True):
@@ -36,7 +36,7 @@ def test_texts_and_scores_match_espnet(tiny_run, tmp_path, changed):
 
 
 def test_the_best_hypotheses_come_in_order(tiny_run):
-    search = load_predictor(tiny_run.model_dir, options=Options(beam_size=4, nbest=3))
+    search = load_predictor(tiny_run.model_dir, options=SearchOptions(beam_size=4, nbest=3))
     frames, seconds = search.read(str(tiny_run.test_dir / "test-00.wav"))
     (best,) = search.batch([frames], [{}])
     assert seconds == 0.75 and len(best) == 3
@@ -45,7 +45,7 @@ def test_the_best_hypotheses_come_in_order(tiny_run):
 
 
 def test_greedy_search_reads_ctc_alone(tiny_run, tmp_path):
-    search = load_predictor(tiny_run.model_dir, options=Options(search="greedy"))
+    search = load_predictor(tiny_run.model_dir, options=SearchOptions(search="greedy"))
     results = decode(search, tiny_run.test_dir, tmp_path)
     assert len(results) == 3
     for result in results:
@@ -77,7 +77,7 @@ def test_each_utterance_is_decoded_for_its_own_tasks(tiny_run, tmp_path):
 def test_data_prepared_at_the_rate_of_the_model_are_not_resampled(telephone_run, tiny_run, tmp_path, load):
     data = read_data_dir(tiny_run.test_dir)
     format_data({"test": data}, tmp_path / "data", FormatOptions(rate=8000))
-    search = load(telephone_run.model_dir, options=Options(beam_size=3, batch_size=1, maxlenratio=-4))
+    search = load(telephone_run.model_dir, options=SearchOptions(beam_size=3, batch_size=1, maxlenratio=-4))
     results = decode(search, tmp_path / "data" / "test", tmp_path / "out")
     prepared = read_data_dir(tmp_path / "data" / "test").wav_scp
     for result in results:
@@ -107,21 +107,25 @@ def test_a_model_of_features_is_refused(tiny_run, tmp_path):
 
 @pytest.fixture(scope="module")
 def predictor(tiny_run):
-    return load_predictor(tiny_run.model_dir, options=Options(beam_size=1))
+    return load_predictor(tiny_run.model_dir, options=SearchOptions(beam_size=1))
 
 
 def test_options_of_a_call_match_a_predictor_with_these_options(tiny_run, predictor):
     frames = predictor.read(str(tiny_run.test_dir / "test-00.wav"))[0]
     for changed in ({"beam_size": 4, "nbest": 3}, {"ctc_weight": 0.0}, {"ctc_weight": 0.9, "penalty": 0.5}):
-        options = Options(**changed)
+        options = SearchOptions(**changed)
         alone = load_predictor(tiny_run.model_dir, options=options)
         assert predictor.batch([frames], [{}], options) == alone.batch([frames], [{}])
-    assert predictor.options == Options(beam_size=1, ctc_weight=0.3, lm_weight=0.0)
+    assert predictor.options == SearchOptions(beam_size=1, ctc_weight=0.3, lm_weight=0.0)
 
 
 def test_threads_with_other_options_do_not_change_each_other(tiny_run, predictor):
     frames = predictor.read(str(tiny_run.test_dir / "test-01.wav"))[0]
-    several = [Options(beam_size=1), Options(beam_size=8, nbest=8), Options(beam_size=2, nbest=2, penalty=2.0)]
+    several = [
+        SearchOptions(beam_size=1),
+        SearchOptions(beam_size=8, nbest=8),
+        SearchOptions(beam_size=2, nbest=2, penalty=2.0),
+    ]
     alone = [predictor.batch([frames], [{}], options) for options in several]
     assert [len(best) for (best,) in alone] == [1, 8, 2]
     with ThreadPoolExecutor(3) as pool:
@@ -131,16 +135,16 @@ def test_threads_with_other_options_do_not_change_each_other(tiny_run, predictor
 
 def test_options_of_a_call_that_are_not_possible(tiny_run, tiny_translation, predictor):
     with pytest.raises(ConfigError, match="search=greedy is not possible: the model was loaded with search=batched"):
-        predictor.batch([], [], Options(search="greedy"))
-    by_ctc = load_predictor(tiny_run.model_dir, options=Options(ctc_weight=1.0))
+        predictor.batch([], [], SearchOptions(search="greedy"))
+    by_ctc = load_predictor(tiny_run.model_dir, options=SearchOptions(ctc_weight=1.0))
     with pytest.raises(ConfigError, match="ctc_weight 0.5 needs a decoder, .* set ctc_weight=1"):
-        by_ctc.resolve(Options(ctc_weight=0.5))
+        by_ctc.resolve(SearchOptions(ctc_weight=0.5))
     with pytest.raises(ConfigError, match="ctc_weight 0.3 is not possible: the model was trained without CTC"):
-        load_predictor(tiny_translation.model_dir).resolve(Options(ctc_weight=0.3))
+        load_predictor(tiny_translation.model_dir).resolve(SearchOptions(ctc_weight=0.3))
 
 
 def test_ctc_is_computed_once_for_a_batch(tiny_run, monkeypatch):
-    search = load_predictor(tiny_run.model_dir, options=Options(beam_size=2, ctc_weight=0.3))
+    search = load_predictor(tiny_run.model_dir, options=SearchOptions(beam_size=2, ctc_weight=0.3))
     features, calls, compute = search.read(str(tiny_run.test_dir / "test-00.wav"))[0], [], search.ctc.log_softmax
     (expected,) = search.find([features], [{}])
     monkeypatch.setattr(search.ctc, "log_softmax", lambda source: calls.append(len(source)) or compute(source))
@@ -181,11 +185,21 @@ def test_weights_are_checked(tiny_run, tmp_path):
 @pytest.mark.parametrize(
     ("changed", "options", "error", "said"),
     [
-        ({"task": "lm"}, Options(), ModelError, "config.yaml: a model of task lm writes no text; known: asr st mt"),
-        ({"model_conf": {"ctc_weight": 0.0}}, Options(ctc_weight=0.4), ConfigError, "0.4 is not possible: .* without"),
+        (
+            {"task": "lm"},
+            SearchOptions(),
+            ModelError,
+            "config.yaml: a model of task lm writes no text; known: asr st mt",
+        ),
         (
             {"model_conf": {"ctc_weight": 0.0}},
-            Options(search="greedy"),
+            SearchOptions(ctc_weight=0.4),
+            ConfigError,
+            "0.4 is not possible: .* without",
+        ),
+        (
+            {"model_conf": {"ctc_weight": 0.0}},
+            SearchOptions(search="greedy"),
             ConfigError,
             "greedy is not possible: .* without",
         ),
@@ -210,17 +224,17 @@ def test_a_model_of_ctc_alone_needs_no_option(tiny_run, tmp_path):
     state = {name: value for name, value in checkpoint.load(weights).items() if not name.startswith("decoder.")}
     checkpoint.save(state, weights)
     ours, theirs = (
-        load_predictor(folder, options=Options(beam_size=3)),
-        load_search(folder, options=Options(beam_size=3)),
+        load_predictor(folder, options=SearchOptions(beam_size=3)),
+        load_search(folder, options=SearchOptions(beam_size=3)),
     )
-    assert ours.options.ctc_weight == ours.resolve(Options(beam_size=3)).ctc_weight == 1.0
+    assert ours.options.ctc_weight == ours.resolve(SearchOptions(beam_size=3)).ctc_weight == 1.0
     audio = str(tiny_run.test_dir / "test-00.wav")
     (found,), (expected,) = (search.batch([search.read(audio)[0]], [{}]) for search in (ours, theirs))
     assert found[0].text == expected[0].text and found[0].score == pytest.approx(expected[0].score, abs=1e-4)
 
 
 def test_hotwords_of_a_call_match_a_file_and_leave_the_predictor_as_it_is(tiny_run, tmp_path, caplog):
-    options = Options(beam_size=4, minlenratio=-3, maxlenratio=-6)
+    options = SearchOptions(beam_size=4, minlenratio=-3, maxlenratio=-6)
     (tmp_path / "words").write_text("dddd\ncb\n")
     plain = load_predictor(tiny_run.model_dir, options=options)
     of_file = load_predictor(tiny_run.model_dir, options=options, fusion=Fusion(hotwords=tmp_path / "words"))
@@ -244,7 +258,7 @@ def test_hotwords_of_a_call_need_a_search_that_has_them(tiny_run, monkeypatch):
 
 
 def test_hotwords_need_no_decoder(tiny_run):
-    by_ctc = load_predictor(tiny_run.model_dir, options=Options(ctc_weight=1.0, beam_size=4, hotword_weight=30.0))
+    by_ctc = load_predictor(tiny_run.model_dir, options=SearchOptions(ctc_weight=1.0, beam_size=4, hotword_weight=30.0))
     frames, _ = by_ctc.read(str(tiny_run.test_dir / "test-00.wav"))
     (without,), (found,) = (
         by_ctc.find([frames], [{}]),
@@ -259,7 +273,7 @@ def test_a_text_that_is_too_long_for_the_encoder_fails_alone(tiny_translation, t
     first, *others = (data_dir / "src_text").read_text().splitlines()
     name = first.split()[0]
     (data_dir / "src_text").write_text("\n".join([f"{name} {'a' * 5001}", *others, ""]))
-    search = load_predictor(tiny_translation.model_dir, options=Options(beam_size=2))
+    search = load_predictor(tiny_translation.model_dir, options=SearchOptions(beam_size=2))
     found = decode(search, data_dir, tmp_path / "decoded")
     failures = json.loads((tmp_path / "decoded" / "failures.json").read_text())
     assert list(failures) == [name] and failures[name].startswith("a text of 5001 tokens is too long: at most 5000")

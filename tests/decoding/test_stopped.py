@@ -17,7 +17,7 @@ from references.numbered import Numbered, numbered
 from espnet_diverse.data.output_paths import check_no_data
 from espnet_diverse.decoding.directory.decode_dir import decode
 from espnet_diverse.decoding.directory.results import FILES
-from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.options import SearchOptions
 from espnet_diverse.decoding.prediction import Text
 from espnet_diverse.decoding.predictor import load_predictor
 from espnet_diverse.errors import DataError, UserError
@@ -135,7 +135,7 @@ def test_the_processes_of_a_killed_call_end(data_dir, tmp_path):
 
 
 def test_scores_of_a_model_match_a_call_that_was_not_stopped(tiny_run, tmp_path, monkeypatch, any_sums):
-    search = load_predictor(tiny_run.model_dir, options=Options(beam_size=3, ctc_weight=0.4, batch_size=2))
+    search = load_predictor(tiny_run.model_dir, options=SearchOptions(beam_size=3, ctc_weight=0.4, batch_size=2))
     data_dir, batch = tmp_path / "data", search.batch
     shutil.copytree(tiny_run.train_dir, data_dir)
     with (data_dir / "wav.scp").open("a") as table:

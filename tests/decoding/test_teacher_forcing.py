@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.options import SearchOptions
 from espnet_diverse.decoding.predictor import load_predictor
 from espnet_diverse.decoding.teacher_forcing import token_log_probs
 from espnet_diverse.scope import scope
@@ -14,7 +14,7 @@ TEXTS = [[2, 3, 4], [], [4, 2]]
 @pytest.mark.parametrize(("name", "entries"), [("tiny_run", "wav.scp"), ("tiny_translation", "src_text")])
 def test_log_probabilities_of_texts_of_several_lengths(request, name, entries):
     run = request.getfixturevalue(name)
-    predictor = load_predictor(run.model_dir, options=Options(beam_size=1))
+    predictor = load_predictor(run.model_dir, options=SearchOptions(beam_size=1))
     lines = (run.test_dir / entries).read_text().splitlines()[:3]
     sources = [predictor.read(line.split(" ", 1)[1])[0] for line in lines]
     log_probs, targets = token_log_probs(predictor.encoding.model, predictor.encode(sources, [{}] * 3), TEXTS)

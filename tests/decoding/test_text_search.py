@@ -11,7 +11,7 @@ from espnet_diverse.bin.main import main
 from espnet_diverse.data.tables import read_table
 from espnet_diverse.decoding.directory.decode_dir import decode
 from espnet_diverse.decoding.espnet.espnet_search import load_search
-from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.options import SearchOptions
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.registration import constructed
 from espnet_diverse.runs.tasks import MTTask
@@ -20,7 +20,7 @@ from espnet_diverse.runs.tasks import MTTask
 @pytest.fixture(scope="module")
 def wordy(tiny_translation):
     """A search whose model never ends a sentence by itself."""
-    search = load_search(tiny_translation.model_dir, options=Options(beam_size=2))
+    search = load_search(tiny_translation.model_dir, options=SearchOptions(beam_size=2))
     search.speech2text.mt_model.decoder.output_layer.bias.data[-1] = -100.0
     return search
 
@@ -32,7 +32,7 @@ def test_a_data_directory_is_decoded(tiny_translation, tmp_path, capsys):
     assert "decoded 5 of 5 utterances (0 failed" in (said := capsys.readouterr().out) and "audio" not in said
     numbers = json.loads((tmp_path / "decode.json").read_text())
     assert numbers["utterances"] == 5 and "real_time_factor" not in numbers
-    search = load_search(run.model_dir, options=Options(beam_size=3))  # and the command searches in batches
+    search = load_search(run.model_dir, options=SearchOptions(beam_size=3))  # and the command searches in batches
     texts, scores = read_table(tmp_path / "text", "hypothesis"), read_table(tmp_path / "score")
     for utterance, source in read_table(run.test_dir / "src_text").items():
         tokens, seconds = search.read(source)
@@ -51,7 +51,7 @@ def test_a_translation_may_be_twice_as_long_as_its_source_and_ten(wordy):
 def test_a_given_bound_is_espnets(tiny_translation):
     run = tiny_translation
     options = {"beam_size": 3, "maxlenratio": 1.5, "penalty": 0.3, "minlenratio": 0.0}
-    search = load_search(run.model_dir, options=Options(**options))
+    search = load_search(run.model_dir, options=SearchOptions(**options))
     files = (run.model_dir / "config.yaml", run.model_dir / "valid.acc.ave.pth")
     how = {"ctc_weight": 0.0, "lm_weight": 0.0, **options}
     theirs = constructed(mt_inference.Text2Text, {"MTTask": MTTask}, *files, **how)
@@ -64,7 +64,7 @@ def test_a_given_bound_is_espnets(tiny_translation):
 
 
 def test_the_search_ends_when_hypotheses_no_longer_improve(tiny_translation):
-    search = load_search(tiny_translation.model_dir, options=Options(beam_size=2))
+    search = load_search(tiny_translation.model_dir, options=SearchOptions(beam_size=2))
     search.speech2text.mt_model.decoder.output_layer.bias.data[-1] = 20.0  # every hypothesis ends at once
     calls = []
     score = search.speech2text.beam_search.scorers["decoder"].batch_score
@@ -75,7 +75,7 @@ def test_the_search_ends_when_hypotheses_no_longer_improve(tiny_translation):
 
 def test_text_translation_has_no_ctc(tiny_translation):
     with pytest.raises(ConfigError, match="ctc_weight 0.3 is not possible: the model was trained without CTC"):
-        load_search(tiny_translation.model_dir, options=Options(ctc_weight=0.3))
+        load_search(tiny_translation.model_dir, options=SearchOptions(ctc_weight=0.3))
 
 
 def test_a_directory_without_a_source_is_refused(tiny_translation, tmp_path):

@@ -2,7 +2,7 @@ import pytest
 
 from espnet_diverse.conditions import values_by_condition
 from espnet_diverse.decoding.condition_ids import KnownConditions
-from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.options import SearchOptions
 from espnet_diverse.demo.controls import condition_controls, search_options, whole
 from espnet_diverse.errors import ConfigError
 
@@ -36,9 +36,9 @@ def test_tasks_by_axis():
 
 
 def test_search_options():
-    options = Options(beam_size=8, ctc_weight=0.5)
+    options = SearchOptions(beam_size=8, ctc_weight=0.5)
     assert search_options(options, {}) == options
-    assert search_options(options, {"beam_size": "4", "nbest": "2"}) == Options(4, 0.5, nbest=2)
+    assert search_options(options, {"beam_size": "4", "nbest": "2"}) == SearchOptions(4, 0.5, nbest=2)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_search_options():
 )
 def test_search_options_that_are_not_allowed(chosen, message):
     with pytest.raises(ConfigError, match=message):
-        search_options(Options(), chosen)
+        search_options(SearchOptions(), chosen)
 
 
 def test_a_number_that_is_not_given():

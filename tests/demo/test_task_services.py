@@ -10,7 +10,7 @@ import soundfile
 from demo.stand_in import TRANSCRIPT
 from references.tones import tones
 
-from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.options import SearchOptions
 from espnet_diverse.demo.task_services import ModelService, answer_of, load_service
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.inference import Recognizer, Translator
@@ -21,7 +21,7 @@ BEAM = {"beam_size": "4", "nbest": "3"}
 
 
 def test_recognition_matches_the_recognizer(recognised, tiny_run, recording):
-    options = Options(beam_size=4, nbest=3, minlenratio=-3, maxlenratio=-6)
+    options = SearchOptions(beam_size=4, nbest=3, minlenratio=-3, maxlenratio=-6)
     recognizer = Recognizer(tiny_run.model_dir, options=options, segmentation=SegmentationOptions(vad="none"))
     expected = recognizer.transcribe(recording, word_timestamps=True)
     assert recognised["text"] == expected.text != "" and recognised["found"] == []
@@ -40,7 +40,7 @@ def test_hotwords_of_a_request_match_the_recognizer(speech, tiny_run, recording)
     answer = speech.run(recording.read_bytes(), chosen)
     found = answer["segments"][0]["alternatives"]
     assert answer["left_out"] == ["Жx"]
-    options = Options(beam_size=4, nbest=3, minlenratio=-3, maxlenratio=-6)
+    options = SearchOptions(beam_size=4, nbest=3, minlenratio=-3, maxlenratio=-6)
     recognizer = Recognizer(tiny_run.model_dir, options=options, segmentation=SegmentationOptions(vad="none"))
     (expected,) = recognizer.transcribe(recording, hotwords=["dd", "ab"]).segments
     texts = [(each.text, pytest.approx(each.score)) for each in expected.alternatives]
@@ -50,7 +50,7 @@ def test_hotwords_of_a_request_match_the_recognizer(speech, tiny_run, recording)
 
 
 def test_files_of_a_result_match_transcribe(recognised, tiny_run, recording, translation):
-    options = Options(beam_size=4, nbest=3, minlenratio=-3, maxlenratio=-6)
+    options = SearchOptions(beam_size=4, nbest=3, minlenratio=-3, maxlenratio=-6)
     recognizer = Recognizer(tiny_run.model_dir, options=options, segmentation=SegmentationOptions(vad="none"))
     expected = recognizer.transcribe(recording, word_timestamps=True)
     files = recognised["files"]
@@ -67,7 +67,7 @@ def test_texts_that_may_be_invented_are_told():
 
 def test_translation_matches_the_translator(translation, tiny_translation):
     found = translation.run("abc\n\n \u200b\ndc\xadba  \n".encode(), BEAM)  # characters that nobody sees are left out
-    options = Options(beam_size=4, nbest=3, minlenratio=-3, maxlenratio=-6)
+    options = SearchOptions(beam_size=4, nbest=3, minlenratio=-3, maxlenratio=-6)
     expected = Translator(tiny_translation.model_dir, options=options).translate(["abc", "dcba"])
     assert [segment["source"] for segment in found["segments"]] == ["abc", "dcba"]
     assert [segment["text"] for segment in found["segments"]] == [one.text for one in expected]

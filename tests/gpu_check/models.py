@@ -12,7 +12,7 @@ import torch
 from gpu_check.device import move, shapes_of_operands
 from references.whisper import write_whisper
 
-from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.options import SearchOptions
 from espnet_diverse.decoding.predictor import Predictor
 from espnet_diverse.decoding.streaming.block_search import BlockSearch
 from espnet_diverse.runs.packed.whisper import write_run
@@ -238,7 +238,7 @@ def search(task: str, model: torch.nn.Module, args: Namespace, **options) -> Non
     """Search for the texts of a batch, which are those of the CPU; with conditions, of samples that have two values."""
     found = []
     for device, placed in (("cpu", copy.deepcopy(model)), ("cuda", move(model))):
-        predictor = Predictor(placed, args, task, Options(batch_size=2, **options), device=device)
+        predictor = Predictor(placed, args, task, SearchOptions(batch_size=2, **options), device=device)
         found.append([text for each in predictor.batch(*_two_samples(predictor, task)) for text in each])
     for ours, expected in zip(*found, strict=True):
         assert ours.tokens == expected.tokens and abs(ours.score - expected.score) < 1e-3, (ours, expected)
@@ -246,7 +246,7 @@ def search(task: str, model: torch.nn.Module, args: Namespace, **options) -> Non
 
 def search_twice(task: str, model: torch.nn.Module, args: Namespace, **options) -> None:
     """Search for the texts of two batches of the same lengths, with operands of the same shapes."""
-    predictor = Predictor(move(model), args, task, Options(batch_size=2, **options), device="cuda")
+    predictor = Predictor(move(model), args, task, SearchOptions(batch_size=2, **options), device="cuda")
     shapes = []
     for scale in (1, 1, 2):  # the first copies tables of positions
         sources, conditions = _two_samples(predictor, task, scale)
@@ -267,13 +267,15 @@ def _two_samples(predictor: Predictor, task: str, scale: int = 1) -> tuple[list[
 
 def align_text(task: str, model: torch.nn.Module, args: Namespace) -> None:
     """Align a text by CTC, or by attention."""
-    predictor = Predictor(move(model), args, task, Options(), device="cuda")
+    predictor = Predictor(move(model), args, task, SearchOptions(), device="cuda")
     predictor.spans(predictor.features(samples(16000)), dict.fromkeys(predictor.conditions.names, 0), [3, 4])
 
 
 def stream(model: torch.nn.Module, args: Namespace) -> None:
     """Recognise a stream of samples part by part."""
-    recogniser = BlockSearch(move(model), args, Options(beam_size=2, ctc_weight=0.3, lm_weight=0.0), device="cuda")
+    recogniser = BlockSearch(
+        move(model), args, SearchOptions(beam_size=2, ctc_weight=0.3, lm_weight=0.0), device="cuda"
+    )
     for number in range(4):
         recogniser.add(samples(16000), last=number == 3)
 

@@ -12,7 +12,7 @@ from espnet_diverse.attention import Stream, build_attention
 from espnet_diverse.contrib.flowseq.transformer import ConditionedTransformer
 from espnet_diverse.decoding.encoder.encoding import Encoding
 from espnet_diverse.decoding.espnet.espnet_beam import ESPnetBeamSearch
-from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.options import SearchOptions
 from espnet_diverse.decoding.search.beam_search import BeamSearch
 from espnet_diverse.decoding.search.sampling import SamplingSearch
 from espnet_diverse.decoding.search.scorers import DecoderScorer
@@ -231,13 +231,13 @@ def test_a_translation_model_encodes_and_searches_with_the_rows():
         assert int(count) == int(lengths[row]) == len(text) + 1 + ROWS
         torch.testing.assert_close(source[row, : int(count)], alone[0])
     net.decoder.output_layer.bias.data[-1] = -100.0  # no hypothesis ends by itself
-    options = Options(beam_size=2, ctc_weight=0.0, nbest=2)
+    options = SearchOptions(beam_size=2, ctc_weight=0.0, nbest=2)
     ours = BeamSearch(net.decoder, None, 4, of_text=True)(source, lengths, options)
     theirs = ESPnetBeamSearch(net, None, of_text=True)(source, lengths, options)
     for row, (found, expected) in enumerate(zip(ours, theirs, strict=True)):
         assert [hyp.tokens for hyp in found] == [hyp.tokens for hyp in expected]
         assert [len(hyp.tokens) for hyp in found] == [2 * len(texts[row]) + 10] * 2
-    drawn = SamplingSearch(net.decoder, 4, of_text=True)(source, lengths, Options(search="sampling"), texts)
+    drawn = SamplingSearch(net.decoder, 4, of_text=True)(source, lengths, SearchOptions(search="sampling"), texts)
     assert [max(len(hyp.tokens) for hyp in each) for each in drawn] == [20, 12]
 
 

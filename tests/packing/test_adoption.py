@@ -12,7 +12,7 @@ from references.language_models import write_lm
 from references.owsm_ctc import RATE, write_ctc_model
 from references.tones import tones
 
-from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.options import SearchOptions
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.inference import Recognizer, SegmentationOptions
 from espnet_diverse.nets import CLASSIFIERS
@@ -209,7 +209,7 @@ def test_a_multitask_model_is_adopted(tmp_path, task):
     trained, softmax, adopted = (load_model(tmp_path / name, task=task)[0] for name in ("exp", "softmax", "new"))
     assert type(adopted.encoder).__name__.startswith("DiverseEBranchformer")
     assert largest_difference(softmax, adopted, task, {}) == 0.0
-    cut = {"options": Options(beam_size=2), "segmentation": SegmentationOptions(vad="none")}
+    cut = {"options": SearchOptions(beam_size=2), "segmentation": SegmentationOptions(vad="none")}
     found = [Recognizer(tmp_path / name, **cut)(tones(1, 0), RATE, language="deu") for name in ("exp", "new")]
     assert found[0].text == found[1].text
     with torch.no_grad():

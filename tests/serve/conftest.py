@@ -17,7 +17,7 @@ LIMITS = Limits(seconds=30.0, megabytes=2.0, waiting=64)
 @pytest.fixture(scope="session")
 def load(tiny_run, streaming_run, tmp_path_factory):
     """A function that loads the models tones, streaming and many (of languages), each once for all tests."""
-    from espnet_diverse.decoding.options import Options
+    from espnet_diverse.decoding.options import SearchOptions
     from espnet_diverse.inference import Recognizer
     from espnet_diverse.serve.live import live_recognition
     from espnet_diverse.serve.models import Model
@@ -31,7 +31,7 @@ def load(tiny_run, streaming_run, tmp_path_factory):
     def recognizer(name):
         if name == "many":
             write_ctc_model(many)
-        options = Options(**LENGTHS, beam_size=4) if name == "tones" else Options()
+        options = SearchOptions(**LENGTHS, beam_size=4) if name == "tones" else SearchOptions()
         return Recognizer(folders[name], options=options, segmentation=energy)
 
     def load(name, limits=LIMITS, wait=0.05):

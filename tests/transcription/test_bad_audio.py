@@ -15,7 +15,7 @@ from references.bad_audio import KINDS, RATE, sound
 
 from espnet_diverse.bin.options.arguments import from_args
 from espnet_diverse.bin.use import transcribe
-from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.options import SearchOptions
 from espnet_diverse.inference import Recognizer, SegmentationOptions
 from espnet_diverse.transcription.inputs import find_recordings
 
@@ -25,7 +25,7 @@ SUFFIXES = ("wav", "flac", "mp3", "ogg", "opus", "aiff")
 @pytest.fixture(scope="module")
 def recognizer(tiny_run):
     """A model that always writes something, in batches of several recordings."""
-    options = Options(beam_size=2, nbest=2, batch_size=4, minlenratio=-2, maxlenratio=-5)
+    options = SearchOptions(beam_size=2, nbest=2, batch_size=4, minlenratio=-2, maxlenratio=-5)
     return Recognizer(tiny_run.model_dir, options=options, segmentation=SegmentationOptions(vad="none"))
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from espnet_diverse.decoding.condition_ids import KnownConditions
-from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.options import SearchOptions
 from espnet_diverse.decoding.prediction import Text
 from espnet_diverse.decoding.predictor import Predictor
 from espnet_diverse.runs.config import merge
@@ -26,7 +26,7 @@ class Given:
 
     def __init__(self, scores, names, task="asr", batch_frames=1000, tokens=(3, 3, 3)):
         self.scores, self.tokens, self.task, self.batch_frames = scores, tokens, task, batch_frames
-        self.conditions, self.asked, self.options = KnownConditions(names), [], Options()
+        self.conditions, self.asked, self.options = KnownConditions(names), [], SearchOptions()
 
     def batch(self, sources, conditions, options=None):
         self.asked.append(conditions)
@@ -132,7 +132,7 @@ def bilingual():
         output[-1] += embedding.weight.data[TOKENS.index(word)] / 10
     model.decoder.output_layer.weight.data, model.decoder.output_layer.bias.data = output, torch.zeros(len(TOKENS))
     model.ctc.ctc_lo.weight.data.zero_()
-    return Predictor(model, args, "asr", Options(beam_size=4, ctc_weight=0.5)), model.ctc.ctc_lo.bias.data
+    return Predictor(model, args, "asr", SearchOptions(beam_size=4, ctc_weight=0.5)), model.ctc.ctc_lo.bias.data
 
 
 @pytest.mark.parametrize(("heard", "next_best"), itertools.permutations(WORDS, 2))
@@ -143,8 +143,10 @@ def test_the_language_whose_text_is_heard_is_found(bilingual, heard, next_best):
     features = [search.features(np.random.default_rng(seed).standard_normal(8000, np.float32)) for seed in range(2)]
     found = identify_language(search, features, {})
     assert list(found)[:2] == [heard, next_best] and found[heard] > 0.5
-    assert identify_language(search, features, {}, Options(beam_size=4, ctc_weight=0.5, length_penalty=2.0)) == found
-    assert identify_language(search, features, {}, Options(beam_size=4, ctc_weight=0.5, penalty=3.0)) == found
+    assert (
+        identify_language(search, features, {}, SearchOptions(beam_size=4, ctc_weight=0.5, length_penalty=2.0)) == found
+    )
+    assert identify_language(search, features, {}, SearchOptions(beam_size=4, ctc_weight=0.5, penalty=3.0)) == found
     for language, word in WORDS.items():
         assert (
             search.batch(features[:1], [{"lang": search.conditions.names["lang"].index(language)}])[0][0].text == word

@@ -2,7 +2,7 @@
 
 import pytest
 
-from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.options import SearchOptions
 from espnet_diverse.errors import ClusterError, DataError
 from espnet_diverse.inference import Recognizer, SegmentationOptions
 from espnet_diverse.transcription.on_cluster import ClusterRecognizer, windows
@@ -27,7 +27,7 @@ class Pool:
 
 @pytest.fixture(scope="module")
 def recognizer(tiny_run):
-    options = Options(beam_size=2, batch_size=2, minlenratio=0.5)
+    options = SearchOptions(beam_size=2, batch_size=2, minlenratio=0.5)
     return Recognizer(tiny_run.model_dir, options=options, segmentation=SegmentationOptions(vad="none"))
 
 

@@ -11,7 +11,7 @@ from references.whisper import write_whisper
 
 from espnet_diverse.decoding.condition_ids import KnownConditions
 from espnet_diverse.decoding.ctc_alignment import ctc_support
-from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.options import SearchOptions
 from espnet_diverse.errors import DataError
 from espnet_diverse.inference import Recognizer, Request, SegmentationOptions
 from espnet_diverse.runs.packed.whisper import write_run
@@ -24,7 +24,7 @@ RATE = 16_000
 WHOLE = SegmentationOptions(vad="none", max_seconds=1.3)
 
 
-OPTIONS = Options(beam_size=2, ctc_weight=0.4, batch_size=2, maxlenratio=0.3)
+OPTIONS = SearchOptions(beam_size=2, ctc_weight=0.4, batch_size=2, maxlenratio=0.3)
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import pytest
 import torch
 from references.streaming import RATE, tones
 
-from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.options import SearchOptions
 from espnet_diverse.decoding.prediction import Text
 from espnet_diverse.decoding.streaming.block_search import load_block_search
 from espnet_diverse.errors import ConfigError, DataError
@@ -24,7 +24,7 @@ SPOKEN = np.concatenate([PAUSE, tones(1.5, 1), PAUSE, tones(1.0, 2), PAUSE])
 
 @pytest.fixture(scope="module")
 def search(streaming_run):
-    return load_block_search(streaming_run, options=Options(beam_size=2))
+    return load_block_search(streaming_run, options=SearchOptions(beam_size=2))
 
 
 def in_blocks(samples, size=2560):

@@ -8,7 +8,7 @@ from references.tones import tones
 from espnet_diverse.attention import parts
 from espnet_diverse.bin.main import main
 from espnet_diverse.decoding.encoder import long_audio
-from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.options import SearchOptions
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.inference import Recognizer, Request, SegmentationOptions
 from espnet_diverse.transcription import unsegmented
@@ -19,7 +19,7 @@ WHOLE = SegmentationOptions(whole=True)
 
 @pytest.fixture(scope="module")
 def recognizer(tiny_run):
-    return Recognizer(tiny_run.model_dir, options=Options(beam_size=2, maxlenratio=0.3), segmentation=WHOLE)
+    return Recognizer(tiny_run.model_dir, options=SearchOptions(beam_size=2, maxlenratio=0.3), segmentation=WHOLE)
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def test_a_long_recording_is_one_segment_decoded_by_ctc(recognizer, linear, monk
 
 
 def test_a_short_recording_is_searched_as_before(recognizer, tiny_run):
-    options, loud = Options(beam_size=2, maxlenratio=0.3), SegmentationOptions(vad="energy")
+    options, loud = SearchOptions(beam_size=2, maxlenratio=0.3), SegmentationOptions(vad="energy")
     split = Recognizer(tiny_run.model_dir, options=options, segmentation=loud)
     path = tiny_run.test_dir / "test-00.wav"
     assert repr(recognizer(path)) == repr(split(path))

@@ -15,7 +15,7 @@ import pytest
 from references.limited import limited
 from references.whisper import write_whisper
 
-from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.options import SearchOptions
 from espnet_diverse.errors import UserError
 from espnet_diverse.inference import Recognizer
 from espnet_diverse.packing.adoption import adopt
@@ -108,7 +108,7 @@ def used(folder, output_dir):
     """Open a folder as a model, transcribe half a second, and adopt it."""
     sys.addaudithook(forbid)
     run = unpacked(folder)
-    recognizer = Recognizer(run, options=Options(beam_size=2, maxlenratio=-6))
+    recognizer = Recognizer(run, options=SearchOptions(beam_size=2, maxlenratio=-6))
     recognizer.transcribe(np.zeros(8000, "float32"), 16_000)
     adopt(run, output_dir, merge([]))
 

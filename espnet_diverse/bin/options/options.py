@@ -12,7 +12,7 @@ from espnet_diverse.bin.options.arguments import Arguments, add_options, argumen
 from espnet_diverse.bin.options.input_paths import DATA_DIR, TOKENS_DIR, InputPath
 from espnet_diverse.conditions import CONDITIONS, values_by_condition
 from espnet_diverse.cpu.machine import KERNELS, KERNELS_VARIABLE
-from espnet_diverse.decoding.options import PRECISIONS, SAMPLING, SEARCHES, Options
+from espnet_diverse.decoding.options import PRECISIONS, SAMPLING, SEARCHES, SearchOptions
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.option_checks import choice, flag, path, text
 from espnet_diverse.transcription.segmentation_options import SegmentationOptions
@@ -150,22 +150,22 @@ def row_name(folder: Path) -> str:
 
 
 def add_search_options(parser: argparse.ArgumentParser, searches: Sequence[str] = SEARCHES, **defaults: object) -> None:
-    """Declare the search options: every field of `Options`, --config and --set; `search_options` reads them.
+    """Declare the search options: every field of `SearchOptions`, --config and --set; `search_options` reads them.
 
     Args:
         parser: Parser of the command.
         searches: Search algorithms that the command supports.
-        defaults: Defaults of the command that differ from those of `Options`.
+        defaults: Defaults of the command that differ from those of `SearchOptions`.
     """
     group = parser.add_argument_group("search options", _SEARCH_HELP)
-    for option in fields(Options):
+    for option in fields(SearchOptions):
         shown = defaults.get(option.name, option.metadata["rule"].shown or option.default)
         overrides = {"default": None} | ({"choices": searches} if option.name == "search" else {})
         group.add_argument(f"--{option.name}", **argument(option, letters=True, shown=shown) | overrides)
     add_config(group, required=False)
 
 
-def search_options(args: argparse.Namespace, **defaults: object) -> Options:
+def search_options(args: argparse.Namespace, **defaults: object) -> SearchOptions:
     """The search options given by `add_search_options`.
 
     Args:
@@ -178,7 +178,7 @@ def search_options(args: argparse.Namespace, **defaults: object) -> Options:
     """
     from espnet_diverse.runs.config import check_keys, located, merge
 
-    names = [option.name for option in fields(Options)]
+    names = [option.name for option in fields(SearchOptions)]
     changed, config = merge([], args.set), merge(fragments(args), args.set)
     check_keys(config, names)
     for name in names:
@@ -192,7 +192,7 @@ def search_options(args: argparse.Namespace, **defaults: object) -> Options:
     if args.hotword_weight is not None and getattr(args, "hotwords", None) is None:
         raise ConfigError(f"--hotword_weight {args.hotword_weight:g} needs hotwords; give --hotwords, or leave it out")
     with located(config):
-        options = Options(**{**defaults, **config})
+        options = SearchOptions(**{**defaults, **config})
     for name in SAMPLING:
         if name in config and options.search != "sampling":
             raise ConfigError(f"{config.origin(name)}: {name} is for --search sampling; add that, or leave it out")
@@ -319,7 +319,7 @@ class Configured(Arguments):
 class Searching(Configured):
     """The search, from the options of `add_search_options`: a function that returns its options, or raises an error."""
 
-    searching: Callable[[], Options] = gathered(lambda args: partial(search_options, args))
+    searching: Callable[[], SearchOptions] = gathered(lambda args: partial(search_options, args))
 
 
 def fragments(configured: Configured) -> list[str]:

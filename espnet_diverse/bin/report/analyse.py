@@ -136,10 +136,10 @@ def _predictor(options: CommandOptions, device: str) -> "Predictor | None":
     if not (options.ablate_heads or options.calibration or options.ctc_support):
         return None
     from espnet_diverse.analysis.measures.text_support import check_support
-    from espnet_diverse.decoding.options import Options
+    from espnet_diverse.decoding.options import SearchOptions
     from espnet_diverse.decoding.predictor import load_predictor
 
-    predictor = load_predictor(*options.model, Options(beam_size=options.beam_size or _BEAM), device)
+    predictor = load_predictor(*options.model, SearchOptions(beam_size=options.beam_size or _BEAM), device)
     if options.ctc_support:
         check_support(predictor)
     return predictor

@@ -24,7 +24,7 @@ from espnet_diverse.option_checks import number, path
 
 if TYPE_CHECKING:
     from espnet_diverse.decoding.directory.utterances import Search
-    from espnet_diverse.decoding.options import Options
+    from espnet_diverse.decoding.options import SearchOptions
 
 
 class CommandOptions(shared.Model, shared.Searching, shared.Conditions, shared.Computing, shared.TextFusionFiles):
@@ -93,7 +93,7 @@ def run(options: CommandOptions) -> int:
     return 2 if any(result.failure is not None for result in results) else 0
 
 
-def _made_by(options: CommandOptions, searching: "Options") -> str:
+def _made_by(options: CommandOptions, searching: "SearchOptions") -> str:
     """Options that results depend on besides data and conditions; the batch size changes only rounding."""
     from espnet_diverse.cluster.worker import versions
     from espnet_diverse.data.digests import digest
@@ -103,7 +103,7 @@ def _made_by(options: CommandOptions, searching: "Options") -> str:
     return json.dumps([versions(), files, chosen, options.device, options.precision, options.compile])
 
 
-def _load(options: CommandOptions, searching: "Options") -> "Search":
+def _load(options: CommandOptions, searching: "SearchOptions") -> "Search":
     model = (*options.model, searching, options.device)
     helpers = shared.fusion(options)
     if searching.search == "espnet":

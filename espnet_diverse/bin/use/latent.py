@@ -12,7 +12,7 @@ from pathlib import Path
 from espnet_diverse.bin.options import options as shared
 from espnet_diverse.bin.options.arguments import add_options
 from espnet_diverse.bin.options.input_paths import DATA_DIR
-from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.options import SearchOptions
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.option_checks import Rule, listed, number, path
 
@@ -60,7 +60,7 @@ def run(options: CommandOptions) -> int:
     from espnet_diverse.decoding.directory.latent import Autoencoder, cells, line, measure
     from espnet_diverse.scoring.table import update_results
 
-    searching, seed = Options(beam_size=options.beam_size, batch_size=32), options.seed
+    searching, seed = SearchOptions(beam_size=options.beam_size, batch_size=32), options.seed
     model = Autoencoder(*options.model, searching, options.device)
     if options.data_dir:
         numbers = measure(model, options.data_dir, options.output_dir, options.importance_samples or 1, seed)

@@ -23,7 +23,7 @@ from espnet_diverse.data.files.locks import folder_lock
 from espnet_diverse.data.tables import read_table
 from espnet_diverse.decoding.directory.results import write_json
 from espnet_diverse.decoding.grouping import grouped
-from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.options import SearchOptions
 from espnet_diverse.decoding.prediction import rounded_score
 from espnet_diverse.decoding.predictor import load_predictor
 from espnet_diverse.decoding.search.beam_search import BeamSearch
@@ -66,7 +66,7 @@ class Autoencoder:
         self,
         model_dir: Path,
         model_file: str | Path | None = None,
-        options: Options | None = None,
+        options: SearchOptions | None = None,
         device: str = "cpu",
     ):
         self.predictor = load_predictor(model_dir, model_file, options, device)

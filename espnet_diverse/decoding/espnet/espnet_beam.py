@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from espnet_diverse.decoding.encoder.quiet import quiet
 from espnet_diverse.decoding.espnet.transducer_hotwords import SEARCH, TransducerHotwords
-from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.options import SearchOptions
 from espnet_diverse.decoding.search.beam import Hypothesis
 from espnet_diverse.decoding.search.beam_search import of_rows
 from espnet_diverse.decoding.search.hotwords import HotwordScorer, without_repeats
@@ -39,7 +39,7 @@ class ESPnetBeamSearch:
         model: Model of speech recognition, speech translation or text translation.
         ctc: CTC module over the output text, or None.
         language_model: Language model of any class over the same tokens, or None.
-        of_text: Whether the source is text, see `Options.greatest`.
+        of_text: Whether the source is text, see `SearchOptions.greatest`.
     """
 
     lacks: tuple[str, ...] = ("length_penalty",)
@@ -59,7 +59,7 @@ class ESPnetBeamSearch:
             "length_bonus": LengthBonus(len(model.token_list)),
         }
 
-    def check(self, options: Options) -> None:
+    def check(self, options: SearchOptions) -> None:
         """Refuse options that this search does not have.
 
         Raises:
@@ -73,7 +73,7 @@ class ESPnetBeamSearch:
                 raise ConfigError(f"{reason}, which ESPnet's search decodes; leave it out")
 
     @torch.inference_mode()
-    def __call__(self, source: Tensor, lengths: Tensor, options: Options) -> list[list[Hypothesis]]:
+    def __call__(self, source: Tensor, lengths: Tensor, options: SearchOptions) -> list[list[Hypothesis]]:
         """Search for the best hypotheses of each utterance; arguments and result as in our `BeamSearch`."""
         self.check(options)
         results, conditions = [], current().conditions
@@ -83,7 +83,7 @@ class ESPnetBeamSearch:
                 results.append(self._one(source[row, :length], options))
         return results
 
-    def _one(self, source: Tensor, options: Options) -> list[Hypothesis]:
+    def _one(self, source: Tensor, options: SearchOptions) -> list[Hypothesis]:
         """The best hypotheses of one utterance (T, M)."""
         search = self._search(options)
         search.to(device=source.device).eval()
@@ -95,7 +95,7 @@ class ESPnetBeamSearch:
         tokens = hyp.yseq[1:-1].tolist()
         return Hypothesis(tokens[:-1] if tokens[-1:] == [self.model.eos] else tokens, float(hyp.score))
 
-    def _search(self, options: Options) -> BeamSearch:
+    def _search(self, options: SearchOptions) -> BeamSearch:
         weights = {
             "decoder": 1 - options.ctc_weight,
             "ctc": options.ctc_weight,
@@ -145,7 +145,7 @@ class TransducerSearch(ESPnetBeamSearch):
         if getattr(model, "transducer_multi_blank_durations", None):
             raise ModelError("a transducer with several blanks is not supported; use one with a single blank")
 
-    def check(self, options: Options) -> None:
+    def check(self, options: SearchOptions) -> None:
         """Refuse options that this search does not have, and hotwords without a beam.
 
         Raises:
@@ -158,14 +158,14 @@ class TransducerSearch(ESPnetBeamSearch):
             )
 
     def __call__(
-        self, source: Tensor, lengths: Tensor, options: Options, hotwords: HotwordScorer | None = None
+        self, source: Tensor, lengths: Tensor, options: SearchOptions, hotwords: HotwordScorer | None = None
     ) -> list[list[Hypothesis]]:
         """Search for the best hypotheses of each utterance; arguments and result as in our `BeamSearch`."""
         if hotwords is not None:
             return TransducerSearch(self.model, self.parts["lm"], hotwords)(source, lengths, options)
         results = super().__call__(source, lengths, options)
 
-        def again(rows: list[int], options: Options) -> None:
+        def again(rows: list[int], options: SearchOptions) -> None:
             index = torch.tensor(rows, device=source.device)
             with scope(conditions=of_rows(current().conditions, index), collect=False):
                 best = super(TransducerSearch, self).__call__(source[index], lengths[index], options)
@@ -176,14 +176,14 @@ class TransducerSearch(ESPnetBeamSearch):
             without_repeats(results, lengths.tolist(), options, self.hotwords, again)  # a frame may have two tokens
         return results
 
-    def _one(self, source: Tensor, options: Options) -> list[Hypothesis]:
+    def _one(self, source: Tensor, options: SearchOptions) -> list[Hypothesis]:
         if self.hotwords is not None and options.hotword_weight:
             return self._with_hotwords(source, options, self.hotwords)
         search = self._transducer(options.beam_size, self.parts["lm"], options.lm_weight, options.nbest)
         hyps: Sequence = search(source)
         return [Hypothesis(list(hyp.yseq[1:]), float(hyp.score)) for hyp in hyps[: options.nbest]]
 
-    def _with_hotwords(self, source: Tensor, options: Options, hotwords: HotwordScorer) -> list[Hypothesis]:
+    def _with_hotwords(self, source: Tensor, options: SearchOptions, hotwords: HotwordScorer) -> list[Hypothesis]:
         lm = self.parts["lm"], options.lm_weight, self.model.sos
         scorer = TransducerHotwords(hotwords, options.hotword_weight, *lm, str(source.device))
         size = min(options.beam_size, len(self.model.token_list) - 1)  # ESPnet takes as many tokens but for the blank
@@ -215,7 +215,7 @@ def choose_class(search: BeamSearch, bounded: bool) -> None:
 
     Args:
         search: ESPnet's search.
-        bounded: Whether hypotheses have the bound for text, see `Options.greatest`.
+        bounded: Whether hypotheses have the bound for text, see `SearchOptions.greatest`.
     """
     if all(isinstance(scorer, BatchScorerInterface) for scorer in search.full_scorers.values()):
         search.__class__ = _BatchTextSearch if bounded else BatchBeamSearch
@@ -245,4 +245,4 @@ class _BatchTextSearch(BatchBeamSearch):
 
 def _greatest(search: BeamSearch, length: int) -> int:
     """Return our bound for text, given the length of the encoder's output."""
-    return Options().greatest(length - getattr(search.nn_dict["decoder"], "state_rows", 0), of_text=True)
+    return SearchOptions().greatest(length - getattr(search.nn_dict["decoder"], "state_rows", 0), of_text=True)

@@ -20,7 +20,7 @@ from espnet_diverse.decoding.condition_ids import KnownConditions, known_conditi
 from espnet_diverse.decoding.encoder.precision import check_device
 from espnet_diverse.decoding.encoder.quiet import quiet
 from espnet_diverse.decoding.espnet.espnet_beam import choose_class
-from espnet_diverse.decoding.options import Options, check_search, has_ctc, text_task, usual_ctc_weight
+from espnet_diverse.decoding.options import SearchOptions, check_search, has_ctc, text_task, usual_ctc_weight
 from espnet_diverse.decoding.prediction import Text
 from espnet_diverse.decoding.search.fusion import Fusion, language_model_files, language_model_of, used_language_model
 from espnet_diverse.decoding.search.ngram import NgramScorer, is_ngram
@@ -128,7 +128,7 @@ class TextSearch(Search):
 def load_search(
     model_dir: Path,
     model_file: str | Path | None = None,
-    options: Options | None = None,
+    options: SearchOptions | None = None,
     device: str = "cpu",
     fusion: Fusion | None = None,
     features: bool = False,
@@ -167,7 +167,7 @@ def load_search(
     elif folder is not None:
         lm = dict(zip(("lm_train_config", "lm_file"), language_model_files(folder, fusion.weights), strict=True))
     has = has_ctc(config, task), folder is not None, usual_ctc_weight(config, task)
-    options = (options or Options()).resolved(*has)
+    options = (options or SearchOptions()).resolved(*has)
     check_search(config, options)
     arguments = options.for_espnet(len(config["token_list"])) | (
         {"ngram_weight": options.lm_weight} if "ngram_file" in lm else {}

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from espnet_diverse.decoding.condition_ids import KnownConditions
 from espnet_diverse.decoding.espnet.espnet_beam import ESPnetBeamSearch
-from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.options import SearchOptions
 from espnet_diverse.decoding.search.ngram import NgramScorer
 from espnet_diverse.errors import DataError, ModelError
 from espnet_diverse.scope import current
@@ -154,7 +154,7 @@ class MultitaskSearch(ESPnetBeamSearch):
             vocab_size=len(prompt.tokens),
         )
 
-    def _search(self, options: Options) -> BeamSearch:
+    def _search(self, options: SearchOptions) -> BeamSearch:
         search = super()._search(options)
         ids = current().conditions
         search.set_hyp_primer(self.prompt.indices(self.model.sos, int(ids["lang"]), int(ids["tgtlang"])))

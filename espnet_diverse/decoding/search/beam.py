@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.options import SearchOptions
 from espnet_diverse.functional.copies import copied
 
 _END_STEPS, _END_MARGIN = 3, -10.0  # M and D_end of equation (50) of Watanabe et al. 2017
@@ -62,7 +62,7 @@ class Beam:
         least: Tensor,
         greatest: Tensor,
         eos: int,
-        options: Options,
+        options: SearchOptions,
         bonus: float = 0.0,
         sos: int | None = None,
     ):

@@ -29,7 +29,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.options import SearchOptions
 from espnet_diverse.decoding.search.beam import Beam, Choice, Hypothesis
 from espnet_diverse.decoding.search.ctc_prefix import CTCPrefixScorer, SpelledPrefixScorer
 from espnet_diverse.decoding.search.greedy import heard_tokens
@@ -64,7 +64,7 @@ class BeamSearch:
         eos: Index of <sos/eos>.
         language_model: ESPnet's transformer language model over the same tokens, or ours, or an n-gram model.
         hotwords: Scorer of hotwords, or None.
-        of_text: Whether the source is text, see `Options.greatest`.
+        of_text: Whether the source is text, see `SearchOptions.greatest`.
         sos: Index of <sos> of a model in which it differs from <eos>.
         shortlist: Tokens that the translation of a text may have; None is all.
 
@@ -101,7 +101,7 @@ class BeamSearch:
         self,
         source: Tensor,
         lengths: Tensor,
-        options: Options,
+        options: SearchOptions,
         hotwords: HotwordScorer | None = None,
         log_probs: Tensor | None = None,
         timed: bool = False,
@@ -141,7 +141,7 @@ class BeamSearch:
         no_speech = None if options.ctc_weight == 1 or self.decoder is None else self.decoder.no_speech
         weights = [0.0 if hotwords is None else options.hotword_weight] * len(results)
 
-        def again(rows: list[int], options: Options, hotwords: HotwordScorer | None = hotwords) -> None:
+        def again(rows: list[int], options: SearchOptions, hotwords: HotwordScorer | None = hotwords) -> None:
             index = copied(rows, lengths.device)
             part = log_probs[index] if log_probs is not None else None
             tokens = None if allowed is None else allowed.keep(index)
@@ -173,7 +173,7 @@ class BeamSearch:
             results = [without_loops(best, most) for best, most in zip(results, bounds, strict=True)]
         return results
 
-    def check(self, options: Options) -> None:
+    def check(self, options: SearchOptions) -> None:
         """Refuse options that need a part which this search does not have.
 
         Raises:
@@ -191,7 +191,7 @@ class BeamSearch:
         if self.shortlist is not None:
             self.shortlist.check(options)
 
-    def _weighted_scorers(self, options: Options, hotwords: HotwordScorer | None) -> Sequence[_Weighted]:
+    def _weighted_scorers(self, options: SearchOptions, hotwords: HotwordScorer | None) -> Sequence[_Weighted]:
         """Scorers with non-zero weights."""
         weighted = [
             (1 - options.ctc_weight, self.decoder),
@@ -204,7 +204,7 @@ class BeamSearch:
         self,
         source: Tensor,
         lengths: Tensor,
-        options: Options,
+        options: SearchOptions,
         hotwords: HotwordScorer | None,
         log_probs: Tensor | None,
         allowed: Allowed | None,
@@ -239,7 +239,7 @@ class BeamSearch:
             return SpelledPrefixScorer(log_probs, lengths, self.eos, self._spelled)
         return CTCPrefixScorer(log_probs, lengths, self.eos)
 
-    def _bounds(self, lengths: Tensor, options: Options) -> tuple[Tensor, Tensor]:
+    def _bounds(self, lengths: Tensor, options: SearchOptions) -> tuple[Tensor, Tensor]:
         """Minimum and maximum number of tokens of a hypothesis, (B,) each; see `token_bounds`."""
         if self.decoder is None:
             return token_bounds(options, lengths, self.of_text)
@@ -283,7 +283,7 @@ class BeamSearch:
         choice = _best(total, trusted, candidates, ctc_scores, options.beam_size)
         return choice if allowed is None else choice._replace(tokens=allowed.named(choice.tokens))
 
-    def _candidates(self, rank: Tensor, gain: Tensor | None, options: Options) -> Tensor | None:
+    def _candidates(self, rank: Tensor, gain: Tensor | None, options: SearchOptions) -> Tensor | None:
         """Tokens that CTC scores (B, W, K); None where it scores the whole vocabulary."""
         size = min(int(_PRE_BEAM * options.beam_size), self.vocabulary)
         if options.ctc_weight == 1 or (size == self.vocabulary and not self._spelled):
@@ -347,13 +347,15 @@ def _best(
     return Choice(scores, parents, tokens, ctc)
 
 
-def token_bounds(options: Options, lengths: Tensor, of_text: bool, most: int | None = None) -> tuple[Tensor, Tensor]:
+def token_bounds(
+    options: SearchOptions, lengths: Tensor, of_text: bool, most: int | None = None
+) -> tuple[Tensor, Tensor]:
     """Minimum and maximum number of tokens of a hypothesis, (B,) each.
 
     Args:
         options: Search options.
         lengths: Number of encoder frames of each utterance (B,).
-        of_text: Whether the source is text, see `Options.greatest`.
+        of_text: Whether the source is text, see `SearchOptions.greatest`.
         most: Greatest number of tokens that the decoder reads; None is no bound.
     """
     frames = lengths.tolist()

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from espnet_diverse.attention.parts import slices
-from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.options import SearchOptions
 from espnet_diverse.decoding.search.beam import Hypothesis
 from espnet_diverse.functional.masks import lengths_to_mask
 from espnet_diverse.nets.whisper.byte_ctc import ByteCTC
@@ -25,7 +25,7 @@ class GreedySearch:
         self.ctc = ctc
 
     @torch.inference_mode()
-    def __call__(self, source: Tensor, lengths: Tensor, options: Options) -> list[list[Hypothesis]]:
+    def __call__(self, source: Tensor, lengths: Tensor, options: SearchOptions) -> list[list[Hypothesis]]:
         """One hypothesis for each utterance.
 
         Args:

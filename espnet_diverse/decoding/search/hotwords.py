@@ -25,7 +25,7 @@ from torch import Tensor
 from espnet_diverse.data.characters import clean_text
 from espnet_diverse.data.faults import Fault, alike_once, refuse
 from espnet_diverse.data.tables import scan_lines
-from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.options import SearchOptions
 from espnet_diverse.decoding.search.beam import Hypothesis
 from espnet_diverse.decoding.token_text import UNKNOWN, TokenText
 from espnet_diverse.errors import ConfigError, DataError
@@ -204,9 +204,9 @@ def repeating(batch: Sequence[Sequence[Hypothesis]], hotwords: HotwordScorer) ->
 def without_repeats(
     batch: Sequence[Sequence[Hypothesis]],
     most: Sequence[int],
-    options: Options,
+    options: SearchOptions,
     hotwords: HotwordScorer,
-    search: Callable[[list[int], Options], None],
+    search: Callable[[list[int], SearchOptions], None],
 ) -> None:
     """Search again, with half of the weight each time, for texts in which phrases repeat without end.
 

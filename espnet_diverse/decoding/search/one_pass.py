@@ -13,7 +13,7 @@ from torch import Tensor
 
 from espnet_diverse.contrib.flowseq import FlowDecoder
 from espnet_diverse.contrib.flowseq.transformer import Source
-from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.options import SearchOptions
 from espnet_diverse.decoding.search.beam import Hypothesis
 from espnet_diverse.decoding.search.beam_search import of_rows, token_bounds
 from espnet_diverse.functional.masks import lengths_to_mask
@@ -34,7 +34,7 @@ class OnePassSearch:
         self.decoder, self.eos = decoder, eos
 
     @torch.inference_mode()
-    def __call__(self, source: Tensor, lengths: Tensor, options: Options) -> list[list[Hypothesis]]:
+    def __call__(self, source: Tensor, lengths: Tensor, options: SearchOptions) -> list[list[Hypothesis]]:
         """The n-best translations of each sentence, best first.
 
         Args:

@@ -24,7 +24,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.options import SearchOptions
 from espnet_diverse.decoding.search.beam import Hypothesis, before_end
 from espnet_diverse.decoding.search.beam_search import of_rows, source_mask, token_bounds
 from espnet_diverse.decoding.search.scorers import DecoderScorer
@@ -39,7 +39,7 @@ class SamplingSearch:
     Args:
         decoder: Attention decoder.
         eos: Index of <sos/eos>.
-        of_text: Whether the source is text, see `Options.greatest`.
+        of_text: Whether the source is text, see `SearchOptions.greatest`.
 
     Raises:
         ModelError: The decoder is of a class that batched search does not support.
@@ -51,7 +51,12 @@ class SamplingSearch:
 
     @torch.inference_mode()
     def __call__(
-        self, source: Tensor, lengths: Tensor, options: Options, utterances: Sequence[NDArray], timed: bool = False
+        self,
+        source: Tensor,
+        lengths: Tensor,
+        options: SearchOptions,
+        utterances: Sequence[NDArray],
+        timed: bool = False,
     ) -> list[list[Hypothesis]]:
         """Draw texts for each utterance, most probable first.
 
@@ -93,7 +98,7 @@ class SamplingSearch:
         pairs = zip(drawn.transpose(1, 2).tolist(), scores.tolist(), strict=True)
         return [self._sorted(texts, text_scores) for texts, text_scores in pairs]
 
-    def _draw(self, log_probs: Tensor, may_end: Tensor, numbers: Tensor, options: Options) -> Tensor:
+    def _draw(self, log_probs: Tensor, may_end: Tensor, numbers: Tensor, options: SearchOptions) -> Tensor:
         """Tokens (B, W) at the quantiles `numbers` (B, W) of log probabilities (B, W, V), which are not changed."""
         logits = log_probs / options.temperature
         logits[..., :_NO_TEXT] = -torch.inf
@@ -110,7 +115,7 @@ class SamplingSearch:
         return sorted(hypotheses, key=lambda one: -one.score)
 
 
-def _uniform_numbers(utterances: Sequence[NDArray], steps: int, options: Options) -> Tensor:
+def _uniform_numbers(utterances: Sequence[NDArray], steps: int, options: SearchOptions) -> Tensor:
     """Uniform random numbers of all draws, (B, steps, W); each row depends on its utterance and the seed alone."""
     seeds = [int.from_bytes(hashlib.sha256(np.ascontiguousarray(x)).digest()[:8], "big") for x in utterances]
     generators = [np.random.default_rng([options.seed, seed]) for seed in seeds]

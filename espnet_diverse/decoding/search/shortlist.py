@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.options import SearchOptions
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.functional.copies import copied
 from espnet_diverse.text.lexical_table import LexicalTable, load
@@ -72,7 +72,7 @@ class Shortlist:
         self.table, self.special, self.path = table, np.array(special), path
 
     def __call__(
-        self, sources: Sequence[NDArray[np.generic]], options: Options, device: Any, more: Sequence[int] = ()
+        self, sources: Sequence[NDArray[np.generic]], options: SearchOptions, device: Any, more: Sequence[int] = ()
     ) -> Allowed:
         """The tokens for a batch of source texts.
 
@@ -92,7 +92,7 @@ class Shortlist:
         columns = None if alike else copied(np.searchsorted(rows, tokens), device)
         return Allowed(copied(tokens, device), copied(rows, device), columns)
 
-    def check(self, options: Options) -> None:
+    def check(self, options: SearchOptions) -> None:
         """Refuse options that ask for tokens that the table lacks.
 
         Raises:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.options import SearchOptions
 from espnet_diverse.errors import ConfigError
 
 _PER_SECOND = 50  # times, a frame of the encoder each
@@ -115,7 +115,7 @@ def parts_between(tokens: Sequence[int], times: range, seconds: float) -> tuple[
     return [part for part in parts if part.tokens], seconds if is_whole else second(begins[-1] - 1)
 
 
-def check_timed(times: range | None, options: Options, word_timestamps: bool) -> None:
+def check_timed(times: range | None, options: SearchOptions, word_timestamps: bool) -> None:
     """Refuse times by the decoder where it writes none, or where another part of a search knows none.
 
     Args:

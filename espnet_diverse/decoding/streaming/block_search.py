@@ -30,7 +30,7 @@ from espnet_diverse.decoding.build_search import Search, build_search
 from espnet_diverse.decoding.condition_ids import known_conditions
 from espnet_diverse.decoding.encoder.encoding import Encoding, check_finite, check_parts
 from espnet_diverse.decoding.encoder.precision import check_device
-from espnet_diverse.decoding.options import Options, has_ctc, text_task, usual_ctc_weight
+from espnet_diverse.decoding.options import SearchOptions, has_ctc, text_task, usual_ctc_weight
 from espnet_diverse.decoding.prediction import Text
 from espnet_diverse.decoding.search.fusion import Fusion, language_model_of, load_language_model, used_language_model
 from espnet_diverse.decoding.search.hotwords import Hotwords, load_hotwords
@@ -75,7 +75,7 @@ class BlockSearch:
         self,
         model: nn.Module,
         args: Namespace,
-        options: Options,
+        options: SearchOptions,
         device: str = "cpu",
         language_model: nn.Module | None = None,
         hotwords: Hotwords | None = None,
@@ -175,7 +175,7 @@ class BlockSearch:
 def load_block_search(
     model_dir: Path,
     model_file: str | Path | None = None,
-    options: Options | None = None,
+    options: SearchOptions | None = None,
     device: str = "cpu",
     fusion: Fusion | None = None,
 ) -> BlockSearch:
@@ -195,7 +195,7 @@ def load_block_search(
         ModelError: The model does not stream, a file is missing or damaged, or the weights do not fit.
     """
     check_device(device := str(device))  # may be a torch.device
-    config_file, options, fusion = Path(model_dir) / "config.yaml", options or Options(), fusion or Fusion()
+    config_file, options, fusion = Path(model_dir) / "config.yaml", options or SearchOptions(), fusion or Fusion()
     config = read_config(config_file)
     check_streaming(config, config_file)
     weights = find_weights(Path(model_dir), model_file, config)
@@ -241,7 +241,7 @@ def check_streaming(config: Mapping, config_file: Path) -> None:
             raise ModelError(f"{config_file}: {part} {value} needs a whole utterance; streaming needs {part} {names}")
 
 
-def check_stream_options(options: Options, fusion: Fusion) -> None:
+def check_stream_options(options: SearchOptions, fusion: Fusion) -> None:
     """Refuse options that a streaming search does not have.
 
     Raises:

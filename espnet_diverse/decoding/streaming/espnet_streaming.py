@@ -18,7 +18,7 @@ from espnet2.asr.encoder.abs_encoder import AbsEncoder
 from espnet2.bin import asr_inference_streaming
 from torch import nn
 
-from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.options import SearchOptions
 from espnet_diverse.registration import constructed
 from espnet_diverse.upstream.search import BatchBeamSearchOnline
 
@@ -60,7 +60,12 @@ class OnlineSearch(BatchBeamSearchOnline):
 
 
 def speech2text(
-    model: nn.Module, args: Namespace, sizes: Mapping, options: Options, device: str, language_model: nn.Module | None
+    model: nn.Module,
+    args: Namespace,
+    sizes: Mapping,
+    options: SearchOptions,
+    device: str,
+    language_model: nn.Module | None,
 ) -> asr_inference_streaming.Speech2TextStreaming:
     """ESPnet's `Speech2TextStreaming` around a loaded model, which it would load itself, with our `OnlineSearch`.
 

@@ -15,7 +15,7 @@ from espnet_diverse.analysis.measures.head_ablation import HEADER, ablate_heads,
 from espnet_diverse.analysis.samples import batches
 from espnet_diverse.analysis.token_predictions import encode, predict_tokens
 from espnet_diverse.attention import MultiHeadAttention, build_attention
-from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.options import SearchOptions
 from espnet_diverse.decoding.predictor import Predictor, load_predictor
 from espnet_diverse.errors import ModelError
 from espnet_diverse.runs.tasks import load_model
@@ -29,7 +29,7 @@ def changed(run, task, kind, head, scale=1):
     weight = attentions(model)[kind][0].linear_out.weight.data.unflatten(1, (2, WIDTH))
     weight *= scale
     weight[:, head] = 0
-    return Predictor(model, args, task, Options(beam_size=1))
+    return Predictor(model, args, task, SearchOptions(beam_size=1))
 
 
 def loss(predictor, samples):

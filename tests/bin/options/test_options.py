@@ -11,7 +11,7 @@ from espnet_diverse.bin.options.options import add_config, fragments
 from espnet_diverse.bin.use import decode, translate
 from espnet_diverse.cpu import linear_kernels
 from espnet_diverse.cpu.machine import KERNELS_VARIABLE
-from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.options import SearchOptions
 from espnet_diverse.errors import ConfigError
 
 SEARCHING = ("decode", "transcribe", "translate", "augment")
@@ -33,11 +33,11 @@ def parse(command, *arguments):
 def test_every_search_option_has_the_name_and_the_default_of_its_field(command, capsys):
     args = parse(command, "m")
     defaults = translate._DEFAULTS if command == "translate" else {}
-    assert options.search_options(args, **defaults) == Options(**defaults)
+    assert options.search_options(args, **defaults) == SearchOptions(**defaults)
     assert set(defaults) <= {"batch_size"}
     _, parser = command_parser(command)
     actions = {action.dest: action for action in parser._actions}
-    for option in fields(Options):
+    for option in fields(SearchOptions):
         action = actions[option.name]
         assert action.option_strings == [f"--{option.name}"] and action.default is None
         rule = option.metadata["rule"]
@@ -54,15 +54,15 @@ def test_the_three_ways_to_give_a_search_option_are_one(command, name, value, tm
     (tmp_path / "search.yaml").write_text(f"{name}: {value}\n")
     ways = [f"--{name}", value], ["--set", f"{name}={value}"], ["--config", tmp_path / "search.yaml"]
     found = [options.search_options(parse(command, "m", *way)) for way in ways]
-    assert found == [Options(**{name: value})] * 3
+    assert found == [SearchOptions(**{name: value})] * 3
 
 
 def test_the_command_line_comes_before_a_file_and_does_not_contradict_itself(tmp_path):
     (tmp_path / "search.yaml").write_text("beam_size: 7\nnbest: 3\n")
     file = ("m", "--config", tmp_path / "search.yaml")
-    assert options.search_options(parse("decode", *file, "--beam_size", 5)) == Options(beam_size=5, nbest=3)
+    assert options.search_options(parse("decode", *file, "--beam_size", 5)) == SearchOptions(beam_size=5, nbest=3)
     twice = parse("decode", *file, "--beam_size", 5, "--set", "beam_size=5")
-    assert options.search_options(twice) == Options(beam_size=5, nbest=3)
+    assert options.search_options(twice) == SearchOptions(beam_size=5, nbest=3)
     with pytest.raises(ConfigError, match="--beam_size 5 and --set beam_size=3 contradict each other; give one"):
         options.search_options(parse("decode", *file, "--beam_size", 5, "--set", "beam_size=3"))
     with pytest.raises(ConfigError, match="--set beam=3: unknown option 'beam'; did you mean 'beam_size'"):
@@ -71,7 +71,7 @@ def test_the_command_line_comes_before_a_file_and_does_not_contradict_itself(tmp
 
 def test_options_of_sampling_need_sampling(tmp_path, capsys):
     sampling = parse("decode", "m", "--search", "sampling", "--top_k", 5, "--seed", 1)
-    assert options.search_options(sampling) == Options(search="sampling", top_k=5, seed=1)
+    assert options.search_options(sampling) == SearchOptions(search="sampling", top_k=5, seed=1)
     with pytest.raises(ConfigError, match="--top_k 5: top_k is for --search sampling; add that, or leave it out"):
         options.search_options(parse("decode", "m", "--top_k", 5))
     with pytest.raises(ConfigError, match="--set temperature=2: temperature is for --search sampling; add that"):

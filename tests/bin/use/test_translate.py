@@ -12,7 +12,7 @@ import yaml
 
 from espnet_diverse.bin.main import main
 from espnet_diverse.decoding.directory.decode_dir import decode
-from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.options import SearchOptions
 from espnet_diverse.decoding.predictor import Predictor, load_predictor
 from espnet_diverse.errors import DataError
 from espnet_diverse.inference import Translator
@@ -25,7 +25,7 @@ BEAM = ["--beam_size", "3", "--batch_size", "8"]
 def decoded(tiny_translation, tmp_path_factory):
     """Source, text and score of the test data, by the decode command's own function."""
     run = tiny_translation
-    search = load_predictor(run.model_dir, options=Options(beam_size=3))
+    search = load_predictor(run.model_dir, options=SearchOptions(beam_size=3))
     results = decode(search, run.test_dir, tmp_path_factory.mktemp("decoded"))
     sources = [line.split()[1] for line in (run.test_dir / "src_text").read_text().splitlines()]
     return [(source, one.text, one.score) for source, one in zip(sources, results, strict=True)]

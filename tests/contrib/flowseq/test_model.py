@@ -6,7 +6,7 @@ from references import text_nets
 from torch.nn.utils.rnn import pad_sequence
 
 from espnet_diverse.attention import set_updates_of_run
-from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.options import SearchOptions
 from espnet_diverse.decoding.search.one_pass import OnePassSearch
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.functional.label_smoothing import smoothed_divergence
@@ -136,7 +136,7 @@ def test_latent_variables_decide_between_translations():
     assert stats["acc_posterior"] > 0.8  # without knowing the mode it is 0.5
     first = (2 * test["src_text"][:, 0] - 2).tolist()
     for beam_size in (1, 3):
-        found = OnePassSearch(model.decoder, model.eos)(*encoded, Options(beam_size=beam_size))
+        found = OnePassSearch(model.decoder, model.eos)(*encoded, SearchOptions(beam_size=beam_size))
         right = sum(best[0].tokens in ([x] * 4, [x + 1] * 4) for best, x in zip(found, first, strict=True))
         assert right >= 58, f"{right} of 64 with {beam_size} lengths"
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.options import SearchOptions
 from espnet_diverse.decoding.search.beam_search import BeamSearch
 from espnet_diverse.errors import ConfigError
 
@@ -67,7 +67,7 @@ def test_batched_search_with_the_cache_equals_a_loop(encoded, core):
     attention = {"attention": {"core": core}, "cross_attention": {"core": core}}
     decoder, source, lengths = encoded(decoder_conf=attention)
     decoder.output_layer.bias.data[10] -= 10.0  # or most texts would be empty
-    options = Options(beam_size=1, ctc_weight=0.0, maxlenratio=-6)
+    options = SearchOptions(beam_size=1, ctc_weight=0.0, maxlenratio=-6)
     found = BeamSearch(decoder, None, 10, of_text=True)(source, lengths, options)
     for row, (best,) in enumerate(found):
         assert len(best.tokens) == 6

@@ -6,7 +6,7 @@ from torch.distributions import Normal, kl_divergence
 
 from espnet_diverse.attention import set_updates_of_run
 from espnet_diverse.contrib.vae.model import BoundOptions
-from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.options import SearchOptions
 from espnet_diverse.decoding.search.beam_search import BeamSearch
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.scope import Step, scope
@@ -123,7 +123,7 @@ def test_sentences_are_found_again_from_their_codes(build, batch_of):
     assert stats["acc"] > 0.9 and stats["active_units"] >= 2 and -3 < stats["bound"] < -1.39  # -log 4
     with torch.no_grad():
         encoded = model.encode(test["src_text"], test["src_text_lengths"])
-    found = BeamSearch(model.decoder, None, 10, of_text=True)(*encoded, Options(beam_size=1, ctc_weight=0.0))
+    found = BeamSearch(model.decoder, None, 10, of_text=True)(*encoded, SearchOptions(beam_size=1, ctc_weight=0.0))
     assert [best.tokens for (best,) in found] == test["text"].tolist()
 
 

@@ -15,7 +15,7 @@ from espnet_diverse.decoding.directory import decode_dir
 from espnet_diverse.decoding.directory.decode_dir import decode
 from espnet_diverse.decoding.directory.rescoring import read_nbest
 from espnet_diverse.decoding.directory.utterances import Description, Job
-from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.options import SearchOptions
 from espnet_diverse.decoding.prediction import Text
 from espnet_diverse.decoding.predictor import load_predictor
 from espnet_diverse.errors import DataError
@@ -23,7 +23,7 @@ from espnet_diverse.errors import DataError
 
 @pytest.fixture(scope="module")
 def search(tiny_run):
-    return load_predictor(tiny_run.model_dir, options=Options(beam_size=3, ctc_weight=0.4, batch_size=2))
+    return load_predictor(tiny_run.model_dir, options=SearchOptions(beam_size=3, ctc_weight=0.4, batch_size=2))
 
 
 @pytest.fixture

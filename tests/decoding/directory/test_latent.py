@@ -10,10 +10,10 @@ from torch.distributions import Normal, kl_divergence
 
 from espnet_diverse.decoding.directory import latent as module
 from espnet_diverse.decoding.directory.latent import Autoencoder, cells, line, measure
-from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.options import SearchOptions
 from espnet_diverse.errors import DataError, ModelError
 
-OPTIONS = Options(beam_size=1, batch_size=2, maxlenratio=-12)
+OPTIONS = SearchOptions(beam_size=1, batch_size=2, maxlenratio=-12)
 TEXTS = {"u1": "abc", "u2": "b", "u3": "cabba"}
 
 

@@ -14,7 +14,7 @@ from espnet_diverse.data.files.locks import folder_lock
 from espnet_diverse.decoding.condition_ids import KnownConditions
 from espnet_diverse.decoding.directory.perplexity import Scorer
 from espnet_diverse.decoding.directory.rescoring import LanguageModel, OtherModel, read_nbest, rescore
-from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.options import SearchOptions
 from espnet_diverse.decoding.predictor import load_predictor
 from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.runs.tasks import read_config
@@ -135,7 +135,7 @@ def test_a_model_of_espnet_rescores_as_it_lies(tiny_run, decoded, tmp_path):
     folder = write_model(tmp_path / "model", "conformer")
     data = ["--data_dir", str(tiny_run.test_dir), "--output_dir", str(tmp_path / "new"), "--weight", "1"]
     assert main(["rescore", str(folder), "--decode_dir", str(decoded), *data]) == 0
-    searched = load_predictor(folder, options=Options(ctc_weight=0.0, beam_size=20, maxlenratio=-3))
+    searched = load_predictor(folder, options=SearchOptions(ctc_weight=0.0, beam_size=20, maxlenratio=-3))
     scorer = OtherModel(searched, tiny_run.test_dir, {})
     for job in scorer.jobs.values():
         best = searched.batch([searched.read(job.source)[0]], [{}])[0][0]

@@ -12,7 +12,7 @@ from espnet_diverse.cpu.fast_linear import FastLinear
 from espnet_diverse.decoding import predictor
 from espnet_diverse.decoding.directory.decode_dir import decode
 from espnet_diverse.decoding.encoder.precision import HalfLinear, Int8Linear, check_precision, set_precision
-from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.options import SearchOptions
 from espnet_diverse.decoding.predictor import load_predictor
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.runs.compilation import compile_layers
@@ -112,7 +112,7 @@ def test_every_core_decodes_with_fewer_bits(core, precision):
 @pytest.mark.parametrize(("precision", "bound"), [("int8", 0.1), ("bfloat16", 0.03)])
 @pytest.mark.parametrize("search", ["batched", "greedy"])
 def test_a_model_is_searched_in_any_precision(tiny_run, tmp_path, precision, bound, search):
-    options = Options(beam_size=4, ctc_weight=0.4, search=search)
+    options = SearchOptions(beam_size=4, ctc_weight=0.4, search=search)
     exact = load_predictor(tiny_run.model_dir, options=options)
     rough = load_predictor(tiny_run.model_dir, options=options, precision=precision)
     if search == "batched":
@@ -123,9 +123,9 @@ def test_a_model_is_searched_in_any_precision(tiny_run, tmp_path, precision, bou
 
 
 def test_a_translation_model_is_searched_in_8_bits(tiny_translation, tmp_path):
-    rough = load_predictor(tiny_translation.model_dir, options=Options(beam_size=3), precision="int8")
+    rough = load_predictor(tiny_translation.model_dir, options=SearchOptions(beam_size=3), precision="int8")
     expected = decode(
-        load_predictor(tiny_translation.model_dir, options=Options(beam_size=3)),
+        load_predictor(tiny_translation.model_dir, options=SearchOptions(beam_size=3)),
         *(tiny_translation.test_dir, tmp_path / "exact"),
     )
     for one, other in zip(decode(rough, tiny_translation.test_dir, tmp_path / "rough"), expected, strict=True):
@@ -153,7 +153,7 @@ def test_compiled_layers_give_the_same(tiny_run, tmp_path, monkeypatch):
         compile_layers(encoder, "aot_eager")
 
     monkeypatch.setattr(predictor, "compile_layers", compile_quickly)
-    options = Options(beam_size=3, ctc_weight=0.4)
+    options = SearchOptions(beam_size=3, ctc_weight=0.4)
     expected = decode(load_predictor(tiny_run.model_dir, options=options), tiny_run.test_dir, tmp_path / "plain")
     search = load_predictor(tiny_run.model_dir, options=options, compiled=True)
     for one, other in zip(decode(search, tiny_run.test_dir, tmp_path / "compiled"), expected, strict=True):
@@ -184,7 +184,7 @@ def test_the_command_decodes_in_8_bits(tiny_run, tmp_path):
     paths = ["--data_dir", str(tiny_run.test_dir), "--output_dir", str(tmp_path / "command")]
     options = ["--precision", "int8", "--set", "beam_size=2"]
     assert main(["decode", str(tiny_run.model_dir), *paths, *options]) == 0
-    search = load_predictor(tiny_run.model_dir, options=Options(beam_size=2), precision="int8")
+    search = load_predictor(tiny_run.model_dir, options=SearchOptions(beam_size=2), precision="int8")
     decode(search, tiny_run.test_dir, tmp_path / "function")
     scores = [(tmp_path / name / "score").read_text() for name in ("command", "function")]
     assert scores[0] == scores[1] != ""

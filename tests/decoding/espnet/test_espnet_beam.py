@@ -11,7 +11,7 @@ from references.tones import tones
 
 from espnet_diverse.decoding.espnet.espnet_beam import TransducerSearch, check_decoder
 from espnet_diverse.decoding.espnet.espnet_search import load_search
-from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.options import SearchOptions
 from espnet_diverse.decoding.predictor import load_predictor
 from espnet_diverse.decoding.search.fusion import Fusion
 from espnet_diverse.errors import ConfigError, ModelError
@@ -20,7 +20,7 @@ from espnet_diverse.runs import checkpoint
 from espnet_diverse.runs.config import load, save
 from espnet_diverse.runs.tasks import MTTask, load_model
 
-SHORT = Options(beam_size=2, maxlenratio=-3)
+SHORT = SearchOptions(beam_size=2, maxlenratio=-3)
 PHRASE = Fusion(hotwords=["bad"])
 
 
@@ -41,14 +41,14 @@ def models(tmp_path_factory):
 )
 def test_unsupported_options_are_refused_at_loading_and_in_a_call(models, name, options, said):
     with pytest.raises(ConfigError, match=said):
-        load_predictor(models[name], options=Options(**options))
+        load_predictor(models[name], options=SearchOptions(**options))
     if "search" not in options:
         with pytest.raises(ConfigError, match=said):
-            load_predictor(models[name]).resolve(Options(**options))
+            load_predictor(models[name]).resolve(SearchOptions(**options))
 
 
 def test_greedy_search_and_ctc_alone_do_without_the_decoder(models, caplog):
-    for options in (Options(search="greedy"), Options(ctc_weight=1.0, beam_size=2)):
+    for options in (SearchOptions(search="greedy"), SearchOptions(ctc_weight=1.0, beam_size=2)):
         predictor = load_predictor(models["transducer"], options=options)
         assert predictor.batch([predictor.features(tones(1, 0))], [{}])[0]
     assert "ESPnet's is used" not in caplog.text
@@ -57,7 +57,7 @@ def test_greedy_search_and_ctc_alone_do_without_the_decoder(models, caplog):
 def test_options_of_a_call_hold_for_that_call(models):
     predictor = load_predictor(models["rnn"], options=SHORT)
     features = [predictor.features(tones(seconds, 0)) for seconds in (1, 0.5)]
-    several = Options(beam_size=3, nbest=3)
+    several = SearchOptions(beam_size=3, nbest=3)
     (first, _), (other, _) = (predictor.batch(features, [{}, {}], each) for each in (SHORT, several))
     assert len(first) == 1 and len(first[0].tokens) <= 3 and len(other) == 3
     assert other[0].score >= other[1].score >= other[2].score
@@ -89,7 +89,7 @@ def test_hotwords_are_refused(models, tmp_path):
 
 
 def test_hotwords_of_a_transducer_are_for_the_model_or_for_a_call(models, caplog):
-    options = Options(beam_size=8, hotword_weight=5.0)
+    options = SearchOptions(beam_size=8, hotword_weight=5.0)
     plain, fused = (load_predictor(models["transducer"], options=options, fusion=each) for each in (None, PHRASE))
     source = [plain.features(tones(0.5, 0))], [{}]
     without, found = (each.batch(*source)[0][0] for each in (plain, fused))
@@ -99,7 +99,7 @@ def test_hotwords_of_a_transducer_are_for_the_model_or_for_a_call(models, caplog
     (zero,) = fused.find(*source, dataclasses.replace(options, hotword_weight=0.0))
     assert (zero.texts[0].text, zero.texts[0].score) == (without.text, without.score)
     with pytest.raises(ConfigError, match="a transducer has hotwords from beam_size 2 on, not with 1; set 2 or more"):
-        fused.find(*source, Options(beam_size=1))
+        fused.find(*source, SearchOptions(beam_size=1))
 
 
 def test_several_blanks_are_refused(tmp_path):
@@ -124,12 +124,10 @@ def test_a_recurrent_decoder_translates_text(tiny_translation, tmp_path):
     torch.manual_seed(0)
     model, _ = MTTask.build_model_from_file(folder / "config.yaml")
     checkpoint.save(model.state_dict(), folder / "valid.acc.ave.pth")
-    translator = Translator(folder, options=Options(beam_size=3))
+    translator = Translator(folder, options=SearchOptions(beam_size=3))
     found = translator.translate(["abc", "a"])
     bound = 2 * len("abc") + 10
     assert all(0 < len(each.tokens) <= bound for each in found)
     assert translator.translate("abc").text == found[0].text
-    assert (
-        load_search(folder, options=Options(beam_size=3)).batch([translator.search.read("abc")[0]], [{}])[0][0].text
-        == found[0].text
-    )
+    search = load_search(folder, options=SearchOptions(beam_size=3))
+    assert search.batch([translator.search.read("abc")[0]], [{}])[0][0].text == found[0].text

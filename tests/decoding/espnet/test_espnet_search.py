@@ -12,13 +12,13 @@ from references.numbered import read
 from espnet_diverse.decoding.condition_ids import KnownConditions
 from espnet_diverse.decoding.directory.decode_dir import decode
 from espnet_diverse.decoding.espnet.espnet_search import Search, load_search
-from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.options import SearchOptions
 from espnet_diverse.errors import ConfigError, DataError, ModelError
 from espnet_diverse.runs import checkpoint
 from espnet_diverse.scope import current
 from espnet_diverse.upstream.layers import TooShortUttError
 
-OPTIONS = Options(beam_size=3, ctc_weight=0.4, penalty=0.1)
+OPTIONS = SearchOptions(beam_size=3, ctc_weight=0.4, penalty=0.1)
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ def test_weights_are_checked(tiny_run, tmp_path):
 
 
 def test_a_beam_may_be_larger_than_the_vocabulary(tiny_run):
-    search = load_search(tiny_run.model_dir, options=Options(beam_size=100, maxlenratio=-3))
+    search = load_search(tiny_run.model_dir, options=SearchOptions(beam_size=100, maxlenratio=-3))
     assert search.batch([search.read(str(tiny_run.test_dir / "test-00.wav"))[0]], [{}])[0]
 
 

@@ -9,7 +9,7 @@ from references.espnet_models import LANGUAGES, MULTITASK, PREPROCESSOR, RATE, w
 from references.tones import tones
 
 from espnet_diverse.decoding.espnet.multitask import DecoderPrompt
-from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.options import SearchOptions
 from espnet_diverse.errors import ConfigError, DataError, ModelError
 from espnet_diverse.inference import Fusion, Recognizer, SegmentationOptions
 
@@ -28,7 +28,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def recognizer(folder):
-    return Recognizer(folder, options=Options(beam_size=2), segmentation=UNCUT)
+    return Recognizer(folder, options=SearchOptions(beam_size=2), segmentation=UNCUT)
 
 
 def test_a_prompt_has_the_language_and_the_task():
@@ -118,8 +118,8 @@ def test_unknown_language_and_unsupported_options_are_refused(folder, recognizer
         Recognizer(folder, segmentation=SegmentationOptions(whole=True))(tones(1, 0), RATE, language="eng")
     for search in ("greedy", "sampling"):
         with pytest.raises(ConfigError, match=f"search={search} is not possible with a multitask model; set search=ba"):
-            Recognizer(folder, options=Options(search=search))
+            Recognizer(folder, options=SearchOptions(search=search))
     with pytest.raises(ConfigError, match="hotwords are not possible with a multitask model; leave them out"):
         Recognizer(folder, fusion=Fusion(hotwords=["abc"]))
     with pytest.raises(ConfigError, match=r"length_penalty 1\.0 is not possible with a multitask model, which"):
-        Recognizer(folder, options=Options(length_penalty=1.0))
+        Recognizer(folder, options=SearchOptions(length_penalty=1.0))

@@ -14,7 +14,7 @@ from references.tones import tones
 
 from espnet_diverse.decoding.espnet import multitask_ctc
 from espnet_diverse.decoding.espnet.multitask_ctc import EncoderPrompt
-from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.options import SearchOptions
 from espnet_diverse.decoding.predictor import load_predictor
 from espnet_diverse.errors import ConfigError, DataError, ModelError
 from espnet_diverse.inference import Fusion, Recognizer, SegmentationOptions
@@ -72,7 +72,7 @@ def test_a_vocabulary_without_a_symbol_for_no_language_is_refused():
 def test_the_search_equals_espnets(folder, names, pair):
     samples = tones(1.5, 0)
     expected = espnets(folder, beam_size=3, nbest=2)(padded(samples), **symbols(pair))
-    (segment,) = Recognizer(folder, options=Options(beam_size=3, nbest=2), segmentation=UNCUT)(
+    (segment,) = Recognizer(folder, options=SearchOptions(beam_size=3, nbest=2), segmentation=UNCUT)(
         samples, RATE, **names
     ).segments
     assert [each.text for each in segment.alternatives] == [best[3] for best in expected]
@@ -81,7 +81,7 @@ def test_the_search_equals_espnets(folder, names, pair):
 
 
 def test_greedy_search_equals_espnets_best_path(folder):
-    greedy, program = Recognizer(folder, options=Options(search="greedy"), segmentation=UNCUT), espnets(folder)
+    greedy, program = Recognizer(folder, options=SearchOptions(search="greedy"), segmentation=UNCUT), espnets(folder)
     found, expected = zip(
         *(
             (greedy(samples, RATE, language="deu").text, program.best_path(padded(samples), lang_sym="<deu>")[0][3])
@@ -105,7 +105,7 @@ def test_a_long_recording_in_windows_equals_espnets(folder, names, pair):
 def test_windows_do_not_depend_on_the_batch_or_on_how_they_are_asked_for(folder):
     samples = tones(9, 3)
     texts = {
-        Recognizer(folder, segmentation=SegmentationOptions(whole=whole), options=Options(batch_size=size))(
+        Recognizer(folder, segmentation=SegmentationOptions(whole=whole), options=SearchOptions(batch_size=size))(
             samples, RATE
         ).text
         for size in (1, 2, 8)
@@ -125,7 +125,7 @@ def test_windows_are_as_many_as_espnets(seconds):
 
 
 def test_a_batch_equals_single_utterances(folder):
-    search = load_predictor(folder, options=Options(beam_size=2))
+    search = load_predictor(folder, options=SearchOptions(beam_size=2))
     sources = [search.features(tones(seconds, 4)) for seconds in (0.5, 2, 6)]
     conditions = [{"lang": 0, "tgtlang": 0}, {"lang": 3, "tgtlang": 1}, {"lang": 2, "tgtlang": 2}]
     together = search.batch(sources, conditions)
@@ -140,7 +140,7 @@ def test_a_language_model_joins_the_search(folder, tmp_path, caplog, lm, conf):
     tokens = yaml.safe_load((folder / "config.yaml").read_text())["token_list"]
     language_model = write_lm(tmp_path / "lm", tokens, lm, **({} if conf is None else {"conf": conf}))
     of_lm = {"lm_train_config": language_model / "config.yaml", "lm_file": language_model / "valid.loss.ave.pth"}
-    samples, options = tones(1, 5), Options(beam_size=2, lm_weight=0.3)
+    samples, options = tones(1, 5), SearchOptions(beam_size=2, lm_weight=0.3)
     (expected,) = espnets(folder, beam_size=2, lm_weight=0.3, lang_sym="<nolang>", **of_lm)(padded(samples))
     found = Recognizer(folder, options=options, segmentation=UNCUT, fusion=Fusion(language_model))(samples, RATE)
     assert found.text == expected[3]
@@ -150,7 +150,7 @@ def test_a_language_model_joins_the_search(folder, tmp_path, caplog, lm, conf):
 
 def test_hotwords_and_int8_weights_are_as_for_other_models(folder, tmp_path):
     (tmp_path / "words.txt").write_text("efgh\n")
-    options = Options(beam_size=2, hotword_weight=50.0)
+    options = SearchOptions(beam_size=2, hotword_weight=50.0)
     found = Recognizer(folder, options=options, segmentation=UNCUT, fusion=Fusion(hotwords=tmp_path / "words.txt"))
     assert "efgh" in found(tones(1, 0), RATE).text
     assert "efgh" not in Recognizer(folder, options=options, segmentation=UNCUT)(tones(1, 0), RATE).text
@@ -159,7 +159,7 @@ def test_hotwords_and_int8_weights_are_as_for_other_models(folder, tmp_path):
 
 
 def test_words_have_times_in_segments(folder):
-    recognizer = Recognizer(folder, options=Options(beam_size=2), segmentation=SegmentationOptions(vad="none"))
+    recognizer = Recognizer(folder, options=SearchOptions(beam_size=2), segmentation=SegmentationOptions(vad="none"))
     found = recognizer(tones(9, 6), RATE, word_timestamps=True)
     assert len(found.segments) == 2
     for segment in found.segments:
@@ -171,12 +171,12 @@ def test_words_have_times_in_segments(folder):
 def test_segments_and_words_turn_the_windows_off(folder, caplog):
     samples = tones(9, 6)
     unsegmented._warn.cache_clear()
-    recognizer = Recognizer(folder, options=Options(beam_size=2))
+    recognizer = Recognizer(folder, options=SearchOptions(beam_size=2))
     assert len(recognizer(samples, RATE).segments) == len(recognizer(samples, RATE).segments) == 1
     said = "recordings longer than 6 s are read in windows and decoded by greedy CTC alone; --vad energy"
     assert caplog.text.count(said) == 1
     assert all(one.end - one.start <= SECONDS for one in recognizer(samples, RATE, word_timestamps=True).segments)
-    split = Recognizer(folder, options=Options(beam_size=2), segmentation=SegmentationOptions(vad="none"))
+    split = Recognizer(folder, options=SearchOptions(beam_size=2), segmentation=SegmentationOptions(vad="none"))
     assert len(split(samples, RATE).segments) > 1
 
 
@@ -198,9 +198,9 @@ def test_windows_without_room_are_refused(tmp_path, changes, said):
 
 def test_unsupported_options_and_long_audio_are_refused(folder):
     with pytest.raises(ConfigError, match="search=sampling needs a transformer decoder"):
-        Recognizer(folder, options=Options(search="sampling"))
+        Recognizer(folder, options=SearchOptions(search="sampling"))
     with pytest.raises(ConfigError, match="ctc_weight 0.3 is not possible: the model has CTC alone"):
-        Recognizer(folder, options=Options(ctc_weight=0.3))
+        Recognizer(folder, options=SearchOptions(ctc_weight=0.3))
     with pytest.raises(DataError, match=r"7.0 s are more than the 6 s that the model reads; use transcribe"):
         load_predictor(folder).features(tones(7, 0))
 

@@ -12,7 +12,7 @@ from espnet2.lm.seq_rnn_lm import SequentialRNNLM
 from espnet2.lm.transformer_lm import TransformerLM
 
 from espnet_diverse.decoding.espnet.espnet_beam import TransducerSearch
-from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.options import SearchOptions
 from espnet_diverse.decoding.search.hotwords import HotwordScorer
 
 V, M, SOS, WEIGHT = 12, 6, 11, 3.0
@@ -71,7 +71,7 @@ def test_scores_match_the_nets_and_the_bonus_of_complete_phrases(model, name):
     lm = LANGUAGE_MODELS[name]()
     if lm is not None:
         lm.eval()
-    options = Options(beam_size=V, nbest=V, hotword_weight=WEIGHT, lm_weight=0.5)
+    options = SearchOptions(beam_size=V, nbest=V, hotword_weight=WEIGHT, lm_weight=0.5)
     source = torch.randn(1, 1, M)
     (best,) = TransducerSearch(model, lm, HotwordScorer(PHRASES, V))(source, torch.tensor([1]), options)
     for found in best:
@@ -89,9 +89,9 @@ def test_a_small_bonus_changes_no_score_of_other_texts_and_a_large_one_wins(mode
     source, lengths = torch.randn(1, 3, M), torch.tensor([3])
     found = {}
     for weight, beam in ((0.0, 4), (1e-6, V), (30.0, V)):  # ESPnet's usual search takes a minute with beam V
-        options = Options(beam_size=beam, hotword_weight=weight)
+        options = SearchOptions(beam_size=beam, hotword_weight=weight)
         ((found[weight],),) = TransducerSearch(model, None, HotwordScorer([[7, 8]], V))(source, lengths, options)
-    ((plain,),) = TransducerSearch(model)(source, lengths, Options(beam_size=4))
+    ((plain,),) = TransducerSearch(model)(source, lengths, SearchOptions(beam_size=4))
     assert found[0.0] == plain
     nets = {"decoder": model.decoder, "joint_network": model.joint_network}
     espnets = BeamSearchTransducer(**nets, beam_size=V - 1, search_type="tsd", max_sym_exp=3)
@@ -104,7 +104,7 @@ def test_a_small_bonus_changes_no_score_of_other_texts_and_a_large_one_wins(mode
 
 def test_any_bonus_ends(model):
     """In ESPnet's usual search a frame whose tokens gain more than they cost never ends."""
-    options = Options(beam_size=4, hotword_weight=1000.0)
+    options = SearchOptions(beam_size=4, hotword_weight=1000.0)
     ((found,),) = TransducerSearch(model, None, HotwordScorer([[3]], V))(
         torch.randn(1, 5, M), torch.tensor([5]), options
     )
@@ -113,7 +113,8 @@ def test_any_bonus_ends(model):
 
 def test_utterances_of_a_batch_are_searched_apart(model):
     torch.manual_seed(3)
-    source, lengths, options = torch.randn(2, 4, M), torch.tensor([4, 2]), Options(beam_size=4, hotword_weight=1.0)
+    source, lengths = torch.randn(2, 4, M), torch.tensor([4, 2])
+    options = SearchOptions(beam_size=4, hotword_weight=1.0)
     search = TransducerSearch(model, None, HotwordScorer(PHRASES, V))
     both = search(source, lengths, options)
     assert both == [*search(source[:1], lengths[:1], options), *search(source[1:, :2], lengths[1:], options)]

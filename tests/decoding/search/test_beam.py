@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.options import SearchOptions
 from espnet_diverse.decoding.search.beam import Beam, Choice
 from espnet_diverse.upstream.search import end_detect
 
@@ -20,7 +20,7 @@ def advance(beam, scores, tokens):
 
 
 def beam(**options):
-    return Beam(torch.tensor([0]), torch.tensor([GREATEST]), EOS, Options(**options))
+    return Beam(torch.tensor([0]), torch.tensor([GREATEST]), EOS, SearchOptions(**options))
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_a_better_hypothesis_keeps_the_utterance_until_it_ends():
 def test_the_search_ends_where_espnets_rule_ends_it(seed):
     """One hypothesis continues; another ends in some of the steps, near the best one or far below it."""
     random = np.random.default_rng(seed)
-    one = Beam(torch.tensor([0]), torch.tensor([40]), EOS, Options(nbest=50))  # which are never found
+    one = Beam(torch.tensor([0]), torch.tensor([40]), EOS, SearchOptions(nbest=50))  # which are never found
     ended, done = [], False
     for step in range(20):
         score = random.choice([-1.0, -10.5, -11.5, -30.0, -np.inf], p=[0.1, 0.1, 0.3, 0.3, 0.2])
@@ -72,5 +72,5 @@ def test_the_search_ends_where_espnets_rule_ends_it(seed):
 
 
 def test_steps_in_which_nothing_ends_are_no_sign_of_the_end():
-    one = Beam(torch.tensor([0]), torch.tensor([40]), EOS, Options(nbest=50))
+    one = Beam(torch.tensor([0]), torch.tensor([40]), EOS, SearchOptions(nbest=50))
     assert not any(advance(one, scores, [1, EOS]) for scores in [[-1.5, -1.0], *[[-2.0, -torch.inf]] * 10])

@@ -9,7 +9,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from espnet_diverse.attention import EVERYTHING
 from espnet_diverse.cpu.fast_linear import speed_up
-from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.options import SearchOptions
 from espnet_diverse.decoding.search.beam_search import BeamSearch, highest
 from espnet_diverse.decoding.search.hotwords import HotwordScorer
 from espnet_diverse.errors import ConfigError, DataError, ModelError
@@ -23,7 +23,7 @@ TASKS = {"lang": torch.tensor([0, 1, 1, 0, 1]), "domain": torch.tensor([2, 0, 1,
 
 
 def options(**changed):
-    return Options(**{"beam_size": 4, "ctc_weight": 0.3, "nbest": 4} | changed)
+    return SearchOptions(**{"beam_size": 4, "ctc_weight": 0.3, "nbest": 4} | changed)
 
 
 def espnet(decoder, ctc, source, option, lm=None, lm_weight=0.0):

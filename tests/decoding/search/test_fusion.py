@@ -10,7 +10,7 @@ from references.language_models import RNN, TRANSFORMER, write_lm
 from espnet_diverse.bin.main import main
 from espnet_diverse.decoding.condition_ids import KnownConditions
 from espnet_diverse.decoding.directory.decode_dir import decode
-from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.options import SearchOptions
 from espnet_diverse.decoding.predictor import load_predictor
 from espnet_diverse.decoding.search.fusion import Fusion, language_model_of, load_language_model
 from espnet_diverse.errors import ConfigError, ModelError
@@ -18,6 +18,8 @@ from espnet_diverse.inference import Recognizer, SegmentationOptions
 from espnet_diverse.runs.config import save
 from espnet_diverse.runs.model_files import INSIDE
 from espnet_diverse.runs.tasks import read_config
+
+GREEDY = SearchOptions(search="greedy")
 
 
 @pytest.fixture
@@ -71,10 +73,10 @@ def test_the_model_in_its_folder_is_used_unless_another_is_named(tiny_run, token
     numbers = json.loads((tmp_path / "out" / "decode.json").read_text())
     assert (numbers["language_model"], numbers["lm_weight"]) == (str(own), 0.3)
     caplog.clear()
-    assert load_predictor(copy, options=Options(lm_weight=0)).used == {"model_file": "valid.acc.ave.pth"}
+    assert load_predictor(copy, options=SearchOptions(lm_weight=0)).used == {"model_file": "valid.acc.ave.pth"}
     assert load_predictor(copy, fusion=Fusion(own)).used == predictor.used and not caplog.messages
-    assert predictor.resolve(Options(lm_weight=0.0)).lm_weight == 0.0
-    assert load_predictor(copy, options=Options(search="greedy")).language_model is None
+    assert predictor.resolve(SearchOptions(lm_weight=0.0)).lm_weight == 0.0
+    assert load_predictor(copy, options=SearchOptions(search="greedy")).language_model is None
 
 
 def test_recognisers_take_both(tiny_run, tokens, tmp_path):
@@ -82,7 +84,7 @@ def test_recognisers_take_both(tiny_run, tokens, tmp_path):
     (tmp_path / "words.txt").write_text("abab\n")
     lm = write_lm(tmp_path / "lm", tokens)
     audio = tiny_run.test_dir / "test-00.wav"
-    options, whole = Options(hotword_weight=30.0, maxlenratio=-6), SegmentationOptions(vad="none")
+    options, whole = SearchOptions(hotword_weight=30.0, maxlenratio=-6), SegmentationOptions(vad="none")
     plain = Recognizer(tiny_run.model_dir, options=options, segmentation=whole).transcribe(audio).text
     added = Fusion(lm, hotwords=tmp_path / "words.txt")
     both = Recognizer(tiny_run.model_dir, options=options, segmentation=whole, fusion=added)
@@ -102,9 +104,9 @@ def test_words_of_the_command_line(tiny_run, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("options", "added", "text"),
     [
-        (Options(lm_weight=0.5), Fusion(), "lm_weight 0.5 needs a language model; give --lm, or leave it out"),
-        (Options(search="greedy"), "lm", "search=greedy uses no language model; set search=batched, or leave --lm out"),
-        (Options(search="greedy"), "words", "search=greedy has no hotwords; set search=batched, or leave them out"),
+        (SearchOptions(lm_weight=0.5), Fusion(), "lm_weight 0.5 needs a language model; give --lm, or leave it out"),
+        (GREEDY, "lm", "search=greedy uses no language model; set search=batched, or leave --lm out"),
+        (GREEDY, "words", "search=greedy has no hotwords; set search=batched, or leave them out"),
     ],
 )
 def test_fusion_options_without_effect_are_refused(tiny_run, tokens, tmp_path, options, added, text):

@@ -9,7 +9,7 @@ from references.memories import MEMORIES
 from espnet_diverse.attention import CORES
 from espnet_diverse.attention.modifiers.position import POSITIONS
 from espnet_diverse.decoding.espnet.espnet_beam import ESPnetBeamSearch
-from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.options import SearchOptions
 from espnet_diverse.decoding.search import prefix_tree
 from espnet_diverse.decoding.search.beam_search import BeamSearch
 from espnet_diverse.decoding.search.scorers import DecoderScorer, LanguageModelScorer
@@ -104,7 +104,7 @@ def test_a_language_model(memory):
 
 def test_beam_search_matches_espnet(build, sources):
     decoder, ctc = build(memory={"segment": 4} | MEMORIES["cdt"], cross_memory=SOURCE)
-    options = Options(beam_size=4, ctc_weight=0.0, maxlenratio=0.5, nbest=3)
+    options = SearchOptions(beam_size=4, ctc_weight=0.0, maxlenratio=0.5, nbest=3)
     theirs = ESPnetBeamSearch(SimpleNamespace(decoder=decoder, eos=EOS, sos=EOS, token_list=["a"] * 30), None)
     lengths = torch.tensor([len(x) for x in sources])
     padded = torch.nn.utils.rnn.pad_sequence(sources, batch_first=True)

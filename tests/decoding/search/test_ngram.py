@@ -14,7 +14,7 @@ from references.tones import tones
 
 from espnet_diverse.bin.main import main
 from espnet_diverse.decoding.espnet.espnet_search import load_search
-from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.options import SearchOptions
 from espnet_diverse.decoding.predictor import load_predictor
 from espnet_diverse.decoding.search.fusion import Fusion, language_model_of
 from espnet_diverse.decoding.search.ngram import NgramScorer, is_ngram
@@ -81,7 +81,7 @@ def test_scores_follow_the_hypotheses(arpa):
 
 @pytest.mark.usefixtures("kenlm")
 def test_a_recurrent_decoder_takes_one_and_a_transducer_does_not(arpa, tmp_path, caplog):
-    fusion, options = Fusion(arpa), Options(beam_size=2, maxlenratio=-4)
+    fusion, options = Fusion(arpa), SearchOptions(beam_size=2, maxlenratio=-4)
     folder = write_model(tmp_path / "rnn", "rnn")
     rnn, alone = (load_predictor(folder, options=options, fusion=each) for each in (fusion, None))
     found, without = (each.batch([each.features(tones(0.5, 0))], [{}])[0][0] for each in (rnn, alone))

@@ -9,7 +9,7 @@ import yaml
 from espnet_diverse.contrib.flowseq.decoder import FlowDecoder
 from espnet_diverse.contrib.flowseq.transformer import Source
 from espnet_diverse.decoding.espnet.espnet_search import load_search
-from espnet_diverse.decoding.options import Options, check_search
+from espnet_diverse.decoding.options import SearchOptions, check_search
 from espnet_diverse.decoding.predictor import load_predictor
 from espnet_diverse.decoding.search.one_pass import OnePassSearch
 from espnet_diverse.errors import ConfigError
@@ -53,7 +53,7 @@ def oracle(decoder, encoded, length, penalty=0.0, length_penalty=0.0):
 @torch.no_grad()
 @pytest.mark.parametrize("options", [{}, {"penalty": 3.0}, {"length_penalty": 1.0}, {"nbest": 2}])
 def test_hypotheses_are_ranked_by_the_bound(decoder, encoded, options):
-    found = OnePassSearch(decoder, EOS)(encoded, FRAMES, Options(beam_size=4, **{"nbest": 4} | options))
+    found = OnePassSearch(decoder, EOS)(encoded, FRAMES, SearchOptions(beam_size=4, **{"nbest": 4} | options))
     shown = {name: value for name, value in options.items() if name != "nbest"}
     for row, frames in enumerate(FRAMES.tolist()):
         one = encoded[row : row + 1, :frames]
@@ -70,7 +70,7 @@ def test_hypotheses_are_ranked_by_the_bound(decoder, encoded, options):
 
 @torch.no_grad()
 def test_a_single_length_is_scored_at_the_centre_of_the_prior(decoder, encoded):
-    found = OnePassSearch(decoder, EOS)(encoded, FRAMES, Options(beam_size=1))
+    found = OnePassSearch(decoder, EOS)(encoded, FRAMES, SearchOptions(beam_size=1))
     source = Source.of(encoded, FRAMES)
     lengths, values = decoder.length.best(source, 1, FRAMES * 0, FRAMES * 99)
     scores = decoder.translate(encoded, FRAMES, lengths[:, 0])
@@ -85,18 +85,18 @@ def test_a_single_length_is_scored_at_the_centre_of_the_prior(decoder, encoded):
 @torch.no_grad()
 def test_lengths_keep_the_limits_of_the_search(decoder, encoded):
     search = OnePassSearch(decoder, EOS)
-    found = search(encoded, FRAMES, Options(beam_size=9, nbest=9, minlenratio=-3, maxlenratio=-4))
+    found = search(encoded, FRAMES, SearchOptions(beam_size=9, nbest=9, minlenratio=-3, maxlenratio=-4))
     assert [sorted(len(each.tokens) for each in best) for best in found] == [[3, 4], [3, 4]]
-    assert search(encoded, FRAMES, Options(minlenratio=-50, maxlenratio=-60)) == [[], []]
+    assert search(encoded, FRAMES, SearchOptions(minlenratio=-50, maxlenratio=-60)) == [[], []]
 
 
 @pytest.mark.parametrize("search", ["sampling", "espnet", "greedy"])
 def test_a_search_token_by_token_is_refused(search):
     said = rf"search={search} is not possible: the model is non-autoregressive and translates in one pass; set search="
     with pytest.raises(ConfigError, match=said):
-        check_search({"model": "flow"}, Options(search=search))
-    check_search({"model": "flow"}, Options())
-    check_search({"model": "diverse"}, Options(search=search))
+        check_search({"model": "flow"}, SearchOptions(search=search))
+    check_search({"model": "flow"}, SearchOptions())
+    check_search({"model": "diverse"}, SearchOptions(search=search))
 
 
 @pytest.mark.parametrize(("load", "search"), [(load_predictor, "sampling"), (load_search, "espnet")])
@@ -105,4 +105,4 @@ def test_it_is_refused_when_the_model_is_loaded(tiny_translation, tmp_path, load
     config = yaml.safe_load((run / "config.yaml").read_text()) | {"model": "flow"}
     (run / "config.yaml").write_text(yaml.safe_dump(config))
     with pytest.raises(ConfigError, match="the model is non-autoregressive"):
-        load(run, options=Options(search=search))
+        load(run, options=SearchOptions(search=search))

@@ -8,7 +8,7 @@ import torch
 from scipy.stats import chisquare
 from torch.nn.utils.rnn import pad_sequence
 
-from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.options import SearchOptions
 from espnet_diverse.decoding.predictor import load_predictor
 from espnet_diverse.decoding.search.sampling import SamplingSearch
 from espnet_diverse.errors import ConfigError, ModelError
@@ -34,7 +34,7 @@ def small():
 
 def search(decoder, sources, conditions=None, **changed):
     """Draws for utterances that are told apart by their encoder output."""
-    option = Options(**{"search": "sampling", "maxlenratio": -STEPS} | changed)
+    option = SearchOptions(**{"search": "sampling", "maxlenratio": -STEPS} | changed)
     sampling, lengths = SamplingSearch(decoder, decoder.output_layer.out_features - 1), [len(x) for x in sources]
     with scope(conditions or {"lang": torch.tensor([0])}, collect=False):
         padded = pad_sequence(sources, batch_first=True)
@@ -169,7 +169,7 @@ def test_the_least_and_the_greatest_random_number_draw_the_first_and_the_last_to
 
 
 def test_a_trained_model_is_drawn_from_by_its_text(tiny_translation, other_sums):
-    options = Options(search="sampling", nbest=4, seed=7)
+    options = SearchOptions(search="sampling", nbest=4, seed=7)
     drawn = load_predictor(tiny_translation.model_dir, options=options)
     sources = [drawn.read(text)[0] for text in ("abcd", "da")]
     first, second = drawn.batch(sources, [{}, {}])
@@ -184,9 +184,9 @@ def test_a_trained_model_is_drawn_from_by_its_text(tiny_translation, other_sums)
 
 
 def test_speech_is_drawn_from_the_decoder_alone(tiny_run):
-    assert load_predictor(tiny_run.model_dir, options=Options(search="sampling")).options.ctc_weight == 0
+    assert load_predictor(tiny_run.model_dir, options=SearchOptions(search="sampling")).options.ctc_weight == 0
     with pytest.raises(ConfigError, match="ctc_weight 0.3 cannot be combined with search=sampling; set ctc_weight=0"):
-        Options(search="sampling", ctc_weight=0.3)
+        SearchOptions(search="sampling", ctc_weight=0.3)
 
 
 def test_another_decoder_is_refused():

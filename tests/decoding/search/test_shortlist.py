@@ -9,7 +9,7 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 
 from espnet_diverse.decoding.encoder.precision import set_precision
-from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.options import SearchOptions
 from espnet_diverse.decoding.search.beam_search import BeamSearch
 from espnet_diverse.decoding.search.fusion import Fusion
 from espnet_diverse.decoding.search.hotwords import HotwordScorer
@@ -22,7 +22,7 @@ from espnet_diverse.text.lexical_table import LexicalTable
 VOCABULARY, WORDS = 30, 12
 SPECIAL = {0, 1, VOCABULARY - 1}
 TEXTS = [np.array(text) for text in ([3, 7, 3], [5], [11, 2, 4, 6], [0, 9], [8, 8, 8])]
-OPTIONS = Options(beam_size=4, nbest=4, ctc_weight=0.0, lm_weight=0.0, shortlist_first=3, shortlist_best=5)
+OPTIONS = SearchOptions(beam_size=4, nbest=4, ctc_weight=0.0, lm_weight=0.0, shortlist_first=3, shortlist_best=5)
 
 
 def table(each=7, of_null=10):
@@ -180,4 +180,4 @@ def test_a_shortlist_is_for_text():
 
 def test_a_stream_has_no_shortlist():
     with pytest.raises(ConfigError, match=r"lex\.s2t: a shortlist is for models that translate text; leave it out"):
-        check_stream_options(Options(), Fusion(shortlist="lex.s2t"))
+        check_stream_options(SearchOptions(), Fusion(shortlist="lex.s2t"))

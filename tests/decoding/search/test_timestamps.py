@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.options import SearchOptions
 from espnet_diverse.decoding.search.beam_search import BeamSearch
 from espnet_diverse.decoding.search.sampling import SamplingSearch
 from espnet_diverse.decoding.search.timestamps import TimestampRules, check_timed, parts_between
@@ -90,7 +90,7 @@ def check(tokens):
 @pytest.mark.parametrize("beam_size", [1, 4])
 def test_batches_find_the_texts_of_each_utterance_alone(beam_size):
     search = BeamSearch(decoder(1), None, END)
-    options = Options(beam_size=beam_size, ctc_weight=0.0, lm_weight=0.0, nbest=beam_size, maxlenratio=-18)
+    options = SearchOptions(beam_size=beam_size, ctc_weight=0.0, lm_weight=0.0, nbest=beam_size, maxlenratio=-18)
     source, lengths = torch.randn(4, 12, 16, generator=torch.Generator().manual_seed(1)), torch.tensor([12, 5, 9, 7])
     found = search(source, lengths, options, timed=True)
     for row, length in enumerate(lengths.tolist()):
@@ -105,7 +105,7 @@ def test_batches_find_the_texts_of_each_utterance_alone(beam_size):
 
 
 def test_draws_keep_the_rules():
-    options = Options(search="sampling", ctc_weight=0.0, nbest=5, maxlenratio=-12)
+    options = SearchOptions(search="sampling", ctc_weight=0.0, nbest=5, maxlenratio=-12)
     source, lengths = torch.randn(3, 12, 16, generator=torch.Generator().manual_seed(1)), torch.tensor([12, 5, 9])
     found = SamplingSearch(decoder(0), END)(source, lengths, options, [*source.numpy()], timed=True)
     for each in (each for best in found for each in best):
@@ -131,13 +131,13 @@ def test_parts_and_the_begin_of_the_next_window(tokens, parts, passed):
 
 
 def test_what_knows_no_times_is_refused():
-    options = Options(ctc_weight=0.0, lm_weight=0.0)
+    options = SearchOptions(ctc_weight=0.0, lm_weight=0.0)
     check_timed(TIMES, options, False)
     for times, given, words, named in (
         (range(0), options, False, "writes no times"),
-        (TIMES, Options(ctc_weight=0.3), False, "set ctc_weight=0"),
-        (TIMES, Options(search="greedy", ctc_weight=0.0), False, "search=batched"),
-        (TIMES, Options(ctc_weight=0.0, lm_weight=0.3), False, "language model"),
+        (TIMES, SearchOptions(ctc_weight=0.3), False, "set ctc_weight=0"),
+        (TIMES, SearchOptions(search="greedy", ctc_weight=0.0), False, "search=batched"),
+        (TIMES, SearchOptions(ctc_weight=0.0, lm_weight=0.3), False, "language model"),
         (TIMES, options, True, "word_timestamps is not possible"),
     ):
         with pytest.raises(ConfigError, match=named):

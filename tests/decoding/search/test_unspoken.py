@@ -4,7 +4,7 @@ import pytest
 import torch
 from espnet2.asr.ctc import CTC
 
-from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.options import SearchOptions
 from espnet_diverse.decoding.search.beam import Hypothesis
 from espnet_diverse.decoding.search.beam_search import BeamSearch
 from espnet_diverse.decoding.search.hotwords import HotwordScorer
@@ -56,7 +56,7 @@ def unsure():
 
 @pytest.mark.parametrize("changed", [{"penalty": 3.0}, {"hotword_weight": 2.5}, {"hotword_weight": 20.0}])
 def test_a_bonus_does_not_make_a_text_spoken(unsure, changed):
-    options = Options(beam_size=2, maxlenratio=-4, lm_weight=0.0, ctc_weight=0.0, **changed)
+    options = SearchOptions(beam_size=2, maxlenratio=-4, lm_weight=0.0, ctc_weight=0.0, **changed)
     hotwords = HotwordScorer([[3, 4, 5, 6]], 30) if "hotword_weight" in changed else None
     found = BeamSearch(unsure, None, eos=29)(torch.randn(3, 12, 16), torch.full((3,), 12), options, hotwords)
     assert [best[0].tokens for best in found] == [[]] * 3
@@ -65,7 +65,7 @@ def test_a_bonus_does_not_make_a_text_spoken(unsure, changed):
 def test_a_sure_loop_is_cut_and_not_taken_for_silence(unsure):
     """Its score is that of all its tokens, each of them sure."""
     unsure.output_layer.bias.detach()[7] = 20.0
-    options = Options(beam_size=1, lm_weight=0.0, ctc_weight=0.0)
+    options = SearchOptions(beam_size=1, lm_weight=0.0, ctc_weight=0.0)
     found = BeamSearch(unsure, None, eos=29)(torch.randn(1, 12, 16), torch.tensor([12]), options)
     assert [best[0].tokens for best in found] == [[7]]
 
@@ -75,5 +75,7 @@ def test_a_search_by_ctc_alone_asks_no_decoder_for_speech(unsure):
     source, lengths = torch.randn(3, 12, 16), torch.full((3,), 12)
     options = {"beam_size": 2, "maxlenratio": -4, "lm_weight": 0.0}
     for weight in (0.0, 0.5):
-        assert [best[0].tokens for best in search(source, lengths, Options(ctc_weight=weight, **options))] == [[]] * 3
-    assert len(search(source[:2], lengths[:2], Options(ctc_weight=1.0, **options))) == 2
+        assert [best[0].tokens for best in search(source, lengths, SearchOptions(ctc_weight=weight, **options))] == [
+            []
+        ] * 3
+    assert len(search(source[:2], lengths[:2], SearchOptions(ctc_weight=1.0, **options))) == 2

@@ -8,14 +8,14 @@ import yaml
 from references.language_models import write_lm
 from references.streaming import TOKENS, heard, of_espnet, tones, write_run
 
-from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.options import SearchOptions
 from espnet_diverse.decoding.predictor import load_predictor
 from espnet_diverse.decoding.search.fusion import Fusion
 from espnet_diverse.decoding.streaming.block_search import load_block_search
 from espnet_diverse.errors import ConfigError, ModelError
 from espnet_diverse.runs import checkpoint
 
-OPTIONS = Options(beam_size=3, ctc_weight=0.3)
+OPTIONS = SearchOptions(beam_size=3, ctc_weight=0.3)
 ESPNET = replace(OPTIONS, search="espnet")
 KINDS = {
     "contextual_block_transformer": {},
@@ -98,7 +98,7 @@ def test_a_language_model_is_used(streaming_run, blockwise, tmp_path):
 
 
 def test_ctc_alone_is_possible(streaming_run):
-    options, samples = Options(beam_size=3, ctc_weight=1.0), tones(1.0, 8)
+    options, samples = SearchOptions(beam_size=3, ctc_weight=1.0), tones(1.0, 8)
     search, offline = (load(streaming_run, options=options) for load in (load_block_search, load_predictor))
     texts = [each.text for each in heard(search, samples, 1600)]
     assert texts[-1] == offline.batch([offline.features(samples)], [{}])[0][0].text and any(texts[:-1])
@@ -205,7 +205,7 @@ def test_models_that_do_not_stream_are_refused(streaming_run, changes, message, 
 )
 def test_options_that_do_not_fit_are_refused(streaming_run, options, message):
     with pytest.raises(ConfigError, match=message):
-        load_block_search(streaming_run, options=Options(**options))
+        load_block_search(streaming_run, options=SearchOptions(**options))
 
 
 def test_hotwords_are_in_final_texts(streaming_run, search):

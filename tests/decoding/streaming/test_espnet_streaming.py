@@ -9,12 +9,12 @@ import torch
 import yaml
 from references.streaming import heard, of_espnet, tones, write_run
 
-from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.options import SearchOptions
 from espnet_diverse.decoding.streaming.block_search import load_block_search
 from espnet_diverse.decoding.streaming.espnet_streaming import SIZES
 
-OPTIONS = Options(beam_size=3, ctc_weight=0.3)
-ESPNET = Options(beam_size=3, ctc_weight=0.3, search="espnet")
+OPTIONS = SearchOptions(beam_size=3, ctc_weight=0.3)
+ESPNET = SearchOptions(beam_size=3, ctc_weight=0.3, search="espnet")
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def test_hypotheses_as_long_as_the_audio_do_not_stop_the_stream(tmp_path):
     weights = torch.load(run / "valid.acc.ave.pth", weights_only=True)
     weights["decoder.output_layer.bias"][-1] = -100  # <sos/eos>
     torch.save(weights, run / "valid.acc.ave.pth")
-    search = load_block_search(run, options=Options(beam_size=2, ctc_weight=0.0, search="espnet"))
+    search = load_block_search(run, options=SearchOptions(beam_size=2, ctc_weight=0.0, search="espnet"))
     found = heard(search, tones(1.0, 0), 1600)
     lengths = [len(each.tokens) for each in found]
     assert lengths == sorted(lengths) and lengths[-1] == 24

@@ -7,7 +7,7 @@ from references.openai_whisper import listed, write_espnets
 from references.whisper import LANGUAGES, tokenizer
 from tokenizers import Tokenizer
 
-from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.options import SearchOptions
 from espnet_diverse.decoding.predictor import load_predictor
 from espnet_diverse.errors import ConfigError, ModelError
 from espnet_diverse.packing.adoption import adopt
@@ -56,7 +56,7 @@ def test_a_run_decodes_in_its_language_and_writes_text(tmp_path):
     with pytest.raises(ModelError, match="adopt makes a run of it that downloads nothing"):
         load_predictor(folder)
     adopt(folder, tmp_path / "new", merge([]))
-    predictor = load_predictor(tmp_path / "new", options=Options(beam_size=2, maxlenratio=-6))
+    predictor = load_predictor(tmp_path / "new", options=SearchOptions(beam_size=2, maxlenratio=-6))
     assert predictor.conditions.names == {"lang": ["de"], "tgtlang": ["de"]} and len(predictor.times) == 1501
     samples = torch.randn(16_000, generator=torch.Generator().manual_seed(1)).numpy() * 0.1
     ((best, *_),) = predictor.batch([predictor.features(samples)], [{"lang": 0, "tgtlang": 0}])

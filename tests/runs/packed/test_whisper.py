@@ -11,7 +11,7 @@ from references.whisper import LANGUAGES, LAYOUTS, write_whisper
 from tokenizers import Tokenizer
 
 from espnet_diverse.decoding.espnet.espnet_beam import ESPnetBeamSearch
-from espnet_diverse.decoding.options import Options
+from espnet_diverse.decoding.options import SearchOptions
 from espnet_diverse.decoding.predictor import load_predictor
 from espnet_diverse.errors import ModelError
 from espnet_diverse.runs.packed import whisper
@@ -106,7 +106,7 @@ def generated(folder, prompt, count, times):
 def test_greedy_texts_equal_transformers(tmp_path, monkeypatch, layout, seed, times):
     monkeypatch.setenv("ESPNET_DIVERSE_CACHE", str(tmp_path / "cache"))
     prompt, german = of_layout(folder := tmp_path / "whisper", layout, seed)
-    expected, options = generated(folder, prompt, 24, times), Options(beam_size=1, maxlenratio=-24)
+    expected, options = generated(folder, prompt, 24, times), SearchOptions(beam_size=1, maxlenratio=-24)
     predictor = load_predictor(padded(unpacked(folder)), options=options)
     features = predictor.features(samples())
     (found,) = predictor.find([features], [german], timed=times)
