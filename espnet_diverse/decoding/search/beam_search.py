@@ -168,9 +168,9 @@ class BeamSearch:
             for row, (best, probability) in enumerate(zip(results, no_speech.tolist(), strict=True)):
                 added = _added(best, options.penalty, weights[row], hotwords)
                 results[row] = heard(best, probability, options.length_penalty, added)
-        if self.decoder is not None and self.decoder.most_tokens is not None and not options.maxlenratio:
-            bounds = self._bounds(lengths, options)[1].tolist()
-            results = [without_loops(best, most) for best, most in zip(results, bounds, strict=True)]
+        if self.decoder is not None and self.decoder.most_tokens is not None:
+            frames = (lengths - self.decoder.state_rows).tolist()
+            results = [without_loops(best, count) for best, count in zip(results, frames, strict=True)]
         return results
 
     def check(self, options: SearchOptions) -> None:

@@ -10,20 +10,21 @@ from collections.abc import Sequence
 from espnet_diverse.decoding.search.beam import Hypothesis
 
 _REPEATS = 3  # a text with fewer repetitions is kept
+_RATE = 0.1  # tokens per frame of the encoder, 5 a second: repeated words are hardly spoken as fast
 _NO_SPEECH, _UNSURE = 0.6, -1.0
 
 
-def without_loops(hypotheses: Sequence[Hypothesis], most: int) -> list[Hypothesis]:
+def without_loops(hypotheses: Sequence[Hypothesis], frames: int) -> list[Hypothesis]:
     """Hypotheses whose endless repetitions are cut after the first.
 
-    The same words may be spoken several times, so that short hypotheses stay. A decoder in a loop stops near the
-    greatest length of its training, which nobody speaks in that time.
+    The same words may be spoken several times, so that short hypotheses stay. A decoder in a loop fills the time, with
+    the silence after the audio, with more words than anybody speaks.
 
     Args:
         hypotheses: Hypotheses of an utterance.
-        most: Greatest number of tokens of its hypotheses.
+        frames: Number of its encoder frames.
     """
-    return [hyp._replace(tokens=_cut(hyp.tokens)) if 2 * len(hyp.tokens) >= most else hyp for hyp in hypotheses]
+    return [hyp._replace(tokens=_cut(hyp.tokens)) if len(hyp.tokens) >= _RATE * frames else hyp for hyp in hypotheses]
 
 
 def heard(
