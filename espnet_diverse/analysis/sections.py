@@ -18,7 +18,7 @@ from espnet_diverse.analysis.measures.calibration import BINS, Calibration
 from espnet_diverse.analysis.measures.head_ablation import HeadAblation
 from espnet_diverse.analysis.measures.text_support import TextSupport
 from espnet_diverse.analysis.rounding import certain
-from espnet_diverse.decoding.options import INVENTED
+from espnet_diverse.decoding.options import LEAST_SUPPORT
 from espnet_diverse.functional.calibration import (
     entropy_cdf,
     expected_calibration_error,
@@ -272,7 +272,7 @@ class SupportSection:
             f"CTC supports {certain(100 * support)} % of the tokens that the model writes, and "
             f"{certain(100 * reference)} % of the reference tokens (means over utterances): it gives them a "
             f"probability of at least 5 % where it aligns them. Of {len(support)}"
-            f" texts {invented} have less than {100 * INVENTED:.0f} %, as texts that a decoder "
+            f" texts {invented} have less than {100 * LEAST_SUPPORT:.0f} %, as texts that a decoder "
             "invents for noise or silence."
         )
         draw_support(self.found, folder / "ctc_support.png")
@@ -314,7 +314,7 @@ def draw_support(support: TextSupport, path: Path) -> None:
     axes = figure.subplots()
     for name, shares in zip(("text of the model", "reference"), support.shares(), strict=True):
         axes.plot(np.arange(1, len(shares) + 1), 100 * np.sort(shares), marker=".", label=name)
-    axes.axhline(100 * INVENTED, color="grey", linestyle="--", linewidth=1, label="below: may be invented")
+    axes.axhline(100 * LEAST_SUPPORT, color="grey", linestyle="--", linewidth=1, label="below: may be invented")
     axes.set(ylim=(-2, 102), xlabel="utterances, least supported first", ylabel="tokens that CTC supports (%)")
     axes.set_title("Support of texts by CTC")
     axes.xaxis.get_major_locator().set_params(integer=True)

@@ -74,7 +74,7 @@ class CachedAttention(HeadProjections):
         context, self.attn = self._attend(heads)
         return self._merge(self._change(heads, context))
 
-    def sum_up(self, cache: KVCache, seen: Tensor | None) -> Sums | None:
+    def accumulate(self, cache: KVCache, seen: Tensor | None) -> Sums | None:
         """Return sums over the keys of a cache, which replace the keys, or None if the core needs them all.
 
         Args:
@@ -84,7 +84,7 @@ class CachedAttention(HeadProjections):
         """
         seen = cache.k.new_ones(1, 1, cache.k.size(2), dtype=torch.bool) if seen is None else seen
         with torch.autocast(cache.k.device.type, enabled=False):
-            return self.core.sum_up(cache.of_keys(in_full_precision), seen)
+            return self.core.accumulate(cache.of_keys(in_full_precision), seen)
 
     def next_source(self, source: Tensor, cache: KVCache, mask: Tensor | None) -> Tensor:
         """Return the source (B, T, M) that the next layer reads, given this layer's source; see `Core.next_source`.

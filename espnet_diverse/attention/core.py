@@ -33,7 +33,7 @@ class KVCache(NamedTuple):
         k: Keys (B, H, T, D), or what the core needs instead of them.
         v: Values (B, H, T, D).
         features: What else the core keeps of each key, (B, H, T, R), or None.
-        sums: Sums over keys that are not among `k`, see `Core.sum_up`; None if there are none.
+        sums: Sums over keys that are not among `k`, see `Core.accumulate`; None if there are none.
     """
 
     k: Tensor
@@ -338,7 +338,7 @@ class Core(Monitored):
         """Greatest distance of a key that a query of self-attention attends to, or None if there is no limit."""
         return None
 
-    def sum_up(self, cache: KVCache, seen: Tensor) -> Sums | None:
+    def accumulate(self, cache: KVCache, seen: Tensor) -> Sums | None:
         """Sum over keys in evaluation, in float32 or float64, for a core whose queries need only the sums.
 
         Args:
@@ -351,10 +351,10 @@ class Core(Monitored):
         """
         return None
 
-    def summarise(
+    def reduce_keys(
         self, parts: Iterable[tuple[KVCache, Tensor | None]], stream: Stream
     ) -> Callable[[Tensor], Tensor] | None:
-        """Summarise the keys of a long sequence in evaluation, for a core whose queries need only the summary.
+        """Reduce the keys of a long sequence to a fixed size in evaluation, for a core whose queries need no others.
 
         Args:
             parts: Keys and values of each part of the sequence, projected when they are asked for, and which of them

@@ -110,7 +110,7 @@ class MultiHeadAttention(CachedAttention):
 
         if reach is not None:
             return by_parts(attend, time, reach)
-        read = self.core.summarise(((self.cache_kv(x[:, part]), masked(part)) for part in slices(time)), stream)
+        read = self.core.reduce_keys(((self.cache_kv(x[:, part]), masked(part)) for part in slices(time)), stream)
         return None if read is None else by_parts(lambda part: self._merge(read(self.project_query(x[:, part]))), time)
 
     @torch.no_grad()

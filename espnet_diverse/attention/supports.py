@@ -29,7 +29,7 @@ class Supports:
         relative_position: The logits include `Heads.position`.
         causal: The mask may exclude later keys, so that no query sees them.
         cached_decoding: The output of a query does not depend on other queries, and everything that it needs of the
-            keys is in `KVCache`, see `Core.cache` and `Core.sum_up`.
+            keys is in `KVCache`, see `Core.cache` and `Core.accumulate`.
         cross_attention: Keys and values may come from another sequence than the queries.
         explicit_weights: The core returns its attention weights when `Heads.need_weights` asks for them. Without them
             the attention has no weights to plot or analyse, and is left out there.

@@ -27,7 +27,7 @@ SEARCHED_TASKS = (*TEXT_TASKS, *MULTITASK)
 SAME_LANGUAGE_TASKS = ("asr", *MULTITASK)
 """Tasks of models whose text is in the language that is spoken."""
 PRECISIONS = ("float32", "int8", "bfloat16")
-INVENTED = 0.25
+LEAST_SUPPORT = 0.25
 """A text may be invented if CTC supports less than this share of its tokens, see `ctc_alignment.py`."""
 SHORTLIST = ("shortlist_first", "shortlist_best")
 """Names of the options that only affect a search with a shortlist."""

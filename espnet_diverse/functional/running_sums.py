@@ -61,7 +61,7 @@ def with_one(v: Tensor) -> Tensor:
     return F.pad(v, (0, 1), value=1.0)
 
 
-def sum_up(features: Tensor | None, v: Tensor, s: Tensor, seen: Tensor, before: Sums | None = None) -> Sums:
+def accumulate(features: Tensor | None, v: Tensor, s: Tensor, seen: Tensor, before: Sums | None = None) -> Sums:
     """Compute (1), or (2) where there are sums of earlier keys.
 
     Args:

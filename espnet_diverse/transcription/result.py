@@ -6,7 +6,7 @@ All times are in seconds from the beginning of the recording.
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from espnet_diverse.decoding.options import INVENTED
+from espnet_diverse.decoding.options import LEAST_SUPPORT
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Segment:
     @property
     def may_be_invented(self) -> bool:
         """Whether CTC supports less than a quarter of the tokens: the decoder may have written a text for noise."""
-        return self.ctc_support is not None and self.ctc_support < INVENTED
+        return self.ctc_support is not None and self.ctc_support < LEAST_SUPPORT
 
     def word_positions(self) -> list[int] | None:
         """Position of each word in the text; None if there are no words or one is not in the text."""

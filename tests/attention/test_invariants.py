@@ -100,7 +100,7 @@ def test_cached_keys_give_the_result_of_the_full_pass(core):
     torch.testing.assert_close(cached, full[:, 3:])
 
 
-SUMMED = [name for name in [*CORES, *VARIANTS] if CORES[name.split(":")[0]].sum_up is not Core.sum_up]
+SUMMED = [name for name in [*CORES, *VARIANTS] if CORES[name.split(":")[0]].accumulate is not Core.accumulate]
 
 
 @pytest.mark.parametrize("core", SUMMED)
@@ -108,7 +108,7 @@ def test_sums_take_the_place_of_cached_keys(core):
     module, (x, _) = make(core, causal=True), inputs()
     full, late, seen = module(x, x, x, causal(7)), x[:, 5:], torch.ones(2, 1, 3, dtype=torch.bool)
     first, middle, last = (module.cache_kv(x[:, part]) for part in (slice(2), slice(2, 5), slice(5, 7)))
-    sums = module.sum_up(middle._replace(sums=module.sum_up(first, None)), seen)
+    sums = module.accumulate(middle._replace(sums=module.accumulate(first, None)), seen)
     cached = module.attend_cached(
         module.project_query(late), late, last._replace(sums=sums), causal(2).expand(2, -1, -1)
     )
@@ -121,7 +121,7 @@ def test_sums_over_a_padded_memory(core):
     memory = torch.randn(2, 9, SIZE, dtype=torch.double)
     mask = torch.arange(9) < torch.tensor([[[9]], [[6]]])
     keys = module.cache_kv(memory)
-    cache = keys.of_keys(lambda x: x[:, :, :0])._replace(sums=module.sum_up(keys, mask))
+    cache = keys.of_keys(lambda x: x[:, :, :0])._replace(sums=module.accumulate(keys, mask))
     for one, rows in ((cache, [0, 1]), (cache.keep(torch.tensor([1])), [1])):
         cached = module.attend_cached(module.project_query(x[rows]), x[rows], one, None)
         torch.testing.assert_close(cached, module(x, memory, memory, mask)[rows])

@@ -36,11 +36,11 @@ SPOKEN = Segment(
     "",
     1.0,
 )
-INVENTED = Segment(
+LEAST_SUPPORT = Segment(
     0.65, 0.75, "thank you", -2.0, ("thank", "you"), alternatives=(Alternative("thank you", -2.0),), ctc_support=0.1
 )
 SOUND = np.sin(2 * np.pi * 2000 * np.arange(8000) / 16_000).astype(np.float32)  # 2 kHz for half a second
-TRANSCRIPT = Transcript((SPOKEN, INVENTED), 0.75, {"lang": "el"})
+TRANSCRIPT = Transcript((SPOKEN, LEAST_SUPPORT), 0.75, {"lang": "el"})
 
 
 def _seen():

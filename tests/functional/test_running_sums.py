@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from espnet_diverse.functional.running_sums import Sums, sum_up
+from espnet_diverse.functional.running_sums import Sums, accumulate
 
 B, H, N, D, R, P = 2, 2, 7, 3, 4, 3
 NO_KEYS = 2  # the last prefix of the second sequence has none
@@ -37,7 +37,7 @@ def plain(sums):
 @pytest.mark.parametrize("own_factors", [True, False])
 def test_sums_equal_loops(own_factors):
     features, v, s, seen = given(own_factors)
-    sums = sum_up(features, v, s, seen)
+    sums = accumulate(features, v, s, seen)
     torch.testing.assert_close(plain(sums), looped(features, v, s, seen))
     assert torch.equal(sums.keys, seen.sum(-1)) and not sums.state[1, :, NO_KEYS].any()
 
@@ -49,10 +49,12 @@ def test_sums_in_two_steps_match_all_keys(own_factors, shared):
     old, new, of = slice(4), slice(4, N), torch.tensor([[2, 0, 2], [0, 2, 1]])
 
     def part(keys, which):
-        return sum_up(None if features is None else features[:, :, keys], v[:, :, keys], s[:, :, keys], which)
+        return accumulate(None if features is None else features[:, :, keys], v[:, :, keys], s[:, :, keys], which)
 
     first = part(old, seen[:, :1, old] if shared else seen[..., old])._replace(of=None if shared else of)
-    both = sum_up(None if features is None else features[:, :, new], v[:, :, new], s[:, :, new], seen[..., new], first)
+    both = accumulate(
+        None if features is None else features[:, :, new], v[:, :, new], s[:, :, new], seen[..., new], first
+    )
     before = (
         seen[:, :1, old].expand(-1, P, -1) if shared else seen[..., old].gather(1, of.unsqueeze(-1).expand(-1, -1, 4))
     )
@@ -64,7 +66,7 @@ def test_sums_in_two_steps_match_all_keys(own_factors, shared):
 def test_queries_read_the_prefix_of_their_hypothesis():
     features, v, s, seen = given(False)
     of, q = torch.tensor([[2, 0, 2, 1, 1], [0, 2, 1, 1, 0]]), torch.randn(B, H, 5, R).double()
-    sums = sum_up(features, v, s, seen)._replace(of=of)
+    sums = accumulate(features, v, s, seen)._replace(of=of)
     assert isinstance(sums, Sums)
     for kept, rows in ((sums, [0, 1]), (sums.keep(torch.tensor([1])), [1])):
         for index, b in enumerate(rows):
@@ -79,5 +81,5 @@ def test_queries_read_the_prefix_of_their_hypothesis():
 
 def test_factors_out_of_the_range_of_floating_point_stay_finite():
     features, v, s, seen = (x if x is None else x.float() if x.is_floating_point() else x for x in given(False))
-    sums = sum_up(features, v, s * 1000, seen)
+    sums = accumulate(features, v, s * 1000, seen)
     assert torch.isfinite(sums.state).all() and sums.state.abs().amax() < 100

@@ -21,7 +21,7 @@ ALLOWED = {
     "training/checkpoints/run_state.py check_finite": Allowed(1, EPOCH, "no parameter is saved that is not finite"),
     "decoding/search/beam.py Beam.advance": Allowed(1, SEARCH_STEP, "numbers of hypotheses that remain"),
     "decoding/search/prefix_tree.py PrefixScorer._tidy": Allowed(2, "16 search steps", "nodes that are still needed"),
-    "decoding/search/prefix_tree.py PrefixScorer._sum_up": Allowed(2, "16 search steps", "prefixes that differ"),
+    "decoding/search/prefix_tree.py PrefixScorer._accumulate": Allowed(2, "16 search steps", "prefixes that differ"),
     "decoding/search/beam.py Beam._read_completed": Allowed(2, SEARCH, "the texts, and their scores"),
     "decoding/search/beam_search.py token_bounds": Allowed(1, SEARCH, "lengths, from which options give bounds"),
     "decoding/search/beam_search.py source_mask": Allowed(1, SEARCH, "without padding kernels need no mask"),

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from espnet_diverse.analysis.samples import Sample, batches
 from espnet_diverse.decoding.ctc_alignment import align, ctc_support
-from espnet_diverse.decoding.options import INVENTED
+from espnet_diverse.decoding.options import LEAST_SUPPORT
 from espnet_diverse.decoding.predictor import Predictor
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.progress import progress
@@ -52,7 +52,7 @@ class TextSupport:
 
     def invented(self) -> list[Supported]:
         """Return the utterances whose text may be invented, least supported first."""
-        return sorted((one for one in self.utterances if one.support < INVENTED), key=lambda one: one.support)
+        return sorted((one for one in self.utterances if one.support < LEAST_SUPPORT), key=lambda one: one.support)
 
     def summary(self) -> dict:
         """Return the numbers, for JSON."""

@@ -27,7 +27,7 @@ from espnet_diverse.functional.lambda_attention import (
     lambda_attention,
     masked_lambda_attention,
 )
-from espnet_diverse.functional.running_sums import Sums, sum_up
+from espnet_diverse.functional.running_sums import Sums, accumulate
 
 
 class LambdaAttention(Core):
@@ -44,9 +44,9 @@ class LambdaAttention(Core):
     )
     linear = True
 
-    def sum_up(self, cache: KVCache, seen: Tensor) -> Sums:
-        """Sum the exponentials of the keys and their products with the values, see `Core.sum_up`."""
-        return sum_up(None, cache.v, cache.k / math.sqrt(self.width), seen, cache.sums)
+    def accumulate(self, cache: KVCache, seen: Tensor) -> Sums:
+        """Sum the exponentials of the keys and their products with the values, see `Core.accumulate`."""
+        return accumulate(None, cache.v, cache.k / math.sqrt(self.width), seen, cache.sums)
 
     def forward(self, heads: Heads) -> tuple[Tensor, None]:
         """Compute the context (B, H, Tq, D)."""

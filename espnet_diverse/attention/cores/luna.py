@@ -155,7 +155,7 @@ class Luna(Core):
         """Compute w (3) of cached keys in causal self-attention: (B, T, M) -> (B, H, T, R); otherwise None."""
         return self._pattern(key) if self.causal else None
 
-    def summarise(
+    def reduce_keys(
         self, parts: Iterable[tuple[KVCache, Tensor | None]], stream: Stream
     ) -> Callable[[Tensor], Tensor] | None:
         """Pack all keys (1); queries read the packed rows (2). The causal form has no summary."""

@@ -37,7 +37,7 @@ from espnet_diverse.functional.features import (
     trigonometric,
 )
 from espnet_diverse.functional.precision import in_full_precision
-from espnet_diverse.functional.running_sums import Sums, sum_up
+from espnet_diverse.functional.running_sums import Sums, accumulate
 from espnet_diverse.option_checks import choice, flag, number
 
 
@@ -103,10 +103,10 @@ class RandomFeatures(Core):
             features, s = self._features(in_full_precision(k))
             return KVCache(features, v, s.unsqueeze(-1))
 
-    def sum_up(self, cache: KVCache, seen: Tensor) -> Sums:
-        """Sum the products of features and values, see `Core.sum_up`."""
+    def accumulate(self, cache: KVCache, seen: Tensor) -> Sums:
+        """Sum the products of features and values, see `Core.accumulate`."""
         assert cache.features is not None  # `cache` makes them
-        return sum_up(cache.k, cache.v, cache.features, seen, cache.sums)
+        return accumulate(cache.k, cache.v, cache.features, seen, cache.sums)
 
     def forward(self, heads: Heads) -> tuple[Tensor, None]:
         """Compute the context (B, H, Tq, D)."""

@@ -134,7 +134,7 @@ class PrefixScorer(ABC):
         self.memory = HypothesisMemory(by_segments) if by_segments else None
         self.settled = 0  # nodes that were there when nodes were last removed
         cores = [type(attention.own.core) for attention in self.chosen]
-        self.has_sums = self.memory is None and all(core.sum_up is not Core.sum_up for core in cores)
+        self.has_sums = self.memory is None and all(core.accumulate is not Core.accumulate for core in cores)
 
     def score(self, tokens: Tensor) -> Tensor:
         """Log probabilities (B, W, V) of the next token, given the last token of each hypothesis (B, W)."""
@@ -187,7 +187,7 @@ class PrefixScorer(ABC):
 
     def _tidy(self) -> None:
         """Remove nodes that are in no prefix, or in sums; a memory needs the nodes of its segment."""
-        summed = self._sum_up() if self.settled and self.has_sums else 0
+        summed = self._accumulate() if self.settled and self.has_sums else 0
         behind = self.behind[..., summed:]
         needed = behind.any(1)
         self.settled = int(needed.sum(1).max())
@@ -198,7 +198,7 @@ class PrefixScorer(ABC):
         for layer in self.nodes:
             layer.select(nodes + summed)
 
-    def _sum_up(self) -> int:
+    def _accumulate(self) -> int:
         """Move the first `settled` nodes into sums; return the number of nodes that are in them."""
         old, sums = self.behind[..., : self.settled], self.nodes[0].sums
         alike = (old.unsqueeze(1) == old.unsqueeze(2)).all(-1)  # (B, W, W): hypotheses with the same prefix
@@ -215,7 +215,7 @@ class PrefixScorer(ABC):
         for attention, nodes in zip(self.chosen, self.nodes, strict=True):
             cache = nodes.first(self.settled)
             earlier = None if cache.sums is None else cache.sums.extend(selected)
-            new_sums.append(attention.own.sum_up(cache._replace(sums=earlier), mask)._replace(of=of))
+            new_sums.append(attention.own.accumulate(cache._replace(sums=earlier), mask)._replace(of=of))
         for nodes, summed in zip(self.nodes, new_sums, strict=True):
             nodes.sums = summed
         return self.settled

@@ -179,7 +179,7 @@ class LanguageModelScorer(PrefixScorer):
 def _keys(attention: MultiHeadAttention, source: Tensor, mask: Tensor | None) -> KVCache:
     """Return the keys and values of `source` (B, T, M), or sums over all that `mask` (B, 1, T) allows."""
     cache = attention.cache_kv(source)
-    sums = attention.sum_up(cache, mask)
+    sums = attention.accumulate(cache, mask)
     return cache if sums is None else cache.of_keys(lambda x: x[:, :, :0].clone())._replace(sums=sums)
 
 

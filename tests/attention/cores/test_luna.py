@@ -183,4 +183,4 @@ def test_invalid_options_and_unsupported_uses_are_refused(options, text):
 
 
 def test_the_causal_form_has_no_summary():
-    assert build_core("luna", 8, 2, {"length": 4}, causal=True).summarise(iter([]), Stream()) is None
+    assert build_core("luna", 8, 2, {"length": 4}, causal=True).reduce_keys(iter([]), Stream()) is None
