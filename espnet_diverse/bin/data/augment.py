@@ -20,7 +20,7 @@ from espnet_diverse.bin.options.input_paths import DATA_DIR
 from espnet_diverse.bin.use import decode
 from espnet_diverse.option_checks import choice, number, path
 
-_WRITTEN = ("text", "src_text", "utt2lang", "utt2tgtlang", "dropped.tsv")
+_WRITTEN = ("text", "src_text", "utt2lang", "utt2tgtlang", "utt2domain", "dropped.tsv")
 
 
 class CommandOptions(decode.CommandOptions):
@@ -80,15 +80,17 @@ def run(options: CommandOptions) -> int:
         check_device(options.device)
     check_prepared(options.output_dir)
     language = options.conditions.get("tgtlang")
-    sentences = Monolingual.of(read_data_dir(options.data_dir))
-    if sentences.languages and not language:
+    sentences = Monolingual.of(read_data_dir(options.data_dir), options.conditions)
+    if bool(sentences.languages) != bool(language):
+        lacking = "sentences without utt2lang or --language" if language else "translations without --target_language"
         lost = "their language is not known, so the pairs get no utt2lang and utt2tgtlang"
-        shared.notice(f"translations without --target_language: {lost}; give it, or combine with --fill")
+        shared.notice(f"{lacking}: {lost}; give it, or combine with --fill")
     work = options.output_dir / "translation"  # keeps the model's input and output for inspection
     options.output_dir.mkdir(parents=True, exist_ok=True)
     mark_prepared(options.output_dir, later=[*_WRITTEN, work.name])  # first: after a kill it can run again
-    write_data_dir(sentences.to_translate(), work / "input")
-    decode.run(replace(options, data_dir=work / "input", output_dir=work))
+    write_data_dir(sentences.to_translate(language), work / "input")
+    # Conditions are tables, which decoding reads if the model needs them, and which the result keeps in any case.
+    decode.run(replace(options, data_dir=work / "input", output_dir=work, conditions={}))
     translations = read_table(work / "text", "hypothesis")
     data = augment(sentences, translations, options.kind, language, options.max_ratio, options.noise)
     write_data_dir(data, options.output_dir)

@@ -10,8 +10,9 @@ third kind, a filler in the place of a word, would need a token of its own and i
 
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from espnet_diverse.conditions import CONDITIONS
 from espnet_diverse.data.kaldi import DataDir
 from espnet_diverse.errors import DataError
 
@@ -23,27 +24,40 @@ _FURTHEST = 3  # places that a word moves
 
 @dataclass(frozen=True)
 class Monolingual:
-    """Sentences by id, and the language of each, if known."""
+    """Sentences by id, and the language and the domain of each, if known."""
 
     text: Mapping[str, str]
-    languages: Mapping[str, str]
+    languages: Mapping[str, str] = field(default_factory=dict)
+    domains: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, data: DataDir) -> "Monolingual":
-        """The table `text` of a data directory, and the table of its languages.
+    def of(cls, data: DataDir, given: Mapping[str, str] | None = None) -> "Monolingual":
+        """The tables of a data directory.
+
+        Args:
+            data: The data directory.
+            given: Values of the conditions "lang" and "domain" for all sentences, in place of tables.
 
         Raises:
-            DataError: The table of the languages lacks a sentence.
+            DataError: The table of the languages or of the domains lacks a sentence.
         """
-        table = "utt2tgtlang" if data.conditions.get("utt2tgtlang") else "utt2lang"
-        languages = data.conditions.get(table, {})
-        if languages and (lacking := data.text.keys() - languages.keys()):
-            raise DataError(f"{table} lacks {min(lacking)}; add its language, or remove the table")
-        return cls(data.text, languages)
+        given, tables = given or {}, []
+        language_table = "utt2tgtlang" if data.conditions.get("utt2tgtlang") else "utt2lang"
+        for condition, table in (("lang", language_table), ("domain", "utt2domain")):
+            values = data.conditions.get(table, {})
+            if condition in given:
+                values = dict.fromkeys(data.text, given[condition])
+            elif values and (lacking := data.text.keys() - values.keys()):
+                label = CONDITIONS[condition].label
+                raise DataError(f"{table} lacks {min(lacking)}; add its {label}, or remove the table")
+            tables.append(values)
+        return cls(data.text, *tables)
 
-    def to_translate(self) -> DataDir:
-        """A data directory with these sentences as the source of translation."""
-        conditions = {"utt2lang": dict(self.languages)} if self.languages else {}
+    def to_translate(self, language: str | None = None) -> DataDir:
+        """A data directory with these sentences as the source of translation, into `language` if it is given."""
+        target = {} if language is None else dict.fromkeys(self.text, language)
+        tables = {"utt2lang": self.languages, "utt2tgtlang": target, "utt2domain": self.domains}
+        conditions = {table: dict(values) for table, values in tables.items() if values}
         return DataDir(text=dict(self.text), src_text=dict(self.text), conditions=conditions)
 
 
@@ -72,7 +86,7 @@ def augment(
         sentences: Sentences written by people.
         translations: Translations by id, from a model; missing or empty where translation failed.
         kind: A name in `PREFIXES`.
-        language: Language of the translations; None if the data has no languages.
+        language: Language of the translations; None if it is not known.
         max_ratio: Pairs in which one side has more than this many times the characters of the other are dropped.
         noise: Rate of `add_noise` in the source, which is the same each time; 0 changes nothing.
 
@@ -98,10 +112,12 @@ def augment(
         raise DataError(
             f"no pair is left of {len(sentences.text)} sentences; first {' '.join(first)}; train the model more"
         )
+    begin = len(PREFIXES[kind])
+    if sentences.domains:
+        result.conditions["utt2domain"] = {name: sentences.domains[name[begin:]] for name in result.text}
     if language is not None and sentences.languages:
-        begin = len(PREFIXES[kind])
         written = {name: sentences.languages[name[begin:]] for name in result.text}
         translated = dict.fromkeys(result.text, language)
         sides = (translated, written) if kind == "back" else (written, translated)
-        result.conditions = dict(zip(("utt2lang", "utt2tgtlang"), sides, strict=True))
+        result.conditions |= zip(("utt2lang", "utt2tgtlang"), sides, strict=True)
     return result

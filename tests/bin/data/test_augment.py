@@ -33,6 +33,18 @@ def test_back_translated_data_combines_with_other_data(tiny_translation, tmp_pat
     assert set(read_data_dir(tmp_path / "all").conditions["utt2domain"].values()) == {"human", "back"}
 
 
+def test_given_languages_are_tables_of_the_pairs(tiny_translation, tmp_path, capsys):
+    (mono := tmp_path / "mono").mkdir()
+    (mono / "text").write_text("m1 abc\n")
+    (mono / "utt2domain").write_text("m1 talk\n")
+    options = ["--language", "yy", "--target_language", "xx", "--set", "beam_size=2", "--max_ratio", "99"]
+    assert main(["augment", "forward", *named(tiny_translation, mono, tmp_path / "st"), *options]) == 0
+    assert read_data_dir(tmp_path / "st").conditions == {
+        **{"utt2lang": {"st-m1": "yy"}, "utt2tgtlang": {"st-m1": "xx"}, "utt2domain": {"st-m1": "talk"}}
+    }
+    assert "has no effect" not in capsys.readouterr().err
+
+
 def named(run, data_dir, output_dir):
     return [str(run.model_dir), "--data_dir", str(data_dir), "--output_dir", str(output_dir)]
 

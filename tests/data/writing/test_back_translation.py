@@ -37,6 +37,16 @@ def test_the_text_of_parallel_data_is_in_the_target_language():
     assert found.to_translate() == DataDir(text={"a": "ja"}, src_text={"a": "ja"}, conditions={"utt2lang": {"a": "de"}})
 
 
+def test_domains_are_of_the_source_of_translation_and_of_the_pairs():
+    conditions = {"utt2domain": {"a": "news", "b": "talk"}, "utt2lang": {"a": "de", "b": "de"}}
+    data = DataDir(text={"a": "ja", "b": "nein"}, conditions=conditions)
+    assert Monolingual.of(data).to_translate("en").conditions == conditions | {"utt2tgtlang": {"a": "en", "b": "en"}}
+    pairs = augment(Monolingual.of(data), {"a": "yes", "b": "no"}, "forward")
+    assert pairs.conditions == {"utt2domain": {"st-a": "news", "st-b": "talk"}}
+    given = Monolingual.of(data, {"domain": "talk", "lang": "nl", "tgtlang": "en"})
+    assert set(given.domains.values()) == {"talk"} and set(given.languages.values()) == {"nl"}
+
+
 @pytest.mark.parametrize("table", ["utt2lang", "utt2tgtlang"])
 def test_a_sentence_without_its_language_is_refused_before_it_is_translated(table):
     data = DataDir(text={"a": "ja", "b": "nein", "c": "gut"}, conditions={table: {"a": "de"}})
