@@ -132,15 +132,15 @@ def _contestants(
 ) -> dict[str, Contestant]:
     # Imported here, so that `--help` does not wait for ESPnet.
     from espnet_diverse.decoding.espnet.espnet_search import load_search
-    from espnet_diverse.decoding.options import Options
+    from espnet_diverse.decoding.options import SearchOptions
     from espnet_diverse.decoding.predictor import load_predictor
 
     options |= {"beam_size": args.beam_size, "ctc_weight": args.ctc_weight if args.task == "asr" else None}
-    espnet = load_search(theirs, options=Options(**options), device=args.device)
+    espnet = load_search(theirs, options=SearchOptions(**options), device=args.device)
     found = {"espnet": Contestant(espnet, 1, entries[: args.espnet_utterances])}
     found |= {_espnet_name(size): Contestant(EspnetBatches(espnet), size, entries) for size in args.espnet_batches}
     for precision in args.precisions:
-        search = load_predictor(ours, options=Options(**options), device=args.device, precision=precision)
+        search = load_predictor(ours, options=SearchOptions(**options), device=args.device, precision=precision)
         found |= {_name(size, precision): Contestant(search, size, entries) for size in args.batches}
     return found
 

@@ -8,12 +8,12 @@ spoken language, unless `Request(path, conditions={"lang": "de"})` names it.
 
 import sys
 
-from espnet_diverse.inference import Options, Recognizer, Request
+from espnet_diverse.inference import Recognizer, Request, SearchOptions
 
 
 def main(model: str, *paths: str) -> int:
     """Print a line for each segment and word; return 2 if a recording could not be read."""
-    recognizer = Recognizer(model, options=Options(beam_size=5))
+    recognizer = Recognizer(model, options=SearchOptions(beam_size=5))
     failed = 0
     results = recognizer.transcribe_all([Request(path) for path in paths], word_timestamps=True)
     for path, result in zip(paths, results, strict=True):

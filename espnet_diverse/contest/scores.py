@@ -104,7 +104,8 @@ def _score_of(run: Run, data_set: str) -> tuple[float, str]:
     """Score of a run on a set, and the p-value of its difference from the baseline, if they were compared."""
     folder, metric = run.decoded(run.name, data_set), run.metric
     if file := MEASURED_BY_DECODING.get(metric):
-        return read_json(folder / file)[metric], ""
+        value = read_json(folder / file)[metric]
+        return math.inf if value is None else value, ""  # json has no infinite perplexity
     result = read_json(folder / "score.json")["metrics"][metric]
     part = result["averages"][run.shared["row"]] if "row" in run.shared else result["overall"]
     return part["score"], f"{part['baseline']['p_value']:.3f}" if "baseline" in part else ""

@@ -45,7 +45,8 @@ EMPTY_TRANSCRIPT = "empty transcript; add the text or remove the utterance"
 _TEXTS = ("text", "src_text")
 _SETTLED = 2.0  # seconds after its last change, after which a file is only read again if it changes
 _ALTERNATIVES = re.compile(r"\{[^{}/]*/[^{}]*\}")
-_OF_AUDIO = re.compile(rf"\S+(?:{'|'.join(map(re.escape, SUFFIXES))}|\.ark:\d+)|.*\|", re.IGNORECASE)
+# Paths and commands: a sentence may end in "|" too, which some Hindi texts write for the danda.
+_OF_AUDIO = re.compile(rf"\S+(?:{'|'.join(map(re.escape, SUFFIXES))}|\.ark:\d+)|[ -~]*[-/.][ -~]*\|", re.IGNORECASE)
 _SEEN = 100  # rows that show what a table holds
 _TRN = re.compile(r"(.*)\(([^\s()]+)\)\s*")
 _UNWRITABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
@@ -109,7 +110,7 @@ def pack_texts(path: Path, kind: str = "text") -> PackedTable:
     """
     table = pack_table(path, kind)
     named = path.name in COLUMNS and path.name not in _TEXTS
-    if named or table and all(map(_OF_AUDIO.fullmatch, islice(table.values(), _SEEN))):
+    if named or table and kind != LINES and all(map(_OF_AUDIO.fullmatch, islice(table.values(), _SEEN))):
         key, value = table.pair(0)
         content = f"{COLUMNS[path.name]} a line" if named else "a recording a line"
         raise DataError(f"{path}: has {content}, such as '{key} {value:.100}', and no texts; give a file named text")
@@ -145,7 +146,7 @@ def _scan(path: Path, kind: str) -> tuple[PackedTable, list[Fault]]:
     repairs: Counter[str] = Counter()
     rows = Rows(path)
     of_rows: list[tuple[int, Fault]] = []
-    is_trn = path.suffix == ".trn"
+    is_trn = path.name.removesuffix(".gz").endswith(".trn")
     read = _plain_lines if kind == LINES else _trn_lines if is_trn else placed_lines
     for number, line, start, size in read(path, faults, repairs):
         fields = line.split(None, 1)

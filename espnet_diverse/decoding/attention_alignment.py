@@ -53,10 +53,17 @@ def align(model: Any, encoded: Encoded, texts: Sequence[Sequence[int]]) -> list[
     spans = []
     for number, (text, frames) in enumerate(zip(texts, encoded.lengths.tolist(), strict=True)):
         text_weights = weights[number, :, : prompt + len(text) + 1, :frames]
-        first = warped(evidence(text_weights)[prompt - 1 :])[1:]
+        first = _apart(warped(evidence(text_weights)[prompt - 1 :])[1:], frames)
         rows = zip(text, first, first[1:], probabilities[number].tolist(), strict=False)
         spans.append([TokenSpan(token, start, max(end, start + 1), score) for token, start, end, score in rows])
     return spans
+
+
+def _apart(first: Sequence[int], frames: int) -> list[int]:
+    """First frames of n tokens and of the end, with at least one frame for each token if there are as many."""
+    steps = np.arange(len(first))
+    apart = np.maximum.accumulate(np.array(first) - steps) + steps
+    return np.minimum(apart, frames - steps[::-1]).clip(0).tolist()
 
 
 def evidence(weights: Tensor) -> NDArray[np.float64]:

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from espnet_diverse.conditions import base_language, language_tables
 from espnet_diverse.corpora.shared.columns import COLUMNS
 from espnet_diverse.corpora.shared.table_files import Row, read_table_file
-from espnet_diverse.data.characters import SURROGATE, clean_text, id_fault, text_fault
+from espnet_diverse.data.characters import SURROGATE, clean_text, id_fault
 from espnet_diverse.data.faults import Fault, refuse
 from espnet_diverse.data.lines import numbered_lines
 from espnet_diverse.data.scripts import UNSPACED, language_of_script
@@ -196,7 +196,7 @@ def _of_table(path: Path) -> dict[str, str]:
     for row in table.rows:
         key, text = (_cell(row, name) for name in names)
         twice = f"duplicate id {key!r}; ids must be unique" if key in texts else None
-        reasons = ["has no id" if not key else id_fault(key), twice, text_fault(text)]
+        reasons = ["has no id" if not key else id_fault(key), twice]
         table.faults += [Fault(str(path), row.where, reason) for reason in reasons if reason]
         texts[key] = text
     refuse(table.faults)

@@ -105,12 +105,14 @@ def align_words(
 
 
 def _until_next(words: Sequence[Word], end: float) -> Iterator[Word]:
-    """Words, with those of scripts without spaces extended to the next word or `end`, to at most `_LONGEST` seconds."""
+    """Words that end before the next word or `end`.
+
+    Those of scripts without spaces are extended to that place, to at most `_LONGEST` seconds.
+    """
     for number, word in enumerate(words, 1):
         limit = words[number].start if number < len(words) else end
-        if UNSPACED_LETTER.search(word.text):
-            word = replace(word, end=max(word.end, min(limit, word.start + _LONGEST)))
-        yield word
+        extended = max(word.end, word.start + _LONGEST) if UNSPACED_LETTER.search(word.text) else word.end
+        yield replace(word, end=max(word.start, min(limit, extended)))
 
 
 def split_words(tokens: Sequence[str]) -> list[tuple[str, int, int]]:

@@ -23,6 +23,7 @@ from espnet_diverse.transcription.result import Segment
 
 CUE_COLUMNS = 84  # two lines of 42
 CUE_PAUSE = 1.0  # seconds without a word that begin a new cue
+_UNREADABLE = re.compile(r"[\s()]+")  # in an id of a .trn
 _ARROW = re.compile("--+>")  # separates the times of a cue
 
 
@@ -99,8 +100,8 @@ def as_tsv(transcript: Formatted, name: str) -> str:
 
 
 def as_trn(transcript: Formatted, name: str) -> str:
-    """The text, and `name` in brackets."""
-    return f"{_one_line(transcript.text)} ({name})\n".lstrip(" ")
+    """The text, and `name` in brackets; spaces and brackets of the name become "_"."""
+    return f"{_one_line(transcript.text)} ({_UNREADABLE.sub('_', name)})\n".lstrip(" ")
 
 
 FORMATS: dict[str, Callable[..., str]] = {
@@ -146,14 +147,16 @@ def _segments(segments: Iterable[Segment]) -> Iterator[_Cue]:
             yield _Cue(start, end, text, segment.speaker)
 
 
-def _cues(transcript: Formatted, width: int | None) -> Iterator[_Cue]:
-    """A cue for each segment that has text, or several that fit on a screen if its words have times."""
+def _cues(transcript: Formatted, width: int | None) -> list[_Cue]:
+    """A cue for each segment that has text, or several that fit on a screen if its words have times.
+
+    They are in the order of time, also where a speaker talks within a segment of another.
+    """
+    cues: list[_Cue] = []
     for segment in transcript.segments:
         positions = segment.word_positions()
-        if positions is None:
-            yield from _segments([segment])
-        else:
-            yield from _split_words(segment, positions, width)
+        cues += _segments([segment]) if positions is None else _split_words(segment, positions, width)
+    return sorted(cues, key=lambda cue: cue.start)
 
 
 def _split_words(segment: Segment, positions: Sequence[int], width: int | None) -> Iterator[_Cue]:

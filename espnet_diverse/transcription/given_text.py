@@ -147,16 +147,24 @@ def _bounds(start: float, end: float) -> tuple[str, str]:
 
 
 def _covering(units: Sequence[Word], duration: float) -> list[tuple[float, float, str]]:
-    """Intervals from the beginning to the end of a recording; between the units they are empty."""
-    intervals, done = [], 0.0
+    """Intervals from the beginning to the end of a recording; between the units they are empty.
+
+    A unit without time of its own is in the interval of the unit before it, or of the next.
+    """
+    intervals: list[tuple[float, float, str]] = []
+    done, waiting = 0.0, ""
     for one in units:
-        if one.start > done:
-            intervals.append((done, one.start, ""))
-        if one.end > one.start:
-            intervals.append((one.start, one.end, one.text))
-        done = max(done, one.end)
+        start, end = max(one.start, done), min(one.end, duration)
+        if end > start:
+            intervals += [(done, start, "")] * (start > done)
+            intervals.append((start, end, waiting + one.text))
+            done, waiting = end, ""
+        elif intervals:
+            intervals[-1] = (*intervals[-1][:2], f"{intervals[-1][2]} {one.text}")
+        else:
+            waiting += f"{one.text} "
     if duration > done or not intervals:
-        intervals.append((done, duration, ""))
+        intervals.append((done, duration, waiting.rstrip()))
     return intervals
 
 

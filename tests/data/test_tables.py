@@ -1,9 +1,11 @@
+import gzip
 from math import inf
 
 import pytest
 
 from espnet_diverse.audio.segments import Segment
 from espnet_diverse.data.tables import (
+    LINES,
     data_dir_fault,
     pack_texts,
     parse_segment,
@@ -122,6 +124,11 @@ def test_paths_keep_spaces_and_decomposed_letters(tmp_path):
     assert read_table(file) == {"a": "/my  audio/cafe\u0301.wav"}
 
 
+def test_a_compressed_trn_is_a_trn(tmp_path):
+    (tmp_path / "hyp.trn.gz").write_bytes(gzip.compress(b"a b (u1)\n"))
+    assert read_table(tmp_path / "hyp.trn.gz", "hypothesis") == {"u1": "a b"}
+
+
 def test_a_trn_has_its_ids_at_the_end(tmp_path, caplog):
     path = tmp_path / "hyp.trn"
     path.write_text(";; system 1\n(b-2)\na (noise) b (a-1) \n\n(uh) c(c-3)\n")
@@ -186,6 +193,13 @@ def test_tables_of_something_else_are_no_texts(tmp_path, name, lines, what):
     (tmp_path / name).write_text(lines)
     with pytest.raises(DataError, match=what):
         pack_texts(tmp_path / name, "reference")
+
+
+def test_a_sentence_may_end_as_a_command_does(tmp_path):
+    (tmp_path / "hi").write_text("a यह घर है |\n", encoding="utf-8")
+    assert dict(pack_texts(tmp_path / "hi", "reference")) == {"a": "यह घर है |"}
+    (tmp_path / "plain").write_text("cat a.flac |\n")
+    assert len(pack_texts(tmp_path / "plain", LINES)) == 1
 
 
 def test_texts_with_names_of_files_are_texts(tmp_path):

@@ -57,6 +57,7 @@ def test_txt_has_a_line_a_segment():
 def test_trn_has_one_line_with_the_name():
     assert made("trn") == "hello there tom & <jerry> --> ran (talk)\n"
     assert made("trn", SILENCE) == "(talk)\n"
+    assert made("trn", SILENCE, "my talk (1)") == "(my_talk_1_)\n"  # an id that sclite and `score` read
 
 
 def test_tsv_counts_milliseconds():
@@ -156,6 +157,13 @@ def test_pauses_part_cues_too(pause):
     early, late = Word("one", 0.0, 0.5, 1.0), Word("two", 0.5 + pause, 2.5, 1.0)
     transcript = Transcript((Segment(0.0, 3.0, "one two", -1.0, words=(early, late)),), 3.0, {})
     assert read_cues(made("vtt", transcript), ".") == [(0, 500, "one"), (500 + 1000 * pause, 2500, "two")]
+
+
+def test_cues_of_speakers_are_in_the_order_of_time():
+    long = Word("so", 0.0, 1.0, 1.0), Word("then", 5.0, 6.0, 1.0)
+    segments = Segment(0.0, 6.0, "so then", -1.0, words=long, speaker="a"), Segment(2.0, 3.0, "yes", -1.0)
+    cues = read_cues(made("vtt", Transcript(segments, 6.0, {})), ".")
+    assert [text for _, _, text in cues] == ["<v a>so", "yes", "<v a>then"]
 
 
 def test_cues_keep_the_spaces_of_their_language():

@@ -89,6 +89,18 @@ def test_formats():
     assert 'File type = "ooTextFile"\nObject class = "TextGrid"\n\nxmin = 0.000000\nxmax = 2.000000\n' in grid
 
 
+def test_intervals_cover_the_recording_and_hold_every_token():
+    """Of a token without frames, and of one that ends after the recording by rounding."""
+    tokens = Word("a", 0.0, 0.02, 0.5), Word("b", 0.0, 0.5, 0.5), Word("c", 0.5, 0.5, 0.5), Word("d", 1.5, 2.001, 0.5)
+    aligned = AlignedText("ab cd", 2.0, (Word("ab", 0.0, 0.5, 0.5), Word("cd", 0.48, 2.001, 0.5)), tokens)
+    grid = as_textgrid(aligned, "talk")
+    assert re.findall(r'text = "(.*)"', grid) == ["ab", "cd", "a", "b c", "", "d"]
+    for tier in grid.split('class = "IntervalTier"')[1:]:
+        bounds = re.findall(r"intervals \[\d+\]:\n +xmin = (.*)\n +xmax = (.*)", tier)
+        assert [start for start, _ in bounds] == ["0.000000", *(end for _, end in bounds[:-1])]
+        assert bounds[-1][1] == "2.000000"
+
+
 def test_the_command(tiny_run, tmp_path, capsys):
     audio = str(tiny_run.test_dir / "test-00.wav")
     assert main(["align", str(tiny_run.model_dir), audio, "--text", "ab"]) == 0

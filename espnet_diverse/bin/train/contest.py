@@ -142,13 +142,16 @@ def _contest(options: CommandOptions) -> "Contest":
     metric = options.metric or METRICS[task]
     if MEASURED_BY_DECODING.get(metric) != MEASURED_BY_DECODING.get(METRICS[task]):
         raise ConfigError(f"--metric {metric}: is not measured for task {task}; leave it out for {METRICS[task]}")
+    shared = _shared(options, task)
+    if options.recipe is not None and options.test_sets == CommandOptions.test_sets:
+        shared["sets"] = recipe_default(options.recipe, "test_sets", synthetic).split() or shared["sets"]
     if options.recipe is not None and not score_options and metric not in MEASURED_BY_DECODING:
         score_options = recipe_default(options.recipe, "score_options", synthetic)
     return Contest(
         output_dir=options.output_dir,
         methods=methods(options.methods, options.runs, options.set),
         seeds=list(options.seeds),
-        shared=_shared(options, task)
+        shared=shared
         | {
             "config": options.config or recipe_config(options.recipe, synthetic),
             "metric": metric,
@@ -178,12 +181,12 @@ def _of_recipe(options: CommandOptions, words: list[str]) -> list[str]:
 def _check_programs(options: CommandOptions) -> None:
     """Check what only programs read that start later."""
     from espnet_diverse.cluster.configuration import read_cluster
-    from espnet_diverse.runs.config import merge
+    from espnet_diverse.runs.config import CONF_DIR, merge
     from espnet_diverse.text.vocabulary import check_type
 
     check_type(options.token_type)
     if options.decode_config:
-        merge(options.decode_config.split(","))
+        merge(options.decode_config.split(","), search=[options.recipe or Path(), CONF_DIR])
     if options.cluster:
         read_cluster(options.cluster)
 
@@ -193,6 +196,11 @@ def _shared(options: CommandOptions, task: str) -> dict:
     names = ("tokens_dir", "token_type", "vocab_size", "nj", "ngpu", "cluster")
     shared = {name: getattr(options, name) for name in names} | {"average_number": options.average_number or _AVERAGED}
     shared |= {"task": task, "train": options.train_set, "valid": options.valid_set, "sets": list(options.test_sets)}
+    # A recipe runs in its own folder.
+    names = (name for name in shared["cluster"].split(",") if name)
+    shared["cluster"] = ",".join(
+        str(Path(name).absolute()) if Path(name).suffix and Path(name).is_file() else name for name in names
+    )
     if options.decode_config:
         shared["decode_config"] = options.decode_config
     return shared

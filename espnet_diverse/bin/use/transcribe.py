@@ -31,7 +31,7 @@ from espnet_diverse.transcription.segmentation_options import SegmentationOption
 
 if TYPE_CHECKING:
     from espnet_diverse.data.rttm import Turn
-    from espnet_diverse.decoding.options import Options
+    from espnet_diverse.decoding.options import SearchOptions
     from espnet_diverse.inference import Recognizer
     from espnet_diverse.transcription.inputs import Recording
     from espnet_diverse.transcription.transcript import Transcript
@@ -142,6 +142,11 @@ def run(options: CommandOptions) -> int:
         raise ConfigError(f"--output_format {form}{many} needs --output_dir, the directory to write to")
     searching = options.searching()
     segmentation = replace(options.segmentation, whole=options.no_segmentation)
+    if options.channels == "speakers" and segmentation.vad == "auto" and not segmentation.whole:
+        from espnet_diverse.transcription.vad import silero_is_installed
+
+        # A short recording stays whole with "auto", so that its speakers would not be in the order of time.
+        segmentation = replace(segmentation, vad="silero" if silero_is_installed() else "energy")
     if output_dir is not None:
         _check_outputs(recordings, options)
         _make_folder(output_dir)
@@ -194,7 +199,7 @@ def _check_stream(options: CommandOptions) -> None:
         raise ConfigError(f"{option} is not possible with --stream; leave it out")
 
 
-def _load(options: CommandOptions, searching: "Options", segmentation: SegmentationOptions) -> "Recognizer":
+def _load(options: CommandOptions, searching: "SearchOptions", segmentation: SegmentationOptions) -> "Recognizer":
     from espnet_diverse.inference import Recognizer  # takes seconds
 
     how = {**options.how, "options": searching, "fusion": shared.fusion(options)}
@@ -266,7 +271,10 @@ def transcribe(recognizer: "Recognizer", recordings: Sequence["Recording"], opti
 
 
 def _turns(path: Path, recordings: Sequence["Recording"]) -> dict[str, list["Turn"]]:
-    """Turns by name of recording, looked up by this name or the file's stem; a single recording takes any name."""
+    """Turns by name of recording, looked up by this name or the file's stem; a single recording takes any name.
+
+    A recording without speech has none; a notice names such recordings, as their names may differ.
+    """
     from espnet_diverse.data.rttm import read_turns
 
     turns = read_turns(path)
@@ -275,7 +283,9 @@ def _turns(path: Path, recordings: Sequence["Recording"]) -> dict[str, list["Tur
     by_name = {one.name: turns.get(one.name) or turns.get(Path(one.path).stem, []) for one in recordings}
     if lacking := [name for name, speaker_turns in by_name.items() if not speaker_turns]:
         has = f"{path}: has no turns of {abridged(lacking)}; it has turns of {abridged(turns)}"
-        raise DataError(f"{has}: name recordings alike")
+        if len(lacking) == len(by_name):
+            raise DataError(f"{has}: name recordings alike")
+        shared.notice(f"{has}; their texts have no speakers")
     return by_name
 
 

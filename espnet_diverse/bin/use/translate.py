@@ -21,7 +21,7 @@ from espnet_diverse.errors import ConfigError, DataError
 from espnet_diverse.option_checks import choice, listed, path
 
 if TYPE_CHECKING:
-    from espnet_diverse.decoding.options import Options
+    from espnet_diverse.decoding.options import SearchOptions
     from espnet_diverse.inference import Translation, Translator
 
 FORMATS = {"txt": "txt", "tsv": "tsv", "json": "jsonl"}  # suffix of the output file by format
@@ -55,7 +55,7 @@ class CommandOptions(shared.Model, shared.Conditions, shared.TextFusionFiles, sh
         shown="standard input",
     )
     text: Sequence[str] = listed((), nargs="append", help="line to translate; can be repeated")
-    searching: "Callable[[], Options]" = gathered(lambda args: partial(shared.search_options, args, **_DEFAULTS))
+    searching: "Callable[[], SearchOptions]" = gathered(lambda args: partial(shared.search_options, args, **_DEFAULTS))
 
 
 add_arguments = adder(

@@ -43,9 +43,9 @@ def write_fixed(
     check_unread(target, [source])
     check_prepared(target)
     dropped = [fault for fault in faults if actions[fault.kind] == "drop"]
-    refuse([f for f in faults if actions[f.kind] == "refuse"] + [f for f in dropped if not isinstance(f.where, str)])
     scp = source_of(source)
     data, _ = scan_tables(source, scp)
+    refuse([f for f in faults if actions[f.kind] == "refuse"] + [f for f in dropped if not _entry(f, data)])
     data.extra = scan_extra(source, data)
     fixed = leave_out(data, reasons(data, dropped))
     if not fixed.text:
@@ -59,11 +59,13 @@ def write_fixed(
 
 def left_out(source: Path, faults: Sequence[Fault], actions: Mapping[str, str] = ACTIONS) -> str:
     """The utterances that `write_fixed` would leave out of a data directory, as one line; "" if it leaves out none."""
-    dropped = [fault for fault in faults if actions[fault.kind] == "drop" and isinstance(fault.where, str)]
+    dropped = [fault for fault in faults if actions[fault.kind] == "drop"]
     if not dropped:
         return ""
     data, _ = scan_tables(source, source_of(source))
-    names = list(reasons(data, dropped))
+    names = [name for name in reasons(data, dropped) if name in data.by_utterance()]
+    if not names:
+        return ""
     first = "" if all(actions[fault.kind] != "refuse" for fault in faults) else ", once the other faults are fixed"
     return f"leaves out {len(names)} of {len(data.by_utterance())} utterances{first}: {abridged(names, separator=' ')}"
 
@@ -91,14 +93,20 @@ def misread_line(file: Path) -> int:
         return next((number for number, (one, other) in pairs if one != other), 0)
 
 
+def _entry(fault: Fault, data: DataTables) -> str:
+    """The id of the utterance or recording with a fault; "" for one of a file or of a line without an id of its own."""
+    if isinstance(fault.where, str):
+        return fault.entry or fault.where
+    tables = (data.text, data.by_utterance(), data.wav_scp)
+    return fault.entry if any(fault.entry in table for table in tables) else ""
+
+
 def reasons(data: DataTables, dropped: Sequence[Fault]) -> dict[str, str]:
     """The reasons why each utterance is dropped.
 
     Faults of a recording hold for all of its segments; channels that cancel are no fault for a segment of one channel.
     """
-    in_recordings = {
-        fault.entry or str(fault.where) for fault in dropped if data.segments and fault.file.endswith("wav.scp")
-    }
+    in_recordings = {_entry(fault, data) for fault in dropped if data.segments and fault.file.endswith("wav.scp")}
     by_recording: dict[str, list[str]] = {}
     of_a_channel = set()
     for utterance, segment in data.segments.items() if in_recordings else ():
@@ -107,7 +115,7 @@ def reasons(data: DataTables, dropped: Sequence[Fault]) -> dict[str, str]:
             of_a_channel |= set() if segment.channel is None else {utterance}
     by_utterance: dict[str, str] = {}
     for fault in dropped:
-        name = fault.entry or str(fault.where)
+        name = _entry(fault, data)
         of_recording = data.segments and fault.file.endswith("wav.scp")
         for utterance in by_recording.get(name, []) if of_recording else [name]:
             if not (of_recording and utterance in of_a_channel and fault.what.endswith(CANCELLED)):

@@ -32,6 +32,7 @@ from espnet_diverse.decoding.encoder.encoding import Encoding, check_finite, che
 from espnet_diverse.decoding.encoder.precision import check_device
 from espnet_diverse.decoding.options import SearchOptions, has_ctc, text_task, usual_ctc_weight
 from espnet_diverse.decoding.prediction import Text
+from espnet_diverse.decoding.search.beam import before_end
 from espnet_diverse.decoding.search.fusion import Fusion, language_model_of, load_language_model, used_language_model
 from espnet_diverse.decoding.search.hotwords import Hotwords, load_hotwords
 from espnet_diverse.decoding.search.ngram import is_ngram
@@ -160,7 +161,8 @@ class BlockSearch:
         ended = s2t.beam_search(out[0], is_final=last) if len(out[0]) or last else []
         if not ended or not last:
             return self._best()
-        return self.tokens.decode(ended[0].yseq[1:-1].tolist(), float(ended[0].score))
+        indices = before_end(ended[0].yseq[1:].tolist(), s2t.beam_search.eos)  # at the greatest length it has two <eos>
+        return self.tokens.decode(indices, float(ended[0].score))
 
     def _best(self) -> Text:
         """The best hypothesis that has not ended."""

@@ -97,8 +97,10 @@ def test_a_dry_run_trains_nothing(here, capsys):
 
 def test_a_recipe_gets_the_options_that_both_have_and_its_metric(here, tmp_path):
     (recipe := tmp_path / "wikitext" / "lm1").mkdir(parents=True)
-    for name in ("run.sh", "old.yaml", "new.yaml"):
+    for name in ("old.yaml", "new.yaml"):
         (recipe / name).write_text("{}")
+    (recipe / "run.sh").write_text("#!/bin/sh\n")
+    (recipe / "run.sh").chmod(0o755)
     words = ["contest", "old.yaml", "new.yaml", "--recipe", "wikitext/lm1", "--epochs", "1"]
     words += ["--config", "model/lm_tiny,{}", "--recipe_options", "--corpus synthetic", "--average_number", "5"]
     assert main([*words, "--output_dir", "out", "--dry_run", "--timing", "0"]) == 0
@@ -117,6 +119,18 @@ def test_the_errors_of_a_recipe_are_counted_as_it_scores(here, monkeypatch):
         contest, _, metric, _ = contests.pop()
         assert contest.shared["score_options"] == said
         assert ("punct:no" in metric.signature([""], Bootstrap())) == (said == "--normalise wer")
+
+
+def test_a_recipe_has_its_own_sets_and_files(here, monkeypatch):
+    contests = []
+    monkeypatch.setattr("espnet_diverse.contest.contest.carry_out", lambda *given: contests.append(given) or 0)
+    Path("site.yaml").write_text("kind: local\n")
+    words = ["contest", "attention/softmax", "attention/sma", "--recipe", str(ROOT / "egs/multi30k/mt1")]
+    words += ["--decode_config", "conf/decode.yaml", "--cluster", "site.yaml", "--only_report", "--output_dir", "out"]
+    assert main(words) == 0
+    shared = contests.pop()[0].shared
+    assert shared["sets"] == ["dev", "test_2016_flickr", "test_2017_flickr"]
+    assert shared["cluster"] == str(Path("site.yaml").absolute())
 
 
 def test_the_number_of_heads_of_encoder_and_decoder_is_one_fragment(here, capsys):

@@ -18,6 +18,7 @@ import soundfile
 from espnet_diverse.bin.main import main
 from espnet_diverse.decoding.condition_ids import KnownConditions
 from espnet_diverse.errors import DataError
+from espnet_diverse.transcription import vad
 from espnet_diverse.transcription.result import Segment
 from espnet_diverse.transcription.transcript import Transcript
 
@@ -162,7 +163,7 @@ def test_channels_are_transcribed_together_with_a_notice_or_apart(tiny_run, deco
     assert "differ" not in caplog.text
 
 
-def test_a_call_with_a_speaker_in_each_channel_is_one_transcript(tiny_run, decoded, tmp_path, capsys):
+def test_a_call_with_a_speaker_in_each_channel_is_one_transcript(tiny_run, decoded, tmp_path, capsys, monkeypatch):
     samples, rate = soundfile.read(tiny_run.test_dir / "test-01.wav")
     path, quiet, speakers = tmp_path / "call.wav", np.zeros_like(samples), ("--channels", "speakers")
     turns = [np.concatenate(side) for side in ((quiet, quiet, samples), (samples, quiet, quiet))]
@@ -179,6 +180,10 @@ def test_a_call_with_a_speaker_in_each_channel_is_one_transcript(tiny_run, decod
     assert [one["start"] for one in found["segments"]] == [apart[side]["segments"][0]["start"] for side in (1, 0)]
     assert found["duration"] == apart[0]["duration"] and alone["text"] == decoded[0]["test-01"]
     assert f"[channel 0] {apart[0]['text']}" in (tmp_path / "call.srt").read_text()
+    monkeypatch.setattr(vad, "silero_is_installed", lambda: False)
+    usual = [word for word in HOW if word not in ("--vad", "energy")]  # short recordings are split all the same
+    assert call(tiny_run.model_dir, *usual, path, *speakers, *to_files) == 0
+    assert len(json.loads((tmp_path / "call.json").read_text())["segments"]) == 2
     for more, said in (((), "give one of json srt vtt all"), (("--output_format", "json", "--turns", path), "--turns")):
         assert call(tiny_run.model_dir, *HOW, path, *speakers, *more) == 1
         assert said in capsys.readouterr().err
@@ -230,8 +235,13 @@ def test_turns_of_speakers(tiny_run, tmp_path, capsys):
     assert call(tiny_run.model_dir, sources[1], *arguments) == 0  # with one recording each, names may differ
     rows = json.loads((tmp_path / "test-01.json").read_text())["segments"]
     assert {row["speaker"] for row in rows} == {"anna"}
+    capsys.readouterr()
+    assert call(tiny_run.model_dir, *sources, *arguments) == 0  # one without speech has none
+    assert "a.rttm: has no turns of test-01; it has turns of test-00; their texts" in capsys.readouterr().err
+    assert "speaker" not in json.loads((tmp_path / "test-01.json").read_text())["segments"][0]
+    (tmp_path / "a.rttm").write_text(lines[0].replace("test-00", "other") + "\n" + lines[1].replace("01", "02") + "\n")
     assert call(tiny_run.model_dir, *sources, *arguments) == 1
-    assert "a.rttm: has no turns of test-01; it has turns of test-00: name recordings alike" in capsys.readouterr().err
+    assert "name recordings alike" in capsys.readouterr().err
     assert call(tiny_run.model_dir, *sources, *HOW, "--turns", tmp_path / "a.rttm") == 1
     assert "--turns changes nothing in --output_format txt" in capsys.readouterr().err
 

@@ -20,7 +20,8 @@ from references.streaming import RATE, tones, write_run
 
 from espnet_diverse.bin.main import main
 from espnet_diverse.bin.use.transcribe_stream import Interrupts
-from espnet_diverse.inference import Options, Recognizer, SegmentationOptions
+from espnet_diverse.decoding.options import SearchOptions
+from espnet_diverse.inference import Recognizer, SegmentationOptions
 
 HOW = ("--stream", "--vad", "energy", "--beam_size", "2")
 PAUSE = np.zeros(12_000, np.float32)
@@ -57,7 +58,7 @@ def recording(tmp_path_factory):
 @pytest.fixture(scope="module")
 def expected(streaming_run, recording):
     """Texts of the segments, as `transcribe` gives them without --stream."""
-    options, segmentation = Options(beam_size=2), SegmentationOptions("energy")
+    options, segmentation = SearchOptions(beam_size=2), SegmentationOptions("energy")
     found = Recognizer(streaming_run, options=options, segmentation=segmentation).transcribe(recording)
     texts = [segment.text for segment in found.segments]
     assert len(texts) == 2 and all(texts)
@@ -253,7 +254,7 @@ def test_options_of_streaming_need_it(streaming_run, option, capsys):
 
 def test_a_model_with_a_memory_has_the_texts_of_the_recording(tmp_path, recording, capsys):
     run = write_run(tmp_path / "run", "diverse_transformer", memory={"kind": "cdt", "segment": 4, "slots": 3})
-    found = Recognizer(run, options=Options(beam_size=2), segmentation=SegmentationOptions("energy"))(recording)
+    found = Recognizer(run, options=SearchOptions(beam_size=2), segmentation=SegmentationOptions("energy"))(recording)
     assert call(run, *HOW, recording) == 0
     assert capsys.readouterr().out.splitlines() == [segment.text for segment in found.segments]
     assert len(found.segments) == 2 and all(segment.text for segment in found.segments)

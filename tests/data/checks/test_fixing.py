@@ -66,6 +66,14 @@ def test_channels_that_cancel_take_the_segments_of_their_mean_along(tmp_path):
     assert list(read_data_dir(tmp_path / "fixed").segments) == ["u", "w"]
 
 
+def test_utterances_with_faulty_lines_are_dropped(data, data_dir, tmp_path):
+    write_table(data_dir / "text", data.text | {"a2": "a <unk> b"})
+    faults, drop = find_faults(data_dir), ACTIONS | {"table": "drop"}
+    assert left_out(data_dir, faults, drop) == "leaves out 1 of 3 utterances: a2"
+    assert write_fixed(data_dir, tmp_path / "fixed", faults, drop) == (2, 1)
+    assert "a2" not in read_data_dir(tmp_path / "fixed").text
+
+
 def test_undroppable_faults_and_unsafe_targets_are_refused(data, data_dir, tmp_path):
     write_table(data_dir / "text", {"a1": "x", "a2": "y", "c1": "z"})
     faults = find_faults(data_dir)
