@@ -22,6 +22,7 @@ from espnet_diverse.data.digests import is_data_directory
 from espnet_diverse.data.files.atomic_files import write_text
 from espnet_diverse.errors import ConfigError, DataError, prefixed
 from espnet_diverse.option_checks import SEED, Rule
+from espnet_diverse.runs.condition_names import condition_table
 from espnet_diverse.runs.config import CONF_DIR, Config, differences, merge
 from espnet_diverse.runs.criteria import preferred_metrics
 from espnet_diverse.untrusted.foreign_yaml import read_yaml, shortened
@@ -178,14 +179,18 @@ class Contest:
         return sorted(runs, key=lambda run: run.seed)
 
     def check_data(self) -> None:
-        """Check that there are data directories of all sets; a recipe makes its own.
+        """Check that there are data directories of all sets, with classes if they are needed; a recipe makes its own.
 
         Raises:
             DataError: One is missing.
         """
+        classes = next(iter(self.merged().values())).get("classifier_conf", {}).get("by")
         for name in (self.shared["train"], self.shared["valid"], *self.shared["sets"]) if self.data_dir else ():
-            if not is_data_directory(self.data_dir / name):
-                raise DataError(f"{self.data_dir / name}: is no data directory; name the sets of {self.data_dir}")
+            folder = self.data_dir / name
+            if not is_data_directory(folder):
+                raise DataError(f"{folder}: is no data directory; name the sets of {self.data_dir}")
+            if isinstance(classes, str) and not (table := condition_table(folder, classes)).is_file():
+                raise DataError(f"{table}: is missing, so there is no accuracy; add the classes, or leave the set out")
 
     def _run(self, shared: Mapping[str, Any], name: str, seed: int, settings: Mapping[str, Any]) -> Run:
         if self.recipe is None:

@@ -115,6 +115,8 @@ class _Endpointer:
     def _end(self) -> Iterator[UtterancePart]:
         if self._is_certain():
             yield self._part(self._belonging(), last=True)
+        else:
+            del self.held[: self._belonging()]  # a click, and the frames before it, are no padding of what follows
         self._keep(self.limits.padding)
         self._begin()
 

@@ -75,6 +75,13 @@ def test_scores_of_a_run_are_read_from_its_score_files(tmp_path):
         list(scores(runs(tmp_path)[1], "abc"))
 
 
+def test_a_perplexity_may_be_infinite(tmp_path):
+    run = runs(tmp_path, metric="word_perplexity", sets=["dev"])[0]
+    (folder := run.decoded("old", "dev")).mkdir(parents=True)
+    (folder / "perplexity.json").write_text('{"word_perplexity": null}')
+    assert [each["score"] for each in scores(run, "abc")] == ["inf"]
+
+
 def test_without_git_the_version_stands_for_the_commit(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     assert commit_of_code(tmp_path / "contest.tsv") == version("espnet_diverse")

@@ -9,7 +9,7 @@ from references.markdown import ROOT
 
 from espnet_diverse.contest.options import Budget
 from espnet_diverse.contest.settings import Contest, methods, recipe_config, recipe_default
-from espnet_diverse.errors import ConfigError
+from espnet_diverse.errors import ConfigError, DataError
 
 SHARED = {
     **{"config": "base.yaml", "metric": "cer", "sets": ["dev", "test"], "decode_config": "decode/joint", "task": "asr"},
@@ -207,3 +207,13 @@ def test_the_defaults_of_a_recipe_are_those_of_its_script(tmp_path):
     (tmp_path / "run.sh").chmod(0o755)
     with pytest.raises(ConfigError, match="--defaults failed .unknown option.; correct the recipe"):
         recipe_default(tmp_path, "config", synthetic=True)
+
+
+def test_sets_without_classes_are_refused_before_training(contest):
+    for name in ("train", "dev", "test"):
+        Path("data", name).mkdir(parents=True)
+        for table in ("text", *(("utt2lang",) if name != "test" else ())):
+            Path("data", name, table).write_text("u1 a\n")
+    contest().check_data()
+    with pytest.raises(DataError, match="^data/test/utt2lang: is missing, so there is no accuracy; add the classes"):
+        contest(base=BASE | {"classifier_conf": {"by": "lang"}}, task="cls").check_data()

@@ -40,7 +40,8 @@ from espnet_diverse.progress import progress
 from espnet_diverse.scope import scope
 
 BATCH_SIZE, BATCH_TOKENS = 128, 4000
-_LONGEST = 100  # default maximum number of tokens of a generated text, as there is no source text
+_LONGEST = 100
+"""Maximum number of tokens of a sample, as there is no source text."""
 _PADDING = -1
 
 
@@ -97,11 +98,11 @@ class Autoencoder:
         return -losses.view_as(targets).double().sum(1), lengths
 
     @torch.inference_mode()
-    def texts(self, codes: Tensor) -> list[str]:
-        """Decode codes (N, Z) into texts by beam search."""
+    def texts(self, codes: Tensor, longest: int = _LONGEST) -> list[str]:
+        """Decode codes (N, Z) into texts of at most `longest` tokens by beam search."""
         options = self.predictor.options
         if not options.maxlenratio:
-            options = replace(options, maxlenratio=-_LONGEST)
+            options = replace(options, maxlenratio=-longest)
         texts = []
         for batch in codes.to(self.device).split(options.batch_size):
             with scope(collect=False):
@@ -116,7 +117,9 @@ class Autoencoder:
     def between(self, first: str, last: str, number: int) -> list[str]:
         """Interpolate: decode `number` (2 or more) codes on the line between the posterior means of two texts."""
         start, end = self.posterior([first]).mean, self.posterior([last]).mean  # encoded separately, without padding
-        return self.texts(torch.cat([torch.lerp(start, end, step / (number - 1)) for step in range(number)]))
+        codes = torch.cat([torch.lerp(start, end, step / (number - 1)) for step in range(number)])
+        lengths = (len(self.predictor.read(text)[0]) for text in (first, last))
+        return self.texts(codes, max(_LONGEST, 2 * max(lengths) + 10))  # as in translation
 
 
 def measure(

@@ -19,6 +19,8 @@ log = logging.getLogger(__name__)
 
 _SUFFIXES = (".arpa", ".arpa.gz", ".bin", ".binary")
 _BINARY = b"mmap lm http://kheafield.com/code"
+_END = "<|endoftext|>"
+"""End of a text of Whisper. That of ESPnet, <sos/eos>, keeps the probability of <unk>, which ESPnet gives it."""
 _INSTALL = "pip install 'espnet_diverse[kenlm]'"
 
 
@@ -78,6 +80,7 @@ class NgramScorer:
         except (OSError, RuntimeError) as error:
             reason = first_line(error)
             raise ModelError(f"{path}: is not a model of KenLM ({reason}); make it with lmplz again") from error
+        self.espnets.chardict = ["</s>" if token == _END else token for token in self.espnets.chardict]
 
     def begin(self, source: Tensor, mask: Tensor | None) -> None:
         """Start a new batch with the utterances of `source` (B, T, M), whose content is not used."""

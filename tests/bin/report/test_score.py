@@ -358,7 +358,7 @@ def test_languages_without_spaces_are_told_by_their_script(score, tmp_path, caps
 
 @pytest.mark.parametrize("suffix", ["csv", "tsv", "jsonl"])
 def test_hypotheses_of_a_table_with_columns_are_read(suffix, score, tmp_path, capsys):
-    rows = [("utterance_id", "note", "Transcription"), ("b", "-", "one two"), ("a", "+", "three")]
+    rows = [("utterance_id", "note", "Transcription"), ("b", "-", "one <unk>"), ("a", "+", "three")]
     lines = [{"csv": ",", "tsv": "\t"}.get(suffix, "").join(row) for row in rows]
     if suffix == "jsonl":
         lines = [json.dumps(dict(zip(rows[0], row, strict=True))) for row in rows[1:]]

@@ -103,8 +103,11 @@ def test_the_line_between_two_texts_begins_and_ends_with_their_reconstructions(m
         == model.predictor.batch([model.predictor.read("abc")[0]], [{}], OPTIONS)[0][0].text
     )  # as `decode` reconstructs
     start, end = (model.posterior([text]).mean[0] for text in ("abc", "cabba"))
-    monkeypatch.setattr(model, "texts", list)  # many codes give the same text
+    limits = []
+    monkeypatch.setattr(model, "texts", lambda codes, limit: limits.append(limit) or list(codes))
     codes = model.between("abc", "cabba", 5)
+    model.between("abc", "a" * 80, 2)
+    assert limits == [100, 170]
     torch.testing.assert_close(torch.stack(codes[::2]), torch.stack([start, (start + end) / 2, end]), rtol=0, atol=1e-6)
     assert (start - end).abs().max() > 1e-3
 

@@ -80,6 +80,18 @@ def test_scores_follow_the_hypotheses(arpa):
 
 
 @pytest.mark.usefixtures("kenlm")
+@pytest.mark.parametrize(("end", "word"), [("<sos/eos>", "<unk>"), ("<|endoftext|>", "</s>")])
+def test_the_end_of_a_text_is_that_of_a_sentence_with_whisper(arpa, end, word):
+    scorer = NgramScorer(arpa, [*TOKENS[:-1], end])
+    scorer.begin(torch.zeros(1, 4, 8), None)
+    found, lm = scorer.score(torch.full((1, 1), len(TOKENS) - 1))[0, 0, -1], scorer.espnets.lm
+    state, spare = scorer.espnets.init_state(None), scorer.espnets.init_state(None)
+    lm.BaseScore(scorer.espnets.init_state(None), "<s>", state)
+    assert float(found) == pytest.approx(lm.BaseScore(state, word, spare))
+    assert lm.BaseScore(state, "</s>", spare) != pytest.approx(lm.BaseScore(state, "<unk>", spare))
+
+
+@pytest.mark.usefixtures("kenlm")
 def test_a_recurrent_decoder_takes_one_and_a_transducer_does_not(arpa, tmp_path, caplog):
     fusion, options = Fusion(arpa), SearchOptions(beam_size=2, maxlenratio=-4)
     folder = write_model(tmp_path / "rnn", "rnn")

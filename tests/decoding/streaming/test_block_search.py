@@ -97,6 +97,14 @@ def test_a_language_model_is_used(streaming_run, blockwise, tmp_path):
     assert heard(fused, samples, 4000)[-1].text == expected
 
 
+def test_a_text_of_the_greatest_length_has_no_second_end(tmp_path):
+    run = write_run(tmp_path / "run", "diverse_contextual_block_conformer", cnn_module_kernel=3)
+    for penalty in (0.0, 2.0, 20.0):
+        search = load_block_search(run, options=replace(ESPNET, penalty=penalty))
+        texts = [heard(search, tones(seconds, 1), 4000)[-1].text for seconds in (0.6, 1.3, 2.57)]
+        assert any(texts) and not any("<sos/eos>" in text for text in texts)
+
+
 def test_ctc_alone_is_possible(streaming_run):
     options, samples = SearchOptions(beam_size=3, ctc_weight=1.0), tones(1.0, 8)
     search, offline = (load(streaming_run, options=options) for load in (load_block_search, load_predictor))
