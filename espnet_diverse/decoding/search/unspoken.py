@@ -46,11 +46,21 @@ def heard(
 
 
 def _cut(tokens: list[int]) -> list[int]:
-    """Tokens up to the end of the first of several repetitions that make up half of the text, or all tokens."""
-    for period in range(1, len(tokens) // _REPEATS + 1):
-        run = 0  # consecutive tokens that equal the one a period before
-        for place in range(period, len(tokens)):
-            run = run + 1 if tokens[place] == tokens[place - period] else 0
-            if run >= (_REPEATS - 1) * period and 2 * (run + period) >= len(tokens):
-                return tokens[: place - run + 1]
-    return tokens
+    """Tokens up to the end of the first of several repetitions, or all tokens.
+
+    The repetitions make up half of the text, or begin a rest of few different tokens, in another order each time.
+    """
+    return tokens[: min((_end(tokens, period) for period in range(1, len(tokens) // _REPEATS + 1)), default=None)]
+
+
+def _end(tokens: list[int], period: int) -> int:
+    """The end of the first of several repetitions of `period` tokens, or the end of the text."""
+    run = 0  # consecutive tokens that equal the one a period before
+    for place in range(period, len(tokens)):
+        run = run + 1 if tokens[place] == tokens[place - period] else 0
+        if run >= (_REPEATS - 1) * period:
+            end = place - run + 1
+            rest = tokens[end - period :]
+            if 2 * (run + period) >= len(tokens) or 2 * _REPEATS * len(set(rest)) <= len(rest):
+                return end
+    return len(tokens)
