@@ -22,6 +22,7 @@ from espnet_diverse.conditions import CONDITIONS
 from espnet_diverse.corpora.shared.columns import COLUMNS as TABLE_COLUMNS
 from espnet_diverse.data.faults import Fault, refuse
 from espnet_diverse.data.lines import numbered_lines
+from espnet_diverse.data.rttm import Turn, read_turns
 from espnet_diverse.data.tables import read_table
 from espnet_diverse.errors import DataError, abridged
 from espnet_diverse.runs.condition_names import condition_table
@@ -111,6 +112,27 @@ def files_of(recordings: Sequence[Recording]) -> Iterator[Path]:
         with suppress(OSError, ValueError):  # such as a name that is too long; reported when it is opened
             if one.path != STDIN and Path(one.path).is_file():
                 yield Path(one.path)
+
+
+def turns_of(path: Path, recordings: Sequence[Recording]) -> dict[str, list[Turn]]:
+    """Read speaker turns by name of recording, looked up by this name or the file's stem.
+
+    A single recording takes any name. A recording without speech has no turns; a notice names such recordings, because
+    their names may differ.
+
+    Raises:
+        DataError: The file is faulty, see `read_turns`, or has turns of no recording.
+    """
+    turns = read_turns(path)
+    if len(recordings) == 1 == len(turns):
+        return {recordings[0].name: next(iter(turns.values()))}
+    by_name = {one.name: turns.get(one.name) or turns.get(Path(one.path).stem, []) for one in recordings}
+    if lacking := [name for name, speaker_turns in by_name.items() if not speaker_turns]:
+        has = f"{path}: has no turns of {abridged(lacking)}; it has turns of {abridged(turns)}"
+        if len(lacking) == len(by_name):
+            raise DataError(f"{has}: name recordings alike")
+        log.warning("notice: %s; their texts have no speakers", has)
+    return by_name
 
 
 def printable(text: str) -> str:

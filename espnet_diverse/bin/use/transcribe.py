@@ -24,13 +24,12 @@ from espnet_diverse.bin.options.cluster_option import add_cluster, workers
 from espnet_diverse.bin.options.input_paths import FILE, TABLE
 from espnet_diverse.bin.use.transcribe_stream import STREAM_FORMATS, StreamOptions, check_stream_options, run_stream
 from espnet_diverse.decoding.options import SAME_LANGUAGE_TASKS, SPEECH_SEARCHES
-from espnet_diverse.errors import ConfigError, DataError, UserError, abridged
+from espnet_diverse.errors import ConfigError, DataError, UserError
 from espnet_diverse.option_checks import choice, flag, listed, number, path
 from espnet_diverse.transcription.formats import FORMATS
 from espnet_diverse.transcription.segmentation_options import SegmentationOptions
 
 if TYPE_CHECKING:
-    from espnet_diverse.data.rttm import Turn
     from espnet_diverse.decoding.options import SearchOptions
     from espnet_diverse.inference import Recognizer
     from espnet_diverse.transcription.inputs import Recording
@@ -246,9 +245,10 @@ def transcribe(recognizer: "Recognizer", recordings: Sequence["Recording"], opti
         DataError: The model does not know a language or domain, or no recording could be transcribed.
     """
     from espnet_diverse.data.rttm import speaker_of
+    from espnet_diverse.transcription.inputs import turns_of
 
     _check(recognizer, options)
-    turns = _turns(options.turns, recordings) if options.turns else {}
+    turns = turns_of(options.turns, recordings) if options.turns else {}
     failures: list[tuple[str, str]] = []
     named = Counter(recording.shown for recording in recordings)
     for recording, result in _results(recognizer, recordings, options):
@@ -268,25 +268,6 @@ def transcribe(recognizer: "Recognizer", recordings: Sequence["Recording"], opti
                 result = result.with_speakers(partial(speaker_of, speaker_turns))
             _output(recording, result, options, alone=len(recordings) == 1)
     return _finish(failures, len(recordings), options.output_dir)
-
-
-def _turns(path: Path, recordings: Sequence["Recording"]) -> dict[str, list["Turn"]]:
-    """Turns by name of recording, looked up by this name or the file's stem; a single recording takes any name.
-
-    A recording without speech has none; a notice names such recordings, as their names may differ.
-    """
-    from espnet_diverse.data.rttm import read_turns
-
-    turns = read_turns(path)
-    if len(recordings) == 1 == len(turns):
-        return {recordings[0].name: next(iter(turns.values()))}
-    by_name = {one.name: turns.get(one.name) or turns.get(Path(one.path).stem, []) for one in recordings}
-    if lacking := [name for name, speaker_turns in by_name.items() if not speaker_turns]:
-        has = f"{path}: has no turns of {abridged(lacking)}; it has turns of {abridged(turns)}"
-        if len(lacking) == len(by_name):
-            raise DataError(f"{has}: name recordings alike")
-        shared.notice(f"{has}; their texts have no speakers")
-    return by_name
 
 
 def _check(recognizer: "Recognizer", options: CommandOptions) -> None:

@@ -106,7 +106,9 @@ def reasons(data: DataTables, dropped: Sequence[Fault]) -> dict[str, str]:
 
     Faults of a recording hold for all of its segments; channels that cancel are no fault for a segment of one channel.
     """
-    in_recordings = {_entry(fault, data) for fault in dropped if data.segments and fault.file.endswith("wav.scp")}
+    in_recordings = {
+        fault.entry or str(fault.where) for fault in dropped if data.segments and fault.file.endswith("wav.scp")
+    }
     by_recording: dict[str, list[str]] = {}
     of_a_channel = set()
     for utterance, segment in data.segments.items() if in_recordings else ():
@@ -115,7 +117,7 @@ def reasons(data: DataTables, dropped: Sequence[Fault]) -> dict[str, str]:
             of_a_channel |= set() if segment.channel is None else {utterance}
     by_utterance: dict[str, str] = {}
     for fault in dropped:
-        name = _entry(fault, data)
+        name = fault.entry or str(fault.where)
         of_recording = data.segments and fault.file.endswith("wav.scp")
         for utterance in by_recording.get(name, []) if of_recording else [name]:
             if not (of_recording and utterance in of_a_channel and fault.what.endswith(CANCELLED)):

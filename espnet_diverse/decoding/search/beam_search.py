@@ -168,7 +168,7 @@ class BeamSearch:
             for row, (best, probability) in enumerate(zip(results, no_speech.tolist(), strict=True)):
                 added = _added(best, options.penalty, weights[row], hotwords)
                 results[row] = heard(best, probability, options.length_penalty, added)
-        if self.decoder is not None and self.decoder.most_tokens is not None:
+        if self.decoder is not None and self.decoder.most_tokens is not None and not options.maxlenratio:
             frames = (lengths - self.decoder.state_rows).tolist()
             results = [without_loops(best, count) for best, count in zip(results, frames, strict=True)]
         return results
