@@ -76,7 +76,6 @@ def test_a_search_by_ctc_alone_asks_no_decoder_for_speech(unsure):
     source, lengths = torch.randn(3, 12, 16), torch.full((3,), 12)
     options = {"beam_size": 2, "maxlenratio": -4, "lm_weight": 0.0}
     for weight in (0.0, 0.5):
-        assert [best[0].tokens for best in search(source, lengths, SearchOptions(ctc_weight=weight, **options))] == [
-            []
-        ] * 3
+        found = search(source, lengths, SearchOptions(ctc_weight=weight, **options))
+        assert [best[0].tokens for best in found] == [[]] * 3
     assert len(search(source[:2], lengths[:2], SearchOptions(ctc_weight=1.0, **options))) == 2
