@@ -37,6 +37,7 @@ import math
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -252,7 +253,7 @@ def _step(folder: Path, args: Namespace) -> tuple[Callable[[], None], int]:
 def _decoding(folder: Path, args: Namespace) -> Callable[[], None]:
     """A function that decodes some utterances of the set, in one batch."""
     from espnet_diverse.analysis.measurements import choose_utterances
-    from espnet_diverse.analysis.samples import read_samples
+    from espnet_diverse.analysis.samples import input_of, read_samples
     from espnet_diverse.data.kaldi import read_data_dir
     from espnet_diverse.decoding.condition_ids import condition_indices
     from espnet_diverse.decoding.options import SearchOptions
@@ -263,7 +264,7 @@ def _decoding(folder: Path, args: Namespace) -> Callable[[], None]:
     search = load_predictor(folder, options=SearchOptions(beam_size=args.beam_size))
     chosen = choose_utterances(data, args.utterances)
     indices = condition_indices(search.conditions, args.data_dir / args.set, chosen, {})
-    samples, _ = read_samples(search, Vocabulary.load(folder), data, indices)
+    samples, _ = read_samples(partial(input_of, search), Vocabulary.load(folder), data, indices)
 
     def call() -> None:
         search.batch([each.source for each in samples], [each.conditions for each in samples])
