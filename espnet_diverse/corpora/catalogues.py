@@ -12,6 +12,7 @@ Directions are to and from English, by default all into English. A hash of the E
 translation in common with a message of a set that is tested are left out, as in Tatoeba.
 """
 
+import html
 import re
 import struct
 from collections.abc import Iterator
@@ -22,7 +23,7 @@ from espnet_diverse.corpora.parallel_text import complete
 from espnet_diverse.corpora.shared.bitext import Pair, Reader
 from espnet_diverse.corpora.shared.directions import refuse_names, refuse_untrained, translated_directions
 from espnet_diverse.corpora.shared.splits import hashed_set
-from espnet_diverse.data.characters import text_fault
+from espnet_diverse.data.characters import clean_text, text_fault
 from espnet_diverse.data.kaldi import DataDir
 from espnet_diverse.data.normalisation import lower_case
 from espnet_diverse.errors import DataError
@@ -35,6 +36,7 @@ NO_DOWNLOAD = "catalogues has no download; give a folder with de/LC_MESSAGES/PRO
 _WORDS = 4
 _LANGUAGE = re.compile("[a-z]{2,3}(_[A-Z]{2})?")
 _MARKS = re.compile(r"</?[A-Za-z][^<>]*>|\s*\([_&]\w\)")  # tags, and shortcuts as in Chinese
+_ENTITY = re.compile(r"&#?\w+;")  # html.unescape takes "&copy files" of a shortcut for one too
 _SHORTCUT = re.compile(r"[_&](?=\w)")
 _CHARSET = re.compile(rb"charset=([\w.:-]+)")
 _ORDERS = {b"\xde\x12\x04\x95": "<", b"\x95\x04\x12\xde": ">"}
@@ -127,6 +129,7 @@ def _messages(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def _plain(text: str) -> str:
-    """A message in one line, without tags and shortcuts."""
-    text = " ".join(_MARKS.sub("", text).split())
+    """A message in one line, without tags and shortcuts, with entities as characters."""
+    text = _ENTITY.sub(lambda entity: html.unescape(entity[0]), _MARKS.sub("", text))
+    text, _ = clean_text(" ".join(text.split()))
     return _SHORTCUT.sub("", text) if len(_SHORTCUT.findall(text)) == 1 else text

@@ -57,14 +57,16 @@ def for_wer(text: str, language: str = "") -> str:
     cleaned = ""
     for place, mark in enumerate(text):
         cleaned += mark if mark.isalnum() or _stays(text, place, cleaned) else " "
-    return unicodedata.normalize("NFC", lower_case(" ".join(cleaned.split()), language))
+    return lower_case(" ".join(cleaned.split()), language)
 
 
 def lower_case(text: str, language: str = "") -> str:
-    """Return `text` in lower case; İ becomes i in every language, without the dot above (U+0307) that Unicode adds.
+    """Return `text` in lower case and composed form (NFC): J̌ has no composed form, but its small letter has.
+
+    İ becomes i in every language, without the dot above (U+0307) that Unicode adds.
 
     Args:
-        text: The text, in composed form (NFC).
+        text: The text.
         language: Language code; I becomes ı in Turkish and Azerbaijani. If it is unknown, I becomes i, and a notice
             says so once if a text has İ or ı.
     """
@@ -72,7 +74,7 @@ def lower_case(text: str, language: str = "") -> str:
         text = text.replace("I", "ı")
     elif not language and ("İ" in text or "ı" in text):
         _tell_of_dotless_i()
-    return text.replace("İ", "i").lower().replace("i\u0307", "i")
+    return unicodedata.normalize("NFC", text.replace("İ", "i").lower().replace("i\u0307", "i"))
 
 
 @cache

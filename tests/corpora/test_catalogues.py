@@ -57,6 +57,12 @@ def test_messages_are_texts_without_marks(tree):
     assert found["de: This is message number 0"] == "This is message number 0"
 
 
+def test_texts_are_as_tables_of_training_must_be(tree):
+    message = {"Press Ctrl&#43;&lt;A&gt;&nbsp;and &wait": "Cafe\u0301 dru\u00adcken&hellip;"}
+    write_catalogue(catalogue(tree, "de", "app"), message)
+    assert pairs_of(prepare(tree), "de-en")["Caf\u00e9 drucken…"] == "Press Ctrl+<A> and wait"
+
+
 def test_the_files_are_those_of_gettext(tree):
     path = catalogue(tree, "de", "zoo")
     read = gettext.GNUTranslations(path.open("rb"))

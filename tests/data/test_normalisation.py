@@ -39,6 +39,10 @@ def test_lower_case_without_punctuation(text, language, expected):
     assert for_wer(expected, language) == expected
 
 
+def test_lower_case_is_composed():
+    assert lower_case("J\u030c") == "\u01f0"
+
+
 @pytest.mark.parametrize(
     "text", ["It's 1,000.5 e-mails: don't (really) -- go!", "Well-known; a.b.c rock-and-roll 100%?"]
 )
