@@ -179,18 +179,26 @@ class Contest:
         return sorted(runs, key=lambda run: run.seed)
 
     def check_data(self) -> None:
-        """Check that there are data directories of all sets, with classes if they are needed; a recipe makes its own.
+        """Check that there are data directories of all sets, with the tables that they need; a recipe makes its own.
 
         Raises:
             DataError: One is missing.
         """
-        classes = next(iter(self.merged().values())).get("classifier_conf", {}).get("by")
+        needed = {}
+        config = next(iter(self.merged().values()))
+        if isinstance(classes := config.get("classifier_conf", {}).get("by"), str):
+            needed[condition_table(Path(), classes).name] = "so there is no accuracy; add the classes"
+        if self.shared["task"] == "mt":
+            from espnet_diverse.runs.tasks import source_table  # takes seconds
+
+            needed[source_table(config)] = "which the model translates; add the texts"
         for name in (self.shared["train"], self.shared["valid"], *self.shared["sets"]) if self.data_dir else ():
             folder = self.data_dir / name
             if not is_data_directory(folder):
                 raise DataError(f"{folder}: is no data directory; name the sets of {self.data_dir}")
-            if isinstance(classes, str) and not (table := condition_table(folder, classes)).is_file():
-                raise DataError(f"{table}: is missing, so there is no accuracy; add the classes, or leave the set out")
+            for table, reason in needed.items():
+                if not (folder / table).is_file():
+                    raise DataError(f"{folder / table}: is missing, {reason}, or leave the set out")
 
     def _run(self, shared: Mapping[str, Any], name: str, seed: int, settings: Mapping[str, Any]) -> Run:
         if self.recipe is None:

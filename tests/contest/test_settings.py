@@ -209,7 +209,7 @@ def test_the_defaults_of_a_recipe_are_those_of_its_script(tmp_path):
         recipe_default(tmp_path, "config", synthetic=True)
 
 
-def test_sets_without_classes_are_refused_before_training(contest):
+def test_sets_without_classes_or_source_texts_are_refused_before_training(contest):
     for name in ("train", "dev", "test"):
         Path("data", name).mkdir(parents=True)
         for table in ("text", *(("utt2lang",) if name != "test" else ())):
@@ -217,3 +217,5 @@ def test_sets_without_classes_are_refused_before_training(contest):
     contest().check_data()
     with pytest.raises(DataError, match="^data/test/utt2lang: is missing, so there is no accuracy; add the classes"):
         contest(base=BASE | {"classifier_conf": {"by": "lang"}}, task="cls").check_data()
+    with pytest.raises(DataError, match="^data/train/src_text: is missing, which the model translates"):
+        contest(task="mt").check_data()

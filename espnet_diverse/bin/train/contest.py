@@ -31,6 +31,8 @@ _SET_HERE = {
     *("--test_sets", "--decode_config", "--metric", "--score_options"),
 }
 """Options of run.sh that this command sets."""
+_PATHS = ("--corpus_dir", "--bert")
+"""Options of run.sh that are relative to the folder in which the user starts it."""
 _SCORED_HERE = ("reference", "hypothesis", "plain", "output_dir", "metric", "baseline")
 """Options of `score` that this command sets."""
 _AVERAGED = 3  # epochs
@@ -172,9 +174,11 @@ def _refuse_of_data(options: CommandOptions) -> None:
 
 
 def _of_recipe(options: CommandOptions, words: list[str]) -> list[str]:
-    """Options of run.sh: the given ones, and the number of epochs to average."""
+    """Options of run.sh, which starts in its own folder: the given ones, and the number of epochs to average."""
     if reserved := [word for word in words if word in _SET_HERE]:
         raise ConfigError(f"--recipe_options: {reserved[0]} is set by contest itself; give the options of contest")
+    pairs = zip(["", *words], words, strict=False)
+    words = [str(Path(word).absolute()) if option in _PATHS and Path(word).exists() else word for option, word in pairs]
     return [*words, *(["--average_number", str(options.average_number)] if options.average_number is not None else [])]
 
 

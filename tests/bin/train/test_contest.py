@@ -102,10 +102,10 @@ def test_a_recipe_gets_the_options_that_both_have_and_its_metric(here, tmp_path)
     (recipe / "run.sh").write_text("#!/bin/sh\n")
     (recipe / "run.sh").chmod(0o755)
     words = ["contest", "old.yaml", "new.yaml", "--recipe", "wikitext/lm1", "--epochs", "1"]
-    words += ["--config", "model/lm_tiny,{}", "--recipe_options", "--corpus synthetic", "--average_number", "5"]
+    words += ["--config", "model/lm_tiny,{}", "--recipe_options", "--corpus_dir wikitext", "--average_number", "5"]
     assert main([*words, "--output_dir", "out", "--dry_run", "--timing", "0"]) == 0
     settings = yaml.safe_load(Path("out/contest.yaml").read_text())["settings"]
-    options = ["--corpus", "synthetic", "--average_number", "5"]
+    options = ["--corpus_dir", str(Path("wikitext").absolute()), "--average_number", "5"]
     assert settings["recipe_options"] == options and settings["shared"]["metric"] == "word_perplexity"
     assert main([*words, "--output_dir", "out", "--dry_run", "--timing", "0", "--nj", "4", "--ngpu", "1"]) == 0
 
