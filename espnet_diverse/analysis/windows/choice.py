@@ -144,7 +144,7 @@ def choose_windows(
     layers = encoder_heads(model)
     speech = partial(read_speech, rate=rate)
     read, skipped = read_samples(speech, vocabulary, read_data_dir(data_dir), conditions)
-    reach, utterances = _reach(model, read, skipped)
+    reach, samples = _reach(model, read, skipped)
     widths = widths_up_to(max(reach.lengths()))
     shares = reach.by_head(widths)
     shown, cache, passes = progress(count(), "choose windows", unit="evaluation"), LayerCache(model.encoder), 0
@@ -155,7 +155,7 @@ def choose_windows(
         next(shown)
         set_windows(layers, None if levels is None else np.array(widths)[levels])
         cache.levels, cache.taken = levels, taken
-        return losses(model, utterances, cache)
+        return losses(model, samples, cache)
 
     with cache.installed():
         before = measure(None, None)
@@ -166,7 +166,7 @@ def choose_windows(
         expected = _expected(shares, proposals[-1], before.mean())
         path = narrow(proposals[-1], measure, pairs, before.mean() + rise, expected, most_passes - passes)
     set_windows(layers, np.array(widths)[path[-1].levels])
-    names = [utterance.utterance for utterance in utterances]
+    names = [sample.utterance for sample in samples]
     return Windows(widths, shares, reach.lengths(), before, proposals, path, tolerance, names, skipped, passes)
 
 
@@ -180,7 +180,7 @@ def _expected(shares: NDArray, proposal: State, before: float) -> NDArray:
     return cost * np.diff(shares, axis=-1, prepend=0.0)
 
 
-def _reach(model: AbsESPnetModel, utterances: Sequence[Sample], skipped: dict[str, str]) -> tuple[Reach, list[Sample]]:
+def _reach(model: AbsESPnetModel, samples: Sequence[Sample], skipped: dict[str, str]) -> tuple[Reach, list[Sample]]:
     """Measure the reach of the heads of the encoder; utterances that are too short are added to `skipped`.
 
     Returns:
@@ -191,18 +191,18 @@ def _reach(model: AbsESPnetModel, utterances: Sequence[Sample], skipped: dict[st
         ModelError: The attention keeps no weights.
     """
     reach, used = Reach(), []
-    for utterance in progress(utterances, "reach of heads", unit="utterance"):
+    for sample in progress(samples, "reach of heads", unit="utterance"):
         try:
-            check_samples(getattr(model, "frontend", None), len(utterance.source))
-            observations = observe(model, utterance.source, utterance.tokens, utterance.conditions)
+            check_samples(getattr(model, "frontend", None), len(sample.source))
+            observations = observe(model, sample.source, sample.tokens, sample.conditions)
         except TooShortUttError as error:
-            skipped[utterance.utterance] = str(error)
-            log.warning("%s was left out: %s", utterance.utterance, error)
+            skipped[sample.utterance] = str(error)
+            log.warning("%s was left out: %s", sample.utterance, error)
             continue
         if "encoder" not in observations:
             raise ModelError("the encoder keeps no matrix of weights for each head, whose reach could be measured")
         reach.add(observations["encoder"].weights)
-        used.append(utterance)
+        used.append(sample)
     if not used:
         name, reason = next(iter(skipped.items()))
         raise DataError(f"none of {len(skipped)} utterances could be used; first {name}: {reason}")
