@@ -27,7 +27,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from importlib.metadata import version
@@ -61,7 +61,7 @@ class Measured:
 
 
 def compare(
-    contestants: dict[str, Callable[[], None]], repeats: int, device: torch.device, memory: bool = True
+    contestants: Mapping[str, Callable[[], object]], repeats: int, device: torch.device, memory: bool = True
 ) -> dict[str, Measured]:
     """Run the contestants in turns and measure them.
 
@@ -140,7 +140,7 @@ def _counts_cpu_time(device: torch.device) -> bool:
     return device.type == "cpu" and torch.get_num_threads() == 1
 
 
-def _fits(call: Callable[[], None]) -> bool:
+def _fits(call: Callable[[], object]) -> bool:
     """Warm up; whether the memory of the GPU is large enough."""
     try:
         call()
@@ -151,7 +151,7 @@ def _fits(call: Callable[[], None]) -> bool:
     return True
 
 
-def _seconds(call: Callable[[], None], device: torch.device) -> float:
+def _seconds(call: Callable[[], object], device: torch.device) -> float:
     clock = time.process_time if _counts_cpu_time(device) else time.perf_counter
     _synchronise(device)
     start = clock()
@@ -165,7 +165,7 @@ def _synchronise(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def _peak(call: Callable[[], None], device: torch.device) -> int:
+def _peak(call: Callable[[], object], device: torch.device) -> int:
     if device.type == "cuda":
         before = torch.cuda.memory_allocated(device)
         torch.cuda.reset_peak_memory_stats(device)
