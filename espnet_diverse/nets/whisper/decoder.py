@@ -68,7 +68,8 @@ class DiverseWhisperDecoder(DiverseTransformerDecoder):
         prompt: `PromptOptions` by name.
         attention_heads, linear_units, num_blocks: Sizes of the layers.
         max_positions: Greatest number of tokens, with the prompt.
-        suppress: Tokens that a search never emits, such as signs for sounds.
+        suppress: Tokens that a search never emits, such as signs for sounds; tokens for times are emitted only where
+            texts have times.
         suppress_first: Further tokens that do not begin a text.
         alignment_heads: Layer and head, from 0, of each head of the cross-attention that looks at the frames of the
             token to predict; None: all heads of the second half of the layers, as in openai-whisper.
@@ -111,6 +112,7 @@ class DiverseWhisperDecoder(DiverseTransformerDecoder):
         self.times = range(self.prompt.options.no_timestamps + 1, vocab_size - 1)
         suppressed = torch.zeros(2, 2, vocab_size, dtype=torch.bool)  # by whether texts have times, then by place
         suppressed[:, :, list(suppress)] = suppressed[:, 0, list(suppress_first)] = True
+        suppressed[0, :, self.times.start : self.times.stop] = True
         suppressed[1, :, self.times.start : self.times.stop] = False
         self.register_buffer("suppressed", suppressed, persistent=False)
         self.most_tokens = max_positions - len(self.prompt)

@@ -176,7 +176,8 @@ def run_config(
     if lists == [None, None]:
         suppress, first = _signs(vocabulary), [*vocabulary.encode(" ")[:1], last]
     first = [last if index == end else index for index in first]
-    suppress = sorted({0, 1, end, *special.values(), *suppress})
+    times = range(prompt["no_timestamps"] + 1, last)  # the decoder suppresses them itself
+    suppress = sorted({0, 1, end, *special.values(), *suppress}.difference(times))
     defaults = vars(TASKS["asr"].get_parser().parse_args([]))
     return defaults | {
         "model": "diverse",
