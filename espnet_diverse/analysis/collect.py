@@ -50,7 +50,7 @@ class Observation:
 
     Attributes:
         weights: Attention weights, after any re-weighting by the core, (N, H, Tq, Tk).
-        queries: Queries of the last layer (H, Tq, D).
+        queries: Queries of the last layer that has some (H, Tq, D); None where the heads of all layers have one key.
         outputs: Outputs of the heads, (N, H, Tq, D).
         maps: Other matrices that the cores report, by name, as in `Inspection.maps`, with values (N, H, Tq, Tk).
         posteriors: Cluster probabilities (N, H, T, C) of "frames", "source tokens" or `VECTORS`, of "tokens" and of
@@ -59,7 +59,7 @@ class Observation:
     """
 
     weights: Tensor
-    queries: Tensor
+    queries: Tensor | None
     outputs: Tensor
     maps: dict[str, HeadMap] = field(default_factory=dict)
     posteriors: dict[str, Tensor] = field(default_factory=dict)
@@ -145,4 +145,5 @@ def _observation(
     weights = torch.stack([module.attn[0] for module in modules]).cpu()
     merged = torch.stack([outputs[module.linear_out][0][0] for module in modules]).cpu()  # (N, Tq, H D)
     heads = merged.unflatten(-1, (weights.size(1), -1)).transpose(1, 2)
-    return Observation(weights, queries[modules[-1].q_norm][0][0].cpu(), heads, maps, posteriors)
+    projected = [queries[module.q_norm] for module in modules if module.q_norm in queries]  # not of heads with one key
+    return Observation(weights, projected[-1][0][0].cpu() if projected else None, heads, maps, posteriors)

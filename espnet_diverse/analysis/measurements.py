@@ -35,7 +35,7 @@ class Survey:
         redundancy: Redundancy by kind of attention, a key of `collect.KINDS`.
         distances: Mean attention distance by kind of attention and by the name of a matrix.
         clusters: Use of clusters by kind of attention and by clustered tensor.
-        queries: Sample of the queries of the last layer by kind of attention.
+        queries: Sample of the queries of the last layer that has some, by kind of attention.
     """
 
     utterances: list[str] = field(default_factory=list)
@@ -48,7 +48,7 @@ class Survey:
     def leave_out(self, kind: str) -> None:
         """Forget a kind of attention, for example if its weights were kept only for some utterances."""
         self.redundancy.pop(kind)
-        self.queries.pop(kind)
+        self.queries.pop(kind, None)
         for table in (self.distances, self.clusters):
             for key in [key for key in table if key[0] == kind]:
                 del table[key]
@@ -153,7 +153,8 @@ def survey(
             for clustered, posteriors in observation.posteriors.items():
                 tokens = read.get(clustered, ())
                 result.clusters[kind, clustered].add(posteriors, tokens if len(tokens) == posteriors.size(-2) else ())
-            result.queries.setdefault(kind, QuerySample(len(conditions))).add(observation.queries)
+            if observation.queries is not None:
+                result.queries.setdefault(kind, QuerySample(len(conditions))).add(observation.queries)
     for kind in [kind for kind, stats in result.redundancy.items() if len(stats.heads) < len(result.utterances)]:
         log.warning("%s attention is left out: some utterances have no weights for it", kind)
         result.leave_out(kind)

@@ -143,7 +143,7 @@ class HeadProjections(Uncompiled):
             inputs = Inputs(inputs.query, inputs.key[:1], inputs.value[:1])
         if self.core.only_logits and isinstance(patterns, HeadPatterns) and patterns.one_key:
             (v,) = selected.project((self.linear_v,), inputs[2:], values=values)
-            zero = zero_of((self.linear_q, self.linear_k, self.q_norm, self.k_norm)).to(v)
+            zero = zero_of((self.linear_q, self.linear_k, self.q_norm, self.k_norm), inputs.query).to(v)
             q, k = (zero.expand(*v.shape[:2], x.size(1), v.size(3)) for x in inputs[:2])
         else:
             q, k, v = selected.project((self.linear_q, self.linear_k, self.linear_v), inputs, values=values)

@@ -62,6 +62,8 @@ def build_search(
             raise ConfigError("hotwords are not possible with a multitask model; leave them out")
         reason = "a multitask model has no batched search"
         return _of_espnet(MultitaskSearch(model, prompt, language_model), options, reason)
+    if isinstance(language_model, nn.Module):
+        _warn_of_ends(model)
     if isinstance(model.decoder, FlowDecoder):
         if language_model is not None or hotwords is not None or shortlist is not None:
             unsupported = "neither language model nor hotwords nor shortlist"
@@ -87,6 +89,14 @@ def build_search(
     return _of_espnet(ESPnetBeamSearch(model, ctc, language_model, of_text), options, reason)
 
 
+def _warn_of_ends(model: nn.Module) -> None:
+    """Warn where texts begin or end with other tokens than those of a neural language model, which have the last."""
+    if {model.sos, model.eos} != {len(model.token_list) - 1}:
+        start, end, last = (model.token_list[index] for index in (model.sos, model.eos, -1))
+        message = "texts begin with %s and end with %s, but those of the language model with %s; an n-gram fits"
+        log.warning(message, start, end, last)
+
+
 def _of_espnet(search: ESPnetBeamSearch, options: SearchOptions, reason: str) -> ESPnetBeamSearch:
     """The search, with a warning, after its check of the options."""
     search.check(options)
@@ -96,7 +106,7 @@ def _of_espnet(search: ESPnetBeamSearch, options: SearchOptions, reason: str) ->
 
 def _sampling(model: nn.Module, of_text: bool) -> SamplingSearch:
     try:
-        return SamplingSearch(model.decoder, model.eos, of_text)
+        return SamplingSearch(model.decoder, model.eos, of_text, model.sos)
     except NoBatchedSearchError as error:
         raise ConfigError("search=sampling needs a transformer decoder; set search=batched") from error
 

@@ -46,13 +46,16 @@ def fill_in(config: Config, train_dir: Path, valid_dir: Path) -> list[str]:
         The conditions that the model depends on, sorted.
 
     Raises:
-        ConfigError: A condition is unknown, two lists for one condition differ, or a listed value has no training data.
+        ConfigError: A condition is unknown, two lists for one condition differ, a listed value has no training data, or
+            the part belongs to a classifier, to which `classify` gives no conditions.
         DataError: A data directory has no table for a condition, or an utterance has a value that is not listed or not
             in the training data.
     """
     parts = {}
     for keys, by in _parts(config):
         with located(config, *keys):
+            if config.get("classifier") and keys != ("classifier_conf",):  # whose own `by` names its labels
+                raise ConfigError("a classifier has no parts by condition, as `classify` gives it none; leave by out")
             parts[keys] = conditions_of(by)
     names: dict[str, list[str]] = {}
     for condition in CONDITIONS:

@@ -32,7 +32,8 @@ def frozen_part(model: nn.Module, args: Namespace) -> str:
     """The part of a model whose features can be kept, a key of `PARTS`.
 
     Raises:
-        ConfigError: The model cannot read features, no part is frozen, or an augmentation acts before its end.
+        ConfigError: The model cannot read features, no part is frozen, an augmentation acts before its end, or it reads
+            a part that is trained.
     """
     if not isinstance(model, ReadsKeptFeatures):
         raise ConfigError(f"keep_features is for models of speech of this package, not {type(model).__name__}")
@@ -60,6 +61,9 @@ def _check_unaugmented(model: nn.Module, args: Namespace, part: str) -> None:
     if used := [name for name, value in augmentations.items() if value]:
         reason = f"{used[0]} acts within the {part} or before it, and differs in each epoch"
         raise ConfigError(f"keep_features: {reason}; set {used[0]}=null, or leave keep_features out")
+    if part == "encoder" and getattr(model.encoder, "interctc_use_conditioning", False):
+        reason = "with interctc_use_conditioning the encoder reads the CTC layer, which is trained"
+        raise ConfigError(f"keep_features: {reason}; leave keep_features out")
 
 
 def part_digest(model: nn.Module, args: Namespace, part: str) -> str:

@@ -6,7 +6,8 @@ import torch
 from espnet_diverse.analysis.collect import KINDS, VECTORS, attentions, observe
 from espnet_diverse.analysis.teacher_forcing import load
 from espnet_diverse.functional.semantic import semantic_mask
-from espnet_diverse.runs.tasks import load_model
+from espnet_diverse.runs.tasks import TASKS, load_model
+from espnet_diverse.training import espnet_command
 
 FRAMES = 18  # 12000 samples, a hop of 160, and two convolutions of stride 2
 TEXT = [2, 3, 4]
@@ -50,6 +51,31 @@ def test_queries_match_the_last_layer(model, speech):
     mixture = attentions(model)["cross"][-1].core.query_mixture
     with torch.no_grad():
         torch.testing.assert_close(mixture(seen.queries[None]).p[0], seen.posteriors["queries"][-1])
+
+
+@pytest.mark.parametrize(("patterns", "layer"), [([["global"] * 2, ["previous", "next"]], 0), (["start", "end"], None)])
+def test_heads_with_one_key_have_no_queries(patterns, layer):
+    net = {"output_size": 8, "attention_heads": 2, "linear_units": 8, "num_blocks": 2, "input_layer": None}
+    model = TASKS["mt"].build_whole_model(
+        espnet_command.arguments(
+            TASKS["mt"],
+            {
+                "model": "diverse",
+                "token_list": (tokens := ["<blank>", "<unk>", "a", "b", "<sos/eos>"]),
+                "src_token_list": tokens,
+                "frontend": "embed",
+                "frontend_conf": {"embed_dim": 8},
+                "encoder": "diverse_transformer",
+                "encoder_conf": net | {"attention": {"core": "softmax", "head_patterns": patterns}},
+                "decoder": "diverse_transformer",
+                "decoder_conf": {"attention_heads": 2, "linear_units": 8, "num_blocks": 1},
+            },
+        )
+    )
+    seen = observe(model.eval(), np.array([2, 3, 2]), [2, 3])
+    assert list(seen) == list(KINDS) and (seen["encoder"].queries is None) == (layer is None)
+    if layer is not None:
+        assert seen["encoder"].queries.abs().max() > 0
 
 
 def test_nothing_of_the_utterance_before_stays(model, speech):

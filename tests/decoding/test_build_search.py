@@ -1,9 +1,11 @@
 """The search that a model and options give; results are tested with each search."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from espnet2.lm.transformer_lm import TransformerLM
 from torch import nn
 
 from espnet_diverse.contrib.flowseq import FlowDecoder
@@ -60,3 +62,13 @@ def test_a_shortlist_needs_our_beam_search(decoder, said):
     table = LexicalTable.of_entries(np.array([0]), np.array([1]), np.array([1.0]), 1)
     with pytest.raises(ConfigError, match=said):
         build_search(model, None, SearchOptions(ctc_weight=0.0), True, shortlist=Shortlist(table, [0], Path("lex.s2t")))
+
+
+def test_a_neural_language_model_has_one_token_for_start_and_end(model, caplog):
+    tokens = [*model.token_list[:-2], "<sos>", "<eos>"]
+    other = SimpleNamespace(decoder=model.decoder, token_list=tokens, sos=len(tokens) - 2, eos=len(tokens) - 1)
+    language_model = TransformerLM(len(tokens), embed_unit=4, att_unit=4, head=1, unit=4, layer=1)
+    for one in (model, other):
+        build_search(one, model.ctc, SearchOptions(ctc_weight=0.3), False, language_model)
+    said = "texts begin with <sos> and end with <eos>, but those of the language model with <eos>"
+    assert caplog.text.count("texts begin") == caplog.text.count(said) == 1

@@ -130,6 +130,11 @@ def test_the_user_may_order_and_extend_no_names(data):
         ),
         ([GROUP, f"{LISTED}=[ru, ar]"], ConfigError, r"conditions must be a mapping, such as .* but is \['ru', 'ar'\]"),
         (["encoder_conf.adapter={by: []}"], ConfigError, r"by must be .* but is \[\]"),
+        (
+            ["classifier=transformer", "classifier_conf={by: [domain], adapter: {by: lang, bottleneck: 4}}"],
+            ConfigError,
+            "classifier_conf.adapter: a classifier has no parts by condition, as `classify` gives it none",
+        ),
     ],
 )  # fmt: skip
 def test_invalid_names_and_conditions_are_refused(data, overrides, error, said):

@@ -12,10 +12,13 @@ from references.speech_encoders import write_encoder
 from references.whisper import write_whisper
 
 from espnet_diverse.bin.main import main
+from espnet_diverse.errors import ConfigError
 from espnet_diverse.nets.whisper.frontend import EncodedMelFrontend
 from espnet_diverse.runs import checkpoint
 from espnet_diverse.runs.tasks import load_model
 from espnet_diverse.text.vocabulary import Vocabulary
+from espnet_diverse.training.freezing import freeze
+from espnet_diverse.training.frozen_features import frozen_part
 from espnet_diverse.training.kept_features import KeptFeatures
 
 CTC = ("model_conf.ctc_weight=0.3", "freeze_param=[encoder,decoder]")
@@ -195,6 +198,16 @@ def test_what_cannot_be_kept_is_named(changes, said, folder, tmp_path, capfd):
     assert fine_tune(folder, tmp_path / "run", *changes, options=["--keep_features"][: "int8" not in changes[-1]]) == 1
     (line,) = [line for line in capfd.readouterr().err.splitlines() if "error: " in line]
     assert said in line
+
+
+def test_an_encoder_that_reads_the_layer_of_ctc_is_refused(tiny_run):
+    model, args = load_model(tiny_run.model_dir)
+    model.specaug = None
+    freeze(model, ["encoder"])
+    assert frozen_part(model, args) == "encoder"
+    model.encoder.interctc_use_conditioning = True
+    with pytest.raises(ConfigError, match="interctc_use_conditioning"):
+        frozen_part(model, args)
 
 
 def test_stale_missing_and_damaged_features_are_refused(folder, tmp_path, capfd):

@@ -15,7 +15,6 @@ from espnet_diverse.analysis.token_predictions import encode, predict_tokens
 from espnet_diverse.decoding.encoder.encoding import Encoded
 from espnet_diverse.decoding.predictor import Predictor
 from espnet_diverse.scoring.build import build_metrics
-from espnet_diverse.scoring.texts import written_languages
 
 TEACHER_FORCED = ("loss", "accuracy")
 DECODED = ("cer", "wer", "bleu", "chrf")
@@ -77,12 +76,10 @@ class Decoded:
         """The search runs the encoder itself."""
 
     def counts(self, batch: Sequence[Sample], encoded: Encoded | None) -> NDArray:
-        """The metric's counts; an utterance without a hypothesis has an empty text."""
+        """The metric's counts, in the language of each sample; an utterance without a hypothesis has an empty text."""
         hypotheses = self.predictor.batch([sample.source for sample in batch], [sample.conditions for sample in batch])
         texts = [best[0].text if best else "" for best in hypotheses]
-        references = [one.text for one in batch]
-        languages = written_languages(references, [one.language for one in batch])
-        return self.metric.statistics(references, texts, languages)
+        return self.metric.statistics([one.text for one in batch], texts, [one.language for one in batch])
 
     def score(self, sums: NDArray) -> NDArray:
         """See `AblationMetric`."""

@@ -9,7 +9,7 @@ is near 0 are redundant. Intervals are of the bootstrap over utterances, with th
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -27,6 +27,7 @@ from espnet_diverse.nets.replace_attention import replace_attention
 from espnet_diverse.progress import progress
 from espnet_diverse.scoring.metric import lower_is_better
 from espnet_diverse.scoring.significance import Bootstrap, interval
+from espnet_diverse.scoring.texts import written_languages
 from espnet_diverse.upstream.layers import MultiHeadedAttention
 
 HEADER = ("attention", "layer", "head", "score", "drop", "low", "high")
@@ -122,6 +123,8 @@ def ablate_heads(predictor: Predictor, samples: Sequence[Sample], metric: str) -
     Raises:
         ModelError: The model has no multi-head attention.
     """
+    languages = written_languages([one.text for one in samples], [one.language for one in samples])
+    samples = [replace(one, language=language) for one, language in zip(samples, languages, strict=True)]
     modules, measure = maskable(predictor.encoding.model), build_metric(predictor, metric)
     shapes = {kind: (len(layers), layers[0].pool) for kind, layers in modules.items()}
     heads = [Head(kind, *place) for kind, shape in shapes.items() for place in np.ndindex(*shape)]

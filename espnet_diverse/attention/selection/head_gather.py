@@ -193,10 +193,14 @@ def split_heads(x: Tensor, heads: int, width: int) -> Tensor:
     return x.view(x.size(0), -1, heads, width).transpose(1, 2)
 
 
-def zero_of(modules: Iterable[nn.Module]) -> Tensor:
-    """Return 0, (), with gradients of 0 for the parameters of modules whose results are not needed.
+def zero_of(modules: Iterable[nn.Module], x: Tensor) -> Tensor:
+    """Return 0, (), with gradients of 0 for input and parameters of modules whose results are not needed.
 
-    Training in several processes waits for the gradient of each parameter. Layers for inference may have none.
+    Training in several processes waits for the gradient of each parameter, also of those that `x` was computed with.
+
+    Args:
+        modules: The modules.
+        x: Their input.
     """
-    zeros = [parameter.flatten()[:0].sum() for module in modules for parameter in module.parameters()]
-    return torch.stack(zeros).sum() if zeros else torch.zeros(())
+    unused = [x, *(parameter for module in modules for parameter in module.parameters())]
+    return torch.stack([each.flatten()[:0].sum().float() for each in unused]).sum()

@@ -60,7 +60,8 @@ class Autoencoder:
 
     Raises:
         ConfigError: The device does not exist, or the options do not fit.
-        ModelError: A file is missing or damaged, the weights do not fit, or the model is no autoencoder.
+        ModelError: A file is missing or damaged, the weights do not fit, or the model is no autoencoder or depends on
+            conditions.
     """
 
     def __init__(
@@ -74,6 +75,10 @@ class Autoencoder:
         model = self.predictor.encoding.model
         if not isinstance(model.decoder, LatentDecoder):
             raise ModelError(f"{model_dir}: the model has no latent codes; give a run with model: vae")
+        if names := self.predictor.conditions.names:
+            raise ModelError(
+                f"{model_dir}: depends on {min(names)}, which latent does not read; use decode or translate"
+            )
         self.decoder, self.of_codes, self.eos = model.decoder, model.decoder.of_codes(), model.eos
         self.search = BeamSearch(self.of_codes, None, model.eos, of_text=True)
         self.size, self.deterministic, self.device = self.decoder.latent.size, not model.bound.kl_weight, device

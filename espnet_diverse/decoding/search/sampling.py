@@ -40,13 +40,15 @@ class SamplingSearch:
         decoder: Attention decoder.
         eos: Index of <sos/eos>.
         of_text: Whether the source is text, see `SearchOptions.greatest`.
+        sos: Index of <sos> of a model in which it differs from <eos>.
 
     Raises:
         ModelError: The decoder is of a class that batched search does not support.
     """
 
-    def __init__(self, decoder: nn.Module, eos: int, of_text: bool = False):
+    def __init__(self, decoder: nn.Module, eos: int, of_text: bool = False, sos: int | None = None):
         self.scorer, self.eos, self.of_text = DecoderScorer(decoder), eos, of_text
+        self.sos = eos if sos is None else sos
         self.scorers = [self.scorer]
 
     @torch.inference_mode()
@@ -78,7 +80,7 @@ class SamplingSearch:
         drawn = lengths.new_full(numbers.shape, self.eos)  # (B, steps, W)
         scores = numbers.new_zeros(len(lengths), options.nbest)
         rows, done = torch.arange(len(lengths), device=source.device), torch.zeros_like(scores, dtype=torch.bool)
-        tokens = lengths.new_full(scores.shape, self.eos)
+        tokens = lengths.new_full(scores.shape, self.sos)
         for step in range(numbers.size(1)):
             with scope(conditions=of_rows(conditions, rows), collect=False):
                 log_probs = self.scorer.score(tokens).double()

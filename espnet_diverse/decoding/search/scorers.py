@@ -53,9 +53,10 @@ class DecoderScorer(PrefixScorer):
         """Set the tokens that the sentences of the next batch may have.
 
         Their part of the output layer is in float32: in another precision it would take longer to make than it saves.
+        An output layer with an adapter for each condition has no part of its own, and is computed as a whole.
         """
         self.allowed, self._some_outputs, every = allowed, None, self._every_output
-        if allowed is not None and len(allowed.rows) < every.out_features:
+        if allowed is not None and isinstance(every, nn.Linear) and len(allowed.rows) < every.out_features:
             bias = None if every.bias is None else every.bias[allowed.rows]
             self._some_outputs = every.weight[allowed.rows], bias
 
@@ -130,7 +131,7 @@ class DecoderScorer(PrefixScorer):
         selected = self._some_outputs
         scores = self.decoder.output_layer(x) if selected is None else F.linear(x, *selected)
         if self.allowed is not None:
-            return self.allowed.of_rows(scores)
+            return self.allowed.of_rows(scores[..., self.allowed.rows] if selected is None else scores)
         if self.prompt is not None:
             scores = self.decoder.allowed(scores, self.step, self.timed)
         return scores if self.rules is None else self.rules.apply(scores)

@@ -27,6 +27,7 @@ from torch import Tensor, nn
 from espnet_diverse.functional.masks import lengths_to_mask
 from espnet_diverse.nets.classification.transformer_classifier import TransformerClassifier, token_encoder
 from espnet_diverse.nets.encoder import DiverseTransformerEncoder
+from espnet_diverse.nets.reductions import token_count
 from espnet_diverse.option_checks import Rule
 
 MASK = 0
@@ -130,12 +131,13 @@ class ReplacedTokenModel(AbsESPnetModel):
         valid = lengths_to_mask(text_lengths, text.size(1))
         chosen = choose_positions(text_lengths, text.size(1), self.mask_rate, draw)
         logits = self.generator(text.masked_fill(chosen, MASK), text_lengths, self.classifier.embed, chosen)
-        masked = F.cross_entropy(logits, text[chosen])
+        masked = F.cross_entropy(logits, text[chosen], reduction="sum") / token_count(chosen.sum(), len(text))
         drawn = torch.multinomial(logits.detach().float().softmax(-1), 1, generator=draw).squeeze(-1)
         corrupted = text.masked_scatter(chosen, drawn)
         replaced = (corrupted != text)[valid]
         scores = self.classifier(corrupted, text_lengths)[valid]
-        detection_loss = F.binary_cross_entropy_with_logits(scores, replaced.to(scores.dtype))
+        detection = F.binary_cross_entropy_with_logits(scores, replaced.to(scores.dtype), reduction="sum")
+        detection_loss = detection / token_count(valid.sum(), len(text))
         loss = masked + self.weight * detection_loss
         detected = (scores.detach() > 0)[replaced].float().sum() / replaced.sum().clamp(min=1)
         stats = {

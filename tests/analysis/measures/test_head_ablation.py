@@ -2,6 +2,8 @@
 
 import shutil
 from dataclasses import replace
+from itertools import islice
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,6 +21,7 @@ from espnet_diverse.decoding.options import SearchOptions
 from espnet_diverse.decoding.predictor import Predictor, load_predictor
 from espnet_diverse.errors import ModelError
 from espnet_diverse.runs.tasks import load_model
+from espnet_diverse.scoring.build import build_metrics
 
 WIDTH = 8  # of a head of the tiny models
 
@@ -56,6 +59,22 @@ def test_accuracy_and_scores_of_decoded_text(recognition, tiny_run, metric):
     assert found.scores["cross"][0, 1] == pytest.approx(found.score)
     assert found.scores["cross"][0, 0] != pytest.approx(found.score)
     assert all(np.isfinite(each).all() for each in found.scores.values())
+
+
+def test_texts_of_a_language_have_one_unit_in_every_batch(recognition, monkeypatch):
+    """A text in Latin letters among Japanese ones is cut into characters too, as by the command `score`."""
+    predictor, (sample, *_) = recognition
+    texts = {"きょうはいい": "きょうはよい", "ok google play it": "ok googles played it", "かれはほん": "かれはえ"}
+    samples = [replace(sample, utterance=text, text=text, language="ja") for text in texts]
+    for count in (1, 3):
+        answers = iter([[SimpleNamespace(text=text)] for text in texts.values()])
+        monkeypatch.setattr(predictor, "batch", lambda sources, _, answers=answers: list(islice(answers, len(sources))))
+        cut = [samples[at : at + count] for at in range(0, 3, count)]
+        monkeypatch.setattr("espnet_diverse.analysis.measures.head_ablation.batches", lambda *_, cut=cut: cut)
+        monkeypatch.setattr("espnet_diverse.analysis.measures.head_ablation.maskable", lambda model: {})
+        metric = build_metrics(["bleu"])["bleu"]
+        expected = metric.statistics(list(texts), list(texts.values()), ["ja"] * 3).sum(0)
+        assert ablate_heads(predictor, samples, "bleu").score == pytest.approx(float(metric.score(expected)))
 
 
 def test_a_drop_is_positive_where_the_score_is_worse():

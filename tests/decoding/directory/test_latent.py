@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch.distributions import Normal, kl_divergence
 
+from espnet_diverse.decoding.condition_ids import KnownConditions
 from espnet_diverse.decoding.directory import latent as module
 from espnet_diverse.decoding.directory.latent import Autoencoder, cells, line, measure
 from espnet_diverse.decoding.options import SearchOptions
@@ -142,3 +143,10 @@ def test_an_empty_text_is_refused(model, data_dir, tmp_path):
     (data_dir / "text").write_text("")
     with pytest.raises(DataError, match="text: is empty"):
         measure(model, data_dir, tmp_path / "out")
+
+
+def test_a_model_with_conditions_is_refused(tiny_autoencoder, monkeypatch):
+    of_predictor = "espnet_diverse.decoding.predictor.known_conditions"
+    monkeypatch.setattr(of_predictor, lambda model: KnownConditions({"tgtlang": ["de"]}))
+    with pytest.raises(ModelError, match="depends on tgtlang, which latent does not read"):
+        Autoencoder(tiny_autoencoder.model_dir)

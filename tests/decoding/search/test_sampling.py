@@ -192,3 +192,17 @@ def test_speech_is_drawn_from_the_decoder_alone(tiny_run):
 def test_another_decoder_is_refused():
     with pytest.raises(ModelError, match="Linear has no batched search; use search=espnet"):
         SamplingSearch(torch.nn.Linear(1, 1), 5)
+
+
+def test_texts_begin_with_the_start_token_of_the_model(small):
+    decoder, (source, _) = small
+    sampling, lengths = SamplingSearch(decoder, EOS, sos=2), torch.tensor([len(source)])
+    options = SearchOptions(search="sampling", maxlenratio=-STEPS, nbest=4)
+    with scope({"lang": torch.tensor([0])}, collect=False), torch.no_grad():
+        (drawn,) = sampling(source[None], lengths, options, [source.numpy()])
+        for one in drawn:
+            read = torch.tensor([[2, *one.tokens]])
+            scores = decoder(source[None], lengths, read, torch.tensor([read.size(1)]))[0][0].log_softmax(-1)
+            written = [*one.tokens, EOS][:STEPS]
+            expected = sum(scores[at, token].item() for at, token in enumerate(written))
+            assert one.score == pytest.approx(expected, abs=1e-5)

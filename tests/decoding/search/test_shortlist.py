@@ -13,10 +13,13 @@ from espnet_diverse.decoding.options import SearchOptions
 from espnet_diverse.decoding.search.beam_search import BeamSearch
 from espnet_diverse.decoding.search.fusion import Fusion
 from espnet_diverse.decoding.search.hotwords import HotwordScorer
-from espnet_diverse.decoding.search.shortlist import Shortlist, load_shortlist
+from espnet_diverse.decoding.search.scorers import DecoderScorer
+from espnet_diverse.decoding.search.shortlist import Allowed, Shortlist, load_shortlist
 from espnet_diverse.decoding.streaming.block_search import check_stream_options
 from espnet_diverse.errors import ConfigError
+from espnet_diverse.nets.adapters.low_rank import LowRankOptions, add_low_rank
 from espnet_diverse.nets.language_model import DiverseTransformerLM
+from espnet_diverse.scope import scope
 from espnet_diverse.text.lexical_table import LexicalTable
 
 VOCABULARY, WORDS = 30, 12
@@ -122,6 +125,25 @@ def test_the_softmax_is_over_the_tokens_of_the_sentence(build, sources):
         log_probs = scores[0, :, allowed].log_softmax(-1)
         score = sum(log_probs[at, allowed == token] for at, token in enumerate([*text.tokens, VOCABULARY - 1]))
         assert text.score == pytest.approx(float(score), abs=1e-4)
+
+
+def test_an_adapter_of_each_language_on_the_output_layer_counts(build, sources):
+    decoder, _ = build(VOCABULARY)
+    conditions = {"tgtlang": ["de", "fr"]}
+    options = LowRankOptions(rank=2, target_modules=["output_layer"], by="tgtlang", conditions=conditions)
+    add_low_rank(decoder, options)
+    torch.nn.init.normal_(decoder.output_layer.lora_B)
+    tokens = torch.tensor([[0, 1, 3, 5, VOCABULARY - 1]])
+    scorer = DecoderScorer(decoder.eval(), shortlisted=True)
+
+    def scores(allowed):
+        scorer.allow(allowed)
+        scorer.begin(sources[0][None], None)
+        return scorer.score(torch.tensor([[VOCABULARY - 1]]))[0, 0]
+
+    with scope({"tgtlang": torch.tensor([1])}, collect=False), torch.no_grad():
+        expected = scores(None)[tokens[0]].log_softmax(-1)
+        torch.testing.assert_close(scores(Allowed(tokens, tokens[0], None)), expected)
 
 
 def test_a_beam_may_be_wider_than_the_shortlist(search):

@@ -8,6 +8,7 @@ import torch
 from espnet_diverse.nets.classification.replaced_tokens import MASK, ReplacementDetector, choose_positions
 from espnet_diverse.nets.models import DiverseReplacedTokenModel
 from espnet_diverse.option_checks import OptionError
+from espnet_diverse.training.loop.halved_batch import in_halves
 
 SIZE = {"output_size": 8, "attention_heads": 2, "linear_units": 12, "num_blocks": 1, "dropout_rate": 0.0}
 SIZE |= {"positional_dropout_rate": 0.0, "attention_dropout_rate": 0.0}
@@ -48,6 +49,22 @@ def test_losses_equal_loops_over_single_texts():
     assert float(stats["loss_replaced"]) == pytest.approx(sum(terms) / 11)
     assert float(loss) == pytest.approx(expected + 7 * sum(terms) / 11) and float(weight) == 3
     assert float(model(TEXTS, LENGTHS)[0]) == float(loss)  # evaluation draws with a fixed seed
+
+
+def test_halves_of_a_batch_have_its_gradients(monkeypatch):
+    """With drawn positions and tokens that do not depend on the batch."""
+    first = "espnet_diverse.nets.classification.replaced_tokens.choose_positions"
+    monkeypatch.setattr(
+        first, lambda lengths, time, *_: torch.arange(time) < lengths[:, None].div(2, rounding_mode="floor")
+    )
+    model = build()
+    model.generator.bias.data[5] = 200
+    gradients = []
+    for output in (model(TEXTS, LENGTHS), in_halves(model, {"text": TEXTS, "text_lengths": LENGTHS}, True)):
+        model.zero_grad()
+        output[0].sum().backward()
+        gradients.append(torch.cat([each.grad.flatten() for each in model.classifier.encoder.parameters()]))
+    torch.testing.assert_close(*gradients)
 
 
 @torch.no_grad()

@@ -66,3 +66,10 @@ def test_several_processes_train_heads_that_all_have_one_key(tmp_path):
 
     first, second = in_two(train, tmp_path)
     assert first == second
+
+
+def test_the_norm_before_heads_that_all_have_one_key_has_a_gradient():
+    module, norm = build_attention("softmax", 8, 4, head_patterns=["end"]), torch.nn.LayerNorm(8)
+    source = torch.randn(2, 5, 8)
+    module(norm(torch.randn(2, 3, 8)), source, source).sum().backward()  # as cross-attention, whose values are others
+    assert [parameter.grad.abs().max().item() for parameter in norm.parameters()] == [0, 0]
