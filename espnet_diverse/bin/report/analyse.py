@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from espnet_diverse.bin.options import options as shared
 from espnet_diverse.bin.options.arguments import adder
 from espnet_diverse.bin.options.input_paths import DATA_DIR
+from espnet_diverse.decoding.options import SearchOptions
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.option_checks import choice, flag, number, path, text
 
@@ -23,11 +24,10 @@ if TYPE_CHECKING:
     from espnet_diverse.decoding.token_text import TokenText
     from espnet_diverse.text.vocabulary import Vocabulary
 
-_BEAM = 10
 TEACHER_FORCED, DECODED = ("loss", "accuracy"), ("cer", "wer", "bleu", "chrf")  # as in analysis.ablation_metrics
 
 
-class CommandOptions(shared.Model, shared.Conditions, shared.Device):
+class CommandOptions(shared.Model, shared.Searching, shared.Conditions, shared.Device):
     data_dir: Path = path(parse=DATA_DIR, help="data directory with transcripts or translations")
     output_dir: Path = path(help="directory for the report, plots and numbers")
     utterances: int | None = number(
@@ -42,14 +42,6 @@ class CommandOptions(shared.Model, shared.Conditions, shared.Device):
         help="mask one head at a time and report how much this score drops: loss or accuracy with teacher forcing, or "
         "a score of decoded text; also written as ablation.tsv",
     )
-    beam_size: int | None = number(
-        None,
-        kind=int,
-        least=1,
-        metavar="N",
-        help="beam size of --ctc_support, and of --ablate_heads with decoded text",
-        shown=str(_BEAM),
-    )
     ctc_support: bool = flag(
         help="decode, and measure how many tokens of each text CTC supports: finds hallucinations and wrong references"
     )
@@ -59,12 +51,15 @@ class CommandOptions(shared.Model, shared.Conditions, shared.Device):
     )
 
 
-add_arguments = adder(shared.Model, CommandOptions, shared.add_conditions, shared.Device)
+add_arguments = adder(shared.Model, CommandOptions, shared.add_conditions, shared.Device, shared.add_search_options)
 
 
 def inputs(options: CommandOptions) -> list[Path]:
     """Files and data directories that are read."""
-    return [*shared.model_inputs(options), options.data_dir, *filter(None, [options.out_of_domain_dir])]
+    from espnet_diverse.runs.config import find
+
+    data = [options.data_dir, *filter(None, [options.out_of_domain_dir])]
+    return [*find(shared.fragments(options)), *shared.model_inputs(options), *data]
 
 
 def outputs(options: CommandOptions) -> list[Path]:
@@ -124,9 +119,11 @@ def run(options: CommandOptions) -> int:
 
 
 def _check(options: CommandOptions) -> None:
-    if options.beam_size is not None and options.ablate_heads not in DECODED and not options.ctc_support:
+    given, usual = vars(options.searching()), vars(SearchOptions())
+    changed = [name for name in usual if given[name] != usual[name]]
+    if changed and options.ablate_heads not in DECODED and not options.ctc_support:
         uses = f"--ctc_support and for --ablate_heads {' '.join(DECODED)}"
-        raise ConfigError(f"--beam_size {options.beam_size} is for {uses}; leave it out")
+        raise ConfigError(f"{changed[0]}={given[changed[0]]} is for {uses}; leave it out")
     if options.out_of_domain_dir and not options.calibration:
         raise ConfigError(f"--out_of_domain_dir {options.out_of_domain_dir} is for --calibration; give that as well")
 
@@ -136,10 +133,9 @@ def _predictor(options: CommandOptions, device: str) -> "Predictor | None":
     if not (options.ablate_heads or options.calibration or options.ctc_support):
         return None
     from espnet_diverse.analysis.measures.text_support import check_support
-    from espnet_diverse.decoding.options import SearchOptions
     from espnet_diverse.decoding.predictor import load_predictor
 
-    predictor = load_predictor(*options.model, SearchOptions(beam_size=options.beam_size or _BEAM), device)
+    predictor = load_predictor(*options.model, options.searching(), device)
     if options.ctc_support:
         check_support(predictor)
     return predictor

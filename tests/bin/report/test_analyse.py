@@ -214,7 +214,8 @@ def test_the_support_of_texts_by_ctc_on_request(softmax_dir, tiny_run, tmp_path,
 
 @pytest.mark.usefixtures("no_pictures")
 def test_text_translation_is_analysed_too(tiny_translation, tmp_path):
-    asked = ["--beam_size", "2", "--ablate_heads", "bleu", "--calibration", "--utterances", "2"]
+    asked = ["--set", "beam_size=2", "--ablate_heads", "bleu", "--calibration", "--utterances", "2"]
+    asked += ["--length_penalty", "1"]
     assert main(["analyse", *arguments(tiny_translation.model_dir, tiny_translation.test_dir, tmp_path, *asked)]) == 0
     numbers = json.loads((tmp_path / "analysis.json").read_text())
     assert numbers["utterances"] == numbers["ablation"]["utterances"] == 2
@@ -232,9 +233,9 @@ def test_text_translation_is_analysed_too(tiny_translation, tmp_path):
     [
         (
             ["--beam_size", "2"],
-            "--beam_size 2 is for --ctc_support and for --ablate_heads cer wer bleu",
+            "beam_size=2 is for --ctc_support and for --ablate_heads cer wer bleu",
         ),
-        (["--ablate_heads", "cer", "--beam_size", "0"], "--beam_size must be at least 1, but is 0"),
+        (["--ablate_heads", "cer", "--beam_size", "0"], "--beam_size 0: beam_size must be at least 1"),
         (
             ["--ablate_heads", "loss", "--beam_size", "2"],
             "is for --ctc_support and for --ablate_heads cer wer bleu chrf; leave",
