@@ -184,6 +184,15 @@ def of_others():
                     yield page, name, words
 
 
+def test_options_in_tables_of_results_parse():
+    """The first cells of a table that is headed `| options of `COMMAND` |`; "none" is no option."""
+    tables = re.findall(
+        r"^\| options of `(\w+)` \|.*\n\|[-|]+\n((?:\|.*\n)+)", "".join(map(text, PAGES)), flags=re.MULTILINE
+    )
+    rows = [(name, code) for name, table in tables for codes in first_column(table) for code in codes[:1]]
+    assert len(rows) >= 3 and all(parses(name, shlex.split(code)) for name, code in rows), rows
+
+
 def test_the_tables_for_users_of_other_programs_are_read():
     assert len({page for page, _, _ in of_others()}) == 4 and len(list(of_others())) > 25
 

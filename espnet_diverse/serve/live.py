@@ -64,10 +64,11 @@ class LiveRecognition:
     async def serve(self, websocket: WebSocket, choices: Mapping[str, str]) -> None:
         """Recognise one stream.
 
-        The client sends samples, 16-bit little-endian PCM, mono, in binary messages of any length, and the text message
-        `END`. It gets messages of JSON: `type`, "partial" or "final"; `text` of the utterance; `space`, the text
-        between it and the text before; `start`, `end` and `heard` in seconds. After the last one it gets the `type`
-        "end" with the seconds that were `heard`. A fault is a message `error` in OpenAI's form; it ends the stream.
+        The client sends samples, 16-bit little-endian PCM, mono, in binary messages of at most 1 MiB, and the text
+        message `END`. It gets messages of JSON: `type`, "partial" or "final"; `text` of the utterance; `space`, the
+        text between it and the text before; `start`, `end` and `heard` in seconds. After the last one it gets the
+        `type` "end" with the seconds that were `heard`. A fault is a message `error` in OpenAI's form; it ends the
+        stream.
 
         Args:
             websocket: The connection, which was accepted.
@@ -132,6 +133,7 @@ class _Stream:
         self.samples = 0
         self._began = time.monotonic()
         self._waited = 0.0  # seconds of waiting for messages since the last samples
+        self._rest = b""  # the first byte of a sample whose second one is in the next message
         self._text = ""  # the end of the text before, which decides about a space
 
     @property
@@ -166,10 +168,11 @@ class _Stream:
         if (text := message.get("text")) is not None:
             if text != END:
                 raise must_be("a message of text", END, text)
+            if self._rest:
+                raise DataError("the last sample has one byte; samples must have 16 bits, little-endian, mono")
             return None
-        part = message["bytes"]
-        if len(part) % 2:
-            raise DataError(f"{len(part)} bytes are an odd number; samples must have 16 bits, little-endian, mono")
+        part = self._rest + message["bytes"]
+        part, self._rest = part[: len(part) // 2 * 2], part[len(part) // 2 * 2 :]
         self.samples += len(part) // 2
         now = time.monotonic()
         self._waited = 0.0 if part else self._waited + now - waits  # messages without samples keep no place

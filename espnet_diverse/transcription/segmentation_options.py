@@ -41,10 +41,14 @@ class SegmentationOptions(Options):
         "Whisper model writes), or auto: silero if it is installed, else energy; with auto, recordings of up to 20 s "
         "are not split, and OWSM-CTC splits none",
     )
-    max_seconds: float = number(20.0, least=1, most=inf)
+    max_seconds: float = number(
+        20.0, least=1, most=inf, metavar="SECONDS", help="greatest length of a segment in seconds"
+    )
     min_speech_seconds: float = number(0.1, least=0, most=1)
-    min_silence_seconds: float = number(0.5, least=0.1, most=10)
-    padding_seconds: float = number(0.2, least=0)
+    min_silence_seconds: float = number(
+        0.5, least=0.1, most=10, metavar="SECONDS", help="seconds without speech that end a segment"
+    )
+    padding_seconds: float = number(0.2, least=0, metavar="SECONDS", help="seconds kept before and after speech")
     threshold: float = number(0.5, least=0.05, most=1)
     whole: bool = flag(False)
 

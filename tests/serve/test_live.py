@@ -212,7 +212,6 @@ def test_a_recording_lasts_by_the_clock(search):
 @pytest.mark.parametrize(
     ("choices", "sent", "message"),
     [
-        ({}, bytes(3), "3 bytes are an odd number; samples must have 16 bits, little-endian, mono"),
         ({}, bytes(160_002), "the recording is longer than the limit of 5 seconds; stop before, or see --max_stream"),
         ({}, "stop", "a message of text must be end, but is 'stop'"),
         ({"rate": "999"}, b"", "rate must be a whole number of Hz, 1000 to 768000, but is '999'"),
@@ -232,6 +231,18 @@ def test_invalid_samples_messages_and_rates_are_refused(server, choices, sent, m
         assert socket.close_code == 1008
         assert told["error"]["message"].startswith(socket.close_reason) and socket.close_reason
     wait_for_none(server.live)
+
+
+def test_samples_may_be_cut_in_two_but_not_at_the_end(server, search):
+    pcm = PCM.astype("<i2").tobytes()
+    with opened(server) as socket:
+        send(socket, *(pcm[at : at + 8191] for at in range(0, len(pcm), 8191)), END)
+        told = rest(socket)
+    assert told[-1] == {"type": "end", "heard": len(PCM) / RATE}
+    assert whole(told) == expected(search, PCM / np.float32(2**15))
+    with opened(server) as socket:
+        send(socket, bytes(3), END)
+        assert "the last sample has one byte" in rest(socket)[-1]["error"]["message"]
 
 
 def test_messages_are_bounded(server):

@@ -291,9 +291,9 @@ class Segmented(Arguments):
     segmentation: SegmentationOptions = part(SegmentationOptions, "vad")
 
 
-def add_segmentation(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of splitting recordings into segments of speech."""
-    add_options(parser.add_argument_group("segmentation"), SegmentationOptions, "vad")
+def add_segmentation(parser: argparse.ArgumentParser, names: Sequence[str] = ("vad",)) -> None:
+    """Declare options of splitting recordings into segments of speech."""
+    add_options(parser.add_argument_group("segmentation"), SegmentationOptions, *names)
 
 
 def add_conditions(parser: argparse.ArgumentParser) -> None:

@@ -22,7 +22,13 @@ from espnet_diverse.bin.options import options as shared
 from espnet_diverse.bin.options.arguments import Arguments, adder
 from espnet_diverse.bin.options.cluster_option import add_cluster, workers
 from espnet_diverse.bin.options.input_paths import FILE, TABLE
-from espnet_diverse.bin.use.transcribe_stream import STREAM_FORMATS, StreamOptions, check_stream_options, run_stream
+from espnet_diverse.bin.use.transcribe_stream import (
+    SEGMENTATION,
+    STREAM_FORMATS,
+    StreamOptions,
+    check_stream_options,
+    run_stream,
+)
 from espnet_diverse.decoding.options import SAME_LANGUAGE_TASKS, SPEECH_SEARCHES
 from espnet_diverse.errors import ConfigError, DataError, UserError
 from espnet_diverse.option_checks import choice, flag, listed, number, path
@@ -111,7 +117,8 @@ class CommandOptions(OutputOptions, Whole, StreamOptions):
 add_arguments = adder(
     *(shared.Model, CommandOptions, shared.add_conditions, OutputOptions),
     partial(shared.add_search_options, searches=SPEECH_SEARCHES),
-    *(shared.FusionFiles, shared.Device, shared.Computing, add_cluster, shared.add_segmentation, Whole, StreamOptions),
+    *(shared.FusionFiles, shared.Device, shared.Computing, add_cluster),
+    *(partial(shared.add_segmentation, names=SEGMENTATION), Whole, StreamOptions),
 )
 
 

@@ -9,21 +9,22 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from espnet_diverse.bin.options import options as shared
+from espnet_diverse.bin.options.arguments import part
 from espnet_diverse.errors import ConfigError
 from espnet_diverse.option_checks import flag, number
 from espnet_diverse.progress import cursor_stream
+from espnet_diverse.transcription.segmentation_options import SegmentationOptions
 
 if TYPE_CHECKING:
     from espnet_diverse.transcription.streaming import StreamResult
 
 STREAM_FORMATS = ("txt", "json")
+SEGMENTATION = ("vad", "max_seconds", "min_silence_seconds", "padding_seconds")
 _CLEAR = "\r\x1b[K"
 _UNKNOWN_WIDTH = 80  # of a terminal that does not report it
 
 
-class StreamOptions(
-    shared.Model, shared.Searching, shared.Conditions, shared.FusionFiles, shared.Computing, shared.Segmented
-):
+class StreamOptions(shared.Model, shared.Searching, shared.Conditions, shared.FusionFiles, shared.Computing):
     """Options of streaming, and those of the model and the search."""
 
     GROUP = "streaming"
@@ -34,6 +35,7 @@ class StreamOptions(
         "diverse_transformer with a memory."
     )
 
+    segmentation: SegmentationOptions = part(SegmentationOptions, *SEGMENTATION)
     stream: bool = flag(help="transcribe live audio, or a file as if it were live")
     pcm_rate: int | None = number(None, kind=int, metavar="HZ", help="rate of raw samples", shown="the model's rate")
     real_time: bool = flag(help="read a file in real time")

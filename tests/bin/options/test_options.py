@@ -116,7 +116,8 @@ def test_segmentation_has_choices_and_a_group(command):
     (group,) = (group for group in parser._action_groups if group.title == "segmentation")
     action, *others = group._group_actions
     assert action.dest == "vad" and action.choices == ("auto", "silero", "energy", "none", "whisper")
-    assert [other.dest for other in others] == (["no_segmentation"] if command == "transcribe" else [])
+    of_transcribe = ["max_seconds", "min_silence_seconds", "padding_seconds", "no_segmentation"]
+    assert [other.dest for other in others] == (of_transcribe if command == "transcribe" else [])
 
 
 @pytest.mark.parametrize("command", READING)
