@@ -22,6 +22,7 @@ No step loops over utterances, hypotheses or frames. Completed utterances leave 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -52,6 +53,8 @@ _BLOCK = 64
 """Values of which `highest` computes a maximum together."""
 _MORE_TOKENS = 2
 """Tokens that hotwords may add to a text of a decoder without CTC, which may repeat whole sentences to gain more."""
+_TIMES_TOKENS, _FURTHER_TOKENS = 2, 10
+"""Limit of a first search with hotwords in relation to the text without: one that repeats them would be very long."""
 _Weighted = tuple[float, PrefixScorer | NgramScorer | HotwordScorer]
 
 
@@ -136,7 +139,13 @@ class BeamSearch:
         if self.shortlist is not None:
             of_hotwords = () if hotwords is None else hotwords.tokens
             allowed = self.shortlist(utterances, options, source.device, of_hotwords)
-        results = self._search(source, lengths, options, hotwords, log_probs, allowed)
+        may_repeat = hotwords is not None and not options.ctc_weight and not options.minlenratio
+        plain, limited = None, options
+        if may_repeat and self.decoder.most_tokens is not None and not options.maxlenratio:
+            plain = self._search(source, lengths, options, None, log_probs, allowed)
+            longest = max((len(best[0].tokens) for best in plain if best), default=0)
+            limited = replace(options, maxlenratio=-(_TIMES_TOKENS * longest + _FURTHER_TOKENS))
+        results = self._search(source, lengths, limited, hotwords, log_probs, allowed)
         # Of this search, not of the next.
         no_speech = None if options.ctc_weight == 1 or self.decoder is None else self.decoder.no_speech
         weights = [0.0 if hotwords is None else options.hotword_weight] * len(results)
@@ -154,11 +163,13 @@ class BeamSearch:
         while options.minlenratio >= 0.1 and not all(results):  # ESPnet tries again with shorter hypotheses
             options = replace(options, minlenratio=options.minlenratio - 0.1)
             again([row for row, best in enumerate(results) if not best], options)
-        if hotwords is not None and not options.ctc_weight and not options.minlenratio:
-            if rows := repeating(results, hotwords):
+        if may_repeat:
+            rows = repeating(results, hotwords, inf if plain is None else -limited.maxlenratio)
+            if rows and plain is None:
                 again(rows, options, None)
+                plain = [*results]
             for row in rows:
-                longest = len(results[row][0].tokens) + _MORE_TOKENS if results[row] else 1
+                longest = len(plain[row][0].tokens) + _MORE_TOKENS if plain[row] else 1
                 again([row], replace(options, maxlenratio=-longest))
         if hotwords is not None:
             by_ctc = options.ctc_weight and not self._spelled

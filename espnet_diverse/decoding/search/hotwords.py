@@ -196,9 +196,10 @@ class _Tree:
         return failure, pending
 
 
-def repeating(batch: Sequence[Sequence[Hypothesis]], hotwords: HotwordScorer) -> list[int]:
-    """Indices of the utterances whose best text, the first of `batch`, has at least 5 complete phrases."""
-    return [row for row, best in enumerate(batch) if best and hotwords.count(best[0].tokens)[0] > _FEW]
+def repeating(batch: Sequence[Sequence[Hypothesis]], hotwords: HotwordScorer, longest: float) -> list[int]:
+    """Indices of the utterances whose best text, the first of `batch`, has 5 complete phrases or `longest` tokens."""
+    counts = [(hotwords.count(best[0].tokens)[0], len(best[0].tokens)) if best else (0, 0) for best in batch]
+    return [row for row, (phrases, tokens) in enumerate(counts) if phrases > _FEW or tokens >= longest]
 
 
 def without_repeats(

@@ -260,7 +260,7 @@ def test_without_ctc_a_text_that_repeats_phrases_has_hardly_more_tokens_than_wit
     option, scorer = options(ctc_weight=0.0, nbest=1, hotword_weight=8.0), HotwordScorer([[3], [5]], 30)
     plain = batched(decoder, None, sources, option)
     found = batched(decoder, None, sources, option, hotwords=scorer)
-    monkeypatch.setattr(beam_search, "repeating", lambda found, hotwords: [])
+    monkeypatch.setattr(beam_search, "repeating", lambda *given: [])
     monkeypatch.setattr(beam_search, "without_repeats", lambda *given: None)
     endless = batched(decoder, None, sources, option, hotwords=scorer)
     repeated = [row for row, (best,) in enumerate(endless) if scorer.count(best.tokens)[0] > 4]
@@ -268,6 +268,24 @@ def test_without_ctc_a_text_that_repeats_phrases_has_hardly_more_tokens_than_wit
     for row in repeated:
         before, after, without = (len(each[row][0].tokens) for each in (endless, found, plain))
         assert after <= without + 2 < before
+
+
+def test_where_the_positions_alone_limit_a_text_no_search_with_hotwords_is_long(build, sources, monkeypatch):
+    decoder, _ = build()
+    decoder.output_layer.bias.data[-1] += 4  # so that texts end
+    option, scorer = options(ctc_weight=0.0, nbest=1, hotword_weight=8.0), HotwordScorer([[3], [5]], 30)
+    expected = batched(decoder, None, sources, option, hotwords=scorer)
+    decoder.most_tokens, limits, search = 200, [], beam_search.BeamSearch._search
+
+    def noted(self, source, lengths, option, *given):
+        limits.append(option.maxlenratio)
+        return search(self, source, lengths, option, *given)
+
+    monkeypatch.setattr(beam_search.BeamSearch, "_search", noted)
+    found = batched(decoder, None, sources, option, hotwords=scorer)
+    assert [best.tokens for (best,) in found] == [best.tokens for (best,) in expected]
+    longest = max(len(best.tokens) for (best,) in batched(decoder, None, sources, option))
+    assert limits[:2] == [0.0, -2 * longest - 10] and all(-longest - 2 <= limit < 0 for limit in limits[2:-1])
 
 
 @pytest.mark.parametrize("ctc_weight", [0.3, 1.0])
