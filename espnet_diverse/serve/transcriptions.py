@@ -5,7 +5,7 @@ import json
 import math
 import time
 import zlib
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -118,7 +118,7 @@ class _Endpoints:
                     conditions = _conditions(model, asked, translates)
                     kind = Kind(asked.has_words or bool(asked.include), model.usable_hotwords(asked.terms))
                     work = await self._work(upload, model, kind, conditions)
-                    headers = _notices(upload.fields, asked, kind)
+                    headers = _notices(upload.fields, asked, kind, conditions)
             if not asked.stream:
                 response = await self._answer(request, work, asked, conditions, translates)
                 response.headers.update(headers)
@@ -259,10 +259,16 @@ def _conditions(model: Model, asked: Asked, translates: bool) -> dict[str, str]:
     return values
 
 
-def _notices(form: Sequence[tuple[str, str]], asked: Asked, kind: Kind) -> dict[str, str]:
+def _notices(
+    form: Sequence[tuple[str, str]], asked: Asked, kind: Kind, conditions: Mapping[str, str]
+) -> dict[str, str]:
     """Header about the hints of a request that are not used; ASCII, because it names no text of the request."""
     names = dict.fromkeys(field_of(name) for name, text in form if text.strip())
     notices = [f"{name} is not used: {UNUSED[name]}" for name in names if name in UNUSED]
+    if asked.target_language and "tgtlang" not in conditions:
+        notices.append("target_language is not used: POST to /v1/audio/translations for a translation")
+    if asked.domain and "domain" not in conditions:
+        notices.append("domain is not used: the model has no domains")
     if asked.prompt or asked.hotwords:
         used, why = len(kind.hotwords), "sentences, and phrases with characters that the model lacks, are left out"
         notices.append(f"{used} phrases of the prompt are hotwords: {why}")

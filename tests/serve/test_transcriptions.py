@@ -163,6 +163,8 @@ def post(served, samples, name="talk.flac", kind="audio/flac", **fields):
         ({"chunking_strategy": "auto"}, "chunking_strategy is not used"),
         ({"chunking_strategy[type]": "server_vad", "chunking_strategy[threshold]": "0.4"}, "chunking_strategy is not"),
         ({"vad_filter": "true"}, "vad_filter is not used: recordings are always split"),
+        ({"target_language": "en"}, "target_language is not used: POST to /v1/audio/translations"),
+        ({"domain": "news"}, "domain is not used: the model has no domains"),
     ],
     ids=str,
 )

@@ -56,6 +56,7 @@ def run(options: CommandOptions) -> int:
         text = " ".join(lines)
     if options.output is not None:
         check_outputs([options.output], [Path(options.audio), *filter(None, [options.text_file])])
+        options.output.parent.mkdir(parents=True, exist_ok=True)
     from espnet_diverse.inference import Recognizer  # takes seconds
     from espnet_diverse.transcription.given_text import ALIGNMENT_FORMATS, align_text
 

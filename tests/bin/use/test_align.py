@@ -23,3 +23,10 @@ def test_a_file_of_texts_that_is_not_there_is_named(tiny_run, tmp_path, capsys):
     arguments = [str(tiny_run.model_dir), "a.wav", "--text_file", str(tmp_path / "gone.txt")]
     assert main(["align", *arguments]) == 1
     assert f"{tmp_path}/gone.txt" in capsys.readouterr().err
+
+
+def test_the_folder_of_the_output_is_made(tiny_run, tmp_path):
+    output = tmp_path / "new" / "times.json"
+    audio = str(tiny_run.test_dir / "test-00.wav")
+    assert main(["align", str(tiny_run.model_dir), audio, "--text", "ab", "--output", str(output)]) == 0
+    assert output.stat().st_size
