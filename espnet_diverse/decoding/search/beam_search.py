@@ -143,8 +143,7 @@ class BeamSearch:
         plain, limited = None, options
         if may_repeat and self.decoder.most_tokens is not None and not options.maxlenratio:
             plain = self._search(source, lengths, options, None, log_probs, allowed)
-            longest = max((len(best[0].tokens) for best in plain if best), default=0)
-            limited = replace(options, maxlenratio=-(_TIMES_TOKENS * longest + _FURTHER_TOKENS))
+            limited = _limited(options, plain)
         results = self._search(source, lengths, limited, hotwords, log_probs, allowed)
         # Of this search, not of the next.
         no_speech = None if options.ctc_weight == 1 or self.decoder is None else self.decoder.no_speech
@@ -305,6 +304,12 @@ class BeamSearch:
             best = torch.cat([best, highest(masked, room)], -1)
         eos = best.new_full((*best.shape[:2], 1), self.eos)
         return torch.cat([best.masked_fill(best == self.eos, 0), eos], -1)  # <eos> once; blank is impossible
+
+
+def _limited(options: SearchOptions, plain: Sequence[Sequence[Hypothesis]]) -> SearchOptions:
+    """The options of a search with hotwords, of which texts are at most some times as long as those without, `plain`."""
+    longest = max((len(best[0].tokens) for best in plain if best), default=0)
+    return replace(options, maxlenratio=-(_TIMES_TOKENS * longest + _FURTHER_TOKENS))
 
 
 def _added(best: Sequence[Hypothesis], penalty: float, weight: float, hotwords: HotwordScorer | None) -> float:
