@@ -135,12 +135,11 @@ class BeamSearch:
             self.decoder.timed = timed
         if options.ctc_weight and log_probs is None:
             log_probs = self.ctc.log_softmax(source)
-        allowed = None
+        allowed, phrases = None, () if hotwords is None else hotwords.tokens
         if self.shortlist is not None:
-            of_hotwords = () if hotwords is None else hotwords.tokens
-            allowed = self.shortlist(utterances, options, source.device, of_hotwords)
+            allowed = self.shortlist(utterances, options, source.device, phrases)
         may_repeat = hotwords is not None and not options.ctc_weight and not options.minlenratio
-        plain, limited = None, options
+        limited, plain = options, None
         if may_repeat and self.decoder.most_tokens is not None and not options.maxlenratio:
             plain = self._search(source, lengths, options, None, log_probs, allowed)
             limited = _limited(options, plain)
@@ -166,10 +165,9 @@ class BeamSearch:
             rows = repeating(results, hotwords, inf if plain is None else -limited.maxlenratio)
             if rows and plain is None:
                 again(rows, options, None)
-                plain = [*results]
             for row in rows:
-                longest = len(plain[row][0].tokens) + _MORE_TOKENS if plain[row] else 1
-                again([row], replace(options, maxlenratio=-longest))
+                best = results[row] if plain is None else plain[row]
+                again([row], replace(options, maxlenratio=-(len(best[0].tokens) + _MORE_TOKENS if best else 1)))
         if hotwords is not None:
             by_ctc = options.ctc_weight and not self._spelled
             spoken = heard_tokens(log_probs, lengths) if by_ctc else self._bounds(lengths, options)[1] // 2
@@ -307,7 +305,7 @@ class BeamSearch:
 
 
 def _limited(options: SearchOptions, plain: Sequence[Sequence[Hypothesis]]) -> SearchOptions:
-    """The options of a search with hotwords, of which texts are at most some times as long as those without, `plain`."""
+    """The options of a search with hotwords, whose texts are at most some times as long as those without, `plain`."""
     longest = max((len(best[0].tokens) for best in plain if best), default=0)
     return replace(options, maxlenratio=-(_TIMES_TOKENS * longest + _FURTHER_TOKENS))
 
