@@ -140,7 +140,7 @@ class BeamSearch:
             allowed = self.shortlist(utterances, options, source.device, phrases)
         may_repeat = hotwords is not None and not options.ctc_weight and not options.minlenratio
         limited, plain = options, None
-        if may_repeat and self.decoder.most_tokens is not None and not options.maxlenratio:
+        if may_repeat and self._unlimited(options):
             plain = self._search(source, lengths, options, None, log_probs, allowed)
             limited = _limited(options, plain)
         results = self._search(source, lengths, limited, hotwords, log_probs, allowed)
@@ -176,10 +176,15 @@ class BeamSearch:
             for row, (best, probability) in enumerate(zip(results, no_speech.tolist(), strict=True)):
                 added = _added(best, options.penalty, weights[row], hotwords)
                 results[row] = heard(best, probability, options.length_penalty, added)
-        if self.decoder is not None and self.decoder.most_tokens is not None and not options.maxlenratio:
-            frames = (lengths - self.decoder.state_rows).tolist()
-            results = [without_loops(best, count) for best, count in zip(results, frames, strict=True)]
-        return results
+        return self._without_loops(results, lengths) if self._unlimited(options) else results
+
+    def _unlimited(self, options: SearchOptions) -> bool:
+        """Whether the positions of the decoder alone limit the length of a text."""
+        return self.decoder is not None and self.decoder.most_tokens is not None and not options.maxlenratio
+
+    def _without_loops(self, results: Sequence[list[Hypothesis]], lengths: Tensor) -> list[list[Hypothesis]]:
+        frames = (lengths - self.decoder.state_rows).tolist()
+        return [without_loops(best, count) for best, count in zip(results, frames, strict=True)]
 
     def check(self, options: SearchOptions) -> None:
         """Refuse options that need a part which this search does not have.
