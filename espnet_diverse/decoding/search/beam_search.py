@@ -179,7 +179,7 @@ class BeamSearch:
         return self._without_loops(results, lengths) if self._unlimited(options) else results
 
     def _unlimited(self, options: SearchOptions) -> bool:
-        """Whether the positions of the decoder alone limit the length of a text."""
+        """Return whether the positions of the decoder alone limit the length of a text."""
         return self.decoder is not None and self.decoder.most_tokens is not None and not options.maxlenratio
 
     def _without_loops(self, results: Sequence[list[Hypothesis]], lengths: Tensor) -> list[list[Hypothesis]]:
