@@ -57,13 +57,13 @@ def _check_unaugmented(model: nn.Module, args: Namespace, part: str) -> None:
     augmentations["preprocessor_conf"] = (getattr(args, "preprocessor_conf", None) or {}).get("data_aug_effects")
     if part == "encoder":
         augmentations |= {"specaug": model.specaug, "interctc_weight": getattr(model, "interctc_weight", 0)}
-        augmentations["encoder_conf.ctc_trim"] = getattr(model.encoder, "ctc_trim", False)
+        reading = [name for name in ("interctc_use_conditioning", "ctc_trim") if getattr(model.encoder, name, False)]
+        if reading:
+            reason = f"with encoder_conf.{reading[0]} the encoder reads the CTC layer, which is trained"
+            raise ConfigError(f"keep_features: {reason}; leave keep_features out")
     if used := [name for name, value in augmentations.items() if value]:
         reason = f"{used[0]} acts within the {part} or before it, and differs in each epoch"
         raise ConfigError(f"keep_features: {reason}; set {used[0]}=null, or leave keep_features out")
-    if part == "encoder" and getattr(model.encoder, "interctc_use_conditioning", False):
-        reason = "with interctc_use_conditioning the encoder reads the CTC layer, which is trained"
-        raise ConfigError(f"keep_features: {reason}; leave keep_features out")
 
 
 def part_digest(model: nn.Module, args: Namespace, part: str) -> str:

@@ -205,9 +205,11 @@ def test_an_encoder_that_reads_the_layer_of_ctc_is_refused(tiny_run):
     model.specaug = None
     freeze(model, ["encoder"])
     assert frozen_part(model, args) == "encoder"
-    model.encoder.interctc_use_conditioning = True
-    with pytest.raises(ConfigError, match="interctc_use_conditioning"):
-        frozen_part(model, args)
+    for option in ("interctc_use_conditioning", "ctc_trim"):
+        setattr(model.encoder, option, True)
+        with pytest.raises(ConfigError, match=f"with encoder_conf.{option} the encoder reads the CTC layer"):
+            frozen_part(model, args)
+        setattr(model.encoder, option, False)
 
 
 def test_stale_missing_and_damaged_features_are_refused(folder, tmp_path, capfd):

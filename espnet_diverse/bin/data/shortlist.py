@@ -48,6 +48,7 @@ def run(options: CommandOptions) -> int:
     target = Vocabulary.load(options.tokens_dir)
     source = Vocabulary.load(options.src_tokens_dir) if options.src_tokens_dir else target
     pairs = _pairs(options.data_dir)
+    options.output.parent.mkdir(parents=True, exist_ok=True)
     sources, targets = (
         [words.encode(text) for text in side] for words, side in zip((source, target), pairs, strict=True)
     )
